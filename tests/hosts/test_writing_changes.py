@@ -407,7 +407,6 @@ def test_without_an_exchange_the_content_is_compared_before(tmp_path, monkeypatc
     assert not exchange_file(path, None, b"new").is_done
     assert not exchange_file(path, b"other", b"new").is_done
     if kind == "open file":
-        monkeypatch.setattr("accord.hosts.writing.exchange._PAUSE", 0.2)
         code = "import sys, time; f = open(sys.argv[1], 'r+'); print(flush=True); time.sleep(0.1)"
         code += "; f.write('theirs')"
         words = [sys.executable, "-c", code, str(path)]

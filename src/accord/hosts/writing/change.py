@@ -4,7 +4,7 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -20,6 +20,8 @@ from accord.hosts.writing.journal import ChangeAction, Journal, JournalEntry
 from accord.hosts.writing.lock import lock_files
 
 _TRIES: Final = 20
+# After so many tries, less time is spent between reading a file and writing it.
+_PATIENT_TRIES: Final = 3
 
 
 class FileChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,7 +116,8 @@ def _write(
             raise
         if after == before:
             return WrittenChange(path=change.path, before=before, after=after), None
-        written = _try_to_write(change, target, journal, group, before, after)
+        is_urgent = count >= _PATIENT_TRIES
+        written = _Attempt(change, target, before, after, is_urgent).write(journal, group)
         if written is not None:
             return written
     raise HostsError(
@@ -123,62 +126,73 @@ def _write(
     )
 
 
-def _try_to_write(
-    change: FileChange,
-    target: Path,
-    journal: Journal,
-    group: int,
-    before: bytes | None,
-    after: bytes | None,
-) -> tuple[WrittenChange, JournalEntry] | None:
-    """Write a file; None if another program wrote it first."""
-    check_writable(target)
-    folders = make_folders(target.parent) if before is None else []
-    try:
-        entry = journal.begin(
-            JournalEntry(
-                id=0,
-                group=group,
-                time="",
-                version="",
-                host=change.host,
-                name=change.name,
-                action=change.action,
-                file=str(change.path.absolute()),
-                target=str(target),
-                folders=tuple(map(str, folders)),
-                mode=_mode_of(target, change.mode),
-                undoes=change.undoes,
-            ),
-            before,
-            after,
+class _Attempt(NamedTuple):
+    """One try to change a file from the content that was read."""
+
+    change: FileChange
+    target: Path
+    before: bytes | None
+    after: bytes | None
+    is_urgent: bool
+
+    def write(self, journal: Journal, group: int) -> tuple[WrittenChange, JournalEntry] | None:
+        """Write the file; None if another program wrote it first."""
+        check_writable(self.target)
+        folders = make_folders(self.target.parent) if self.before is None else []
+        try:
+            entry = journal.begin(
+                self._describe(folders, group), self.before, self.after, is_urgent=self.is_urgent
+            )
+        except HostsError:
+            remove_folders(folders)
+            raise
+        # An interruption leaves the change without its end; the next change looks at the file.
+        try:
+            outcome = exchange_file(
+                self.target,
+                self.before,
+                self.after,
+                mode=self.change.mode,
+                is_urgent=self.is_urgent,
+            )
+        except HostsError:
+            journal.end(entry, "failed")
+            remove_folders(folders)
+            raise
+        if not outcome.is_done:
+            journal.end(entry, "failed")
+            remove_folders(folders)
+            return None
+        if self.after is None:
+            _remove_made_folders(self.target, journal)
+        written = WrittenChange(
+            path=self.change.path,
+            before=self.before,
+            after=self.after,
+            id=entry.id,
+            remark=outcome.remark,
         )
-    except HostsError:
-        remove_folders(folders)
-        raise
-    try:
-        outcome = exchange_file(target, before, after, mode=change.mode)
-    except HostsError:
-        journal.end(entry, "failed")
-        remove_folders(folders)
-        raise
-    if not outcome.is_done:
-        journal.end(entry, "failed")
-        remove_folders(folders)
-        return None
-    if after is None:
-        _remove_made_folders(target, journal)
-    written = WrittenChange(
-        path=change.path, before=before, after=after, id=entry.id, remark=outcome.remark
-    )
-    return written, journal.end(entry, "done")
+        return written, journal.end(entry, "done")
 
-
-def _mode_of(target: Path, mode: int) -> int:
-    try:
-        return target.stat().st_mode & 0o7777
-    except OSError:
-        return mode
+    def _describe(self, folders: list[Path], group: int) -> JournalEntry:
+        try:
+            mode = self.target.stat().st_mode & 0o7777
+        except OSError:
+            mode = self.change.mode
+        return JournalEntry(
+            id=0,
+            group=group,
+            time="",
+            version="",
+            host=self.change.host,
+            name=self.change.name,
+            action=self.change.action,
+            file=str(self.change.path.absolute()),
+            target=str(self.target),
+            folders=tuple(map(str, folders)),
+            mode=mode,
+            undoes=self.change.undoes,
+        )
 
 
 def _changes_now(target: Path, before: bytes | None) -> bool:

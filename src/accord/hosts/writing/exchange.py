@@ -22,14 +22,14 @@ from accord.hosts.writing.system_calls import (
     NotOffered,
     copy_attributes,
     exchange_names,
+    flush_file,
     flush_folder,
     has_writer,
     rename_without_replacing,
 )
 
-# How often, and with which pauses in seconds, a file is looked at that a program is writing.
-_LOOKS: Final = 100
-_PAUSE: Final = 0.02
+# How often a file is looked at that a program is writing: about three seconds in all.
+_LOOKS: Final = 60
 # Where the system cannot say whether a program writes: a file is left to rest for these seconds.
 _REST: Final = 0.1
 # How often a file that other programs put in place is exchanged back.
@@ -55,7 +55,12 @@ _DONE: Final = ExchangeOutcome(is_done=True)
 
 
 def exchange_file(
-    target: Path, before: bytes | None, after: bytes | None, *, mode: int = 0o600
+    target: Path,
+    before: bytes | None,
+    after: bytes | None,
+    *,
+    mode: int = 0o600,
+    is_urgent: bool = False,
 ) -> ExchangeOutcome:
     """Change a file from one content to another; do nothing if it has a third content.
 
@@ -64,6 +69,8 @@ def exchange_file(
         before: what it contains; None if it does not exist.
         after: what it shall contain; None to remove it.
         mode: the permissions of a new file. One that exists keeps its own, and its owner.
+        is_urgent: whether to write to the disk after the exchange, not before it. It takes less
+            time in which other programs could write; a loss of power could harm the file.
 
     Raises:
         HostsError: it cannot be written; it is as it was.
@@ -75,7 +82,7 @@ def exchange_file(
             return _remove(target, before)
         if os.stat(target).st_nlink > 1:
             return _write_in_place(target, before, after, "it has several names (hard links)")
-        return _replace(target, before, after)
+        return _replace(target, before, after, is_urgent=is_urgent)
     except FileNotFoundError:
         return _CONFLICT
     except OSError as error:
@@ -95,7 +102,7 @@ def read_quiet_file(target: Path) -> bytes | None:
     Raises:
         HostsError: it cannot be read, or a program has had it open for writing for seconds.
     """
-    for _ in range(_LOOKS):
+    for look in range(_LOOKS):
         handle = open_file(target)
         if handle is None:
             return None
@@ -105,7 +112,7 @@ def read_quiet_file(target: Path) -> bytes | None:
             os.close(handle)
         if found is not None:
             return found
-        time.sleep(_PAUSE)
+        _pause(look)
     raise HostsError(
         f"{target} is being changed by another program, which keeps it open for writing; close "
         "the program, and try again"
@@ -120,7 +127,8 @@ def leftovers(target: Path) -> Iterator[Path]:
 
 
 def _prefix(target: Path) -> str:
-    return f".{target.name[:100]}.accord-"
+    # Names of files have a limit, too.
+    return f".{target.name[:40]}.accord-"
 
 
 def _create(target: Path, after: bytes, mode: int) -> ExchangeOutcome:
@@ -180,9 +188,9 @@ def _remove(target: Path, before: bytes) -> ExchangeOutcome:
     return _CONFLICT
 
 
-def _replace(target: Path, before: bytes, after: bytes) -> ExchangeOutcome:
+def _replace(target: Path, before: bytes, after: bytes, *, is_urgent: bool) -> ExchangeOutcome:
     try:
-        temporary = _write_temporary(target, after)
+        temporary = _write_temporary(target, after, is_flushed=not is_urgent)
     except OSError as error:
         if error.errno in _CLOSED_FOLDER and not may_write(target.parent):
             return _write_in_place(target, before, after, "its folder is read-only")
@@ -215,11 +223,12 @@ def _look_at_exchanged(
     target: Path, temporary: str, before: bytes, after: bytes
 ) -> ExchangeOutcome:
     """Look at the file that came out of an exchange, and put it back if it is not the old one."""
-    flush_folder(str(target.parent))
     expected, given = before, after
     for count in range(_EXCHANGES):
         found, is_quiet = _read_exchanged(temporary, target)
         if is_quiet and found == expected:
+            flush_file(str(target))
+            flush_folder(str(target.parent))
             os.unlink(temporary)
             return _DONE if count == 0 else _CONFLICT
         # Another program wrote it after our look. If it writes while its file is put back, that
@@ -253,7 +262,7 @@ def _read_quiet(handle: int, path: Path, *, looks: int) -> bytes | None:
     """Read an open file; None if a program was writing it at every look."""
     for look in range(looks):
         if look:
-            time.sleep(_PAUSE)
+            _pause(look)
         is_written = has_writer(handle)
         if is_written is None:
             return _read_rested(handle, path)
@@ -264,6 +273,11 @@ def _read_quiet(handle: int, path: Path, *, looks: int) -> bytes | None:
         if not has_writer(handle) and os.fstat(handle).st_mtime_ns == changed:
             return found
     return None
+
+
+def _pause(look: int) -> None:
+    # Most programs write a file within a millisecond.
+    time.sleep(min(0.001 * 2**look, 0.05))
 
 
 def _read_rested(handle: int, path: Path) -> bytes:
@@ -339,7 +353,7 @@ def _temporary_name(target: Path) -> str:
     return str(target.parent / name)
 
 
-def _write_temporary(target: Path, data: bytes) -> str:
+def _write_temporary(target: Path, data: bytes, *, is_flushed: bool = True) -> str:
     """Write a file that only this user may read, beside another one; return its path."""
     name = _temporary_name(target)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
@@ -347,7 +361,8 @@ def _write_temporary(target: Path, data: bytes) -> str:
     try:
         try:
             _write_all(handle, data)
-            os.fsync(handle)
+            if is_flushed:
+                os.fsync(handle)
         finally:
             os.close(handle)
     except BaseException:

@@ -6,11 +6,11 @@ named by their hash. A change whose end is missing was interrupted.
 
 import contextlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 import msgspec
 
@@ -26,6 +26,7 @@ ChangeAction: TypeAlias = Literal["add", "change", "remove", "repair", "sync", "
 # `failed` changes did not happen, `reverted` ones were taken back because a later one failed.
 ChangeState: TypeAlias = Literal["pending", "done", "failed", "reverted"]
 
+_STATES: Final = get_args(ChangeState)
 _KEPT_CHANGES: Final = 200
 _KEPT_BYTES: Final = 64 * 1024 * 1024
 # The journal is made shorter when it has so many lines more than needed.
@@ -151,33 +152,43 @@ class Journal:
             raise HostsError(f"the backup {path} is damaged: its content does not fit its name")
         return data
 
-    def begin(self, entry: JournalEntry, before: bytes | None, after: bytes | None) -> JournalEntry:
+    def begin(
+        self,
+        entry: JournalEntry,
+        before: bytes | None,
+        after: bytes | None,
+        *,
+        is_urgent: bool = False,
+    ) -> JournalEntry:
         """Write down a change that is about to be made, and keep both contents.
 
         Args:
             entry: the change; numbers, hashes and spans are filled in. A `group` of 0 is a new one.
             before: the content before, None if there is no file.
             after: the content after, None if the file will be removed.
+            is_urgent: whether not to wait until all that is on the disk.
 
         Raises:
             HostsError: the journal cannot be written.
         """
         try:
+            make_private_folder(self.folder)
             make_private_folder(self._backups)
             with self._lock():
-                known = self._read()
-                number = max(known, default=0) + 1
+                lines = list(self._lines())
+                known = _fold(lines)
+                number = max((each["id"] for each in lines), default=0) + 1
                 entry = msgspec.structs.replace(
                     entry,
                     id=number,
                     group=entry.group or number,
                     time=datetime.now(UTC).isoformat(timespec="seconds"),
                     version=__version__,
-                    before=self._keep(before),
-                    after=self._keep(after),
+                    before=self._keep(before, is_flushed=not is_urgent),
+                    after=self._keep(after, is_flushed=not is_urgent),
                     spans=() if before is None or after is None else changed_spans(before, after),
                 )
-                self._append(msgspec.json.encode(entry))
+                self._append(msgspec.json.encode(entry), is_flushed=not is_urgent)
                 self._drop_old({**known, number: entry}, entry.group)
         except OSError as error:
             raise HostsError(
@@ -225,16 +236,16 @@ class Journal:
     def _lock(self) -> Any:
         return hold_lock(self.locks / "journal.lock", str(self.path))
 
-    def _keep(self, data: bytes | None) -> str | None:
+    def _keep(self, data: bytes | None, *, is_flushed: bool) -> str | None:
         if data is None:
             return None
         digest = sha256(data).hexdigest()
         path = self.backup_path(digest)
         if not path.exists():
-            replace_file(path, data, mode=0o600)
+            replace_file(path, data, mode=0o600, is_flushed=is_flushed)
         return digest
 
-    def _append(self, line: bytes) -> None:
+    def _append(self, line: bytes, *, is_flushed: bool = True) -> None:
         handle = os.open(
             self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o600
         )
@@ -243,29 +254,25 @@ class Journal:
             size = file.seek(0, os.SEEK_END)
             is_torn = size > 0 and file.seek(size - 1) >= 0 and file.read(1) != b"\n"
             file.write((b"\n" if is_torn else b"") + line + b"\n")
-            os.fsync(file.fileno())
+            if is_flushed:
+                os.fsync(file.fileno())
 
-    def _read(self) -> dict[int, JournalEntry]:
+    def _lines(self) -> Iterator[dict[str, Any]]:
         try:
             lines = self.path.read_bytes().splitlines()
         except FileNotFoundError:
-            return {}
+            return
         except OSError as error:
             raise HostsError(f"the journal {self.path} cannot be read: {error.strerror}") from None
-        found: dict[int, JournalEntry] = {}
         for line in lines:
-            try:
+            # Lines that were cut off by a crash are left out.
+            with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
                 read = msgspec.json.decode(line, type=dict[str, Any])
-                if "file" in read:
-                    found[read["id"]] = msgspec.convert(read, JournalEntry)
-                elif read.get("id") in found:
-                    entry = found[read["id"]]
-                    found[entry.id] = msgspec.convert(
-                        {**msgspec.to_builtins(entry), "state": read["state"]}, JournalEntry
-                    )
-            except (msgspec.MsgspecError, KeyError, TypeError):
-                continue  # cut off by a crash, or of a later version
-        return found
+                if isinstance(read.get("id"), int):
+                    yield read
+
+    def _read(self) -> dict[int, JournalEntry]:
+        return _fold(self._lines())
 
     def _drop_old(self, known: dict[int, JournalEntry], group: int) -> None:
         """Forget the oldest changes if there are too many of them, or too large ones."""
@@ -286,6 +293,20 @@ class Journal:
         replace_file(self.path, b"".join(lines))
         for name in sizes.keys() - digests:
             (self._backups / name).unlink(missing_ok=True)
+
+
+def _fold(lines: Iterable[dict[str, Any]]) -> dict[int, JournalEntry]:
+    """Return the changes by their number, each with its last state."""
+    found: dict[int, JournalEntry] = {}
+    for line in lines:
+        number = line["id"]
+        if "file" in line:
+            # Those that a later version wrote may have other members.
+            with contextlib.suppress(msgspec.ValidationError):
+                found[number] = msgspec.convert(line, JournalEntry)
+        elif number in found and line.get("state") in _STATES:
+            found[number] = msgspec.structs.replace(found[number], state=line["state"])
+    return found
 
 
 def _by_group(entries: Iterable[JournalEntry]) -> list[list[JournalEntry]]:

@@ -123,10 +123,14 @@ def copy_attributes(source: str, target: str) -> None:
 
 def flush_folder(folder: str) -> None:
     """Write the names in a folder to the disk, where that is possible."""
-    if sys.platform == "win32":
-        return
+    if sys.platform != "win32":
+        flush_file(folder)
+
+
+def flush_file(name: str) -> None:
+    """Write what a file contains to the disk, where that is possible."""
     try:
-        handle = os.open(folder, os.O_RDONLY)
+        handle = os.open(name, os.O_RDWR if sys.platform == "win32" else os.O_RDONLY)
     except OSError:
         return
     try:
