@@ -12,7 +12,6 @@ from support.checked_hosts import DESKTOP, TERMINAL
 SHELL = {"HOME": "/home/me", "PATH": "/home/me/.local/bin:/usr/bin", "LANG": "C", "API_KEY": "k1"}
 
 
-
 def machine(system="linux", **environ):
     given = SHELL | environ
     return Machine(system=system, environ=given, home=Path("/home/me"), project=Path("/work"))

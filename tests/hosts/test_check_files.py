@@ -101,7 +101,9 @@ def test_servers_under_the_key_of_another_host_are_moved(tmp_path, host, key):
 
 
 def test_servers_under_two_keys_come_together(tmp_path):
-    text = '{"mcp": {"servers": {"b": {"url": "https://a.b"}}}, "mcpServers": {"a": {"command": "x"}}}'
+    text = (
+        '{"mcp": {"servers": {"b": {"url": "https://a.b"}}}, "mcpServers": {"a": {"command": "x"}}}'
+    )
     finding = findings(tmp_path, text)["file-key"]
     changed = json.loads(finding.repair.compute(text.encode()))
     assert changed["mcpServers"] == {"a": {"command": "x"}, "b": {"url": "https://a.b"}}
@@ -147,7 +149,7 @@ def test_entries_in_the_file_of_an_earlier_version_are_copied(tmp_path):
     old = folder / "Roaming/Claude/claude_desktop_config.json"
     for path, names in ((new, ["a"]), (old, ["a", "b"])):
         path.parent.mkdir(parents=True)
-        path.write_text(json.dumps({"mcpServers": {name: ENTRY for name in names}}, indent=2))
+        path.write_text(json.dumps({"mcpServers": dict.fromkeys(names, ENTRY)}, indent=2))
     environ = {"APPDATA": f"{folder}/Roaming", "LOCALAPPDATA": f"{folder}/Local"}
     machine = Machine(system="windows", environ=environ, home=tmp_path, project=tmp_path)
     host = HOSTS["claude-desktop"]

@@ -264,11 +264,11 @@ class CommandCheck:
             if self._has_folder or is_project:
                 return
             message = f"{path} is found only in {settings.cwd}, where {self._host.name} runs"
-            whole = {index: (self._joined(index, path, here),)}
+            whole = {index: (self._full_path(index, path, here),)}
             yield CommandFault("path-relative", message, f"write {here}", whole)
         elif there.exists() and not self._has_folder:
             message = f"{path}: {self._host.name} runs in {settings.cwd}, not in {machine.project}"
-            words = None if is_project else {index: (self._joined(index, path, there),)}
+            words = None if is_project else {index: (self._full_path(index, path, there),)}
             yield CommandFault("path-relative", message, f"write {there}", words, severity="error")
         elif index:
             message = f"{path} does not exist in {settings.cwd}"
@@ -277,7 +277,7 @@ class CommandCheck:
             message = f"{path} does not exist in {settings.cwd}"
             yield CommandFault("program-missing", message, "correct the path; make it absolute")
 
-    def _joined(self, index: int, path: str, whole: Path) -> str:
+    def _full_path(self, index: int, path: str, whole: Path) -> str:
         return os.path.normpath(whole) + self._words[index].removeprefix(path)
 
     def _moved(self, index: int, path: Path) -> CommandFault:
@@ -285,7 +285,7 @@ class CommandCheck:
         found = find_moved(path, self._machine.home)
         if found is None or self._file.scope == "project":
             return CommandFault("script-missing", message, "correct the path")
-        words = {index: (self._joined(index, str(path), found),)}
+        words = {index: (self._full_path(index, str(path), found),)}
         return CommandFault("script-missing", message, f"write {found}", words)
 
     def _throw_away(self, program: Path | None) -> Iterator[CommandFault]:
