@@ -176,6 +176,7 @@ READERS: Final[dict[str, Callable[[str], object]]] = {
     "--examples": _number_of("examples", 1),
     "--grace": _seconds,
     "--header": _header,
+    "--header-from": _header,
     "--history": Path,
     "--jobs": _number_of("jobs", 1),
     "--keep": _number_of("runs", 1),

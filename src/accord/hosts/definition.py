@@ -172,7 +172,8 @@ class Host(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             of the user's file.
         programs: commands that show that it is installed.
         bare_names: whether a project's file may have servers without the object around them.
-        refuses_comments: whether the host skips a file with comments.
+        refuses_comments: whether the host skips, or discards, a file with comments.
+        refuses_mark: whether it does not read a file that begins with a byte order mark.
         skipped: members with values that mark an entry which is not a server to launch or reach.
         input_list: the path of the list with the values that the host asks for.
         untyped_url: the transport of an entry with a URL that does not name one.
@@ -206,6 +207,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     programs: tuple[str, ...] = ()
     bare_names: bool = False
     refuses_comments: bool = False
+    refuses_mark: bool = False
     skipped: Mapping[str, tuple[str, ...]] = {}
     input_list: tuple[str, ...] = ()
     untyped_url: TransportName = "http"

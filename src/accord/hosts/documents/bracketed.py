@@ -26,11 +26,13 @@ class Writing(NamedTuple):
         one_line: returns it in one line.
         lines: returns it in several, each with the given indentation.
         step: by which the file is indented.
+        needs_line: whether the format allows no line ends between these brackets.
     """
 
     one_line: Callable[[], str]
     lines: Callable[[str, str], str]
     step: str
+    needs_line: bool = False
 
 
 class BracketedText:
@@ -59,7 +61,8 @@ class BracketedText:
         if not container.members:
             return self._insert_first(container, writing, stays_in_line=stays_in_line)
         last = container.members[-1]
-        if stays_in_line and is_one_line(text, container.start, container.end):
+        is_in_line = stays_in_line and is_one_line(text, container.start, container.end)
+        if is_in_line or writing.needs_line:
             gap = self._usual_gap(container)
             if last.comma is None:
                 return Edit(last.end, last.end, f",{gap}{writing.one_line()}")

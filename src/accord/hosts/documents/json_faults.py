@@ -157,10 +157,10 @@ class _FaultFinder:
     def _string(self) -> str:
         start = self._at
         found = _STRING.match(self._text, start)
-        if found is not None:
-            self._at = found.end()
-            return found[0]
-        self._fail_in_string(start)
+        if found is None:
+            self._fail_in_string(start)
+        self._at = found.end()
+        return found[0]
 
     def _fail_in_string(self, start: int) -> NoReturn:
         inside = _INSIDE.match(self._text, start)

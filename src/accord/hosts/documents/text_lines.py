@@ -85,7 +85,8 @@ def join_edits(text: str, edits: Iterable[Edit]) -> Edit:
         text: that all of them are for.
         edits: that do not overlap.
     """
-    ordered = sorted(edits)
+    # Those at one place stay in their order.
+    ordered = sorted(edits, key=lambda edit: (edit.start, edit.end))
     if not ordered:
         return Edit(0, 0, "")
     parts: list[str] = []

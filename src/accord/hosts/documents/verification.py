@@ -44,7 +44,9 @@ def verify_edit(
             _drop_empty(expected, new, keys[:-1])
     changed = {tuple(keys) for keys in changes}
     created = {keys[: at + 1] for keys in changed for at in range(len(keys))}
-    added = {keys for keys in created if find_value(old, keys) is ABSENT}
+    # A table of TOML stands where the first one in it does.
+    is_toml = format == "toml"
+    added = {keys for keys in created if is_toml or find_value(old, keys) is ABSENT}
     _compare(expected, new, (), (changed, added | changed))
 
 

@@ -70,7 +70,7 @@ def _compact(value: Mapping[str, Any]) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _shaped(entry: HostEntry, host: Host) -> ShapedEntry:
+def _shape_for(entry: HostEntry, host: Host) -> ShapedEntry:
     return to_host(msgspec.structs.replace(entry, extra={}), host, scope="user")
 
 
@@ -83,7 +83,7 @@ def _lm_studio_link(entry: HostEntry, host: Host) -> str:
 
 
 def _name_and_config(entry: HostEntry, host: Host) -> str:
-    text = _compact(_shaped(entry, host).value).encode()
+    text = _compact(_shape_for(entry, host).value).encode()
     config = base64.b64encode(text).decode("ascii")
     return urlencode({"name": entry.name, "config": config}, quote_via=quote)
 
@@ -101,11 +101,11 @@ def _visual_studio_link(entry: HostEntry, host: Host) -> str:
 
 
 def _raycast_link(entry: HostEntry, host: Host) -> str:
-    return f"raycast://mcp/install?{quote(_compact(_shaped(entry, host).value), safe='')}"
+    return f"raycast://mcp/install?{quote(_compact(_shape_for(entry, host).value), safe='')}"
 
 
 def _named_json(entry: HostEntry, host: Host) -> str:
-    shaped = _shaped(entry, host)
+    shaped = _shape_for(entry, host)
     inputs = {"inputs": list(shaped.inputs)} if shaped.inputs else {}
     return quote(_compact({"name": entry.name, **shaped.value, **inputs}), safe="")
 

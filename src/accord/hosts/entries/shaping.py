@@ -321,16 +321,14 @@ def _transport(
     has_command = "program" in fields or "command" in fields
     if "url" not in fields or (has_command and kind in (None, "stdio")):
         return "stdio"
-    if kind in ("http", "sse"):
-        return kind
 
     def reads(shape: EntryShape | None) -> bool:
         pairs = {**shape.others, **shape.members} if shape else {}
         return any(field == "url" and member in value for member, field in pairs.items())
 
     if reads(host.http) != reads(host.sse):
-        return "http" if reads(host.http) else "sse"
-    return host.untyped_url
+        return "http" if reads(host.http) else "sse"  # whatever the type says
+    return kind if kind in ("http", "sse") else host.untyped_url
 
 
 def _command(fields: dict[str, Any], host: Host) -> dict[str, Any]:

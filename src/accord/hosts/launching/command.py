@@ -91,7 +91,7 @@ def settle_command(
 
 
 def find_program(name: str, machine: Machine) -> Path | None:
-    """Return the full path of a program in the PATH of a machine; None if there is none."""
+    """Return the full path of a program in the PATH of a machine; None if it has no such one."""
     folders = machine.environ.get("PATH", "")
     if machine.system != "windows":
         found = shutil.which(name, path=folders or os.pathsep.join(_USUAL_PATH))
@@ -255,11 +255,12 @@ def _settle_argument(text: str, machine: Machine, folder: Path) -> str:
     """Return an argument with the full path of a file or folder that exists."""
     option, equals, value = text.partition("=")
     if equals and option.startswith("-"):
-        return f"{option}={_settle_path(value, machine, folder)}"
-    return _settle_path(text, machine, folder)
+        return f"{option}={complete_path(value, machine, folder)}"
+    return complete_path(text, machine, folder)
 
 
-def _settle_path(text: str, machine: Machine, folder: Path) -> str:
+def complete_path(text: str, machine: Machine, folder: Path) -> str:
+    """Return the full path of a file or folder that exists; other texts stay as they are."""
     expanded = _expand_home(text, machine)
     if expanded != text:
         return expanded

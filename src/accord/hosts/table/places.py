@@ -90,6 +90,8 @@ def is_installed(host: Host, machine: Machine) -> str:
         if found := _find_program(program, machine):
             return found
     for pattern in host.traces:
+        if pattern.startswith("/Applications/") and machine.system != "macos":
+            continue
         for path in expand(pattern, machine):
             if path.exists():
                 return str(path)

@@ -141,9 +141,11 @@ def _read_row(path: Path, id: str, row: Any, shapes: Mapping[str, Any]) -> Host:
 
 
 def _readable(message: str) -> str:
-    text, _, place = message.partition(" - at `$")
-    member = re.sub(r"\[\.\.\.\]", "", place.rstrip("`").lstrip("."))
-    return f"{member}: {text}" if member else text
+    """Return a message of a fault that begins with the member."""
+    found = re.fullmatch(r"(.*?) - at (?:`key` in )?`\$\.?(.*)`", message)
+    if found is None:
+        return message
+    return f"{found[2].replace('[...]', '')}: {found[1]}"
 
 
 def _faults(host: Host) -> Iterable[str]:
