@@ -143,8 +143,9 @@ class CommandCheck:
         other = other_interpreter(path)
         own = self._accord_words(path)
         if own is not None:
+            words, env = own
             message = f"{path}: {dead or 'it does not exist'}"
-            return CommandFault("interpreter-dead", message, f"launch {own[0][0]}", own)
+            return CommandFault("interpreter-dead", message, f"launch {words[0][0]}", words, env)
         is_python = re.match(r"python[\d.]*(\.exe)?$", path.name) is not None
         if not dead and not (is_python and path.parent.is_dir()):
             advice = advise_program(str(path))
@@ -154,8 +155,10 @@ class CommandCheck:
             return CommandFault("interpreter-dead", message, f"write {other}", {0: (str(other),)})
         return CommandFault("interpreter-dead", message, "make the environment again")
 
-    def _accord_words(self, path: Path) -> Mapping[int, tuple[str, ...]] | None:
-        """Return the words that launch this accord, in place of one that is gone."""
+    def _accord_words(
+        self, path: Path
+    ) -> tuple[Mapping[int, tuple[str, ...]], Mapping[str, str]] | None:
+        """Return the words and variables that launch this accord, in place of one that is gone."""
         if self._file.scope == "project" or other_interpreter(path) is not None:
             return None
         words = self._words
@@ -167,10 +170,8 @@ class CommandCheck:
             found = accord_command(self._machine)
         except HostsError:
             return None
-        if found.env:
-            return None  # a checkout: it is not certain that this one is meant
         used = range(1, at + 2) if is_module else ()
-        return {0: found.words, **dict.fromkeys(used, ())}
+        return {0: found.words, **dict.fromkeys(used, ())}, found.env
 
     def _interpreter(self, program: Path) -> Iterator[CommandFault]:
         """Look at the first line of a script that is launched as a program."""
@@ -263,11 +264,11 @@ class CommandCheck:
             if self._has_folder or is_project:
                 return
             message = f"{path} is found only in {settings.cwd}, where {self._host.name} runs"
-            whole = {index: (self._joined(index, path, here),)}
+            whole = {index: (self._full_path(index, path, here),)}
             yield CommandFault("path-relative", message, f"write {here}", whole)
         elif there.exists() and not self._has_folder:
             message = f"{path}: {self._host.name} runs in {settings.cwd}, not in {machine.project}"
-            words = None if is_project else {index: (self._joined(index, path, there),)}
+            words = None if is_project else {index: (self._full_path(index, path, there),)}
             yield CommandFault("path-relative", message, f"write {there}", words, severity="error")
         elif index:
             message = f"{path} does not exist in {settings.cwd}"
@@ -276,7 +277,7 @@ class CommandCheck:
             message = f"{path} does not exist in {settings.cwd}"
             yield CommandFault("program-missing", message, "correct the path; make it absolute")
 
-    def _joined(self, index: int, path: str, whole: Path) -> str:
+    def _full_path(self, index: int, path: str, whole: Path) -> str:
         return os.path.normpath(whole) + self._words[index].removeprefix(path)
 
     def _moved(self, index: int, path: Path) -> CommandFault:
@@ -284,7 +285,7 @@ class CommandCheck:
         found = find_moved(path, self._machine.home)
         if found is None or self._file.scope == "project":
             return CommandFault("script-missing", message, "correct the path")
-        words = {index: (self._joined(index, str(path), found),)}
+        words = {index: (self._full_path(index, str(path), found),)}
         return CommandFault("script-missing", message, f"write {found}", words)
 
     def _throw_away(self, program: Path | None) -> Iterator[CommandFault]:

@@ -54,7 +54,7 @@ def _next_repair(
     names: Collection[str],
     refused: set[tuple[str, str, str]],
 ) -> tuple[Repair, bytes] | None:
-    """Return a repair that changes the file, and the bytes after it; None if there is none left."""
+    """Return a repair that changes the file, and the bytes after it; None if all are made."""
     for finding in _findings(file, machine, data, names):
         repair = finding.repair
         if repair is None:

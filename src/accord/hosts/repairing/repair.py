@@ -159,13 +159,14 @@ def change_entry(
 def _member_changes(
     keys: KeyPath, before: Mapping[str, Any], after: Mapping[str, Any]
 ) -> Iterable[RepairStep]:
-    for name in before:
-        if name not in after:
-            yield RepairStep((*keys, name), before[name], ABSENT)
     for name, value in after.items():
         known = before.get(name, ABSENT)
         if not is_same(known, value):
             yield RepairStep((*keys, name), known, value)
+    # An object that is never empty keeps its layout.
+    for name in before:
+        if name not in after:
+            yield RepairStep((*keys, name), before[name], ABSENT)
 
 
 def combine_repairs(
