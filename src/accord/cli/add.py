@@ -294,14 +294,31 @@ def _write(
     for plan in planned if written else ():
         host = plan.file.host
         say(f"{paint('green', 'added')} {plan.name} to {escape_controls(str(plan.file.path))}\n")
-        for remark in (host.approval, host.reload):
+        for remark in (host.approval, host.reload, _own_command(plan)):
             if remark:
-                say(f"  {remark}\n")
+                say(f"  {escape_controls(remark)}\n")
         for other in other_readers(plan.file, hosts.values()):
             say(f"  {other} reads this file, too, and expects its servers under another key\n")
     if written:
         say("accord hosts undo takes it back\n")
     return 0
+
+
+def _own_command(plan: "PlannedChange") -> str:
+    """Return how else to add a server to a host that rewrites its file while it runs."""
+    from shlex import join
+
+    from accord.hosts.definition import HostsError
+    from accord.hosts.entries.links import install_command
+
+    host = plan.file.host
+    if not host.command or plan.file.scope == "project" or plan.adapted is None:
+        return ""
+    try:
+        command = join(install_command(plan.adapted.entry, host))
+    except HostsError:
+        return ""
+    return f"{host.name} may rewrite this file while it runs; if the entry vanishes: {command}"
 
 
 def _say_json(
