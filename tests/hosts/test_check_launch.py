@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from accord import Server
 from accord.hosts.definition import EntryShape, PlaceholderForms
+from support.certificates import self_signed
 from support.checked_hosts import DESKTOP, PYTHON, TINY, URL, check, config_at, machine_at
 from support.http_server import bounded, free_port, serving
 from support.waiting import until_sync
@@ -181,6 +182,16 @@ def test_a_url_where_nothing_listens_is_unreachable(tmp_path):
     report = check(tmp_path, {"url": f"http://127.0.0.1:{free_port()}/mcp"})
     finding = codes(report)["url-unreachable"]
     assert finding.blame == "machine"
+
+
+def test_a_certificate_that_is_not_trusted_is_the_fault_of_the_machine(tmp_path):
+    certificate, key = self_signed(tmp_path)
+    options = {"ssl_certfile": str(certificate), "ssl_keyfile": str(key)}
+    with serving(app(), **options) as port:
+        report = check(tmp_path, {"url": f"https://localhost:{port}/mcp"})
+    finding = codes(report)["url-unreachable"]
+    assert "certificate" in finding.message
+    assert finding.change == "trust its certificate on this machine, or renew it"
 
 
 def test_a_server_that_wants_a_sign_in_is_only_noted(tmp_path):
