@@ -65,6 +65,14 @@ def test_a_server_that_ends_shows_its_last_lines_without_secrets(tmp_path):
     assert "123456" not in repr(report.findings)
 
 
+def test_notices_of_package_managers_do_not_hide_the_reason(tmp_path):
+    lines = "the reason\nnpm notice one\nnpm notice two\nnpm notice three\n"
+    text = f"import sys; sys.stderr.write({lines!r}); sys.exit(1)"
+    assert codes(check(tmp_path, tiny(text)))["server-exited"].message.endswith(
+        "; stderr: the reason"
+    )
+
+
 def test_a_silent_server_ends_with_all_that_it_started(tmp_path):
     file = tmp_path / "pid"
     text = (
