@@ -88,6 +88,14 @@ def test_a_silent_server_ends_with_all_that_it_started(tmp_path):
     until_sync(lambda: not is_running(pid))
 
 
+def test_a_program_that_downloads_may_only_need_more_time(tmp_path):
+    program = tmp_path / "npx"
+    program.write_text("#!/bin/sh\nexec sleep 600\n")
+    program.chmod(0o755)
+    finding = codes(check(tmp_path, {"command": str(program)}, seconds=1.0))["server-silent"]
+    assert "first start downloads" in finding.change
+
+
 def is_running(pid):
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]

@@ -15,6 +15,8 @@ _LINE: Final = 200
 _NOISE: Final = re.compile(
     r"npm (?:notice|warn)\b|Installed \d+ packages? in |\[notice\] ", re.IGNORECASE
 )
+DOWNLOADERS: Final = frozenset({"npx", "uvx", "uv", "bunx", "pipx", "docker", "podman"})
+"""Programs whose first start may take minutes."""
 _RUNNERS: Final = {
     "npx": "Node.js",
     "node": "Node.js",
