@@ -161,6 +161,15 @@ def test_a_relative_script_gets_its_full_path(tmp_path):
     assert inspect(tmp_path, {**entry, "cwd": str(machine.project)}, machine=machine) == {}
 
 
+def test_words_of_a_module_are_not_looked_for_unless_it_is_accord(tmp_path):
+    machine = machine_at(tmp_path)
+    args = ["-m", "other", "run", "server.py"]
+    assert inspect(tmp_path, {"command": "/bin/sh", "args": args}, machine=machine) == {}
+    args[1] = "accord"
+    found = inspect(tmp_path, {"command": "/bin/sh", "args": args}, machine=machine)
+    assert [*found] == ["script-missing"]
+
+
 def test_a_relative_program_is_looked_for_where_the_host_runs(tmp_path):
     machine = machine_at(tmp_path)
     program = make_program(machine.project / "bin" / "tool")

@@ -240,8 +240,9 @@ class CommandCheck:
                     message = f"{before} {word}: there is no such folder"
                     yield CommandFault("folder-missing", message, "correct the path")
                     return
-            if before in _WORD_OPTIONS or word == "-m":
-                return
+            is_module = before == "-m" and word != "accord"
+            if before in _WORD_OPTIONS or is_module:
+                return  # the other words mean what a program or a module makes of them
             script = _SCRIPT.match(word)
             if script is None or word.startswith(("-", "~")) or "://" in word:
                 continue

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterator
+from pathlib import PurePath
 from time import monotonic
 from typing import Any, Final
 
@@ -14,7 +15,7 @@ from accord.check.probing.raw_connection import RawConnection
 from accord.check.probing.secret_filter import filter_of
 from accord.check.probing.target import Form, ServerTarget
 from accord.errors import AccordError, ConnectFailed
-from accord.hosts.checking.advice import diagnose_start, quote_stderr
+from accord.hosts.checking.advice import DOWNLOADERS, diagnose_start, quote_stderr
 from accord.hosts.checking.findings import Finding, new_finding
 from accord.hosts.definition import HostEntry
 from accord.hosts.launching.environment import LaunchSettings
@@ -212,6 +213,9 @@ class ServerTrial:
             self._add("server-silent", message, "is another service at this URL?")
             return
         blame, change = diagnose_start(lines, self._stray(line))
+        if PurePath(self.target.command[0]).stem.lower() in DOWNLOADERS and not self._stray(line):
+            blame = "machine"
+            change = "its first start downloads packages: run it once in a terminal, then again"
         self._add("server-silent", message, change, blame=blame)
 
     def _report_failure(self, line: RawConnection, error: AccordError) -> None:
