@@ -163,7 +163,7 @@ def config(tmp_path, document):
         ),
         (
             {"mcpServers": {"a": {"url": "http://h/mcp", "headers": {"X": "1"}}}},
-            HostEntry(name="a", url="http://h/mcp", headers={"X": "1"}),
+            HostEntry(name="a", transport="http", url="http://h/mcp", headers={"X": "1"}),
         ),
     ],
 )

@@ -19,7 +19,9 @@ COMMANDS = (
         "check trace",
         "watch",
     ),
-    *("test", "lock", "verify", "doctor", "auth", "requirements"),
+    *("test", "lock", "verify", "doctor", "auth", "exec", "requirements"),
+    *("add", "remove", "hosts", "hosts list", "hosts check", "hosts repair", "hosts sync"),
+    "hosts undo",
     *("fleet", "fleet run", "fleet lint", "fleet history", "fleet merge", "fleet prune"),
     *("fleet init", "fleet add", "fleet import", "fleet export", "fleet trust"),
 )

@@ -277,3 +277,11 @@ def test_a_configuration_is_not_reloaded_and_has_to_exist(accord, configure):
     assert (done.returncode, done.stderr) == (2, said)
     done = accord("run", "nowhere.json")
     assert (done.returncode, done.stderr) == (2, "accord: there is no file nowhere.json\n")
+
+
+def test_a_header_can_be_taken_from_a_variable(accord):
+    words = ("proxy", "http://127.0.0.1:9/mcp", "--header-from", "x-key: DESK_KEY")
+    done = accord(*words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--header-from reads the variable DESK_KEY, which is not set" in done.stderr
+    assert "refused" in accord(*words, DESK_KEY="hidden").stderr

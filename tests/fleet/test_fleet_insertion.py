@@ -12,7 +12,6 @@ from accord.client.configuration import parse_json
 from accord.fleet.definition import FleetError
 from accord.fleet.file.reader import read_fleet
 from accord.fleet.sources.insertion import UneditableFile, add_servers, insert_servers
-from accord.fleet.sources.server import FoundServer
 from accord.hosts.definition import HostsError
 from accord.hosts.documents.toml_text import (
     format_comment,
@@ -20,6 +19,7 @@ from accord.hosts.documents.toml_text import (
     format_table,
     without_nulls,
 )
+from accord.hosts.sources.found_server import FoundServer
 
 NEW = FoundServer(
     name="new one",

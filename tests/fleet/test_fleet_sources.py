@@ -12,10 +12,11 @@ from accord.fleet.sources.docker import read_docker_server
 from accord.fleet.sources.export import HOSTS, export_fleet
 from accord.fleet.sources.host_files import find_host_files, read_host_file
 from accord.fleet.sources.insertion import add_servers
-from accord.fleet.sources.registry import is_server_json, read_server_json
 from accord.fleet.sources.repository import find_servers
-from accord.fleet.sources.server import FoundServer, hide_literals, make_unique
+from accord.fleet.sources.server import hide_literals, make_unique
 from accord.fleet.sources.source_file import read_source
+from accord.hosts.sources.found_server import FoundServer
+from accord.hosts.sources.registry import is_server_json, read_server_json
 from accord.hosts.table.rows import load_hosts
 
 SECRET = "Zq9-hidden-value-77"

@@ -16,6 +16,7 @@ from accord.check.probing.tool_calls import tool_refusal
 from accord.cli.doctor_step import DoctorStep, StepList, Stopped
 from accord.client import connect
 from accord.errors import AccordError
+from accord.hosts.checking.advice import advise_program, advise_start, quote_stderr
 from accord.hosts.definition import HostEntry
 from accord.json_schema.samples import sample
 from accord.protocol.revisions import BEFORE_HANDSHAKE
@@ -28,7 +29,6 @@ _PATH_OF_DESKTOPS: Final = os.pathsep.join(
     ("/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin")
 )
 _SCRIPTS: Final = frozenset({".py", ".js", ".mjs", ".cjs", ".ts"})
-_LINES: Final = 3
 _LINE: Final = 200
 _LEAVING: Final = 2.0
 
@@ -72,7 +72,7 @@ class LaunchDiagnosis(StepList):
         env = {**os.environ, **self._entry.env}
         found = shutil.which(program, path=env.get("PATH"))
         if found is None:
-            self._stop("command", asked=asked, came="not found", change=_advise_program(program))
+            self._stop("command", asked=asked, came="not found", change=advise_program(program))
         if os.path.dirname(program) and not os.path.isabs(program):
             came = f"{found}, relative to the current folder"
             change = f"write {os.path.abspath(found)}: a host runs in another folder"
@@ -131,14 +131,14 @@ class LaunchDiagnosis(StepList):
         if stray:
             self._report_stray(stray)
         if failure:
-            change = _advise_start(carrier.stderr, stray)
-            came = f"{failure}{_quote_stderr(carrier.stderr)}"
+            change = advise_start(carrier.stderr, stray)
+            came = f"{failure}{quote_stderr(carrier.stderr)}"
             self._stop("start", asked=asked, came=came, change=change)
         assert reply is not None
         took = f"answered after {line.first_answer:.2g} s"
         self._add("start", "ok", asked=asked, came=took)
         if carrier.stderr:
-            came = _quote_stderr(carrier.stderr).lstrip("; ")
+            came = quote_stderr(carrier.stderr).lstrip("; ")
             self._add("stderr", "ok", asked="what it writes to standard error", came=came)
         asked = "exit after its input was closed"
         if carrier.left_by_itself:
@@ -218,39 +218,3 @@ def _harmless_tool(tools: Sequence[Any]) -> tuple[str, Mapping[str, Any]] | None
         if tool_refusal(listed) is None and isinstance(arguments, dict):
             return str(listed["name"]), arguments
     return None
-
-
-def _quote_stderr(lines: Sequence[str]) -> str:
-    kept = [shorten(each, _LINE) for each in list(lines)[-_LINES:]]
-    return f"; stderr: {' | '.join(kept)}" if kept else ""
-
-
-def _advise_program(program: str) -> str:
-    """Return what to do about a program that is not there."""
-    if os.path.isabs(program) or os.path.dirname(program):
-        return "correct the path; is it executable?"
-    runners = {"npx": "Node.js", "node": "Node.js", "uvx": "uv", "uv": "uv", "docker": "Docker"}
-    if program in runners:
-        return f"install {runners[program]}, or write the full path of {program}"
-    if program == "python" and shutil.which("python3"):
-        return "write python3, or the full path of the Python that has the server's packages"
-    return "install it, or write its full path"
-
-
-def _advise_start(stderr: Sequence[str], stray: Sequence[str]) -> str:
-    text = "\n".join(stderr)
-    if "ModuleNotFoundError" in text or "No module named" in text:
-        return "install the missing module for that Python, or name the Python that has it"
-    if "Cannot find module" in text or "ERR_MODULE_NOT_FOUND" in text:
-        return "install the packages of the server (npm install), or correct the path"
-    if "Permission denied" in text or "EACCES" in text:
-        return "let the user of the host read and run these files"
-    if "EADDRINUSE" in text or "Address already in use" in text:
-        return "end the other copy of the server: both want the same port"
-    if "KeyError" in text or "environment variable" in text.lower():
-        return "set the variable that it misses: --env K=V here, env in the entry of a host"
-    if stray:
-        return "write messages alone to standard output, one in each line"
-    if stderr:
-        return "mend what it says on standard error"
-    return "check that the command serves MCP over stdio: it may need another argument"

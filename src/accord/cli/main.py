@@ -38,12 +38,18 @@ _COMMANDS: Final = {
     "fleet": "check many servers of one file, with history and a page",
     "lock": "write what a server shows into a file",
     "verify": "compare what a server shows with a locked file",
+    "add": "put a server into the configurations of hosts",
+    "remove": "take a server out of the configurations of hosts",
+    "hosts": "show, check and repair the servers of hosts; undo changes",
     "doctor": "find out why a client cannot use a server",
     "auth": "remove stored tokens and registrations",
+    "exec": "launch a command in a folder, with variables of a file",
     "requirements": "show the requirements of the protocol",
 }
 # Commands whose module has another name than the command.
 _MODULES: Final = {"verify": "lock"}
+# Commands with several kinds of work, one of which is meant if none is named.
+_DEFAULTING: Final = ("fleet", "hosts")
 _LAUNCHING: Final = (
     "run",
     "proxy",
@@ -56,6 +62,7 @@ _LAUNCHING: Final = (
     "lock",
     "verify",
     "doctor",
+    "exec",
 )
 _EXAMPLES = f"""\
 examples:
@@ -68,6 +75,8 @@ examples:
   accord watch --record session.jsonl -- python server.py
   accord test server.py
   accord fleet --output fleet.html
+  accord add server.py --host cursor
+  accord hosts check
   accord doctor https://example.com/mcp
   accord auth forget https://example.com/mcp
   accord requirements --revision {REVISION_IDS[2]} --level must
@@ -217,10 +226,8 @@ def _interrupt(*_: object) -> None:
 
 
 def _parse(words: Sequence[str]) -> argparse.Namespace:
-    if words and words[0] == "fleet":
-        from accord.cli.fleet import complete
-
-        words = complete(words)
+    if words and words[0] in _DEFAULTING:
+        words = import_module(f"accord.cli.{words[0]}").complete(words)
     parser = _make_parser(words)
     options, rest = parser.parse_known_args(words)
     if options.named is None:

@@ -115,6 +115,18 @@ def _variable(text: str) -> tuple[str, str]:
     return name, value
 
 
+def _variable_or_name(text: str) -> tuple[str, str | None]:
+    name, equals, value = text.partition("=")
+    if not name.isidentifier():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a variable, expected K=V or K")
+    return name, value if equals else None
+
+
+def _exact_header(text: str) -> tuple[str, str]:
+    _, value = _header(text)
+    return text.partition(":")[0].strip(), value
+
+
 def _url_path(text: str) -> str:
     if not text.startswith("/") or "?" in text or "#" in text:
         raise argparse.ArgumentTypeError(
@@ -173,10 +185,15 @@ READERS: Final[dict[str, Callable[[str], object]]] = {
     "--calls": _number_of("calls", 0),
     "--cases": Path,
     "--env": _variable,
+    "--env K[=V]": _variable_or_name,
     "--examples": _number_of("examples", 1),
     "--grace": _seconds,
+    "--file": Path,
     "--header": _header,
+    "--header HEADER": _exact_header,
+    "--header-from": _header,
     "--history": Path,
+    "--hosts FILE": Path,
     "--jobs": _number_of("jobs", 1),
     "--keep": _number_of("runs", 1),
     "--limit": _number_of("runs", 1),

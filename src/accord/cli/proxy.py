@@ -1,6 +1,7 @@
 """`accord proxy`: serve another server, over another transport and in any revision."""
 
 import argparse
+import os
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -62,7 +63,9 @@ _OPTIONS: Final = f"""\
 --access-log [F]  with --http: log each request; F is text (default) or json
 --grace S       seconds for running calls to finish after the input has ended (default: {GRACE})
 --log-level L   debug, info, warning, error or critical: what is logged to stderr
-{CONNECTION.replace("30 and 60", "30 and 600")}"""
+{CONNECTION.replace("30 and 60", "30 and 600")}
+--header-from 'NAME: VARIABLE'  a header whose value is that of a variable; may be repeated
+"""
 # Connecting has a limit of its own, whose message says more; ending a server takes some seconds.
 _START_SLACK: Final = 10.0
 
@@ -74,11 +77,20 @@ def register(commands: Commands) -> None:
     )
 
 
+def _headers_of_variables(options: argparse.Namespace) -> list[tuple[str, str]]:
+    """Return the headers of `--header-from`: entries of hosts keep secrets out of arguments."""
+    missing = [variable for _, variable in options.header_from if variable not in os.environ]
+    if missing:
+        raise UsageError(f"--header-from reads the variable {missing[0]}, which is not set")
+    return [(name, os.environ[variable]) for name, variable in options.header_from]
+
+
 def run(options: argparse.Namespace) -> int:
     """Serve until the input ends."""
     demand_target(options, "proxy")
     settings = read_settings(options)
     found = command_of(options)
+    options.header += _headers_of_variables(options)
     stderr = KeptLines()
     given: dict[str, Any] = {**connect_settings(options, stderr)}
     if options.shared:

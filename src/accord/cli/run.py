@@ -60,7 +60,6 @@ examples:
 
 # Hosts on this machine cannot connect to the address that means all addresses.
 _ANY_ADDRESS: Final = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}  # noqa: S104
-_LISTING_TIMEOUT: Final = 30.0
 _ADVICE: Final = (
     "name the host that clients use with --public-url or --allowed-host "
     "(or in ACCORD_PUBLIC_URL or ACCORD_ALLOWED_HOSTS)"
@@ -263,27 +262,17 @@ def _launch_entry(place: ServerPlace, settings: RunSettings) -> dict[str, object
     """
     if not sys.executable:
         raise UsageError("the path of this Python is unknown; write the configuration by hand")
+    from accord.hosts.launching.installation import import_folders, python_words
+
     more = [] if settings.grace == GRACE else ["--grace", f"{settings.grace:g}"]
     if settings.log_level is not None:
         more += ["--log-level", settings.log_level]
-    # -P: a file in the host's folder must not hide a module of the standard library.
-    args = ["-P", "-m", "accord", "run", place.target, *more]
-    entry: dict[str, object] = {"command": os.path.abspath(sys.executable), "args": args}
-    folders = _import_folders(place)
+    command, *words = python_words()
+    entry: dict[str, object] = {"command": command, "args": [*words, "run", place.target, *more]}
+    folders = import_folders("" if place.file is not None else place.module)
     if folders:
         entry["env"] = {"PYTHONPATH": os.pathsep.join(folders)}
     return entry
-
-
-def _import_folders(place: ServerPlace) -> list[str]:
-    """Return the folders for PYTHONPATH: hosts do not pass our environment on."""
-    wanted = [Path(__file__).parents[2]]
-    if place.file is None:
-        wanted += _find_folders(place.module.partition(".")[0])
-    wanted += [Path(each) for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
-    known = _default_folders()
-    folders = [str(each.absolute()) for each in wanted]
-    return list(dict.fromkeys(each for each in folders if os.path.realpath(each) not in known))
 
 
 def _import_roots(place: ServerPlace) -> list[Path]:
@@ -295,37 +284,7 @@ def _import_roots(place: ServerPlace) -> list[Path]:
     package = place.module.partition(".")[0]
     spec = PathFinder.find_spec(package, [os.getcwd(), *sys.path])
     if spec is None or spec.submodule_search_locations is None:
-        return _find_folders(package)
+        from accord.hosts.launching.installation import find_folders
+
+        return find_folders(package)
     return [Path(each) for each in spec.submodule_search_locations]
-
-
-def _find_folders(package: str) -> list[Path]:
-    """Return the folder that a module or package is imported from, without importing it."""
-    from importlib.machinery import PathFinder
-
-    spec = PathFinder.find_spec(package, [os.getcwd(), *sys.path])
-    if spec is None:
-        return []
-    if spec.submodule_search_locations is not None:
-        return [Path(each).parent for each in spec.submodule_search_locations]
-    return [] if spec.origin is None else [Path(spec.origin).parent]
-
-
-def _default_folders() -> set[str]:
-    """Return the import path of this Python in an empty environment."""
-    import json
-    import subprocess
-
-    code = "import json, sys; print(json.dumps(sys.path))"
-    try:
-        done = subprocess.run(  # noqa: S603  # the interpreter that runs this
-            [sys.executable, "-P", "-c", code],
-            env={},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_LISTING_TIMEOUT,
-            check=True,
-        )
-        return {os.path.realpath(each) for each in json.loads(done.stdout) if each}
-    except (OSError, ValueError, subprocess.SubprocessError):
-        return set()  # then all folders are named, which does no harm

@@ -76,12 +76,16 @@ class EntryShape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         constants: members with a fixed value, such as `type`.
         user_constants: those that only the user's file needs.
         others: further names that the host reads, or once read, to field; never written.
+        optional: constants that the host can do without.
+        accepted: further values that the host takes for a constant, by its name.
     """
 
     members: Mapping[str, str]
     constants: Mapping[str, Any] = {}
     user_constants: Mapping[str, Any] = {}
     others: Mapping[str, str] = {}
+    optional: tuple[str, ...] = ()
+    accepted: Mapping[str, tuple[str, ...]] = {}
 
 
 class PlaceholderForms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

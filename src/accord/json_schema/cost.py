@@ -21,7 +21,7 @@ from typing import Final
 
 import msgspec
 
-from accord.json_schema.reader import Document, reachable
+from accord.json_schema.reader import SchemaDocument, reachable
 from accord.types import JsonObject
 
 _ONE: Final = ("not", "if", "then", "else")
@@ -111,7 +111,7 @@ class _GraphBuilder:
 
     def __init__(self, schema: JsonObject) -> None:
         self._schema = schema
-        self._document = Document(schema)
+        self._document = SchemaDocument(schema)
         self._nodes: dict[int, Node] = {}
         self._waiting: list[tuple[Node, JsonObject]] = []
         self._definitions: set[int] = set()

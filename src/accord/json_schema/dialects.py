@@ -8,7 +8,7 @@ A schema without `$schema` is in the default dialect, 2020-12 (schema.dialect.de
 from collections.abc import Iterator
 from typing import Final
 
-from accord.json_schema.reader import Document
+from accord.json_schema.reader import SchemaDocument
 from accord.types import JsonObject
 
 DIALECTS: Final = (
@@ -61,7 +61,7 @@ def find_schema_fault(schema: JsonObject) -> str | None:
     if not isinstance(dialect, str) or dialect.removesuffix("#") not in DIALECTS:
         # schema.dialect.unsupported-reported
         return f"the dialect {dialect!r} is not supported; use one of {', '.join(DIALECTS)}"
-    document = Document(schema)
+    document = SchemaDocument(schema)
     for subschema in _subschemas(schema):
         for key in _REFERENCES:
             target = subschema.get(key)

@@ -171,7 +171,7 @@ def type_of(value: object) -> str:
     return "array" if isinstance(value, list | tuple) else "object"
 
 
-class Document:
+class SchemaDocument:
     """A schema with the identifiers and anchors in it, which references of any dialect may use."""
 
     def __init__(self, schema: JsonObject) -> None:

@@ -74,11 +74,12 @@ class StdioCarrier:
         cwd: str | None = None,
         leaving: float = 3.0,
         habits: Habits | None = None,
+        inherits: bool = True,
     ) -> None:
         self.habits = habits or Habits()
         self.child = Child(
             command,
-            env={**os.environ, **(env or {})},
+            env={**(os.environ if inherits else {}), **(env or {})},
             cwd=cwd,
             on_output=self._on_output,
             on_end=self._on_end,
@@ -234,6 +235,7 @@ class ServerTarget(msgspec.Struct, frozen=True, kw_only=True):
         allow_token_in_query: whether the user's token may travel in a URL, where logs keep it.
         granted: the token that an authorization server issued for this check.
         env: variables for a launched server, beside those of this process.
+        inherits: whether it has the variables of this process at all.
         cwd: the folder it runs in.
         server: a server in this process, in place of a command; spoken to as over stdio.
         carrier: makes the transport of a connection, in place of all of these; as over stdio.
@@ -259,6 +261,7 @@ class ServerTarget(msgspec.Struct, frozen=True, kw_only=True):
     allow_token_in_query: bool = False
     granted: "Granted | None" = None
     env: Mapping[str, str] = {}
+    inherits: bool = True
     cwd: str | None = None
     server: Any = None
     carrier: Callable[[], RawCarrier] | None = None
@@ -347,7 +350,12 @@ class ServerTarget(msgspec.Struct, frozen=True, kw_only=True):
             return MemoryCarrier(self.server)
         if not self.url:
             return StdioCarrier(
-                self.command, env=self.env, cwd=self.cwd, leaving=self.leaving, habits=self.habits
+                self.command,
+                env=self.env,
+                cwd=self.cwd,
+                leaving=self.leaving,
+                habits=self.habits,
+                inherits=self.inherits,
             )
         if self.form == "sse":
             return SseCarrier(self.url, self.headers)

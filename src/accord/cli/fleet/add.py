@@ -10,7 +10,7 @@ from accord.cli.terminal import say
 from accord.fleet.definition import DEFAULT_FILE
 
 if TYPE_CHECKING:
-    from accord.fleet.sources.server import FoundServer
+    from accord.hosts.sources.found_server import FoundServer
 
 _HELP: Final = """\
 usage: accord fleet add NAME [options] (URL | -- COMMAND ...)
@@ -49,7 +49,8 @@ def run(options: argparse.Namespace) -> int:
     from accord.cli.fleet.init import report_servers
     from accord.errors import ConfigurationError
     from accord.fleet.file.entries import check_entry
-    from accord.fleet.sources.server import FoundServer, hide_literals
+    from accord.fleet.sources.server import hide_literals
+    from accord.hosts.sources.found_server import FoundServer
 
     path = Path(options.file or DEFAULT_FILE)
     entry = _entry(options)

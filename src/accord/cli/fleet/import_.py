@@ -9,7 +9,7 @@ from accord.cli.terminal import escape_controls, note, say
 from accord.fleet.definition import DEFAULT_FILE
 
 if TYPE_CHECKING:
-    from accord.fleet.sources.server import FoundServer
+    from accord.hosts.sources.found_server import FoundServer
 
 _HELP: Final = """\
 usage: accord fleet import SOURCE [options]

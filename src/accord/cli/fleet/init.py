@@ -12,7 +12,7 @@ from accord.fleet.definition import DEFAULT_FILE, DEFAULT_HISTORY
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from accord.fleet.sources.server import FoundServer
+    from accord.hosts.sources.found_server import FoundServer
 
 _HELP: Final = """\
 usage: accord fleet init [options] [FOLDER]

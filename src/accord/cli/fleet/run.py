@@ -233,7 +233,8 @@ def _demand_consent(fleet: "Fleet", options: argparse.Namespace) -> None:
     Raises:
         UsageError: they are not confirmed.
     """
-    from accord.cli.fleet.trust import confirm, launch_list
+    from accord.cli.confirmation import confirm
+    from accord.cli.fleet.trust import launch_list
     from accord.fleet.file.trust import TrustStore
 
     store = TrustStore()

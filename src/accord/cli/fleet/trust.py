@@ -1,12 +1,12 @@
 """`accord fleet trust`: let a fleet file launch its servers."""
 
 import argparse
-import sys
 from pathlib import Path
 from shlex import join
 from typing import TYPE_CHECKING, Final
 
-from accord.cli.options import Commands, UsageError, add_command
+from accord.cli.confirmation import confirm
+from accord.cli.options import Commands, add_command
 from accord.cli.terminal import note, say
 from accord.fleet.definition import DEFAULT_FILE
 
@@ -80,19 +80,3 @@ def launch_list(fleet: "Fleet") -> str:
             lines.append(f"  {'':{width}}  for its version: {join(server.version.command)}")
     # Line breaks and invisible characters too: they could hide a part of a command.
     return "".join(f"{escape_unprintable(line)}\n" for line in lines)
-
-
-def confirm(question: str) -> bool:
-    """Ask on the terminal; without one, say what to do instead.
-
-    Raises:
-        UsageError: there is no terminal to ask on.
-    """
-    from accord.check.rendering.wording import escape_unprintable
-
-    if sys.stdin is None or not sys.stdin.isatty():
-        raise UsageError("there is no terminal to ask on; --yes answers the question")
-    try:
-        return input(escape_unprintable(question)).strip().lower() in ("y", "yes")
-    except EOFError:
-        return False

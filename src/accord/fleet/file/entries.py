@@ -15,8 +15,8 @@ from accord.check.probing.secret_filter import SecretFilter, display_target
 from accord.client.server_entry import URL_MEMBERS, EntryReader
 from accord.errors import ConfigurationError
 from accord.fleet.definition import Fleet, FleetError, FleetServer, ResolvedServer
-from accord.fleet.file.host_shapes import normalize_entry
 from accord.hosts.entries.literals import find_literals, names_secret
+from accord.hosts.sources.entry_forms import normalize_entry
 from accord.testing.masking import has_secret_form
 
 # Shorter values are words, and masking them would garble every text.

@@ -7,8 +7,8 @@ from typing import Any, Final, NamedTuple
 from accord.client.server_entry import URL_MEMBERS
 from accord.fleet.definition import FleetServer
 from accord.fleet.file.entries import show_entry
-from accord.fleet.file.host_shapes import normalize_entry
 from accord.hosts.entries.literals import names_secret
+from accord.hosts.sources.entry_forms import normalize_entry
 
 _PLACEHOLDER: Final = re.compile(r"\$\{(?:(env|file):(?!-))?([^${}]*?)(?::-[^${}]*)?\}")
 _VARIABLE: Final = re.compile(r"[A-Za-z_]\w*")

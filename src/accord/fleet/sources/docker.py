@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from accord.fleet.sources.server import FoundServer, plain_name
 from accord.hosts.entries.literals import names_secret, variable_name
+from accord.hosts.sources.found_server import FoundServer, plain_name
 
 
 def is_docker_server(data: Mapping[str, Any]) -> bool:

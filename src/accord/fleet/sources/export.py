@@ -10,14 +10,13 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from accord.fleet.definition import Fleet, FleetError
-from accord.fleet.file.host_shapes import normalize_entry
 from accord.fleet.file.section import suggest
-from accord.fleet.sources.host_files import convert_entry
-from accord.fleet.sources.server import map_texts
 from accord.hosts.definition import EntryShape, Host, HostEntry, HostsError, PlaceholderForms
 from accord.hosts.documents.toml_text import format_pair, format_table
 from accord.hosts.entries.placeholders import NoPlaceholder
 from accord.hosts.entries.shaping import to_host
+from accord.hosts.sources.entry_forms import convert_entry, normalize_entry
+from accord.hosts.sources.found_server import map_texts
 from accord.hosts.table.rows import load_hosts
 
 _REFERENCE: Final = re.compile(r"\$\{(?:env:)?([A-Za-z_]\w*)(?::-([^${}]*))?\}")

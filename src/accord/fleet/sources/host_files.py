@@ -1,7 +1,6 @@
 """The configurations of hosts: where they are for this user, and the servers in them."""
 
 import os
-import re
 import sys
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
@@ -11,25 +10,18 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from accord.client.configuration import MEMBERS, find_entries, folder_of, is_disabled
-from accord.client.server_entry import URL_MEMBERS
 from accord.errors import ConfigurationError
 from accord.fleet.definition import FleetError
 from accord.fleet.file.document import FleetDocument, read_document
-from accord.fleet.file.host_shapes import normalize_entry
 from accord.fleet.file.reader import is_server_name
-from accord.fleet.sources.server import FoundServer, map_texts, plain_name
 from accord.hosts.definition import ConfigFile, Machine, System
-from accord.hosts.entries.literals import variable_name
 from accord.hosts.entries.shaping import entries_in
+from accord.hosts.sources.entry_forms import convert_entry
+from accord.hosts.sources.found_server import FoundServer, plain_name
 from accord.hosts.table.places import config_files
 from accord.hosts.table.rows import load_hosts
 
 _SYSTEMS: Final[Mapping[str, System]] = {"win32": "windows", "darwin": "macos"}
-
-# Members that say how a server is reached; others are settings of one host.
-_KEPT: Final = ("command", "args", "env", "envFile", "cwd", "url", "headers", "type", "auth")
-_INPUT: Final = re.compile(r"\$\{input:([^${}]*)\}")
-_OTHER_ENV: Final = re.compile(r"(?<!\$)\{env:([A-Za-z_]\w*)\}|\$\{\{\s*secrets\.(\w+)\s*\}\}")
 
 
 class HostFile(NamedTuple):
@@ -135,53 +127,6 @@ def _entries_of_one_host(data: Mapping[str, Any]) -> dict[str, Any]:
             )
             return {name: value for name, (_, value) in entries_in(data, file).items()}
     return {}
-
-
-def convert_entry(members: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return an entry with the usual members and placeholders, and the variables it asks for.
-
-    What a host asks its user for (`${input:key}`) becomes a variable.
-    """
-    usual = normalize_entry(members)
-    command = usual.get("command")
-    if isinstance(command, Mapping):
-        usual = {**usual, **command, "command": command.get("path")}
-    if isinstance(usual.get("command"), list):
-        words = usual["command"]
-        usual = {**usual, "command": words[:1] and words[0], "args": [*words[1:], *_args(usual)]}
-    if "environment" in usual:
-        usual["env"] = {**(usual.get("env") or {}), **(usual["environment"] or {})}
-    for member in URL_MEMBERS:
-        if isinstance(usual.get(member), str):
-            usual.setdefault("url", usual[member])
-            if member == "httpUrl":
-                usual["type"] = "http"
-    if usual.get("type") in ("local", "remote", "stdio"):
-        del usual["type"]
-    if "transport" in usual and "type" not in usual and usual["transport"] != "stdio":
-        usual["type"] = usual["transport"]
-    entry = {
-        key: usual[key]
-        for key in _KEPT
-        if usual.get(key) is not None and usual[key] not in ({}, [])
-    }
-    variables: list[str] = []
-
-    def convert(text: str) -> str:
-        def from_input(found: re.Match[str]) -> str:
-            variables.append(variable_name(found[1]))
-            return f"${{env:{variables[-1]}}}"
-
-        text = _INPUT.sub(from_input, text)
-        return _OTHER_ENV.sub(lambda found: f"${{env:{found[1] or found[2]}}}", text)
-
-    converted: dict[str, Any] = map_texts(entry, convert)
-    return converted, tuple(dict.fromkeys(variables))
-
-
-def _args(members: Mapping[str, Any]) -> list[Any]:
-    found = members.get("args")
-    return found if isinstance(found, list) else []
 
 
 def move_entry(found: FoundServer, source: Path, folder: Path) -> FoundServer:

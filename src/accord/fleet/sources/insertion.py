@@ -10,9 +10,9 @@ from accord.client.configuration import MEMBERS, parse_json, without_comments
 from accord.fleet.definition import FleetError
 from accord.fleet.file.document import FleetDocument, read_document
 from accord.fleet.file.json_lines import JsonSpan, find_json_places
-from accord.fleet.sources.server import FoundServer
 from accord.hosts.definition import HostsError, KeyPath
 from accord.hosts.documents.toml_text import format_comment, format_table, without_nulls
+from accord.hosts.sources.found_server import FoundServer
 from accord.hosts.writing.replacement import replace_file
 
 _MARK: Final = b"\xef\xbb\xbf"

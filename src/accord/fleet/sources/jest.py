@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from accord.check.rendering.wording import plural
-from accord.fleet.sources.host_files import convert_entry
-from accord.fleet.sources.server import FoundServer, plain_name
 from accord.hosts.documents.toml_text import (
     format_comment,
     format_pair,
     format_value,
     without_nulls,
 )
+from accord.hosts.sources.entry_forms import convert_entry
+from accord.hosts.sources.found_server import FoundServer, plain_name
 
 _EQUAL: Final = re.compile(r"(?:content|contents)\[0\]\.text\s*={2,3}\s*(.+)", re.DOTALL)
 _VERBS: Final = {"tools": "call", "resources": "read", "prompts": "prompt"}

@@ -17,8 +17,9 @@ from accord.fleet.sources.host_files import (
     relative_path,
 )
 from accord.fleet.sources.insertion import is_writable
-from accord.fleet.sources.registry import is_server_json, read_server_json
-from accord.fleet.sources.server import FoundServer, hide_literals, make_unique, plain_name
+from accord.fleet.sources.server import hide_literals, make_unique
+from accord.hosts.sources.found_server import FoundServer, plain_name
+from accord.hosts.sources.registry import is_server_json, read_server_json
 
 _SKIPPED: Final = frozenset(
     "node_modules site-packages __pycache__ dist build target vendor venv env".split()  # noqa: SIM905

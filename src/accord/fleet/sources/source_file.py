@@ -8,8 +8,9 @@ from accord.fleet.file.document import read_document
 from accord.fleet.sources.docker import is_docker_server, read_docker_server
 from accord.fleet.sources.host_files import move_entry, read_host_file, relative_path
 from accord.fleet.sources.jest import is_jest_configuration, read_jest_configuration
-from accord.fleet.sources.registry import is_server_json, read_server_json
-from accord.fleet.sources.server import FoundServer, hide_literals
+from accord.fleet.sources.server import hide_literals
+from accord.hosts.sources.found_server import FoundServer
+from accord.hosts.sources.registry import is_server_json, read_server_json
 
 _ENDINGS: Final = (".json", ".jsonc", ".yaml", ".yml", ".toml")
 _MOST_FILES: Final = 2_000

@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from accord.fleet.sources.server import FoundServer, plain_name
 from accord.hosts.entries.literals import names_secret, variable_name
+from accord.hosts.sources.found_server import FoundServer, plain_name
 
 _NAME: Final = re.compile(r"[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+")
 _TEMPLATE: Final = re.compile(r"\{([^{}$]+)\}")

@@ -1,11 +1,18 @@
 """Entries as some hosts write them, brought to the usual members."""
 
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from accord.client.server_entry import URL_MEMBERS
+from accord.hosts.entries.literals import variable_name
+from accord.hosts.sources.found_server import map_texts
 
+# Members that say how a server is reached; others are settings of one host.
+_KEPT: Final = ("command", "args", "env", "envFile", "cwd", "url", "headers", "type", "auth")
+_INPUT: Final = re.compile(r"\$\{input:([^${}]*)\}")
+_OTHER_ENV: Final = re.compile(r"(?<!\$)\{env:([A-Za-z_]\w*)\}|\$\{\{\s*secrets\.(\w+)\s*\}\}")
 # What entries have almost everywhere; the table of hosts is not needed for them.
 _PLAIN: Final = frozenset(
     (*URL_MEMBERS, "command", "args", "env", "environment", "envFile", "cwd", "headers", "type")
@@ -93,3 +100,50 @@ def _take(members: dict[str, Any], keys: list[str]) -> Any:
     for key in keys:
         value = value.get(key) if isinstance(value, Mapping) else None
     return value
+
+
+def convert_entry(members: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return an entry with the usual members and placeholders, and the variables it asks for.
+
+    What a host asks its user for (`${input:key}`) becomes a variable.
+    """
+    usual = normalize_entry(members)
+    command = usual.get("command")
+    if isinstance(command, Mapping):
+        usual = {**usual, **command, "command": command.get("path")}
+    if isinstance(usual.get("command"), list):
+        words = usual["command"]
+        usual = {**usual, "command": words[:1] and words[0], "args": [*words[1:], *_args(usual)]}
+    if "environment" in usual:
+        usual["env"] = {**(usual.get("env") or {}), **(usual["environment"] or {})}
+    for member in URL_MEMBERS:
+        if isinstance(usual.get(member), str):
+            usual.setdefault("url", usual[member])
+            if member == "httpUrl":
+                usual["type"] = "http"
+    if usual.get("type") in ("local", "remote", "stdio"):
+        del usual["type"]
+    if "transport" in usual and "type" not in usual and usual["transport"] != "stdio":
+        usual["type"] = usual["transport"]
+    entry = {
+        key: usual[key]
+        for key in _KEPT
+        if usual.get(key) is not None and usual[key] not in ({}, [])
+    }
+    variables: list[str] = []
+
+    def convert(text: str) -> str:
+        def from_input(found: re.Match[str]) -> str:
+            variables.append(variable_name(found[1]))
+            return f"${{env:{variables[-1]}}}"
+
+        text = _INPUT.sub(from_input, text)
+        return _OTHER_ENV.sub(lambda found: f"${{env:{found[1] or found[2]}}}", text)
+
+    converted: dict[str, Any] = map_texts(entry, convert)
+    return converted, tuple(dict.fromkeys(variables))
+
+
+def _args(members: Mapping[str, Any]) -> list[Any]:
+    found = members.get("args")
+    return found if isinstance(found, list) else []

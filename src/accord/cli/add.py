@@ -1,0 +1,376 @@
+"""`accord add`: put a server into the configurations of hosts."""
+
+import argparse
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from accord.cli.hosts.changes import WRITING, describe_plan, show_plans, write_plans
+from accord.cli.hosts.selection import FILES, files_to_write, read_hosts, scope_of
+from accord.cli.options import TEXT_OR_JSON, Commands, UsageError, add_command, is_json, one_of
+from accord.cli.terminal import complain, escape_controls, note, painter, say, say_json
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from accord.hosts.checking.reports import EntryReport
+    from accord.hosts.definition import ConfigFile, Host, HostEntry, Machine, TransportName
+    from accord.hosts.operations.plan import PlannedChange
+    from accord.hosts.targets import NeededValue, TargetServer
+
+_HELP: Final = """\
+usage: accord add [options] TARGET
+       accord add [options] NAME=TARGET
+       accord add [options] -- COMMAND ...
+
+Put a server into the configurations of hosts: those that are installed here, or those of --host.
+The entry has full paths, so that it works without the PATH and the folder of your shell. accord
+launches the server the way the host will, shows the change as a diff, asks, and writes it: one
+place of the file changes, every other byte stays, and accord hosts undo takes it back. A file that
+cannot be read as it should is left alone.
+
+TARGET is a URL, a Python file or module with a Server, a bundle (.mcpb), a server.json of the
+registry, or a file with mcpServers (FILE#NAME if it has several).
+
+A value that looks like a secret is not written into the file of the host: --env KEY without a value
+lets the host fill it in from its environment. Hosts that cannot launch it by accord exec, which
+reads it from a file that only you can read.
+
+Exit code: 0 written, or nothing to change; 1 the server does not work there, or you declined;
+2 it could not be written.
+
+examples:
+  accord add server.py
+  accord add tickets=server.py --host cursor --host claude-desktop
+  accord add https://example.com/mcp --host codex --header 'Authorization: Bearer ${TOKEN}'
+  accord add server.py --host vscode --scope project --env API_KEY
+  accord add --host zed --name files -- npx -y @modelcontextprotocol/server-filesystem ~/notes
+  accord add server.py --print goose
+"""
+_OPTIONS: Final = f"""\
+target? TARGET  the server
+rest* WORD
+{FILES.replace("(default: both)", "(default: user)")}\
+--all         all hosts that are installed here (the default without --host)
+--name NAME   the name of the entry (default: after the target)
+--env K[=V]   a variable of the server; without a value the host fills it in; may be repeated
+--header HEADER  'Name: value', for a URL; ${{NAME}} is filled in by the host; may be repeated
+--cwd DIR     the folder that the server runs in
+--transport T  for a URL: http or sse (default: http)
+--timeout S   seconds that the server may take to start and answer here (default: 20)
+{WRITING}\
+--no-check    do not launch the server first
+--literal-secrets  write values that look like secrets as they are
+--print HOST  print the entry for this host, and write nothing
+--link HOST   print the link that makes this host ask its user to add the server
+--open        with --link: open it
+{TEXT_OR_JSON}
+"""
+
+
+def register(commands: Commands) -> None:
+    """Add the command to the command line."""
+    add_command(commands, "add", run, _HELP, _OPTIONS, format="text", timeout=20.0)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Plan, check, show, ask and write."""
+    from accord.hosts.definition import Machine
+
+    machine = Machine.current()
+    hosts = read_hosts(options)
+    entry = _read_entry(options, machine)
+    if options.print:
+        return _print_entry(options, hosts, entry, machine)
+    if options.link:
+        return _print_link(options, hosts, entry, machine)
+    if options.open:
+        raise UsageError("--open needs --link HOST")
+    planned, failures = _plan(options, files_to_write(options, hosts, machine), entry, machine)
+    if not is_json(options):
+        show_plans(planned)
+    for failure in failures:
+        complain(failure)
+    if failures and (not planned or len(options.host) > 0):
+        return 2
+    reports = [] if options.no_check or options.dry_run else _check(options, planned, machine)
+    if any(each.worst == "error" for each in reports):
+        if is_json(options):
+            _say_json(planned, reports, written=())
+        note("nothing was written; --no-check writes it all the same")
+        return 1
+    return _write(options, planned, reports, hosts) or (2 if failures else 0)
+
+
+# -- the server
+
+
+def _read_entry(options: argparse.Namespace, machine: "Machine") -> "HostEntry":
+    """Return the server that the command line names."""
+    from msgspec.structs import replace
+
+    target = _read_target(options, machine)
+    for remark in target.remarks:
+        note(remark)
+    entry = target.entry
+    given = {name: value for name, value in options.env if value is not None}
+    needed = {each.name for each in target.needed}
+    used = {name: value for name, value in given.items() if name in needed}
+    env = {name: _use_value(text, used) for name, text in entry.env.items()}
+    env |= {name: _value(name, text) for name, text in options.env if name not in used}
+    headers = {name: _use_value(text, used) for name, text in entry.headers.items()}
+    headers |= {name: _fill(text) for name, text in options.header}
+    if headers and not entry.url:
+        raise UsageError("--header is for a URL; a launched server has variables, --env")
+    if options.cwd and entry.url:
+        raise UsageError("--cwd is for a server that is launched, not for a URL")
+    _demand_values(entry.name, target.needed, {name for name, _ in options.env}, machine)
+    cwd = str(_folder(options.cwd)) if options.cwd else entry.cwd
+    command = tuple(_use_value(each, used) for each in entry.command)
+    transport = _transport(options, entry)
+    return replace(
+        entry,
+        command=command,
+        url=_use_value(entry.url, used),
+        env=env,
+        headers=headers,
+        cwd=cwd,
+        transport=transport,
+    )
+
+
+def _transport(options: argparse.Namespace, entry: "HostEntry") -> "TransportName":
+    if options.transport is None:
+        return entry.transport
+    if not entry.url:
+        raise UsageError("--transport is for a URL; a launched server speaks stdio")
+    kinds: tuple[TransportName, ...] = ("http", "sse")
+    return one_of(options.transport, kinds, "transport")
+
+
+def _read_target(options: argparse.Namespace, machine: "Machine") -> "TargetServer":
+    from accord.cli.target import locate
+    from accord.hosts.launching.installation import accord_command
+    from accord.hosts.targets import TargetReader, read_target
+
+    if not options.target and not options.command:
+        raise UsageError("add needs a TARGET: a URL, a Python file, or -- and a command")
+    given = {name: value for name, value in options.env if value is not None}
+    reader = TargetReader(
+        machine=machine, accord=accord_command(machine), locate=locate, values=given
+    )
+    return read_target(
+        options.target, options.rest, reader, command=options.command, name=options.name or ""
+    )
+
+
+def _demand_values(
+    name: str, needed: "Sequence[NeededValue]", given: "Collection[str]", machine: "Machine"
+) -> None:
+    """Refuse a server whose values are neither given nor set here."""
+    missing = [
+        each
+        for each in needed
+        if each.is_required and each.name not in given and each.name not in machine.environ
+    ]
+    if not missing:
+        return
+    lines = [f"{each.name} ({each.title or each.description or each.type})" for each in missing]
+    first = missing[0].name
+    raise UsageError(
+        f"{name} needs {', '.join(lines)}: say --env {first}=VALUE, or --env {first} to have the "
+        "host fill it in from its environment"
+    )
+
+
+def _use_value(text: str, values: "Mapping[str, str]") -> str:
+    """Return a text with given values in place of placeholders."""
+    for name, value in values.items():
+        text = text.replace(f"${{env:{name}}}", value)
+    return text
+
+
+def _folder(given: str) -> Path:
+    folder = Path(given).expanduser().absolute()
+    if not folder.is_dir():
+        raise UsageError(f"--cwd: {folder} is not a folder")
+    return folder
+
+
+def _value(name: str, given: str | None) -> str:
+    return f"${{env:{name}}}" if given is None else _fill(given)
+
+
+def _fill(text: str) -> str:
+    """Return a text with `${NAME}` as the canonical placeholder."""
+    return re.sub(r"\$\{([A-Za-z_]\w*)\}", r"${env:\1}", text)
+
+
+# -- planning
+
+
+def _plan(
+    options: argparse.Namespace,
+    files: "Sequence[ConfigFile]",
+    entry: "HostEntry",
+    machine: "Machine",
+) -> "tuple[list[PlannedChange], list[str]]":
+    """Plan the change of each file; what is wrong with one does not stop the others."""
+    from accord.hosts.definition import HostsError
+    from accord.hosts.operations.plan import plan_addition
+
+    planned, failures = [], []
+    for file in files:
+        try:
+            planned.append(
+                plan_addition(file, entry, machine, allow_literals=options.literal_secrets)
+            )
+        except HostsError as error:
+            failures.append(_explain(file, entry, machine, options, error))
+    return planned, failures
+
+
+def _explain(
+    file: "ConfigFile",
+    entry: "HostEntry",
+    machine: "Machine",
+    options: argparse.Namespace,
+    error: Exception,
+) -> str:
+    """Return why a file cannot be changed, with the text to paste if the file is at fault."""
+    from accord.hosts.definition import HostsError
+    from accord.hosts.documents.document import UneditableDocument, UnreadableDocument
+    from accord.hosts.operations.snippets import paste_text
+
+    said = f"{file.host.name}: {error}"
+    if not isinstance(error, UnreadableDocument | UneditableDocument):
+        return said
+    try:
+        text = paste_text(file, entry, machine, allow_literals=options.literal_secrets)
+    except HostsError:
+        return said
+    return f"{said}\nthe file was left as it is; mend it and add this by hand:\n{text}"
+
+
+# -- checking
+
+
+def _check(
+    options: argparse.Namespace, planned: "Sequence[PlannedChange]", machine: "Machine"
+) -> "list[EntryReport]":
+    """Launch the server as each host will; the same launch is done once."""
+    import asyncio
+
+    from accord.cli.hosts.reports import show_report
+    from accord.hosts.operations.rehearsal import rehearse
+
+    reports = asyncio.run(rehearse(planned, machine, seconds=options.timeout))
+    for report in reports:
+        if not is_json(options):
+            show_report(report)
+    return reports
+
+
+# -- writing
+
+
+def _write(
+    options: argparse.Namespace,
+    planned: "Sequence[PlannedChange]",
+    reports: "Sequence[EntryReport]",
+    hosts: "Mapping[str, Host]",
+) -> int:
+    from accord.hosts.table.places import other_readers
+    from accord.hosts.writing.journal import Journal
+
+    written = write_plans(planned, options, Journal())
+    if written is None:
+        return 1
+    if is_json(options):
+        _say_json(planned, reports, written)
+        return 0
+    paint = painter()
+    for plan in planned if written else ():
+        host = plan.file.host
+        say(f"{paint('green', 'added')} {plan.name} to {escape_controls(str(plan.file.path))}\n")
+        for remark in (host.approval, host.reload, _own_command(plan)):
+            if remark:
+                say(f"  {escape_controls(remark)}\n")
+        for other in other_readers(plan.file, hosts.values()):
+            say(f"  {other} reads this file, too, and expects its servers under another key\n")
+    if written:
+        say("accord hosts undo takes it back\n")
+    return 0
+
+
+def _own_command(plan: "PlannedChange") -> str:
+    """Return how else to add a server to a host that rewrites its file while it runs."""
+    from shlex import join
+
+    from accord.hosts.definition import HostsError
+    from accord.hosts.entries.links import install_command
+
+    host = plan.file.host
+    if not host.command or plan.file.scope == "project" or plan.adapted is None:
+        return ""
+    try:
+        command = join(install_command(plan.adapted.entry, host))
+    except HostsError:
+        return ""
+    return f"{host.name} may rewrite this file while it runs; if the entry vanishes: {command}"
+
+
+def _say_json(
+    planned: "Sequence[PlannedChange]", reports: "Sequence[EntryReport]", written: Sequence[Any]
+) -> None:
+    from accord.cli.hosts.reports import describe_report
+
+    say_json(
+        {
+            "changes": [describe_plan(each) for each in planned],
+            "checks": [describe_report(each) for each in reports],
+            "written": [str(each.path) for each in written],
+        }
+    )
+
+
+# -- printing
+
+
+def _print_entry(
+    options: argparse.Namespace,
+    hosts: "Mapping[str, Host]",
+    entry: "HostEntry",
+    machine: "Machine",
+) -> int:
+    from accord.hosts.operations.snippets import paste_place, paste_text
+    from accord.hosts.table.rows import find_host
+
+    host = find_host(hosts, options.print)
+    file = paste_place(host, machine, scope_of(options) or "user")
+    if file is not None:
+        note(f"for {file.path}" if file.path.name else f"to paste into {host.name}")
+    say(paste_text(file, entry, machine, allow_literals=options.literal_secrets))
+    return 0
+
+
+def _print_link(
+    options: argparse.Namespace,
+    hosts: "Mapping[str, Host]",
+    entry: "HostEntry",
+    machine: "Machine",
+) -> int:
+    from accord.hosts.entries.links import install_link
+    from accord.hosts.operations.adaptation import adapt_entry
+    from accord.hosts.table.rows import find_host
+
+    host = find_host(hosts, options.link)
+    link = install_link(adapt_entry(entry, host, machine).entry, host)
+    say(f"{link}\n")
+    if options.open:
+        import webbrowser
+
+        if not webbrowser.open(link):
+            raise UsageError("there is no browser to open the link with")
+    return 0

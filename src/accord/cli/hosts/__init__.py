@@ -1,0 +1,51 @@
+"""`accord hosts`: the hosts on this machine, their servers, checks, repairs, and changes undone."""
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Final
+
+from accord.cli.options import Commands
+
+_HELP: Final = """\
+Show the hosts on this machine (applications that launch servers, such as Cursor or Codex), their
+configurations and the servers in them. Check that each server works there, repair entries that are
+wrong, copy servers from one host to others, and undo changes.
+
+accord hosts alone is short for accord hosts list.
+
+Exit code: 0 nothing is wrong, 1 something is, 2 the command could not run.
+"""
+_EXAMPLES: Final = """\
+examples:
+  accord hosts
+  accord hosts check
+  accord hosts check tickets --host cursor
+  accord hosts repair --dry-run
+  accord hosts sync claude-desktop cursor
+  accord hosts undo
+"""
+KINDS: Final = {
+    "list": ("listing", "show hosts, their files and servers (the default)"),
+    "check": ("check", "launch each server the way its host does"),
+    "repair": ("repair", "mend entries that are wrong, each shown as a diff"),
+    "sync": ("sync", "copy servers from one host to others"),
+    "undo": ("undo", "take back changes of hosts' files"),
+}
+"""The kinds of work: the module of each, and what it does."""
+DEFAULT_KIND: Final = "list"
+
+
+def register(commands: Commands) -> None:
+    """Add the command, with all its kinds of work, to the command line."""
+    parser = commands.add_parser("hosts", description=_HELP, epilog=_EXAMPLES)
+    kinds = parser.add_subparsers(metavar="WHAT", required=True)
+    for name, (module, help) in KINDS.items():
+        import_module(f"accord.cli.hosts.{module}").register(kinds, name, help)
+
+
+def complete(words: Sequence[str]) -> list[str]:
+    """Return the words of the command line with `list` where no kind of work is named."""
+    command, *rest = words
+    if rest and (rest[0] in KINDS or rest[0] in ("-h", "--help")):
+        return list(words)
+    return [command, DEFAULT_KIND, *rest]

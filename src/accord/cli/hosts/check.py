@@ -1,0 +1,183 @@
+"""`accord hosts check`: launch each server the way its host does, and say what is wrong."""
+
+import argparse
+from typing import TYPE_CHECKING, Final
+
+from accord.cli.confirmation import confirm
+from accord.cli.hosts.reports import (
+    describe_finding,
+    describe_report,
+    show_file_report,
+    show_findings,
+    show_report,
+)
+from accord.cli.hosts.selection import FILES, existing_files, read_hosts
+from accord.cli.options import (
+    TEXT_OR_JSON,
+    Commands,
+    UsageError,
+    add_command,
+    did_you_mean,
+    is_json,
+)
+from accord.cli.terminal import note, progress, say, say_json
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from accord.hosts.checking.findings import Finding
+    from accord.hosts.checking.reports import EntryReport, FileReport, FoundEntry
+    from accord.hosts.definition import Machine
+
+_HELP: Final = """\
+usage: accord hosts check [options] [NAME ...]
+
+Check the configurations of hosts and every server in them, or those of these names. First what can
+be seen without a launch: syntax, the right key and members for this host, programs that exist on
+the PATH that the host has, scripts, variables, secrets. Then each server is launched the way its
+host launches it: without a shell, with the host's PATH, variables and folder; it has to answer, and
+list what it offers. Each finding says who is to blame, and what to change.
+
+Servers of project files are launched after a question: others may have written these files.
+
+Exit code: 0 nothing is wrong, 1 something is, 2 a file cannot be read.
+
+examples:
+  accord hosts check
+  accord hosts check tickets --host cursor
+  accord hosts check --no-launch
+  accord hosts check --deep --format json
+"""
+_OPTIONS: Final = f"""\
+name* NAME    only the entries of these names
+{FILES}\
+--deep        also check all requirements of the protocol, as accord check server does
+--no-launch   look at files and entries, and launch nothing
+--timeout S   seconds for each server (default: 20)
+--yes         launch servers of project files without a question
+{TEXT_OR_JSON}
+"""
+
+
+def register(kinds: Commands, name: str, help: str) -> None:
+    """Add the command to the command line."""
+    add_command(kinds, name, run, _HELP, _OPTIONS, help=help, format="text", timeout=20.0)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Check files and entries, and print the reports."""
+    import asyncio
+
+    from accord.hosts.checking.files import check_file, check_together
+    from accord.hosts.definition import Machine
+
+    machine = Machine.current()
+    files = [
+        check_file(each, machine) for each in existing_files(options, read_hosts(options), machine)
+    ]
+    by_host: dict[str, list[FileReport]] = {}
+    for each in files:
+        by_host.setdefault(each.file.host.id, []).append(each)
+    together = [found for each in by_host.values() for found in check_together(each, machine)]
+    chosen = [
+        (report, entry)
+        for report in files
+        for entry in report.entries.values()
+        if not options.name or entry.name in options.name
+    ]
+    _demand_names(options.name, files)
+    is_allowed = _may_launch_projects(options, chosen)
+    if not is_json(options) and not options.name:
+        for report in files:
+            show_file_report(report)
+        show_findings(together)
+    entries = asyncio.run(_check(options, chosen, machine, is_allowed=is_allowed))
+    if is_json(options):
+        _say_json(files, together, entries)
+    elif not chosen:
+        say("no server is configured in a host here\n")
+    found = [*together]
+    for report in files if not options.name else ():
+        found += report.findings
+    for entry in entries:
+        found += entry.findings
+    return 1 if any(each.severity == "error" for each in found) else 0
+
+
+def _demand_names(names: "Sequence[str]", files: "Sequence[FileReport]") -> None:
+    known = {name for report in files for name in report.entries}
+    for name in names:
+        if name not in known:
+            hint = did_you_mean(name, known) or f"; there are {', '.join(sorted(known))}"
+            raise UsageError(f"no host has a server {name!r}{hint if known else ''}")
+
+
+def _may_launch_projects(
+    options: argparse.Namespace, chosen: "Sequence[tuple[FileReport, FoundEntry]]"
+) -> bool:
+    """Return whether servers of project files may be launched; asks if there is a terminal."""
+    import sys
+
+    paths = sorted(
+        {str(report.file.path) for report, _ in chosen if report.file.scope == "project"}
+    )
+    if not paths or options.no_launch or options.yes:
+        return options.yes is True
+    if sys.stdin is None or not sys.stdin.isatty():
+        note("servers of project files are not launched without --yes: " + ", ".join(paths))
+        return False
+    return confirm(f"launch the servers of {', '.join(paths)}, too? [y/N] ")
+
+
+async def _check(
+    options: argparse.Namespace,
+    chosen: "Sequence[tuple[FileReport, FoundEntry]]",
+    machine: "Machine",
+    *,
+    is_allowed: bool,
+) -> "list[EntryReport]":
+    from accord.hosts.checking.entries import check_entry, inspect_entry
+
+    reports = []
+    with progress("checking", len(chosen)) as advance:
+        for done, (report, entry) in enumerate(chosen):
+            advance(done, f"{report.file.host.name}: {entry.name}")
+            if options.no_launch:
+                found = inspect_entry(report.file, entry, machine)
+            else:
+                found = await check_entry(
+                    report.file,
+                    entry.name,
+                    entry.keys,
+                    entry.value,
+                    machine,
+                    deep=options.deep,
+                    seconds=options.timeout,
+                    allow_project=is_allowed,
+                )
+            reports.append(found)
+            if not is_json(options):
+                show_report(found)
+    return reports
+
+
+def _say_json(
+    files: "Sequence[FileReport]",
+    together: "Sequence[Finding]",
+    entries: "Sequence[EntryReport]",
+) -> None:
+    say_json(
+        {
+            "files": [
+                {
+                    "host": each.file.host.id,
+                    "scope": each.file.scope,
+                    "path": str(each.file.path),
+                    "findings": [describe_finding(finding) for finding in each.findings],
+                }
+                for each in files
+            ],
+            "findings": [describe_finding(each) for each in together],
+            "servers": [describe_report(each) for each in entries],
+        }
+    )

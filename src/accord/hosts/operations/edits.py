@@ -1,0 +1,195 @@
+"""Edits of one entry in the file of a host, proved before they are written."""
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Final, TypeAlias
+
+from accord.hosts.definition import ConfigFile, HostsError, KeyPath
+from accord.hosts.documents.document import (
+    Document,
+    UneditableDocument,
+    UnreadableDocument,
+    open_document,
+)
+from accord.hosts.documents.text_file import read_text_file
+from accord.hosts.documents.verification import ABSENT, verify_edit
+from accord.hosts.entries.shaping import ShapedEntry, entries_in
+from accord.hosts.writing.journal import Journal
+from accord.hosts.writing.undoing import NOT_POSSIBLE, reversal
+
+Compute: TypeAlias = Callable[[bytes | None], bytes | None]
+_INPUTS: Final = "inputs"
+
+
+def set_entry(file: ConfigFile, name: str, shaped: ShapedEntry) -> Compute:
+    """Return the function that writes an entry into a file; the rest stays as it is."""
+
+    def compute(before: bytes | None) -> bytes:
+        known = read_text_file(before or b"")
+        document = _open(file, known.text)
+        keys = find_entry(file, document, name) or _new_keys(file, document, name)
+        text = _set(file, document, keys, shaped.value)
+        for each in shaped.inputs:
+            text = _add_input(file, text, each)
+        return known.encode(text)
+
+    return compute
+
+
+def remove_entry(file: ConfigFile, name: str, journal: Journal | None = None) -> Compute:
+    """Return the function that removes an entry from a file.
+
+    Args:
+        file: the file.
+        name: of the entry.
+        journal: earlier changes; an addition that is in it is taken back byte for byte.
+    """
+
+    def compute(before: bytes | None) -> bytes | None:
+        known = read_text_file(before or b"")
+        document = _open(file, known.text)
+        keys = find_entry(file, document, name)
+        if keys is None:
+            raise HostsError(f"{file.path} has no server {name!r}")
+        if journal is not None and before is not None:
+            earlier = reversal(journal, file.path, name, before)
+            if earlier is not NOT_POSSIBLE and _is_removal(file, document, keys, earlier):
+                return earlier
+        text = document.remove(keys).apply(document.text)
+        verify_edit(document.text, text, file.format, {keys: ABSENT})
+        return known.encode(_remove_inputs(file, text, name))
+
+    return compute
+
+
+def find_entry(file: ConfigFile, document: Document, name: str) -> KeyPath | None:
+    """Return where an entry is in a file; None if it is not there."""
+    found = entries_in(document.data, file).get(name)
+    return None if found is None else found[0]
+
+
+def _open(file: ConfigFile, text: str) -> Document:
+    try:
+        document = open_document(text, file.format)
+    except UnreadableDocument as error:
+        line, column = error.place
+        raise UnreadableDocument(f"{file.path}:{line}:{column}: {error}", error.place) from None
+    _check_container(file, document)
+    return document
+
+
+def _check_container(file: ConfigFile, document: Document) -> None:
+    """Refuse a file that has something else where the servers belong."""
+    value = document.data
+    expected: type = dict
+    for depth, key in enumerate(file.key, 1):
+        if value is None:
+            return
+        if not isinstance(value, dict):
+            break
+        value = value.get(key)
+        if depth == len(file.key) and file.host.container == "list":
+            expected = list
+    if value is not None and not isinstance(value, expected):
+        where = ".".join(file.key)
+        raise HostsError(
+            f"{file.path}: {where} is not {'a list' if expected is list else 'an object'} of "
+            "servers; mend the file by hand"
+        )
+
+
+def _new_keys(file: ConfigFile, document: Document, name: str) -> KeyPath:
+    if file.host.container == "map":
+        return (*file.key, name)
+    value: Any = document.data
+    for key in file.key:
+        value = value.get(key) if isinstance(value, dict) else None
+    return (*file.key, len(value or ()))
+
+
+def _set(file: ConfigFile, document: Document, keys: KeyPath, value: Any) -> str:
+    text = document.set(keys, value).apply(document.text)
+    verify_edit(document.text, text, file.format, {keys: value})
+    return text
+
+
+def _add_input(file: ConfigFile, text: str, wanted: dict[str, Any]) -> str:
+    """Add a question of the host to its list, unless it is there."""
+    document = _open(file, text)
+    known = document.data.get(_INPUTS)
+    listed = known if isinstance(known, list) else []
+    if any(isinstance(each, dict) and each.get("id") == wanted["id"] for each in listed):
+        return text
+    return _set(file, document, (_INPUTS, len(listed)), wanted)
+
+
+def _remove_inputs(file: ConfigFile, text: str, name: str) -> str:
+    """Remove the questions that accord added for a server, and that no other server asks."""
+    while True:
+        document = _open(file, text)
+        listed = document.data.get(_INPUTS) if isinstance(document.data, dict) else None
+        unused = _unused_input(listed, text, name) if isinstance(listed, list) else None
+        if unused is None:
+            return text
+        keys: KeyPath = (_INPUTS, unused)
+        text = document.remove(keys).apply(text)
+        verify_edit(document.text, text, file.format, {keys: ABSENT})
+
+
+def _unused_input(listed: Sequence[Any], text: str, name: str) -> int | None:
+    for place, each in enumerate(listed):
+        id = each.get("id") if isinstance(each, dict) else None
+        is_own = isinstance(id, str) and id.startswith(f"{name}.")
+        if is_own and f"${{input:{id}}}" not in text:
+            return place
+    return None
+
+
+def _is_removal(file: ConfigFile, document: Document, keys: KeyPath, earlier: bytes | None) -> bool:
+    """Return whether the bytes of before are this file without the entry, and nothing else."""
+    name = next(
+        (each for each, found in entries_in(document.data, file).items() if found[0] == keys), None
+    )
+    if earlier is None:
+        return set(entries_in(document.data, file)) == {name}
+    try:
+        before = _open(file, read_text_file(earlier).text)
+    except HostsError:
+        return False
+    now = {each: value for each, (_, value) in entries_in(document.data, file).items()}
+    then = {each: value for each, (_, value) in entries_in(before.data, file).items()}
+    now.pop(name or "", None)
+    return now == then and _without_servers(document, file) == _without_servers(before, file)
+
+
+def _without_servers(document: Document, file: ConfigFile) -> Any:
+    """Return the rest of a document; objects that are empty without servers count as absent."""
+
+    def strip(value: Any, keys: Sequence[str]) -> Any:
+        if not isinstance(value, dict):
+            return value
+        if not keys:
+            return None
+        rest = {key: each for key, each in value.items() if key not in (keys[0], _INPUTS)}
+        inner = strip(value.get(keys[0]), keys[1:]) if len(keys) > 1 else None
+        return {**rest, keys[0]: inner} if inner else rest
+
+    return strip(document.data or {}, file.key)
+
+
+def verify_rest(file: ConfigFile, before: bytes, after: bytes, names: Collection[str]) -> None:
+    """Raise an error unless two contents of a file differ in these servers alone.
+
+    Raises:
+        UneditableDocument: another server, or another setting, differs.
+    """
+    old, new = (_open(file, read_text_file(each).text) for each in (before, after))
+    kept = [
+        {
+            name: value
+            for name, (_, value) in entries_in(each.data, file).items()
+            if name not in names
+        }
+        for each in (old, new)
+    ]
+    if kept[0] != kept[1] or _without_servers(old, file) != _without_servers(new, file):
+        raise UneditableDocument(f"other settings than {', '.join(names)} would change")

@@ -1,0 +1,96 @@
+"""Servers of one host copied to another."""
+
+from collections.abc import Collection, Iterable
+
+import msgspec
+from msgspec.structs import replace
+
+from accord.hosts.definition import ConfigFile, HostEntry, HostsError, Machine
+from accord.hosts.entries.shaping import from_host
+from accord.hosts.launching.wrapping import unwrap_entry
+from accord.hosts.operations.listing import ListedEntry, list_file
+from accord.hosts.operations.plan import PlannedChange, plan_addition, raw_entries
+from accord.hosts.writing.destination import find_target, read_file
+
+
+class SyncPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be written, and which servers are left out, with the reason."""
+
+    planned: tuple[PlannedChange, ...]
+    left_out: tuple[str, ...]
+
+
+def plan_sync(
+    source: ConfigFile,
+    goals: Iterable[ConfigFile],
+    machine: Machine,
+    *,
+    names: Collection[str] = (),
+    is_replacing: bool = False,
+) -> SyncPlan:
+    """Plan to copy the servers of a file into files of other hosts.
+
+    Args:
+        source: where the servers are.
+        goals: where they shall be.
+        machine: where the hosts run.
+        names: only these servers; empty for all.
+        is_replacing: whether servers that differ are replaced.
+
+    Raises:
+        HostsError: the source cannot be read, or lacks one of the names.
+    """
+    listed = list_file(source)
+    if listed.fault:
+        raise HostsError(listed.fault)
+    missing = [each for each in names if each not in {entry.name for entry in listed.entries}]
+    if missing:
+        raise HostsError(f"{source.path} has no server {missing[0]!r}")
+    chosen = [each for each in listed.entries if not names or each.name in names]
+    planned: list[PlannedChange] = []
+    left_out: list[str] = []
+    for goal in goals:
+        for each in chosen:
+            found = _plan_one(each, goal, machine, is_replacing=is_replacing)
+            if isinstance(found, str):
+                left_out.append(f"{goal.host.name}: {each.name} is left out: {found}")
+            else:
+                planned.append(found)
+    return SyncPlan(planned=tuple(planned), left_out=tuple(left_out))
+
+
+def _plan_one(
+    listed: ListedEntry, goal: ConfigFile, machine: Machine, *, is_replacing: bool
+) -> PlannedChange | str:
+    """Return the plan for one server, or why there is not one."""
+    if listed.entry is None:
+        return listed.fault
+    if listed.entry.disabled:
+        return "it is switched off"
+    entry = replace(_without_bridge(listed.entry), extra={})
+    try:
+        known = raw_entries(goal, read_file(find_target(goal.path))).get(entry.name)
+        if known is not None and not is_replacing and not _is_same(known, entry, goal):
+            return "another server has this name there; --replace takes this one"
+        return plan_addition(goal, entry, machine, action="sync")
+    except HostsError as error:
+        return str(error)
+
+
+def _without_bridge(entry: HostEntry) -> HostEntry:
+    """Return the URL itself where accord stands between it and a host without HTTP."""
+    found = unwrap_entry(entry)
+    return found.entry if found.wrapper == "proxy" else entry
+
+
+def _is_same(known: object, entry: HostEntry, goal: ConfigFile) -> bool:
+    try:
+        there = from_host(entry.name, known, goal.host)
+    except HostsError:
+        return False
+    return (there.command, there.url, there.env, there.headers) == (
+        entry.command,
+        entry.url,
+        entry.env,
+        entry.headers,
+    )

@@ -1,0 +1,1 @@
+"""Servers that are described elsewhere: by the registry, or in files of hosts."""

@@ -1,0 +1,309 @@
+"""Targets of `accord add`: what a user names becomes an entry that any host can launch or reach."""
+
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+import msgspec
+
+from accord.hosts.definition import HostEntry, HostsError, Machine, TransportName
+from accord.hosts.entries.literals import names_secret
+from accord.hosts.launching.installation import AccordCommand, import_folders, python_words
+from accord.hosts.launching.wrapping import bridge_entry, unwrap_entry, wrap_entry
+from accord.hosts.server_names import check_name, command_name, file_name, url_name
+
+if TYPE_CHECKING:
+    from accord.hosts.bundles.archive import Bundle
+
+__all__ = [
+    "NeededValue",
+    "TargetServer",
+    "bridge_entry",
+    "read_target",
+    "unwrap_entry",
+    "wrap_entry",
+]
+
+_URL: Final = re.compile(r"https?://", re.IGNORECASE)
+_NAMED: Final = re.compile(r"([A-Za-z0-9_-]+)=(.+)", re.DOTALL)
+_VARIABLE: Final = re.compile(r"\$\{(env|input):([^${}:]+)\}")
+_CONFIGURATIONS: Final = (".json", ".jsonc", ".toml", ".yaml", ".yml")
+_BUNDLES: Final = (".mcpb", ".dxt")
+_SCRIPTS: Final = (".js", ".mjs", ".cjs")
+_MOST_BYTES: Final = 10_000_000
+# A file that serves with another library, and does not import accord.
+_FOREIGN: Final = re.compile(r"^\s*(?:from|import)\s+(mcp|fastmcp)\b", re.MULTILINE)
+_OWN: Final = re.compile(r"^\s*(?:from|import)\s+accord\b", re.MULTILINE)
+
+
+class NeededValue(msgspec.Struct, frozen=True, kw_only=True):
+    """A value that a server needs, and that only its user knows.
+
+    Attributes:
+        name: of the variable; the entry has `${env:NAME}` in its place.
+        key: what its author calls it, if that is another name.
+        title: for people.
+        description: for people.
+        type: one of string, number, boolean, directory and file.
+        is_secret: whether it must not be shown.
+        is_required: whether the server does not work without it.
+        is_multiple: whether it is a list of values.
+    """
+
+    name: str
+    key: str = ""
+    title: str = ""
+    description: str = ""
+    type: str = "string"
+    is_secret: bool = False
+    is_required: bool = True
+    is_multiple: bool = False
+
+
+class TargetServer(msgspec.Struct, frozen=True, kw_only=True):
+    """A server to add.
+
+    Attributes:
+        entry: how it is launched or reached. Its command may have names without a path, which
+            `settle_command` completes.
+        title: its name for people.
+        needed: the values that are still to be given.
+        remarks: what a user should know, sentences.
+        bundle: the bundle to unpack before the entry works, into `bundle_folder(bundle)`.
+    """
+
+    entry: HostEntry
+    title: str = ""
+    needed: tuple[NeededValue, ...] = ()
+    remarks: tuple[str, ...] = ()
+    bundle: "Bundle | None" = None
+
+
+class PythonServer(Protocol):
+    """The file or module of a server, as the command line finds it."""
+
+    @property
+    def file(self) -> Path | None: ...
+    @property
+    def module(self) -> str: ...
+    @property
+    def target(self) -> str: ...
+
+
+class TargetReader(msgspec.Struct, frozen=True, kw_only=True):
+    """What targets are read with.
+
+    Attributes:
+        machine: whose paths entries have.
+        accord: the words that launch accord.
+        locate: finds a Python file or module; its errors say what else a target can be.
+        values: values of a bundle's settings that a user gave, by key or variable.
+    """
+
+    machine: Machine
+    accord: AccordCommand
+    locate: Callable[[str, Sequence[str]], PythonServer]
+    values: Mapping[str, str] = {}
+
+
+def read_target(
+    text: str,
+    rest: Sequence[str],
+    reader: TargetReader,
+    *,
+    command: Sequence[str] = (),
+    name: str = "",
+) -> TargetServer:
+    """Return the server that a user names.
+
+    Args:
+        text: a URL; a Python file, `module:object`; NAME=TARGET; a configuration, with `#NAME` if
+            it has several servers; a `server.json`; a bundle. With a command: its name, or empty.
+        rest: words that follow it by mistake.
+        reader: what it is read with.
+        command: the words after `--`.
+        name: for the entry; made from the target by default.
+
+    Raises:
+        HostsError: it cannot be read, or has a name that hosts refuse.
+    """
+    given = check_name(name) if name else ""
+    if command:
+        words = tuple(command)
+        named = given or (check_name(text) if text else command_name(words))
+        return complete_target(HostEntry(name=named, command=words))
+    found = _NAMED.fullmatch(text)
+    if found and not Path(text).exists():
+        given, text = given or found[1], found[2]
+    target = _read_place(text, rest, reader)
+    if given:
+        entry = msgspec.structs.replace(target.entry, name=given)
+        target = msgspec.structs.replace(target, entry=entry)
+    return target
+
+
+def _read_place(text: str, rest: Sequence[str], reader: TargetReader) -> TargetServer:
+    if _URL.match(text):
+        return _read_url(text)
+    where, _, fragment = text.partition("#")
+    path = Path(expand_home(where, reader.machine))
+    suffix = path.suffix.lower()
+    if suffix in _BUNDLES:
+        return _read_bundle(path, reader)
+    if path.is_dir() and (path / "plugin.json").is_file() and (path / "mcp.json").is_file():
+        path, suffix = path / "mcp.json", ".json"
+    if suffix in _CONFIGURATIONS and path.is_file():
+        from accord.hosts.sources.configuration_file import read_configuration_file
+
+        return read_configuration_file(path, fragment, reader)
+    if suffix in _SCRIPTS and path.is_file():
+        full = reader.machine.project / path
+        entry = HostEntry(name=file_name(full), command=("node", os.path.normpath(full)))
+        return complete_target(entry)
+    if suffix in _CONFIGURATIONS:
+        raise HostsError(f"there is no file {where}")
+    return _read_python(text, rest, reader)
+
+
+def complete_target(
+    entry: HostEntry,
+    *,
+    title: str = "",
+    needed: Sequence[NeededValue] = (),
+    remarks: Sequence[str] = (),
+) -> TargetServer:
+    """Return a target with the values that its entry refers to, beside those that are known."""
+    known = {each.name: each for each in needed}
+    texts = [("", text) for text in (*entry.command, entry.url)]
+    for place, text in [*texts, *entry.env.items(), *entry.headers.items()]:
+        is_named = place.lower() == "authorization" or names_secret(place)
+        for _, name in _VARIABLE.findall(text):
+            is_secret = is_named or names_secret(name)
+            known.setdefault(name, NeededValue(name=name, is_secret=is_secret))
+    return TargetServer(
+        entry=entry,
+        title=title or entry.name,
+        needed=tuple(known.values()),
+        remarks=tuple(remarks),
+    )
+
+
+def expand_home(text: str, machine: Machine) -> str:
+    """Return a path with the user's folder in place of `~`."""
+    return str(machine.home) + text[1:] if text == "~" or text.startswith("~/") else text
+
+
+# -- a URL
+
+
+def _read_url(text: str) -> TargetServer:
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(text)
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise HostsError(f"the URL is wrong: {error}") from None
+    if not host or port == 0 or re.search(r"[\s\x00-\x1f]", text):
+        raise HostsError("the URL is wrong: expected https://host/path")
+    is_sse = parts.path.rstrip("/").endswith("/sse")
+    transport: TransportName = "sse" if is_sse else "http"
+    remarks = []
+    if is_sse:
+        remarks.append("the path ends with /sse: the entry uses the older transport with events")
+    if parts.scheme.lower() == "http" and url_name(text) != "localhost":
+        remarks.append("the URL begins with http: what is sent can be read on the way")
+    return complete_target(
+        HostEntry(name=url_name(text), transport=transport, url=text), remarks=remarks
+    )
+
+
+# -- a Python file or module
+
+
+def _read_python(text: str, rest: Sequence[str], reader: TargetReader) -> TargetServer:
+    place = reader.locate(text, rest)
+    file = place.file
+    if file is not None:
+        foreign = _foreign_library(file)
+        if foreign:
+            return _foreign_target(file, foreign, reader)
+    accord, remarks = reader.accord, list(reader.accord.remarks)
+    own = None if file is None else _project_python(file)
+    is_apart = accord.kind in ("pipx", "uv-tool", "uvx")
+    if own is not None and is_apart and _has_accord(own):
+        words: tuple[str, ...] = (str(own), "-P", "-m", "accord")
+        env: dict[str, str] = {}
+        remarks = [f"the entry uses {own}, the environment of the project, which has accord too"]
+    else:
+        words, env = accord.words, dict(accord.env)
+        if is_apart:
+            remarks.append(
+                f"the server runs with the packages that {accord.kind} installed with accord: add "
+                "those that it imports there"
+            )
+        if file is None:
+            folders = import_folders(place.module)
+            env |= {"PYTHONPATH": os.pathsep.join(folders)} if folders else {}
+    where = file.absolute() if file is not None else Path(place.module.replace(".", "/"))
+    command = (*words, "run", place.target)
+    entry = HostEntry(name=file_name(where), command=command, env=env)
+    return complete_target(entry, remarks=remarks)
+
+
+def _foreign_library(file: Path) -> str:
+    """Return the library that a file serves with, if it is not accord."""
+    try:
+        with open(file, encoding="utf-8", errors="replace") as source:
+            code = source.read(_MOST_BYTES)
+    except OSError as error:
+        raise HostsError(f"{file}: {error.strerror}") from None
+    found = _FOREIGN.search(code)
+    return found[1] if found and not _OWN.search(code) else ""
+
+
+def _foreign_target(file: Path, library: str, reader: TargetReader) -> TargetServer:
+    own = _project_python(file)
+    python = str(own) if own is not None else python_words()[0]
+    command = (python, str(file.absolute()))
+    entry = HostEntry(name=file_name(file.absolute()), command=command)
+    remark = f"{file.name} serves with {library}: the entry runs it with {python}"
+    return complete_target(entry, remarks=[remark])
+
+
+def _project_python(file: Path) -> Path | None:
+    """Return the Python of the environment beside a file, or in a folder above it."""
+    for folder in file.absolute().parents:
+        for name in (".venv", "venv"):
+            place = folder / name
+            if (place / "pyvenv.cfg").is_file():
+                parts = ("Scripts", "python.exe") if sys.platform == "win32" else ("bin", "python")
+                python = place.joinpath(*parts)
+                return python if python.exists() else None
+        if (folder / ".git").exists() or (folder / "pyproject.toml").is_file():
+            break
+    return None
+
+
+def _has_accord(python: Path) -> bool:
+    environment = python.parent.parent
+    patterns = ("lib/python3*/site-packages", "Lib/site-packages")
+    return any(
+        (each / "accord").is_dir() or next(each.glob("accord-*.dist-info"), None) is not None
+        for pattern in patterns
+        for each in environment.glob(pattern)
+    )
+
+
+# -- a bundle
+
+
+def _read_bundle(path: Path, reader: TargetReader) -> TargetServer:
+    from accord.hosts.bundles.archive import read_bundle
+    from accord.hosts.bundles.entry import bundle_folder, bundle_target
+
+    bundle = read_bundle(path)
+    return bundle_target(bundle, bundle_folder(bundle), reader)

@@ -1,0 +1,131 @@
+"""Every host: a server is added and removed, and the file is what it was before."""
+
+import os
+import sys
+
+import pytest
+
+from accord.hosts.definition import HostEntry, HostsError, Machine
+from accord.hosts.documents.document import open_document
+from accord.hosts.documents.text_file import read_text_file
+from accord.hosts.entries.shaping import entries_in, from_host
+from accord.hosts.operations.plan import plan_addition, plan_removal
+from accord.hosts.table.places import default_file
+from accord.hosts.table.rows import load_hosts
+from accord.hosts.writing.change import write_changes
+from accord.hosts.writing.journal import Journal
+from hosts.host_texts import broken_texts, texts_for
+
+HOSTS = load_hosts()
+STDIO = HostEntry(
+    name="desk", command=(sys.executable, "-P", "-m", "accord", "run", "/opt/desk/a b.py")
+)
+REMOTE = HostEntry(name="desk", transport="http", url="https://example.com/mcp")
+FILES = [
+    pytest.param(host, scope, id=f"{host.id}-{scope}")
+    for host in HOSTS.values()
+    for scope in ("user", "project")
+    if (host.user if scope == "user" else host.project)
+    # Each server of a project has a file of its own there.
+    if (host.id, scope) != ("continue", "project")
+]
+
+
+@pytest.fixture
+def machine(tmp_path):
+    home = tmp_path / "home"
+    project = tmp_path / "project"
+    home.mkdir()
+    project.mkdir()
+    environ = {
+        "HOME": str(home),
+        "APPDATA": str(home / "roaming"),
+        "LOCALAPPDATA": str(home / "local"),
+        "PATH": os.defpath,
+    }
+    return Machine(system="linux", environ=environ, home=home, project=project)
+
+
+@pytest.fixture
+def journal(tmp_path):
+    return Journal(tmp_path / "journal")
+
+
+def file_of(host, machine, scope):
+    """Return the file of a host on Linux, or on the system that it runs on."""
+    from msgspec.structs import replace
+
+    for system in ("linux", "macos", "windows"):
+        file = default_file(host, replace(machine, system=system), scope)
+        if file is not None:
+            return file
+    raise AssertionError(host.id)
+
+
+def write(file, data):
+    file.path.parent.mkdir(parents=True, exist_ok=True)
+    file.path.write_bytes(data)
+
+
+def servers_in(file):
+    document = open_document(read_text_file(file.path.read_bytes()).text, file.format)
+    return {name: value for name, (_, value) in entries_in(document.data, file).items()}
+
+
+@pytest.mark.parametrize(("host", "scope"), FILES)
+def test_adding_and_removing_leaves_every_file_as_it_was(host, scope, machine, journal):
+    file = file_of(host, machine, scope)
+    entry = STDIO if host.stdio else REMOTE
+    for label, text in texts_for(file).items():
+        before = text.encode() if text else None
+        if before is None:
+            file.path.unlink(missing_ok=True)
+        else:
+            write(file, before)
+        known = {} if before is None else servers_in(file)
+        added = plan_addition(file, entry, machine)
+        write_changes(added.changes, journal)
+        found = servers_in(file)
+        assert {**known, "desk": found["desk"]} == found, label
+        back = from_host("desk", found["desk"], host)
+        assert (back.command, back.url) == (entry.command, entry.url), label
+        assert not plan_addition(file, entry, machine).is_needed, label
+        write_changes(plan_removal(file, "desk", journal).changes, journal)
+        now = file.path.read_bytes() if file.path.exists() else None
+        assert now == before, label
+
+
+@pytest.mark.parametrize(("host", "scope"), FILES)
+def test_removing_without_the_journal_gives_the_same_bytes(host, scope, machine, tmp_path):
+    file = file_of(host, machine, scope)
+    entry = STDIO if host.stdio else REMOTE
+    for label, text in texts_for(file).items():
+        if "other" not in text:
+            continue  # whether the object was there before is known by the journal alone
+        write(file, text.encode())
+        write_changes(plan_addition(file, entry, machine).changes, Journal(tmp_path / "one"))
+        removal = plan_removal(file, "desk", Journal(tmp_path / "another"))
+        assert removal.after == text.encode(), label
+
+
+@pytest.mark.parametrize(("host", "scope"), FILES)
+def test_a_broken_file_is_refused_with_its_place_and_stays(host, scope, machine):
+    file = file_of(host, machine, scope)
+    entry = STDIO if host.stdio else REMOTE
+    for label, text in broken_texts(file).items():
+        write(file, text.encode())
+        with pytest.raises(HostsError, match=r":\d+:\d+: ") as refused:
+            plan_addition(file, entry, machine)
+        assert str(file.path) in str(refused.value), label
+        assert file.path.read_bytes() == text.encode(), label
+
+
+@pytest.mark.parametrize(("host", "scope"), FILES)
+def test_a_server_at_a_url_is_added_to_every_host(host, scope, machine, journal):
+    file = file_of(host, machine, scope)
+    write_changes(plan_addition(file, REMOTE, machine).changes, journal)
+    found = from_host("desk", servers_in(file)["desk"], host)
+    if host.http is not None:
+        assert (found.transport, found.url) == ("http", REMOTE.url)
+    else:
+        assert found.command[-2:] == ("proxy", REMOTE.url)

@@ -1,0 +1,199 @@
+"""How accord was installed, from made-up folders; and in one real virtual environment."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+from accord.hosts.definition import HostsError, Machine
+from accord.hosts.launching.installation import (
+    RunningPython,
+    accord_command,
+    python_words,
+    stable_python,
+)
+from hosts.launch_machine import make_machine, make_program
+from support.waiting import LONG
+
+SOURCE = Path(__file__).parents[2] / "src"
+
+
+def make_python(prefix, *markers, name="python", **more):
+    executable = make_program(prefix / "bin" / name)
+    for marker in markers:
+        (prefix / marker).parent.mkdir(parents=True, exist_ok=True)
+        (prefix / marker).touch()
+    given = {
+        "executable": executable,
+        "prefix": prefix,
+        "base_prefix": Path("/usr"),
+        "package": prefix / "lib" / "python3.11" / "site-packages" / "accord",
+    }
+    return RunningPython(**{**given, **more})
+
+
+@pytest.mark.parametrize(
+    ("place", "markers", "kind"),
+    [
+        ("project/.venv", ["pyvenv.cfg"], "venv"),
+        ("conda/envs/desk", ["conda-meta/history"], "venv"),
+        (".local/share/pipx/venvs/accord", ["pyvenv.cfg", "pipx_metadata.json"], "pipx"),
+        (".local/share/uv/tools/accord", ["pyvenv.cfg", "uv-receipt.toml"], "uv-tool"),
+        ("usr", [], "pip"),
+    ],
+)
+def test_an_installation_that_stays_is_launched_by_its_own_python(tmp_path, place, markers, kind):
+    python = make_python(tmp_path / place, *markers)
+    found = accord_command(make_machine(tmp_path), python)
+    assert found.kind == kind
+    assert found.words == (str(tmp_path / place / "bin/python"), "-P", "-m", "accord")
+    assert not found.env
+
+
+def test_a_checkout_is_launched_with_its_folder_and_a_remark(tmp_path):
+    python = make_python(
+        tmp_path / ".venv", "pyvenv.cfg", is_editable=True, folders=("/work/accord/src",)
+    )
+    found = accord_command(make_machine(tmp_path), python)
+    assert (found.kind, found.env) == ("checkout", {"PYTHONPATH": "/work/accord/src"})
+    assert "the source of accord" in found.remarks[0]
+
+
+THROW_AWAY = [
+    ".cache/uv/archive-v0/x1y2",
+    ".cache/uv/builds-v0/.tmpAb",
+    ".cache/uv/environments-v2/x1y2",
+    ".cache/pipx/325e0776e97b5eb",
+    "Library/Caches/pipx/325e0776e97b5eb",
+    "pipx/.cache/325e0776e97b5eb",
+]
+
+
+@pytest.mark.parametrize("place", THROW_AWAY)
+def test_a_throw_away_environment_is_replaced_by_uvx(tmp_path, place):
+    machine = make_machine(tmp_path)
+    uvx = make_program(tmp_path / "bin" / "uvx")
+    # `pipx run` has the same file as `pipx install`.
+    python = make_python(
+        tmp_path / place, "pyvenv.cfg", "pipx_metadata.json", requirement="accord[cli]==0.2"
+    )
+    found = accord_command(machine, python)
+    assert found.kind == "uvx"
+    assert found.words == (str(uvx), "--from", "accord[cli]==0.2", "accord")
+    assert "will be deleted" in found.remarks[0]
+
+
+@pytest.mark.parametrize("place", [*THROW_AWAY, "tmp/desk/.venv"])
+def test_a_throw_away_environment_without_uvx_is_refused_with_advice(tmp_path, place):
+    python = make_python(tmp_path / place, "pyvenv.cfg", temporary=(tmp_path / "tmp",))
+    with pytest.raises(HostsError, match="will be deleted: install it to stay, with `uv tool"):
+        accord_command(make_machine(tmp_path), python)
+
+
+def test_an_environment_below_the_temporary_folder_is_replaced_by_uvx(tmp_path):
+    machine = make_machine(tmp_path)
+    make_program(tmp_path / "bin" / "uvx")
+    python = make_python(tmp_path / "tmp" / "v", "pyvenv.cfg", temporary=(tmp_path / "tmp",))
+    assert accord_command(machine, python).kind == "uvx"
+
+
+def test_a_checkout_below_the_temporary_folder_is_kept_with_a_remark(tmp_path):
+    python = make_python(
+        tmp_path / "tmp" / "v", "pyvenv.cfg", is_editable=True, temporary=(tmp_path / "tmp",)
+    )
+    found = accord_command(make_machine(tmp_path), python)
+    assert found.kind == "checkout"
+    assert "may be deleted" in found.remarks[1]
+
+
+def test_the_plain_name_is_preferred_in_an_environment_alone(tmp_path):
+    inside = make_python(tmp_path / "v", "pyvenv.cfg", name="python3.11")
+    assert stable_python(inside.executable, inside.prefix) == inside.executable
+    plain = make_program(tmp_path / "v/bin/python")
+    assert stable_python(inside.executable, inside.prefix) == plain
+    outside = make_python(tmp_path / "usr", name="python3.11")
+    make_program(tmp_path / "usr/bin/python")
+    assert stable_python(outside.executable, outside.prefix) == outside.executable
+
+
+def test_the_window_variant_of_windows_is_not_launched(tmp_path):
+    folder = tmp_path / "v" / "Scripts"
+    make_program(folder / "python.exe")
+    window = make_program(folder / "pythonw.exe")
+    assert stable_python(window, tmp_path / "v") == folder / "python.exe"
+
+
+def test_links_of_an_environment_are_not_followed(tmp_path):
+    real = make_program(tmp_path / "python3.11.7" / "bin" / "python3.11")
+    prefix = tmp_path / "v"
+    (prefix / "bin").mkdir(parents=True)
+    (prefix / "pyvenv.cfg").touch()
+    (prefix / "bin" / "python").symlink_to(real)
+    assert stable_python(prefix / "bin/python", prefix) == prefix / "bin/python"
+
+
+@pytest.mark.parametrize(
+    ("inside", "stays"),
+    [
+        ("libexec/bin/python", "libexec/bin/python"),
+        ("bin/python3.12", "bin/python3.12"),
+        ("Frameworks/Python.framework/Versions/3.12/bin/python3.12", "bin/python3.12"),
+    ],
+)
+def test_a_version_of_homebrew_is_replaced_by_the_folder_that_stays(tmp_path, inside, stays):
+    started = make_program(tmp_path / "Cellar" / "python@3.12" / "3.12.4" / inside)
+    lasting = make_program(tmp_path / "opt" / "python@3.12" / stays)
+    assert stable_python(started, tmp_path) == lasting
+
+
+def test_this_installation_is_known():
+    machine = Machine.current()
+    python = RunningPython.current(machine)
+    assert python.package == SOURCE / "accord" or "site-packages" in str(python.package)
+    assert python_words(python)[0].endswith(("python", "python3", Path(sys.executable).name))
+    assert python.requirement.startswith("accord")
+
+
+ASK = """
+import json
+from accord.hosts.definition import Machine
+from accord.hosts.launching.installation import RunningPython, accord_command
+import msgspec
+machine = Machine.current()
+python = msgspec.structs.replace(RunningPython.current(machine), temporary=())
+found = accord_command(machine, python)
+print(json.dumps([found.kind, found.words, dict(found.env)]))
+"""
+
+
+def test_the_words_survive_when_the_environment_is_made_again(tmp_path):
+    """A real one, which finds accord and its packages where this Python has them."""
+    place = tmp_path / "my env"
+    packages = [each for each in sys.path if each.endswith("site-packages")]
+
+    def make():
+        venv.create(place, with_pip=False, symlinks=True)
+        (site,) = place.glob("lib/python3*/site-packages")
+        shutil.copytree(SOURCE / "accord", site / "accord", ignore=lambda *_: ["__pycache__"])
+        (site / "more.pth").write_text("\n".join(packages))
+
+    make()
+    versioned = place / "bin" / f"python3.{sys.version_info[1]}"
+    started = versioned if versioned.exists() else place / "bin/python"
+    done = subprocess.run(
+        [started, "-c", ASK], capture_output=True, cwd="/", env={}, timeout=LONG, check=True
+    )
+    kind, words, env = json.loads(done.stdout)
+    assert (kind, words[0], env) == ("venv", str(place / "bin/python"), {})
+    shutil.rmtree(place)
+    make()
+    shown = subprocess.run(
+        [*words, "--version"], capture_output=True, cwd="/", env=env, timeout=LONG, check=True
+    )
+    assert shown.stdout.startswith(b"accord ")
+    assert os.path.islink(words[0])

@@ -1,0 +1,98 @@
+"""Entries that launch accord around a server."""
+
+from pathlib import Path
+
+import pytest
+
+from accord.hosts.definition import HostEntry, HostsError
+from accord.hosts.launching.installation import AccordCommand
+from accord.hosts.targets import bridge_entry, unwrap_entry, wrap_entry
+
+ACCORD = AccordCommand(words=("/venv/bin/python", "-P", "-m", "accord"), kind="venv")
+UVX = AccordCommand(words=("/bin/uvx", "--from", "accord==1", "accord"), kind="uvx")
+URL = HostEntry(name="x", transport="http", url="https://x.example/mcp")
+COMMAND = HostEntry(name="x", command=("npx", "-y", "x", "--", "y"), env={"A": "b"})
+
+
+def with_headers(**headers):
+    return HostEntry(
+        name="x",
+        transport="http",
+        url="https://x.example/mcp",
+        headers={name.replace("_", "-"): value for name, value in headers.items()},
+    )
+
+
+def test_a_url_is_reached_through_a_proxy():
+    entry = bridge_entry(URL, ACCORD)
+    assert entry.command == (*ACCORD.words, "proxy", URL.url)
+    assert (entry.transport, entry.url, entry.env) == ("stdio", "", {})
+
+
+def test_secrets_of_headers_are_variables_and_not_arguments():
+    given = with_headers(Authorization="Bearer ${env:TOKEN}", X_Api_Key="hidden", X_Kind="plain")
+    entry = bridge_entry(given, ACCORD)
+    assert entry.command[6:] == (
+        *("--bearer", "-", "--header-from", "X-Api-Key: ACCORD_HEADER_X_API_KEY"),
+        *("--header", "X-Kind: plain"),
+    )
+    assert entry.env == {"ACCORD_BEARER": "${env:TOKEN}", "ACCORD_HEADER_X_API_KEY": "hidden"}
+
+
+def test_a_bridge_can_let_the_user_sign_in():
+    assert bridge_entry(URL, ACCORD, uses_oauth=True).command[-1] == "--oauth"
+
+
+@pytest.mark.parametrize("accord", [ACCORD, UVX], ids=["venv", "uvx"])
+def test_a_bridge_can_be_taken_away(accord):
+    given = with_headers(Authorization="Bearer ${env:TOKEN}", X_Api_Key="k", X_Kind="a: b")
+    found = unwrap_entry(bridge_entry(given, accord, uses_oauth=True))
+    assert (found.entry, found.wrapper) == (given, "proxy")
+
+
+def test_a_proxy_that_does_more_is_left_as_it_is():
+    entry = HostEntry(name="x", command=(*ACCORD.words, "proxy", URL.url, "--revision", "2025"))
+    assert unwrap_entry(entry).entry == entry
+
+
+@pytest.mark.parametrize("accord", [ACCORD, UVX], ids=["venv", "uvx"])
+def test_a_wrapped_command_can_be_unwrapped(accord):
+    entry = wrap_entry(COMMAND, accord, cwd=Path("/work"), env_file=Path("/home/x.env"))
+    words = ("exec", "--cwd", "/work", "--env-file", "/home/x.env", "--")
+    assert entry.command == (*accord.words, *words, *COMMAND.command)
+    found = unwrap_entry(entry)
+    assert found.entry.command == COMMAND.command
+    assert (found.entry.cwd, found.env_file) == ("/work", Path("/home/x.env"))
+
+
+def test_a_wrapped_entry_is_wrapped_once():
+    once = wrap_entry(COMMAND, ACCORD, cwd=Path("/work"))
+    twice = wrap_entry(once, UVX, env_file=Path("/x.env"))
+    found = unwrap_entry(twice)
+    assert found.entry.command == COMMAND.command
+    assert (found.entry.cwd, found.env_file) == ("/work", Path("/x.env"))
+
+
+def test_a_bridge_with_a_file_of_variables_is_unwrapped_to_its_url():
+    bridge = bridge_entry(with_headers(Authorization="Bearer ${env:TOKEN}"), ACCORD)
+    found = unwrap_entry(wrap_entry(bridge, ACCORD, env_file=Path("/x.env")))
+    assert found.entry.url == URL.url
+    assert (found.wrapper, found.env_file) == ("exec", Path("/x.env"))
+
+
+def test_an_entry_that_needs_nothing_stays_as_it_is():
+    assert wrap_entry(COMMAND, ACCORD) == COMMAND
+    assert unwrap_entry(COMMAND).entry == COMMAND
+    assert unwrap_entry(URL).entry == URL
+
+
+def test_the_wrong_kind_of_entry_is_refused():
+    with pytest.raises(HostsError, match="only a URL needs a bridge"):
+        bridge_entry(COMMAND, ACCORD)
+    with pytest.raises(HostsError, match="only a command can be wrapped"):
+        wrap_entry(URL, ACCORD, cwd=Path("/"))
+
+
+@pytest.mark.parametrize("words", ["/bin/accord exec --cwd / -- x", "accord.exe exec -- x"])
+def test_the_script_accord_is_recognized(words):
+    assert unwrap_entry(HostEntry(name="x", command=tuple(words.split()))).entry.command == ("x",)

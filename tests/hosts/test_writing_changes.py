@@ -1,0 +1,508 @@
+"""Files of hosts, changed as a whole or not at all; real files, links, locks and processes."""
+
+import json
+import os
+import resource
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from accord.hosts.definition import HostsError
+from accord.hosts.writing.change import FileChange, write_changes
+from accord.hosts.writing.exchange import exchange_file, leftovers, read_quiet_file
+from accord.hosts.writing.journal import Journal
+from accord.hosts.writing.lock import lock_files
+from accord.hosts.writing.undoing import undo
+
+is_posix = pytest.mark.skipif(os.name != "posix", reason="links and rights of POSIX")
+
+
+@pytest.fixture
+def journal(tmp_path):
+    return Journal(tmp_path / "accord")
+
+
+def with_entry(name="notes", value=1):
+    def compute(before):
+        data = {} if before is None else json.loads(before)
+        data[name] = value
+        return json.dumps(data).encode()
+
+    return compute
+
+
+def change(path, compute=None, **members):
+    given = {"host": "cursor", "name": "notes", "action": "add", **members}
+    return FileChange(path=path, compute=compute or with_entry(given["name"]), **given)
+
+
+def write(journal, path, compute=None, **members):
+    return write_changes([change(path, compute, **members)], journal)[0]
+
+
+def test_a_new_file_is_made_with_its_folders_and_its_mode(journal, tmp_path):
+    path = tmp_path / "a" / "b" / "mcp.json"
+    written = write(journal, path, mode=0o640)
+    assert (written.before, written.after, written.id) == (None, path.read_bytes(), 1)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    assert journal.entries()[0].folders == (str(tmp_path / "a"), str(tmp_path / "a" / "b"))
+
+
+def test_a_content_that_stays_the_same_is_not_written(journal, tmp_path):
+    path = tmp_path / "mcp.json"
+    write(journal, path)
+    before = path.stat()
+    assert write(journal, path).id is None
+    assert (path.stat().st_ino, len(journal.entries())) == (before.st_ino, 1)
+
+
+@is_posix
+@pytest.mark.parametrize("mode", [0o600, 0o644, 0o666, 0o750])
+def test_the_mode_stays_and_nothing_else_is_left_in_the_folder(journal, tmp_path, mode):
+    path = tmp_path / "home" / "mcp.json"
+    path.parent.mkdir()
+    path.write_text("{}")
+    path.chmod(mode)
+    write(journal, path)
+    assert stat.S_IMODE(path.stat().st_mode) == mode
+    assert os.listdir(path.parent) == ["mcp.json"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="extended attributes of Linux")
+def test_extended_attributes_stay(journal, tmp_path):
+    path = tmp_path / "mcp.json"
+    path.write_text("{}")
+    try:
+        os.setxattr(path, "user.origin", b"here")
+    except OSError:
+        pytest.skip("the file system has no attributes")
+    write(journal, path)
+    assert os.getxattr(path, "user.origin") == b"here"
+
+
+@is_posix
+@pytest.mark.parametrize("kind", ["relative", "absolute", "chain", "folder"])
+def test_a_link_stays_a_link_and_its_target_is_changed(journal, tmp_path, kind):
+    real = tmp_path / "dotfiles" / "mcp.json"
+    real.parent.mkdir()
+    real.write_text('{"old": 1}')
+    home = tmp_path / "home"
+    path = home / "mcp.json"
+    if kind == "folder":
+        home.symlink_to("dotfiles")
+    else:
+        home.mkdir()
+        target = {"relative": "../dotfiles/mcp.json", "chain": "second"}.get(kind, str(real))
+        path.symlink_to(target)
+        (home / "second").symlink_to(real)
+    write(journal, path)
+    assert (home if kind == "folder" else path).is_symlink()
+    assert json.loads(real.read_bytes()) == {"old": 1, "notes": 1}
+    assert os.listdir(real.parent) == ["mcp.json"]
+
+
+@is_posix
+def test_a_link_that_leads_to_nothing_makes_its_target(journal, tmp_path):
+    path = tmp_path / "mcp.json"
+    path.symlink_to("dotfiles/mcp.json")
+    write(journal, path)
+    assert path.is_symlink()
+    assert (tmp_path / "dotfiles" / "mcp.json").read_bytes() == b'{"notes": 1}'
+    write_changes(undo(journal), journal)
+    assert path.is_symlink()
+    assert not (tmp_path / "dotfiles").exists()
+
+
+@is_posix
+@pytest.mark.parametrize("kind", ["loop", "fifo", "folder", "socket", "device", "below a file"])
+def test_something_else_than_a_file_is_refused(journal, tmp_path, kind, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # a path of a socket must be short
+    path = tmp_path / "mcp.json"
+    with socket.socket(socket.AF_UNIX) as listener:
+        if kind == "loop":
+            path.symlink_to("other")
+            (tmp_path / "other").symlink_to("mcp.json")
+        elif kind == "fifo":
+            os.mkfifo(path)
+        elif kind == "folder":
+            path.mkdir()
+        elif kind == "device":
+            path.symlink_to("/dev/null")
+        elif kind == "below a file":
+            (tmp_path / "file").touch()
+            path = tmp_path / "file" / "mcp.json"
+        else:
+            listener.bind("mcp.json")
+        said = {
+            "loop": "its symbolic links lead in a circle",
+            "fifo": "is a named pipe, not a file",
+            "folder": "is a folder, not a file",
+            "socket": "is a socket, not a file",
+            "device": "is a device, not a file",
+            "below a file": "a part of this path is a file",
+        }
+        with pytest.raises(HostsError, match=said[kind]):
+            write(journal, path)
+    assert journal.entries() == []
+
+
+@is_posix
+def test_a_file_with_several_names_is_written_in_place(journal, tmp_path):
+    path, other = tmp_path / "mcp.json", tmp_path / "other.json"
+    path.write_text('{"old": "' + "x" * 100 + '"}')
+    other.hardlink_to(path)
+    written = write(journal, path, lambda _: b"{}")
+    assert "written in place, because it has several names" in written.remark
+    assert (other.read_bytes(), path.stat().st_nlink) == (b"{}", 2)
+    write_changes(undo(journal), journal)
+    assert len(other.read_bytes()) == 111
+
+
+@is_posix
+def test_a_read_only_file_is_left_alone(journal, tmp_path):
+    path = tmp_path / "mcp.json"
+    path.write_text("{}")
+    path.chmod(0o444)
+    with pytest.raises(HostsError, match=r"is read-only \(mode 0444\), and is left alone"):
+        write(journal, path)
+    assert (path.read_text(), journal.entries()) == ("{}", [])
+
+
+@contextmanager
+def plain_user():
+    """Yield a folder as a user who has no special rights."""
+    with tempfile.TemporaryDirectory(prefix="accord-test-") as name:
+        # Modules are imported late, and that user may not be able to read them.
+        write(Journal(Path(name) / "imports"), Path(name) / "imports.json")
+        is_root = os.geteuid() == 0
+        if is_root:
+            os.chown(name, 65534, 65534)
+            os.seteuid(65534)
+        try:
+            yield Path(name)
+        finally:
+            if is_root:
+                os.seteuid(0)
+            for each in Path(name).iterdir():
+                each.chmod(0o700)
+
+
+@is_posix
+def test_a_folder_that_may_not_be_written_gives_a_clear_error():
+    with plain_user() as home:
+        journal = Journal(home / "accord")
+        folder = home / "etc"
+        folder.mkdir()
+        (folder / "old.json").write_text("{}")
+        folder.chmod(0o555)
+        with pytest.raises(HostsError, match="you may not write in the folder"):
+            write(journal, folder / "mcp.json")
+        with pytest.raises(HostsError, match=r"the folder .* cannot be made: Permission denied"):
+            write(journal, folder / "deeper" / "mcp.json")
+        # The user may write this file, though not replace it.
+        written = write(journal, folder / "old.json")
+        assert "because its folder is read-only" in written.remark
+        assert (folder / "old.json").read_bytes() == b'{"notes": 1}'
+
+
+@is_posix
+def test_a_file_that_its_user_may_not_write_is_left_alone_though_the_folder_allows_it():
+    with plain_user() as home:
+        path = home / "mcp.json"
+        path.write_text("{}")
+        path.chmod(0o464)
+        with pytest.raises(HostsError, match="is read-only"):
+            write(Journal(home / "accord"), path)
+        assert path.read_text() == "{}"
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="for root alone")
+def test_the_owner_stays_or_the_file_is_written_in_place():
+    with plain_user() as home:
+        path = home / "mcp.json"
+        path.write_text("{}")
+        path.chmod(0o666)
+        journal = Journal(home / "accord")
+        os.seteuid(0)
+        write(journal, path, with_entry("root"))
+        assert path.stat().st_uid == 65534
+        os.chown(path, 0, 0)
+        # The journal that root wrote in belongs to root.
+        os.seteuid(65534)
+        written = write(Journal(home / "accord-2"), path)
+        assert "because it belongs to another user" in written.remark
+        assert path.stat().st_uid == 0
+
+
+def test_a_file_of_5_mb_is_changed_and_taken_back(journal, tmp_path):
+    path = tmp_path / "claude.json"
+    before = json.dumps({"history": ["x" * 5_000_000]}).encode()
+    path.write_bytes(before)
+    write(journal, path, lambda data: data[:-1] + b', "notes": 1}')
+    assert json.loads(path.read_bytes())["notes"] == 1
+    assert journal.entries()[0].spans == ((len(before) - 1, 0, 12),)
+    write_changes(undo(journal), journal)
+    assert path.read_bytes() == before
+
+
+def test_a_file_that_is_much_too_large_is_left_alone(journal, tmp_path):
+    path = tmp_path / "mcp.json"
+    path.touch()
+    os.truncate(path, 33 << 20)
+    with pytest.raises(HostsError, match="is larger than 32 MB, and is left alone"):
+        write(journal, path)
+
+
+@is_posix
+@pytest.mark.parametrize("has_links", [False, True])
+def test_a_full_disk_leaves_the_file_as_it_was(journal, tmp_path, has_links):
+    path = tmp_path / "mcp.json"
+    path.write_text('{"old": 1}')
+    if has_links:
+        (tmp_path / "other.json").hardlink_to(path)
+    new = b"{" + b" " * 60_000 + b"}"
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, limits[1]))
+    try:
+        with pytest.raises(HostsError, match="could not be written and is as it was: File too la"):
+            exchange_file(path, b'{"old": 1}', new)
+        with pytest.raises(HostsError, match=r"the journal .* cannot be written: File too large"):
+            write(journal, path, lambda _: new)
+        with pytest.raises(HostsError, match="could not be written"):
+            exchange_file(tmp_path / "new.json", None, new)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert path.read_text() == '{"old": 1}'
+    assert list(leftovers(path)) == []
+    assert not (tmp_path / "new.json").exists()
+    assert journal.entries() == []
+
+
+def test_a_later_change_that_fails_takes_the_earlier_ones_back(journal, tmp_path):
+    old, new = tmp_path / "old.json", tmp_path / "folder" / "new.json"
+    old.write_text('{"old": 1}')
+    before = old.stat().st_mode
+
+    def fail(_):
+        raise HostsError("the third file does not parse")
+
+    changes = [change(old), change(new), change(tmp_path / "third.json", fail)]
+    with pytest.raises(HostsError, match="the third file does not parse"):
+        write_changes(changes, journal)
+    assert (old.read_text(), old.stat().st_mode) == ('{"old": 1}', before)
+    assert not new.parent.exists()
+    assert journal.entries() == []
+
+
+def test_an_earlier_change_stays_if_another_program_changed_that_file_too(journal, tmp_path):
+    path = tmp_path / "old.json"
+
+    def fail(_):
+        path.write_text('{"newer": 2}')
+        raise HostsError("the second file does not parse")
+
+    with pytest.raises(HostsError, match=r"keep both changes: .*old\.json"):
+        write_changes([change(path), change(tmp_path / "second.json", fail)], journal)
+    assert path.read_text() == '{"newer": 2}'
+
+
+def test_two_changes_of_one_file_are_one_group_and_go_together(journal, tmp_path):
+    path = tmp_path / "mcp.json"
+    path.write_text("{}")
+    write_changes([change(path), change(path, name="other")], journal)
+    assert json.loads(path.read_bytes()) == {"notes": 1, "other": 1}
+    assert [each.group for each in journal.entries()] == [1, 1]
+    write_changes(undo(journal), journal)
+    assert path.read_text() == "{}"
+
+
+def test_a_change_is_computed_again_if_another_program_writes_meanwhile(journal, tmp_path):
+    path = tmp_path / "mcp.json"
+    path.write_text("{}")
+    seen = []
+
+    def compute(before):
+        seen.append(before)
+        if len(seen) < 4:
+            path.write_text(json.dumps({"other": len(seen)}))
+        return with_entry()(before)
+
+    write(journal, path, compute)
+    assert len(seen) == 4
+    assert json.loads(path.read_bytes()) == {"other": 3, "notes": 1}
+    assert len(journal.entries()) == 1
+
+
+def test_half_a_file_is_read_again(journal, tmp_path):
+    path = tmp_path / "mcp.json"
+    path.write_text('{"other"')
+
+    def compute(before):
+        if before == b'{"other"':
+            path.write_text('{"other": 1}')
+        return with_entry()(before)
+
+    write(journal, path, compute)
+    assert json.loads(path.read_bytes()) == {"other": 1, "notes": 1}
+
+
+def test_a_file_that_changes_all_the_time_is_given_up(journal, tmp_path, monkeypatch):
+    monkeypatch.setattr("accord.hosts.writing.change._TRIES", 4)
+    path = tmp_path / "mcp.json"
+    path.write_text("{}")
+    count = iter(range(100))
+
+    def compute(before):
+        path.write_text(json.dumps({"other": next(count)}))
+        return with_entry()(before)
+
+    with pytest.raises(HostsError, match="is being changed by another program again and again"):
+        write(journal, path, compute)
+    assert json.loads(path.read_bytes()) == {"other": 3}
+    assert list(leftovers(path)) == []
+
+
+def test_a_new_file_of_another_program_is_not_overwritten(tmp_path):
+    path = tmp_path / "mcp.json"
+    path.write_text("theirs")
+    assert not exchange_file(path, None, b"ours").is_done
+    assert not exchange_file(path, b"old", b"ours").is_done
+    assert not exchange_file(path, b"old", None).is_done
+    assert (path.read_text(), os.listdir(tmp_path)) == ("theirs", ["mcp.json"])
+    path.unlink()
+    assert not exchange_file(path, b"old", b"ours").is_done
+    assert not exchange_file(path, b"old", None).is_done
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux says whether a file is open for writing")
+def test_a_file_that_a_program_has_open_for_writing_is_not_exchanged(tmp_path, monkeypatch):
+    monkeypatch.setattr("accord.hosts.writing.exchange._LOOKS", 3)
+    path = tmp_path / "mcp.json"
+    path.write_text("old")
+    with path.open("r+") as writer:
+        assert not exchange_file(path, b"old", b"new").is_done
+        with pytest.raises(HostsError, match="is being changed by another program, which keeps it"):
+            read_quiet_file(path)
+        writer.write("theirs")
+    assert (path.read_text(), os.listdir(tmp_path)) == ("theirs", ["mcp.json"])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the fallback is what other systems use")
+@pytest.mark.parametrize("kind", ["compared", "open file", "without leases"])
+def test_without_an_exchange_the_content_is_compared_before(tmp_path, monkeypatch, kind):
+    # Stands for a file system that offers no exchange of names.
+    monkeypatch.setattr("accord.hosts.writing.system_calls._find_call", lambda: None)
+    if kind == "without leases":
+        monkeypatch.setattr("accord.hosts.writing.exchange.has_writer", lambda _: None)
+    path = tmp_path / "mcp.json"
+    assert exchange_file(path, None, b"old").is_done
+    assert not exchange_file(path, None, b"new").is_done
+    assert not exchange_file(path, b"other", b"new").is_done
+    if kind == "open file":
+        code = "import sys, time; f = open(sys.argv[1], 'r+'); print(flush=True); time.sleep(0.1)"
+        code += "; f.write('theirs')"
+        words = [sys.executable, "-c", code, str(path)]
+        with subprocess.Popen(words, stdout=subprocess.PIPE) as writer:
+            writer.stdout.readline()
+            assert not exchange_file(path, b"old", b"new").is_done
+        assert path.read_text() == "theirs"
+    else:
+        assert exchange_file(path, b"old", b"new").is_done
+        assert exchange_file(path, b"new", None).is_done
+    assert os.listdir(tmp_path) in ([], ["mcp.json"])
+
+
+def test_a_second_process_of_accord_waits_for_the_first(journal, tmp_path):
+    path = tmp_path / "mcp.json"
+    with lock_files([path], journal.locks):
+        said = rf"another process of accord \({os.getpid()}\) has been changing .*mcp\.json for 0"
+        with (
+            pytest.raises(HostsError, match=said),
+            lock_files([path, tmp_path / "other"], journal.locks, seconds=0.05),
+        ):
+            pass
+    with lock_files([path], journal.locks):
+        pass
+    assert stat.S_IMODE(journal.locks.stat().st_mode) == 0o700
+
+
+CRASH = """
+import os, signal, sys
+from pathlib import Path
+from accord.hosts.writing import change, exchange, journal
+
+def die(*_, **more):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+point, folder = sys.argv[1], Path(sys.argv[2])
+if point == "backup": journal.Journal._append = die
+if point == "begun": change.exchange_file = die
+if point == "half":
+    exchange._write_all = lambda handle, data: (os.write(handle, data[:9]), die())
+if point == "temporary": exchange.exchange_names = die
+if point == "exchanged": exchange._look_at_exchanged = die
+if point == "written":
+    change.exchange_file = lambda *words, **more: (exchange.exchange_file(*words, **more), die())
+change.write_changes([change.FileChange(path=folder / "mcp.json", host="cursor", name="notes",
+    action="add", compute=lambda _: b"new" * 10)], journal.Journal(folder / "accord"))
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="ends processes by a signal")
+@pytest.mark.parametrize(
+    ("point", "is_new"),
+    [
+        ("backup", False),
+        ("begun", False),
+        ("half", False),
+        ("temporary", False),
+        ("exchanged", True),
+        ("written", True),
+    ],
+)
+def test_a_crash_leaves_the_old_or_the_new_file_whole(tmp_path, point, is_new):
+    path = tmp_path / "mcp.json"
+    path.write_bytes(b"old")
+    done = subprocess.run([sys.executable, "-c", CRASH, point, str(tmp_path)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert path.read_bytes() == (b"new" * 10 if is_new else b"old")
+    journal = Journal(tmp_path / "accord")
+    assert [each.state for each in journal.entries()] == ["pending"] * (point != "backup")
+    if is_new:
+        write_changes(undo(journal), journal)
+        assert path.read_bytes() == b"old"
+    else:
+        with pytest.raises(HostsError, match="there is nothing to undo"):
+            undo(journal)
+        write(journal, path, lambda _: b"newer")
+        assert path.read_bytes() == b"newer"
+    # What the crash left beside the file is removed by the next change.
+    assert list(leftovers(path)) == []
+    assert {each.state for each in journal.entries()} == {"done"}
+
+
+def test_a_file_beside_it_that_is_not_in_the_backups_stays(journal, tmp_path):
+    path, left = tmp_path / "mcp.json", tmp_path / ".mcp.json.accord-1-2"
+    path.write_text("{}")
+    left.write_text("the only copy")
+    entry = change(path)
+    write_changes([entry], journal)
+    journal.path.write_bytes(journal.path.read_bytes().splitlines()[0])
+    write(journal, path, name="other")
+    assert left.read_text() == "the only copy"
+    assert [each.state for each in journal.entries()] == ["done", "done"]
+
+
+def test_a_damaged_lock_folder_is_a_clear_error(tmp_path):
+    (tmp_path / "accord").write_text("a file")
+    with pytest.raises(HostsError, match=r"the lock .* cannot be made"):
+        write(Journal(tmp_path / "accord"), tmp_path / "mcp.json")
+    assert not (tmp_path / "mcp.json").exists()
