@@ -165,6 +165,32 @@ def test_a_file_with_several_names_is_written_in_place(journal, tmp_path):
     assert len(other.read_bytes()) == 111
 
 
+MOUNTED = """
+import sys
+from pathlib import Path
+from accord.hosts.writing.change import FileChange, write_changes
+from accord.hosts.writing.journal import Journal
+
+path = Path(sys.argv[1])
+change = FileChange(path=path, host="x", name="notes", action="add", compute=lambda _: b"new")
+print(write_changes([change], Journal(path.parent / "accord"))[0].remark)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="root mounts on Linux")
+def test_a_file_that_is_mounted_on_its_own_is_written_in_place(tmp_path):
+    path, real = tmp_path / "mcp.json", tmp_path / "real.json"
+    path.touch()
+    real.write_text("old, and longer")
+    mounting = 'mount --bind "$1" "$2" || exit 99; exec "$3" -c "$4" "$2"'
+    words = ["unshare", "-m", "sh", "-c", mounting, "sh", real, path, sys.executable, MOUNTED]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if "unshare" in done.stderr or done.returncode == 99:
+        pytest.skip("this root may not mount")
+    assert "written in place, because it is mounted on its own" in done.stdout
+    assert (real.read_text(), path.read_text()) == ("new", "")
+
+
 @is_posix
 def test_a_read_only_file_is_left_alone(journal, tmp_path):
     path = tmp_path / "mcp.json"
