@@ -49,7 +49,11 @@ def write(journal, path, compute=None, **members):
 
 def test_a_new_file_is_made_with_its_folders_and_its_mode(journal, tmp_path):
     path = tmp_path / "a" / "b" / "mcp.json"
-    written = write(journal, path, mode=0o640)
+    mask = os.umask(0o027)
+    try:
+        written = write(journal, path, mode=0o644)
+    finally:
+        os.umask(mask)
     assert (written.before, written.after, written.id) == (None, path.read_bytes(), 1)
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
     assert journal.entries()[0].folders == (str(tmp_path / "a"), str(tmp_path / "a" / "b"))
