@@ -49,7 +49,11 @@ def write(journal, path, compute=None, **members):
 
 def test_a_new_file_is_made_with_its_folders_and_its_mode(journal, tmp_path):
     path = tmp_path / "a" / "b" / "mcp.json"
-    written = write(journal, path, mode=0o640)
+    mask = os.umask(0o027)
+    try:
+        written = write(journal, path, mode=0o644)
+    finally:
+        os.umask(mask)
     assert (written.before, written.after, written.id) == (None, path.read_bytes(), 1)
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
     assert journal.entries()[0].folders == (str(tmp_path / "a"), str(tmp_path / "a" / "b"))
@@ -163,6 +167,32 @@ def test_a_file_with_several_names_is_written_in_place(journal, tmp_path):
     assert (other.read_bytes(), path.stat().st_nlink) == (b"{}", 2)
     write_changes(undo(journal), journal)
     assert len(other.read_bytes()) == 111
+
+
+MOUNTED = """
+import sys
+from pathlib import Path
+from accord.hosts.writing.change import FileChange, write_changes
+from accord.hosts.writing.journal import Journal
+
+path = Path(sys.argv[1])
+change = FileChange(path=path, host="x", name="notes", action="add", compute=lambda _: b"new")
+print(write_changes([change], Journal(path.parent / "accord"))[0].remark)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="root mounts on Linux")
+def test_a_file_that_is_mounted_on_its_own_is_written_in_place(tmp_path):
+    path, real = tmp_path / "mcp.json", tmp_path / "real.json"
+    path.touch()
+    real.write_text("old, and longer")
+    mounting = 'mount --bind "$1" "$2" || exit 99; exec "$3" -c "$4" "$2"'
+    words = ["unshare", "-m", "sh", "-c", mounting, "sh", real, path, sys.executable, MOUNTED]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if "unshare" in done.stderr or done.returncode == 99:
+        pytest.skip("this root may not mount")
+    assert "written in place, because it is mounted on its own" in done.stdout
+    assert (real.read_text(), path.read_text()) == ("new", "")
 
 
 @is_posix

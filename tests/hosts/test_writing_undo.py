@@ -63,11 +63,11 @@ def test_an_undo_removes_a_file_that_accord_made_and_empty_folders(journal, tmp_
 
 
 def test_a_file_that_was_removed_comes_back_with_its_mode(journal, path):
-    path.chmod(0o640)
+    path.chmod(0o666)
     write(journal, path, None, action="remove")
     assert not path.exists()
     write_changes(undo(journal), journal)
-    assert (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) == (BEFORE, 0o640)
+    assert (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) == (BEFORE, 0o666)
 
 
 def test_after_a_foreign_change_only_our_part_is_taken_back(journal, path):

@@ -132,12 +132,9 @@ def _prefix(target: Path) -> str:
 
 
 def _create(target: Path, after: bytes, mode: int) -> ExchangeOutcome:
-    # The user's mask takes away rights; it can be read only by setting it.
-    mask = os.umask(0o077)
-    os.umask(mask)
     temporary = _write_temporary(target, after)
     try:
-        os.chmod(temporary, mode & ~mask)
+        os.chmod(temporary, mode)
         _rename_to_new_name(temporary, target)
     except FileExistsError:
         return _CONFLICT
