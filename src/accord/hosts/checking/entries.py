@@ -222,8 +222,7 @@ class EntryCheck:
 
     def _check_command(self, settings: LaunchSettings) -> Iterator[Finding]:
         assert self.entry is not None
-        has_folder = self.entry.cwd is not None
-        check = CommandCheck(self._file, self._machine, settings, has_folder=has_folder)
+        check = CommandCheck(self._file, self._machine, settings, self.entry)
         for fault in check.find_faults():
             mended = None
             if fault.words is not None:
