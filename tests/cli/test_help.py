@@ -19,7 +19,7 @@ COMMANDS = (
         "check trace",
         "watch",
     ),
-    *("test", "lock", "verify", "doctor", "auth", "requirements"),
+    *("test", "lock", "verify", "doctor", "auth", "bundle", "requirements"),
     *("fleet", "fleet run", "fleet lint", "fleet history", "fleet merge", "fleet prune"),
     *("fleet init", "fleet add", "fleet import", "fleet export", "fleet trust"),
 )
