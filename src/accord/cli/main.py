@@ -36,6 +36,7 @@ _COMMANDS: Final = {
     "watch": "judge the traffic of a real client and server, live",
     "test": "test a server against its own schemas, and your cases",
     "fleet": "check many servers of one file, with history and a page",
+    "bundle": "pack a server for hosts that install bundles (.mcpb), or show one",
     "lock": "write what a server shows into a file",
     "verify": "compare what a server shows with a locked file",
     "add": "put a server into the configurations of hosts",
