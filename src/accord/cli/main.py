@@ -63,6 +63,7 @@ _LAUNCHING: Final = (
     "verify",
     "doctor",
     "exec",
+    "add",
 )
 _EXAMPLES = f"""\
 examples:
