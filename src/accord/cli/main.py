@@ -64,6 +64,7 @@ _LAUNCHING: Final = (
     "verify",
     "doctor",
     "exec",
+    "add",
 )
 _EXAMPLES = f"""\
 examples:
