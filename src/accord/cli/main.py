@@ -36,15 +36,15 @@ _COMMANDS: Final = {
     "watch": "judge the traffic of a real client and server, live",
     "test": "test a server against its own schemas, and your cases",
     "fleet": "check many servers of one file, with history and a page",
-    "bundle": "pack a server for hosts that install bundles (.mcpb), or show one",
     "lock": "write what a server shows into a file",
     "verify": "compare what a server shows with a locked file",
     "add": "put a server into the configurations of hosts",
     "remove": "take a server out of the configurations of hosts",
     "hosts": "show, check and repair the servers of hosts; undo changes",
+    "bundle": "pack a server for hosts that install bundles (.mcpb), or show one",
+    "exec": "launch a command in a folder, with variables of a file",
     "doctor": "find out why a client cannot use a server",
     "auth": "remove stored tokens and registrations",
-    "exec": "launch a command in a folder, with variables of a file",
     "requirements": "show the requirements of the protocol",
 }
 # Commands whose module has another name than the command.
