@@ -1,4 +1,4 @@
-"""A folder as a user sees it who has no special rights, also when the tests run as root."""
+"""A folder of a user who has no special rights, also when the tests run as root."""
 
 import os
 import tempfile
