@@ -3,6 +3,7 @@
 import json
 import os
 import stat
+import sys
 
 import pytest
 
@@ -299,3 +300,25 @@ def test_spans_that_others_exchanged_are_not_taken_back():
     assert reverse_spans(before, after, spans, b"// theirs\n" + after) == b"// theirs\n" + before
     moved = b"second text here, longer\n" + b"same\n" * 10 + b"first text here, longer\n"
     assert reverse_spans(before, after, spans, moved) is None
+
+
+def test_the_journal_of_the_user_is_the_default(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    assert Journal().path == tmp_path / "accord" / "hosts" / "journal.jsonl"
+
+
+def test_a_journal_that_cannot_be_read_is_a_clear_error(journal, path):
+    journal.path.mkdir(parents=True)
+    with pytest.raises(HostsError, match=r"the journal .* cannot be read: Is a directory"):
+        write(journal, path, ADDED)
+    assert path.read_bytes() == BEFORE
+
+
+def test_an_interrupted_change_of_something_that_is_a_folder_by_now_is_left_out(journal, path):
+    write(journal, path, ADDED)
+    journal.path.write_bytes(journal.path.read_bytes().splitlines()[0])
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(HostsError, match="there is nothing to undo"):
+        undo(journal)

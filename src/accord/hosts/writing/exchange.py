@@ -293,9 +293,12 @@ def _read_rested(handle: int, path: Path) -> bytes:
 
 def _replace_compared(target: Path, temporary: str, before: bytes, after: bytes) -> ExchangeOutcome:
     """Replace a file where the system offers no exchange."""
+    # Windows replaces only files that are not open.
     handle = None if sys.platform == "win32" else open_file(target)
     try:
         if (read_file(target) if handle is None else read_all(handle, target)) != before:
+            return _CONFLICT
+        if handle is not None and has_writer(handle):
             return _CONFLICT
         _retry_if_locked(lambda: os.replace(temporary, target))
         flush_folder(str(target.parent))
