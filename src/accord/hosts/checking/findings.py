@@ -38,6 +38,7 @@ CODES: Final[dict[str, FindingCode]] = {
     "file-unreadable": _error("machine", "The file exists, and cannot be read."),
     "file-syntax": _error("entry", "The file is not valid in its format, so the host ignores it."),
     "file-comments": _error("entry", "The file has comments or commas that its host refuses."),
+    "file-mark": _error("entry", "The file begins with a mark that its host refuses."),
     "file-key": _error("entry", "Servers stand under a key that this host does not read."),
     "file-container": _error("entry", "The key of the servers holds another kind of value."),
     "file-not-read": _warning("entry", "The host reads another file in place of this one."),
