@@ -49,6 +49,7 @@ CODES: Final[dict[str, FindingCode]] = {
     "entry-both": _warning("entry", "The entry has a command and a URL; only one is used."),
     "member-name": _error("entry", "A member has the name that another host uses for it."),
     "member-unknown": _warning("entry", "The host does not know a member, which looks mistyped."),
+    "member-ignored": _warning("host", "The host leaves out a member that others read."),
     "type-missing": _warning("entry", "The entry does not say its type, as this host expects."),
     "type-wrong": _error("entry", "The type is not one that this host knows, or fits not."),
     "command-text": _error("entry", "The command has to be a list of words in this host."),
