@@ -40,6 +40,17 @@ def test_a_launched_server_is_reported_with_its_lists(tmp_path):
     assert report.entry.command[0] == sys.executable
 
 
+def test_a_server_of_the_newest_revision_alone_needs_no_handshake(tmp_path):
+    file = tmp_path / "modern.py"
+    file.write_text(
+        "from accord import Server\nServer('modern', revisions=['2026-07-28']).run('stdio')\n"
+    )
+    env = {"PYTHONPATH": str(ROOT / "src")}
+    report = check(tmp_path, {"command": sys.executable, "args": [str(file)], "env": env})
+    assert report.findings == ()
+    assert (report.launched.server, report.launched.revision) == ("modern", "2026-07-28")
+
+
 def test_a_server_gets_the_environment_of_its_host_alone(tmp_path, monkeypatch):
     monkeypatch.setenv("ONLY_OF_THE_TESTS", "1")
     text = TINY.replace("os.environ.get(", "','.join(sorted(os.environ)) or str(")

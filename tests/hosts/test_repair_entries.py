@@ -32,6 +32,13 @@ FAULTS = [
     ),
     ("cursor", {"comand": "/bin/sh"}, "entry-empty", COMMAND),
     ("windsurf", {**COMMAND, "disabeld": True}, "member-unknown", None),
+    ("claude-code", {**COMMAND, "cwd": "/"}, "member-ignored", None),
+    (
+        "qwen-code",
+        {"type": "http", "url": "https://a.b/mcp"},
+        "member-name",
+        {"type": "http", "httpUrl": "https://a.b/mcp"},
+    ),
     # types
     (
         "claude-code",
