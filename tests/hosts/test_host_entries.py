@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accord.hosts.definition import ConfigFile, HostEntry, HostsError
-from accord.hosts.entries.placeholders import NoPlaceholder
+from accord.hosts.entries.placeholders import NoPlaceholder, ReservedText
 from accord.hosts.entries.shaping import entries_in, from_host, to_host
 from accord.hosts.table.rows import load_hosts
 
@@ -289,12 +289,15 @@ def test_a_value_to_ask_for_becomes_an_input_or_a_variable():
         ("crush", "$(rm -r x)"),
         ("crush", "`id`"),
         ("crush", "5$"),
+        ("pi", "!date"),
+        ("pi", "$env:HOME"),
     ],
 )
 def test_literal_text_that_the_host_would_fill_in_or_run_is_refused(id, text):
-    with pytest.raises(HostsError, match=r"would fill in or run a part of env\.A") as refusal:
+    with pytest.raises(ReservedText, match=r"would fill in or run a part of env\.A") as refusal:
         write(id, plain(env={"A": text}))
     assert text not in str(refusal.value)
+    assert (refusal.value.host, refusal.value.place) == (HOSTS[id].name, "env.A")
 
 
 def test_an_open_bracket_before_a_variable_is_refused():

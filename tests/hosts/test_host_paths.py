@@ -200,6 +200,7 @@ def test_one_file_has_another_key_for_each_host_that_reads_it(machine):
     readers = other_readers(file_at(HOSTS["visual-studio"], path, machine), HOSTS.values())
     assert readers == [
         *("Claude Code", "VS Code", "VS Code Insiders", "GitHub Copilot CLI", "Qoder CLI"),
+        "Pi",
     ]
     user = default_file(HOSTS["cursor"], machine, "user")
     assert other_readers(user, HOSTS.values()) == []

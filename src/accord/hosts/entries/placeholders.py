@@ -26,6 +26,18 @@ class NoPlaceholder(HostsError):
         self.place = place
 
 
+class ReservedText(HostsError):
+    """A host would fill in, or run, a text that is meant literally; `place` is where."""
+
+    def __init__(self, host: str, place: str) -> None:
+        super().__init__(
+            f"{host} would fill in or run a part of {place} that is meant as it stands: put the "
+            "value into a variable, and name that as ${env:NAME}"
+        )
+        self.host = host
+        self.place = place
+
+
 class PlaceholderWriter:
     """Writes texts in the form of one host, and notes what they ask for.
 
@@ -52,7 +64,7 @@ class PlaceholderWriter:
 
         Raises:
             NoPlaceholder: the host fills in nothing there.
-            HostsError: it would fill in, or run, a text that is meant literally.
+            ReservedText: it would fill in, or run, a text that is meant literally.
         """
         written = []
         last = 0
@@ -65,10 +77,7 @@ class PlaceholderWriter:
     def _literal(self, text: str, field: str, place: str) -> str:
         expression = _filled_in(self._forms)
         if field in self._forms.fields and expression and expression.search(text):
-            raise HostsError(
-                f"{self._host.name} would fill in or run a part of {place} that is meant as it "
-                "stands: put the value into a variable, and name that as ${env:NAME}"
-            )
+            raise ReservedText(self._host.name, place)
         return text
 
     def _form(self, found: re.Match[str], field: str, place: str) -> str:

@@ -69,8 +69,8 @@ def to_host(entry: HostEntry, host: Host, *, scope: Scope) -> ShapedEntry:
 
     Raises:
         NoPlaceholder: the host cannot fill in a variable of the entry.
-        HostsError: the host does not offer the transport, refuses the name, or would change a
-            text that is meant literally.
+        ReservedText: the host would change a text that is meant literally.
+        HostsError: the host does not offer the transport, or refuses the name.
     """
     check_name(entry.name, host)
     shape: EntryShape | None = getattr(host, entry.transport)
