@@ -467,7 +467,6 @@ def test_a_bundle_is_unpacked_only_when_it_is_added(accord, cursor, home):
     assert not list(bundles.iterdir())
 
 
-def test_a_bundle_that_is_not_added_leaves_nothing(accord, cursor, home):
 def test_json_has_the_change_and_the_check(accord, cursor):
     code, out, _ = accord("add", "desk.py", "--yes", "--format", "json")
     said = json.loads(out)
