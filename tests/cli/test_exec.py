@@ -144,6 +144,32 @@ def test_a_file_that_others_may_read_is_refused_without_showing_it(env_file):
     assert "sk-live" not in done.stderr
 
 
+CHILD = (
+    "import os, sys; from accord.cli.exec import _run_child;"
+    "sys.exit(_run_child(sys.argv[1:], dict(os.environ)))"
+)
+
+
+def test_where_a_process_cannot_be_replaced_a_child_gets_the_input_and_gives_its_code(tmp_path):
+    def run(*words):
+        return subprocess.run(
+            [sys.executable, "-c", CHILD, *words],
+            input="sent",
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    done = run(sys.executable, "-c", "import sys; print(sys.stdin.read()); sys.exit(7)")
+    assert (done.returncode, done.stdout, done.stderr) == (7, "sent\n", "")
+    done = run("missing-program-of-this-test")
+    assert (done.returncode, done.stdout) == (127, "")
+    (tmp_path / "empty").touch(mode=0o755)
+    done = run(str(tmp_path / "empty"))
+    assert (done.returncode, done.stdout) == (126, "")
+    assert "empty cannot be launched: Exec format error" in done.stderr
+
+
 def test_help_comes_from_the_whole_command_line():
     done = accord_exec("--help")
     assert done.returncode == 0

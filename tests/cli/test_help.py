@@ -19,7 +19,7 @@ COMMANDS = (
         "check trace",
         "watch",
     ),
-    *("test", "lock", "verify", "doctor", "auth", "exec", "requirements"),
+    *("test", "lock", "verify", "doctor", "auth", "exec", "bundle", "requirements"),
     *("add", "remove", "hosts", "hosts list", "hosts check", "hosts repair", "hosts sync"),
     "hosts undo",
     *("fleet", "fleet run", "fleet lint", "fleet history", "fleet merge", "fleet prune"),

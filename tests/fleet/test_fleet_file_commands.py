@@ -203,7 +203,8 @@ def test_export_prints_entries_for_a_host(accord, path):
     path.write_text("[mcpServers.a]\ncommand = 'x'\nenv = { K = '${env:K}' }\n")
     code, out, err = accord("export", "--host", "claude-code")
     assert (code, err) == (0, "")
-    assert json.loads(out) == {"mcpServers": {"a": {"command": "x", "env": {"K": "${K}"}}}}
+    entry = {"type": "stdio", "command": "x", "args": [], "env": {"K": "${K}"}}
+    assert json.loads(out) == {"mcpServers": {"a": entry}}
     code, out, err = accord("export", "--host", "claude-desktop")
     assert "server 'a': claude-desktop does not fill in K there: write the value yourself" in err
     assert list(json.loads(accord("export", "--format", "servers")[1])) == ["servers"]

@@ -36,6 +36,12 @@ def test_a_program_that_only_the_shell_finds_gets_its_full_path(tmp_path):
     assert inspect(tmp_path, entry, TERMINAL, machine=machine) == {}
 
 
+def test_a_program_of_a_throw_away_environment_gets_no_path(tmp_path):
+    program = make_program(tmp_path / "uv" / "archive-v0" / "abc" / "my-tool")
+    machine = machine_at(tmp_path, PATH=str(program.parent))
+    assert inspect(tmp_path, {"command": "my-tool"}, machine=machine)["program-path"].repair is None
+
+
 def test_a_bare_program_stays_in_a_file_of_a_project(tmp_path):
     program = make_program(tmp_path / "tools" / "my-tool")
     machine = machine_at(tmp_path, PATH=str(program.parent))
@@ -103,9 +109,11 @@ def test_a_script_whose_interpreter_only_the_shell_finds_gets_a_path(tmp_path):
     make_program(folder / "my-node")
     program = make_program(folder / "my-npx", "#!/usr/bin/env my-node\n")
     machine = machine_at(tmp_path, PATH=f"{folder}:/bin")
-    file = config_at(tmp_path, {"desk": {"command": "my-npx"}})
-    codes = [each.code for each in find_repairs(file, machine)]
-    assert codes == ["program-path", "interpreter-path"]
+    entry = {"command": "my-npx", "args": ["x"]}
+    finding = inspect(tmp_path, entry, machine=machine)["program-path"]
+    mended = repaired(finding, entry, tmp_path)
+    assert mended == {"command": f"{folder}/my-node", "args": [str(program), "x"]}
+    assert inspect(tmp_path, mended, machine=machine) == {}
     entry = {"command": str(program)}
     finding = inspect(tmp_path, entry, machine=machine)["interpreter-path"]
     mended = repaired(finding, entry, tmp_path)
@@ -138,6 +146,9 @@ def test_a_script_that_moved_within_its_project_is_found(tmp_path):
     (project / "copy").mkdir()
     (project / "copy" / "server.py").touch()
     assert inspect(tmp_path, entry)["script-missing"].repair is None
+    (project / "copy" / "server.py").unlink()
+    (project / ".git").rmdir()
+    assert inspect(tmp_path, entry)["script-missing"].repair is None
 
 
 def test_a_moved_script_is_not_looked_for_in_the_whole_home(tmp_path):
@@ -156,9 +167,18 @@ def test_a_relative_script_gets_its_full_path(tmp_path):
     assert finding.severity == "error"
     assert repaired(finding, entry, tmp_path)["args"] == [f"{machine.project}/server.py:app"]
     found = inspect(tmp_path, entry, TERMINAL, machine=machine)
-    assert found["path-relative"].severity == "warning"
+    assert (found["path-relative"].severity, found["path-relative"].repair) == ("warning", None)
     assert inspect(tmp_path, entry, TERMINAL, machine=machine, scope="project") == {}
     assert inspect(tmp_path, {**entry, "cwd": str(machine.project)}, machine=machine) == {}
+
+
+def test_words_of_a_module_are_not_looked_for_unless_it_is_accord(tmp_path):
+    machine = machine_at(tmp_path)
+    args = ["-m", "other", "run", "server.py"]
+    assert inspect(tmp_path, {"command": "/bin/sh", "args": args}, machine=machine) == {}
+    args[1] = "accord"
+    found = inspect(tmp_path, {"command": "/bin/sh", "args": args}, machine=machine)
+    assert [*found] == ["script-missing"]
 
 
 def test_a_relative_program_is_looked_for_where_the_host_runs(tmp_path):

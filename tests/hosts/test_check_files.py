@@ -121,6 +121,22 @@ def test_a_file_that_hosts_share_may_have_the_key_of_another(tmp_path):
     assert (finding.code, finding.severity, finding.repair) == ("file-key", "warning", None)
 
 
+def test_servers_of_a_project_within_the_file_of_the_user_are_checked_by_themselves(tmp_path):
+    machine = machine_at(tmp_path)
+    local = {str(machine.project): {"mcpServers": {"b": ENTRY}}}
+    text = json.dumps({"mcpServers": {"a": ENTRY}, "projects": local})
+    (machine.home / ".claude.json").write_text(text)
+    reports = [check_file(each, machine) for each in config_files(HOSTS["claude-code"], machine)]
+    assert [[*each.entries] for each in reports] == [["a"], ["b"]]
+    assert [each.findings for each in reports] == [(), ()]
+
+
+def test_a_byte_order_mark_is_an_error_where_the_host_refuses_it(tmp_path):
+    text = '\ufeff{"mcpServers": {}}'
+    assert findings(tmp_path, text) == {}
+    assert [*findings(tmp_path, text, replace(DESKTOP, refuses_mark=True))] == ["file-mark"]
+
+
 def test_settings_of_other_kinds_are_not_taken_for_servers(tmp_path):
     text = '{"extensions": {"a": {"enabled": true}}, "servers": ["x"], "mcp": {"timeout": 3}}'
     assert findings(tmp_path, text) == {}

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from accord import Server
 from accord.hosts.definition import EntryShape, PlaceholderForms
+from support.certificates import self_signed
 from support.checked_hosts import DESKTOP, PYTHON, TINY, URL, check, config_at, machine_at
 from support.http_server import bounded, free_port, serving
 from support.waiting import until_sync
@@ -39,6 +40,17 @@ def test_a_launched_server_is_reported_with_its_lists(tmp_path):
     assert report.entry.command[0] == sys.executable
 
 
+def test_a_server_of_the_newest_revision_alone_needs_no_handshake(tmp_path):
+    file = tmp_path / "modern.py"
+    file.write_text(
+        "from accord import Server\nServer('modern', revisions=['2026-07-28']).run('stdio')\n"
+    )
+    env = {"PYTHONPATH": str(ROOT / "src")}
+    report = check(tmp_path, {"command": sys.executable, "args": [str(file)], "env": env})
+    assert report.findings == ()
+    assert (report.launched.server, report.launched.revision) == ("modern", "2026-07-28")
+
+
 def test_a_server_gets_the_environment_of_its_host_alone(tmp_path, monkeypatch):
     monkeypatch.setenv("ONLY_OF_THE_TESTS", "1")
     text = TINY.replace("os.environ.get(", "','.join(sorted(os.environ)) or str(")
@@ -64,6 +76,14 @@ def test_a_server_that_ends_shows_its_last_lines_without_secrets(tmp_path):
     assert "123456" not in repr(report.findings)
 
 
+def test_notices_of_package_managers_do_not_hide_the_reason(tmp_path):
+    lines = "the reason\nnpm notice one\nnpm notice two\nnpm notice three\n"
+    text = f"import sys; sys.stderr.write({lines!r}); sys.exit(1)"
+    assert codes(check(tmp_path, tiny(text)))["server-exited"].message.endswith(
+        "; stderr: the reason"
+    )
+
+
 def test_a_silent_server_ends_with_all_that_it_started(tmp_path):
     file = tmp_path / "pid"
     text = (
@@ -77,6 +97,14 @@ def test_a_silent_server_ends_with_all_that_it_started(tmp_path):
     assert "no answer to the handshake within 5 s" in finding.message
     pid = int(file.read_text())
     until_sync(lambda: not is_running(pid))
+
+
+def test_a_program_that_downloads_may_only_need_more_time(tmp_path):
+    program = tmp_path / "npx"
+    program.write_text("#!/bin/sh\nexec sleep 600\n")
+    program.chmod(0o755)
+    finding = codes(check(tmp_path, {"command": str(program)}, seconds=1.0))["server-silent"]
+    assert "first start downloads" in finding.change
 
 
 def is_running(pid):
@@ -181,6 +209,16 @@ def test_a_url_where_nothing_listens_is_unreachable(tmp_path):
     report = check(tmp_path, {"url": f"http://127.0.0.1:{free_port()}/mcp"})
     finding = codes(report)["url-unreachable"]
     assert finding.blame == "machine"
+
+
+def test_a_certificate_that_is_not_trusted_is_the_fault_of_the_machine(tmp_path):
+    certificate, key = self_signed(tmp_path)
+    options = {"ssl_certfile": str(certificate), "ssl_keyfile": str(key)}
+    with serving(app(), **options) as port:
+        report = check(tmp_path, {"url": f"https://localhost:{port}/mcp"})
+    finding = codes(report)["url-unreachable"]
+    assert "certificate" in finding.message
+    assert finding.change == "trust its certificate on this machine, or renew it"
 
 
 def test_a_server_that_wants_a_sign_in_is_only_noted(tmp_path):

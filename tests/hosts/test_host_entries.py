@@ -5,9 +5,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from accord.hosts.definition import ConfigFile, HostEntry, HostsError
-from accord.hosts.entries.placeholders import NoPlaceholder
+from accord.hosts.entries.placeholders import NoPlaceholder, ReservedText
 from accord.hosts.entries.shaping import entries_in, from_host, to_host
 from accord.hosts.table.rows import load_hosts
 
@@ -287,12 +289,45 @@ def test_a_value_to_ask_for_becomes_an_input_or_a_variable():
         ("crush", "$(rm -r x)"),
         ("crush", "`id`"),
         ("crush", "5$"),
+        ("pi", "!date"),
+        ("pi", "$env:HOME"),
     ],
 )
 def test_literal_text_that_the_host_would_fill_in_or_run_is_refused(id, text):
-    with pytest.raises(HostsError, match=r"would fill in or run a part of env\.A") as refusal:
+    with pytest.raises(ReservedText, match=r"would fill in or run a part of env\.A") as refusal:
         write(id, plain(env={"A": text}))
     assert text not in str(refusal.value)
+    assert (refusal.value.host, refusal.value.place) == (HOSTS[id].name, "env.A")
+
+
+def test_an_open_bracket_before_a_variable_is_refused():
+    with pytest.raises(HostsError, match="would fill in or run"):
+        write("claude-code", plain(env={"A": "${X:-${env:A}}"}))
+
+
+def test_a_variable_may_be_named_like_a_part_of_the_form():
+    entry = plain(env={"A": "${env:DEFAULT_NAME:-NAME DEFAULT}"})
+    assert write("claude-code", entry).value["env"] == {"A": "${DEFAULT_NAME:-NAME DEFAULT}"}
+
+
+PARTS = ("$", "{", "}", "${", "env:", "input:", ":-", "A", "B_1", "x y", "`", "(", "\\", "secrets.")
+FILLED = ("${env:A}", "${env:B_1:-x}", "${input:a-b}")
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    text=st.lists(st.sampled_from(PARTS + FILLED), max_size=6).map("".join),
+    id=st.sampled_from([id for id, host in HOSTS.items() if host.stdio]),
+)
+def test_any_text_is_read_back_as_it_was_or_refused(text, id):
+    entry = plain(command=("run", text), env={"A": text})
+    try:
+        shaped = write(id, entry)
+    except HostsError:
+        return
+    found = from_host("server", shaped.value, HOSTS[id])
+    if not shaped.remarks and not shaped.inputs:
+        assert found == entry
 
 
 def test_literal_text_that_means_nothing_to_the_host_stays():

@@ -94,6 +94,25 @@ def test_a_variable_of_the_environment_moves_the_file(id, system, environ, expec
     assert default_file(HOSTS[id], machine, "user").path.as_posix() == expected
 
 
+def test_a_relative_path_in_a_variable_is_one_of_the_project(machine):
+    moved = change(machine, environ={"CODEX_HOME": "here"})
+    found = default_file(HOSTS["codex"], moved, "user").path
+    assert found == machine.project / "here" / "config.toml"
+
+
+def test_a_folder_in_place_of_the_file_does_not_count(machine):
+    (machine.home / ".cursor/mcp.json").mkdir(parents=True)
+    assert config_files(HOSTS["cursor"], machine) == []
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links need a right on Windows")
+def test_a_link_to_nothing_counts_as_the_file(machine):
+    link = machine.home / ".cursor/mcp.json"
+    link.parent.mkdir()
+    link.symlink_to("nothing")
+    assert paths(config_files(HOSTS["cursor"], machine)) == [link]
+
+
 def test_the_file_of_a_variable_is_used_although_the_usual_one_exists(machine, tmp_path):
     write(machine.home / ".claude.json")
     moved = change(machine, environ={"CLAUDE_CONFIG_DIR": str(tmp_path / "other")})
@@ -179,7 +198,10 @@ def test_one_file_has_another_key_for_each_host_that_reads_it(machine):
     readers = other_readers(file_at(HOSTS["claude-code"], path, machine), HOSTS.values())
     assert readers == ["Visual Studio"]
     readers = other_readers(file_at(HOSTS["visual-studio"], path, machine), HOSTS.values())
-    assert readers == ["Claude Code", "VS Code", "VS Code Insiders", "GitHub Copilot CLI"]
+    assert readers == [
+        *("Claude Code", "VS Code", "VS Code Insiders", "GitHub Copilot CLI", "Qoder CLI"),
+        "Pi",
+    ]
     user = default_file(HOSTS["cursor"], machine, "user")
     assert other_readers(user, HOSTS.values()) == []
 

@@ -32,6 +32,13 @@ FAULTS = [
     ),
     ("cursor", {"comand": "/bin/sh"}, "entry-empty", COMMAND),
     ("windsurf", {**COMMAND, "disabeld": True}, "member-unknown", None),
+    ("claude-code", {**COMMAND, "cwd": "/"}, "member-ignored", None),
+    (
+        "qwen-code",
+        {"type": "http", "url": "https://a.b/mcp"},
+        "member-name",
+        {"type": "http", "httpUrl": "https://a.b/mcp"},
+    ),
     # types
     (
         "claude-code",
@@ -217,6 +224,57 @@ def test_several_faults_of_a_file_are_mended_one_after_the_other(tmp_path):
     assert compute(changed) == changed
     assert find_repairs(file, machine, data=changed) == []
     assert file.path.read_text() == MIXED
+
+
+CODEX = """# settings
+model = "x"
+
+[mcpServers.old]
+command = "/bin/sh"
+
+[mcp_servers.a]  # the first
+command = "sh -x"
+startup_timeout_sec = 3
+
+[mcp_servers.a.env]
+N = 3
+
+[mcp_servers.b]
+serverUrl = "https://a.b/mcp"
+
+[tools]
+x = 1
+"""
+CODEX_MENDED = """# settings
+model = "x"
+
+[mcp_servers.a]  # the first
+command = "sh"
+startup_timeout_sec = 3
+args = ["-x"]
+
+[mcp_servers.a.env]
+N = "3"
+
+[mcp_servers.b]
+url = "https://a.b/mcp"
+
+[mcp_servers.old]
+command = "/bin/sh"
+
+[tools]
+x = 1
+"""
+
+
+def test_tables_of_toml_are_mended_in_their_place(tmp_path):
+    file = config_at(tmp_path, CODEX, HOSTS["codex"])
+    machine = machine_at(tmp_path)
+    compute = combine_repairs(find_repairs(file, machine))
+    changed = compute(CODEX.encode())
+    assert changed.decode() == CODEX_MENDED
+    assert compute(changed) == changed
+    assert find_repairs(file, machine, data=changed) == []
 
 
 def test_only_chosen_entries_are_repaired(tmp_path):

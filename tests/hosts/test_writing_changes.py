@@ -8,18 +8,16 @@ import socket
 import stat
 import subprocess
 import sys
-import tempfile
-from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
 from accord.hosts.definition import HostsError
 from accord.hosts.writing.change import FileChange, write_changes
-from accord.hosts.writing.exchange import exchange_file, leftovers, read_quiet_file
+from accord.hosts.writing.exchange import exchange_file, leftovers
 from accord.hosts.writing.journal import Journal
 from accord.hosts.writing.lock import lock_files
 from accord.hosts.writing.undoing import undo
+from support.plain_user import plain_user
 
 is_posix = pytest.mark.skipif(os.name != "posix", reason="links and rights of POSIX")
 
@@ -49,7 +47,11 @@ def write(journal, path, compute=None, **members):
 
 def test_a_new_file_is_made_with_its_folders_and_its_mode(journal, tmp_path):
     path = tmp_path / "a" / "b" / "mcp.json"
-    written = write(journal, path, mode=0o640)
+    mask = os.umask(0o027)
+    try:
+        written = write(journal, path, mode=0o644)
+    finally:
+        os.umask(mask)
     assert (written.before, written.after, written.id) == (None, path.read_bytes(), 1)
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
     assert journal.entries()[0].folders == (str(tmp_path / "a"), str(tmp_path / "a" / "b"))
@@ -121,7 +123,9 @@ def test_a_link_that_leads_to_nothing_makes_its_target(journal, tmp_path):
 
 
 @is_posix
-@pytest.mark.parametrize("kind", ["loop", "fifo", "folder", "socket", "device", "below a file"])
+@pytest.mark.parametrize(
+    "kind", ["loop", "fifo", "folder", "socket", "device", "below a file", "long"]
+)
 def test_something_else_than_a_file_is_refused(journal, tmp_path, kind, monkeypatch):
     monkeypatch.chdir(tmp_path)  # a path of a socket must be short
     path = tmp_path / "mcp.json"
@@ -138,6 +142,8 @@ def test_something_else_than_a_file_is_refused(journal, tmp_path, kind, monkeypa
         elif kind == "below a file":
             (tmp_path / "file").touch()
             path = tmp_path / "file" / "mcp.json"
+        elif kind == "long":
+            path = tmp_path / ("x" * 300)
         else:
             listener.bind("mcp.json")
         said = {
@@ -147,6 +153,7 @@ def test_something_else_than_a_file_is_refused(journal, tmp_path, kind, monkeypa
             "socket": "is a socket, not a file",
             "device": "is a device, not a file",
             "below a file": "a part of this path is a file",
+            "long": "cannot be looked at: File name too long",
         }
         with pytest.raises(HostsError, match=said[kind]):
             write(journal, path)
@@ -165,6 +172,32 @@ def test_a_file_with_several_names_is_written_in_place(journal, tmp_path):
     assert len(other.read_bytes()) == 111
 
 
+MOUNTED = """
+import sys
+from pathlib import Path
+from accord.hosts.writing.change import FileChange, write_changes
+from accord.hosts.writing.journal import Journal
+
+path = Path(sys.argv[1])
+change = FileChange(path=path, host="x", name="notes", action="add", compute=lambda _: b"new")
+print(write_changes([change], Journal(path.parent / "accord"))[0].remark)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="root mounts on Linux")
+def test_a_file_that_is_mounted_on_its_own_is_written_in_place(tmp_path):
+    path, real = tmp_path / "mcp.json", tmp_path / "real.json"
+    path.touch()
+    real.write_text("old, and longer")
+    mounting = 'mount --bind "$1" "$2" || exit 99; exec "$3" -c "$4" "$2"'
+    words = ["unshare", "-m", "sh", "-c", mounting, "sh", real, path, sys.executable, MOUNTED]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if "unshare" in done.stderr or done.returncode == 99:
+        pytest.skip("this root may not mount")
+    assert "written in place, because it is mounted on its own" in done.stdout
+    assert (real.read_text(), path.read_text()) == ("new", "")
+
+
 @is_posix
 def test_a_read_only_file_is_left_alone(journal, tmp_path):
     path = tmp_path / "mcp.json"
@@ -175,26 +208,13 @@ def test_a_read_only_file_is_left_alone(journal, tmp_path):
     assert (path.read_text(), journal.entries()) == ("{}", [])
 
 
-@contextmanager
-def plain_user():
-    """Yield a folder as a user who has no special rights."""
-    with tempfile.TemporaryDirectory(prefix="accord-test-") as name:
-        # Modules are imported late, and that user may not be able to read them.
-        write(Journal(Path(name) / "imports"), Path(name) / "imports.json")
-        is_root = os.geteuid() == 0
-        if is_root:
-            os.chown(name, 65534, 65534)
-            os.seteuid(65534)
-        try:
-            yield Path(name)
-        finally:
-            if is_root:
-                os.seteuid(0)
-            for each in Path(name).iterdir():
-                each.chmod(0o700)
+@pytest.fixture
+def _all_is_imported(tmp_path):
+    write(Journal(tmp_path / "imports"), tmp_path / "imports.json")
 
 
 @is_posix
+@pytest.mark.usefixtures("_all_is_imported")
 def test_a_folder_that_may_not_be_written_gives_a_clear_error():
     with plain_user() as home:
         journal = Journal(home / "accord")
@@ -210,9 +230,33 @@ def test_a_folder_that_may_not_be_written_gives_a_clear_error():
         written = write(journal, folder / "old.json")
         assert "because its folder is read-only" in written.remark
         assert (folder / "old.json").read_bytes() == b'{"notes": 1}'
+        with pytest.raises(HostsError, match="could not be written and is as it was: Permission"):
+            write(journal, folder / "old.json", lambda _: None)
+        assert len(journal.entries()) == 1
+        (folder / "old.json").chmod(0o200)
+        with pytest.raises(HostsError, match=r"old\.json cannot be read: Permission denied"):
+            write(journal, folder / "old.json")
 
 
 @is_posix
+@pytest.mark.usefixtures("_all_is_imported")
+def test_an_earlier_change_stays_if_it_cannot_be_taken_back():
+    with plain_user() as home:
+        folder = home / "folder"
+        folder.mkdir()
+
+        def fail(_):
+            folder.chmod(0o555)
+            raise HostsError("the second file does not parse")
+
+        changes = [change(folder / "new.json"), change(home / "second.json", fail)]
+        with pytest.raises(HostsError, match=r"does not parse; these files .*new\.json"):
+            write_changes(changes, Journal(home / "accord"))
+        assert (folder / "new.json").exists()
+
+
+@is_posix
+@pytest.mark.usefixtures("_all_is_imported")
 def test_a_file_that_its_user_may_not_write_is_left_alone_though_the_folder_allows_it():
     with plain_user() as home:
         path = home / "mcp.json"
@@ -224,6 +268,7 @@ def test_a_file_that_its_user_may_not_write_is_left_alone_though_the_folder_allo
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="for root alone")
+@pytest.mark.usefixtures("_all_is_imported")
 def test_the_owner_stays_or_the_file_is_written_in_place():
     with plain_user() as home:
         path = home / "mcp.json"
@@ -380,44 +425,6 @@ def test_a_new_file_of_another_program_is_not_overwritten(tmp_path):
     assert not exchange_file(path, b"old", b"ours").is_done
     assert not exchange_file(path, b"old", None).is_done
     assert os.listdir(tmp_path) == []
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="Linux says whether a file is open for writing")
-def test_a_file_that_a_program_has_open_for_writing_is_not_exchanged(tmp_path, monkeypatch):
-    monkeypatch.setattr("accord.hosts.writing.exchange._LOOKS", 3)
-    path = tmp_path / "mcp.json"
-    path.write_text("old")
-    with path.open("r+") as writer:
-        assert not exchange_file(path, b"old", b"new").is_done
-        with pytest.raises(HostsError, match="is being changed by another program, which keeps it"):
-            read_quiet_file(path)
-        writer.write("theirs")
-    assert (path.read_text(), os.listdir(tmp_path)) == ("theirs", ["mcp.json"])
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="the fallback is what other systems use")
-@pytest.mark.parametrize("kind", ["compared", "open file", "without leases"])
-def test_without_an_exchange_the_content_is_compared_before(tmp_path, monkeypatch, kind):
-    # Stands for a file system that offers no exchange of names.
-    monkeypatch.setattr("accord.hosts.writing.system_calls._find_call", lambda: None)
-    if kind == "without leases":
-        monkeypatch.setattr("accord.hosts.writing.exchange.has_writer", lambda _: None)
-    path = tmp_path / "mcp.json"
-    assert exchange_file(path, None, b"old").is_done
-    assert not exchange_file(path, None, b"new").is_done
-    assert not exchange_file(path, b"other", b"new").is_done
-    if kind == "open file":
-        code = "import sys, time; f = open(sys.argv[1], 'r+'); print(flush=True); time.sleep(0.1)"
-        code += "; f.write('theirs')"
-        words = [sys.executable, "-c", code, str(path)]
-        with subprocess.Popen(words, stdout=subprocess.PIPE) as writer:
-            writer.stdout.readline()
-            assert not exchange_file(path, b"old", b"new").is_done
-        assert path.read_text() == "theirs"
-    else:
-        assert exchange_file(path, b"old", b"new").is_done
-        assert exchange_file(path, b"new", None).is_done
-    assert os.listdir(tmp_path) in ([], ["mcp.json"])
 
 
 def test_a_second_process_of_accord_waits_for_the_first(journal, tmp_path):

@@ -10,8 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accord.hosts.definition import HostsError
-from accord.hosts.writing.secret_files import read_env_file, secret_file, write_env_file
+from accord.hosts.writing.secret_files import (
+    _check_private,
+    read_env_file,
+    secret_file,
+    write_env_file,
+)
 from accord.stores.user_folder import user_folder
+from support.plain_user import plain_user
 
 VALUES = {
     "TOKEN": "sk-live-0123456789",
@@ -154,3 +160,25 @@ def test_every_name_has_a_file_of_its_own():
     assert {each.parent for each in files} == {user_folder() / "secrets"}
     assert files[0].name == "notes.env"
     assert max(len(each.name) for each in files) < 80
+
+
+def test_a_file_that_cannot_be_written_is_a_clear_error(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(HostsError, match=r"some\.env cannot be written: "):
+        write_env_file(tmp_path / "file" / "some.env", {"A": "1"})
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="for root alone")
+def test_a_file_of_another_user_is_not_used():
+    with plain_user() as home:
+        os.seteuid(0)
+        (home / "some.env").write_text("A=1")
+        (home / "some.env").chmod(0o600)
+        os.chown(home / "some.env", 65533, 65533)
+        assert read_env_file(home / "some.env") == {"A": "1"}
+        handle = os.open(home / "some.env", os.O_RDONLY)
+        os.seteuid(65534)
+        # A descriptor that was handed over: only its owner may open the file.
+        with pytest.raises(HostsError, match=r"belongs to another user \(id 65533\)"):
+            _check_private("some.env", os.fstat(handle))
+        os.close(handle)

@@ -3,6 +3,7 @@
 import json
 import os
 import stat
+import sys
 
 import pytest
 
@@ -63,11 +64,11 @@ def test_an_undo_removes_a_file_that_accord_made_and_empty_folders(journal, tmp_
 
 
 def test_a_file_that_was_removed_comes_back_with_its_mode(journal, path):
-    path.chmod(0o640)
+    path.chmod(0o666)
     write(journal, path, None, action="remove")
     assert not path.exists()
     write_changes(undo(journal), journal)
-    assert (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) == (BEFORE, 0o640)
+    assert (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) == (BEFORE, 0o666)
 
 
 def test_after_a_foreign_change_only_our_part_is_taken_back(journal, path):
@@ -299,3 +300,25 @@ def test_spans_that_others_exchanged_are_not_taken_back():
     assert reverse_spans(before, after, spans, b"// theirs\n" + after) == b"// theirs\n" + before
     moved = b"second text here, longer\n" + b"same\n" * 10 + b"first text here, longer\n"
     assert reverse_spans(before, after, spans, moved) is None
+
+
+def test_the_journal_of_the_user_is_the_default(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    assert Journal().path == tmp_path / "accord" / "hosts" / "journal.jsonl"
+
+
+def test_a_journal_that_cannot_be_read_is_a_clear_error(journal, path):
+    journal.path.mkdir(parents=True)
+    with pytest.raises(HostsError, match=r"the journal .* cannot be read: Is a directory"):
+        write(journal, path, ADDED)
+    assert path.read_bytes() == BEFORE
+
+
+def test_an_interrupted_change_of_something_that_is_a_folder_by_now_is_left_out(journal, path):
+    write(journal, path, ADDED)
+    journal.path.write_bytes(journal.path.read_bytes().splitlines()[0])
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(HostsError, match="there is nothing to undo"):
+        undo(journal)

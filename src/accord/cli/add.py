@@ -3,6 +3,7 @@
 import argparse
 import re
 from collections.abc import Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,7 +13,7 @@ from accord.cli.options import TEXT_OR_JSON, Commands, UsageError, add_command, 
 from accord.cli.terminal import complain, escape_controls, note, painter, say, say_json
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from accord.hosts.checking.reports import EntryReport
     from accord.hosts.definition import ConfigFile, Host, HostEntry, Machine, TransportName
@@ -80,13 +81,26 @@ def run(options: argparse.Namespace) -> int:
 
     machine = Machine.current()
     hosts = read_hosts(options)
-    entry = _read_entry(options, machine)
-    if options.print:
-        return _print_entry(options, hosts, entry, machine)
-    if options.link:
-        return _print_link(options, hosts, entry, machine)
-    if options.open:
-        raise UsageError("--open needs --link HOST")
+    target = _read_target(options, machine)
+    entry = _complete_entry(options, target, machine)
+    with _unpack_bundle_of(target) as unpacked:
+        if options.print or options.link:
+            unpacked.is_used = True
+            show = _print_entry if options.print else _print_link
+            return show(options, hosts, entry, machine)
+        if options.open:
+            raise UsageError("--open needs --link HOST")
+        code = _add(options, hosts, entry, machine)
+        unpacked.is_used = code == 0 and not options.dry_run
+        return code
+
+
+def _add(
+    options: argparse.Namespace,
+    hosts: "Mapping[str, Host]",
+    entry: "HostEntry",
+    machine: "Machine",
+) -> int:
     planned, failures = _plan(options, files_to_write(options, hosts, machine), entry, machine)
     if not is_json(options):
         show_plans(planned)
@@ -106,11 +120,40 @@ def run(options: argparse.Namespace) -> int:
 # -- the server
 
 
-def _read_entry(options: argparse.Namespace, machine: "Machine") -> "HostEntry":
-    """Return the server that the command line names."""
+class _UnpackedBundle:
+    """Whether an entry needs the files of a bundle, so that they stay."""
+
+    is_used = False
+
+
+@contextmanager
+def _unpack_bundle_of(target: "TargetServer") -> "Iterator[_UnpackedBundle]":
+    """Unpack the bundle of a target; it is removed if its entry is not used after all."""
+    state = _UnpackedBundle()
+    if target.bundle is None:
+        yield state
+        return
+    from shutil import rmtree
+
+    from accord.hosts.bundles.archive import unpack_bundle
+    from accord.hosts.bundles.entry import bundle_folder
+
+    folder = bundle_folder(target.bundle)
+    is_new = not folder.exists()
+    unpack_bundle(target.bundle, folder)
+    try:
+        yield state
+    finally:
+        if is_new and not state.is_used:
+            rmtree(folder, ignore_errors=True)
+
+
+def _complete_entry(
+    options: argparse.Namespace, target: "TargetServer", machine: "Machine"
+) -> "HostEntry":
+    """Return the server that the command line names, with the values of options."""
     from msgspec.structs import replace
 
-    target = _read_target(options, machine)
     for remark in target.remarks:
         note(remark)
     entry = target.entry
@@ -294,14 +337,31 @@ def _write(
     for plan in planned if written else ():
         host = plan.file.host
         say(f"{paint('green', 'added')} {plan.name} to {escape_controls(str(plan.file.path))}\n")
-        for remark in (host.approval, host.reload):
+        for remark in (host.approval, host.reload, _own_command(plan)):
             if remark:
-                say(f"  {remark}\n")
+                say(f"  {escape_controls(remark)}\n")
         for other in other_readers(plan.file, hosts.values()):
             say(f"  {other} reads this file, too, and expects its servers under another key\n")
     if written:
         say("accord hosts undo takes it back\n")
     return 0
+
+
+def _own_command(plan: "PlannedChange") -> str:
+    """Return how else to add a server to a host that rewrites its file while it runs."""
+    from shlex import join
+
+    from accord.hosts.definition import HostsError
+    from accord.hosts.entries.links import install_command
+
+    host = plan.file.host
+    if not host.command or plan.file.scope == "project" or plan.adapted is None:
+        return ""
+    try:
+        command = join(install_command(plan.adapted.entry, host))
+    except HostsError:
+        return ""
+    return f"{host.name} may rewrite this file while it runs; if the entry vanishes: {command}"
 
 
 def _say_json(

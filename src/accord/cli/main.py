@@ -41,9 +41,10 @@ _COMMANDS: Final = {
     "add": "put a server into the configurations of hosts",
     "remove": "take a server out of the configurations of hosts",
     "hosts": "show, check and repair the servers of hosts; undo changes",
+    "bundle": "pack a server for hosts that install bundles (.mcpb), or show one",
+    "exec": "launch a command in a folder, with variables of a file",
     "doctor": "find out why a client cannot use a server",
     "auth": "remove stored tokens and registrations",
-    "exec": "launch a command in a folder, with variables of a file",
     "requirements": "show the requirements of the protocol",
 }
 # Commands whose module has another name than the command.

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from accord.hosts.operations.plan import PlannedChange
+    from accord.hosts.writing.journal import Journal
 
 _HELP: Final = """\
 usage: accord remove [options] NAME ...
@@ -78,14 +79,20 @@ def run(options: argparse.Namespace) -> int:
     return 1 if written is None else 0
 
 
-def _plan(options: argparse.Namespace, journal: object) -> "tuple[list[PlannedChange], list[str]]":
+def _plan(
+    options: argparse.Namespace, journal: "Journal"
+) -> "tuple[list[PlannedChange], list[str]]":
     from accord.hosts.definition import HostsError, Machine
     from accord.hosts.operations.listing import list_file
-    from accord.hosts.operations.plan import plan_removal
+    from accord.hosts.operations.plan import plan_removal, uses_secrets_of
+    from accord.hosts.table.places import config_files
 
     machine = Machine.current()
-    files = existing_files(options, read_hosts(options), machine)
-    listed = [list_file(file) for file in files]
+    hosts = read_hosts(options)
+    listed = [list_file(file) for file in existing_files(options, hosts, machine)]
+    everywhere = [
+        list_file(file) for host in hosts.values() for file in config_files(host, machine)
+    ]
     planned: list[PlannedChange] = []
     failures: list[str] = []
     for name in options.name:
@@ -96,9 +103,16 @@ def _plan(options: argparse.Namespace, journal: object) -> "tuple[list[PlannedCh
             known = sorted({entry.name for each in listed for entry in each.entries})
             unreadable = [each.fault for each in listed if each.fault]
             failures.append(_explain_missing(name, known, unreadable))
+        kept = [
+            entry
+            for each in everywhere
+            for entry in each.entries
+            if uses_secrets_of(entry.value, name)
+            and not (entry.name == name and each.file.path in {file.path for file in holding})
+        ]
         for file in holding:
             try:
-                planned.append(plan_removal(file, name, journal))  # type: ignore[arg-type]
+                planned.append(plan_removal(file, name, journal, is_secret_kept=bool(kept)))
             except HostsError as error:
                 failures.append(str(error))
     return planned, failures

@@ -178,6 +178,8 @@ class Host(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         input_list: the path of the list with the values that the host asks for.
         untyped_url: the transport of an entry with a URL that does not name one.
         stdio, http, sse: how entries are written; None if the host has no such transport.
+        shared: further members of entries that several hosts have with one meaning: `envFile` (a
+            file with variables) and `auth`.
         placeholders: what it fills in.
         name_pattern: what names must match; empty if any name will do.
         reserved: names that it refuses.
@@ -214,6 +216,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     stdio: EntryShape | None = None
     http: EntryShape | None = None
     sse: EntryShape | None = None
+    shared: tuple[Literal["envFile", "auth"], ...] = ()
     placeholders: PlaceholderForms = PlaceholderForms()
     name_pattern: str = ""
     reserved: tuple[str, ...] = ()

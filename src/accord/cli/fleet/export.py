@@ -23,8 +23,8 @@ examples:
 """
 _OPTIONS: Final = f"""\
 file? FILE        the fleet file (default: {DEFAULT_FILE})
---host HOST       claude-code, claude-desktop, cursor, vscode, windsurf, zed, cline, gemini-cli,
-                  codex, copilot-cli, lm-studio, kiro or opencode
+--host HOST       a host such as claude-code, claude-desktop, cursor, vscode, zed, codex or goose;
+                  a name that is not known lists all
 --format F        without a host: mcpServers, servers or context_servers (default: mcpServers)
 --allow-literals  read a file with values that look like secrets, and print them
 """

@@ -36,7 +36,8 @@ Check the configurations of hosts and every server in them, or those of these na
 be seen without a launch: syntax, the right key and members for this host, programs that exist on
 the PATH that the host has, scripts, variables, secrets. Then each server is launched the way its
 host launches it: without a shell, with the host's PATH, variables and folder; it has to answer, and
-list what it offers. Each finding says who is to blame, and what to change.
+list what it offers. Each finding names what is to blame (entry, server, host or machine), and what
+to change.
 
 Servers of project files are launched after a question: others may have written these files.
 

@@ -7,46 +7,37 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from accord.fleet.definition import Fleet, FleetError
 from accord.fleet.file.section import suggest
-from accord.hosts.documents.toml_text import format_table
+from accord.hosts.definition import EntryShape, Host, HostEntry, HostsError, PlaceholderForms
+from accord.hosts.documents.toml_text import format_pair, format_table
+from accord.hosts.entries.placeholders import NoPlaceholder
+from accord.hosts.entries.shaping import to_host
 from accord.hosts.sources.entry_forms import convert_entry, normalize_entry
 from accord.hosts.sources.found_server import map_texts
+from accord.hosts.table.rows import load_hosts
 
 _REFERENCE: Final = re.compile(r"\$\{(?:env:)?([A-Za-z_]\w*)(?::-([^${}]*))?\}")
-
-
-class _HostForm(NamedTuple):
-    """How a host writes its servers.
-
-    Attributes:
-        member: the object around them.
-        placeholder: how a variable is written; empty if the host fills in none.
-        has_type: whether an entry with a URL says its type.
-        has_cwd: whether an entry may name the folder to run in.
-    """
-
-    member: str
-    placeholder: str
-    has_type: bool = False
-    has_cwd: bool = False
-
-
-_HOSTS: Final[Mapping[str, _HostForm]] = {
-    "mcpServers": _HostForm("mcpServers", "${env:NAME}", has_type=True, has_cwd=True),
-    "claude-desktop": _HostForm("mcpServers", ""),
-    "claude-code": _HostForm("mcpServers", "${NAME}", has_type=True),
-    "cursor": _HostForm("mcpServers", "${env:NAME}"),
-    "vscode": _HostForm("servers", "${env:NAME}", has_type=True, has_cwd=True),
-    "windsurf": _HostForm("mcpServers", "${env:NAME}"),
-    "zed": _HostForm("context_servers", ""),
-    "cline": _HostForm("mcpServers", "", has_type=True, has_cwd=True),
-    "gemini-cli": _HostForm("mcpServers", "${NAME}", has_type=True, has_cwd=True),
-    "codex": _HostForm("mcp_servers", "", has_cwd=True),
-    "copilot-cli": _HostForm("mcpServers", "${NAME}", has_type=True, has_cwd=True),
-    "lm-studio": _HostForm("mcpServers", ""),
-    "kiro": _HostForm("mcpServers", "${NAME}"),
-    "opencode": _HostForm("mcp", "{env:NAME}", has_cwd=True),
+# What is written for a host that fills in nothing: its user puts the value there.
+_OWN_FORMS: Final = PlaceholderForms(env="${env:NAME}", default="${env:NAME:-DEFAULT}")
+_USUAL: Final = Host(
+    id="mcpServers",
+    name="the usual form",
+    checked="2026-11",
+    source="the members that most hosts read",
+    format="json",
+    key=("mcpServers",),
+    stdio=EntryShape(members={"command": "program", "args": "args", "env": "env", "cwd": "cwd"}),
+    http=EntryShape(members={"url": "url", "headers": "headers"}, constants={"type": "http"}),
+    sse=EntryShape(members={"url": "url", "headers": "headers"}, constants={"type": "sse"}),
+    shared=("envFile", "auth"),
+    placeholders=_OWN_FORMS,
+)
+_HOSTS: Final[Mapping[str, Host]] = {
+    _USUAL.id: _USUAL,
+    **{id: host for id, host in load_hosts().items() if host.user},
 }
 HOSTS: Final = tuple(_HOSTS)
 """The hosts that entries can be written for; `mcpServers` is the shape that most of them read."""
@@ -71,30 +62,22 @@ def export_fleet(fleet: Fleet, host: str = "mcpServers") -> ExportedEntries:
     """
     if host not in _HOSTS:
         raise FleetError(f"there is no host {host!r}; {suggest(host, HOSTS)}")
-    form = _HOSTS[host]
+    row = _HOSTS[host]
     remarks: list[str] = []
-    entries = {}
+    entries: dict[str, dict[str, Any]] = {}
     for server in fleet.servers:
         folder = (server.folder or fleet.folder).absolute()
-        entry = _place_entry(server.entry, folder, fleet.folder.absolute(), form)
-        if form.placeholder:
-            entry = map_texts(entry, lambda text: _rewrite(text, form.placeholder))
-        entries[server.name] = _shape(host, form, entry)
-        variables = [] if form.placeholder else _variables_in(entries[server.name])
-        if variables:
-            remarks.append(
-                f"server {server.name!r}: {host} does not fill in {', '.join(variables)} there: "
-                "write the value yourself"
-            )
-    if host == "codex":
-        tables = [format_table([form.member, name], each) for name, each in entries.items()]
-        return ExportedEntries("\n\n".join(tables) + "\n", tuple(remarks))
-    text = json.dumps({form.member: entries}, indent=2, ensure_ascii=False)
-    return ExportedEntries(text + "\n", tuple(remarks))
+        members = _place_entry(server.entry, folder, fleet.folder.absolute(), row)
+        try:
+            entries[server.name], found = _write_entry(server.name, members, row)
+        except HostsError as error:
+            found = [f"left out: {error}"]
+        remarks += [f"server {server.name!r}: {each}" for each in found]
+    return ExportedEntries(_write_text(row, entries), tuple(remarks))
 
 
 def _place_entry(
-    members: Mapping[str, Any], folder: Path, fleet_folder: Path, form: _HostForm
+    members: Mapping[str, Any], folder: Path, fleet_folder: Path, host: Host
 ) -> dict[str, Any]:
     """Return an entry that works wherever the host runs."""
     converted, _ = convert_entry(normalize_entry(members))
@@ -106,7 +89,7 @@ def _place_entry(
     cwd = folder / os.path.expanduser(str(entry.pop("cwd", "")))
     if os.path.dirname(entry["command"]):
         entry["command"] = str(cwd / os.path.expanduser(entry["command"]))
-    if form.has_cwd:
+    if host.stdio and "cwd" in host.stdio.members.values():
         entry["cwd"] = str(cwd)
         return entry
     if "args" in entry:
@@ -117,61 +100,46 @@ def _place_entry(
     return entry
 
 
-def _shape(host: str, form: _HostForm, entry: dict[str, Any]) -> dict[str, Any]:
-    if host == "opencode":
-        return _opencode_entry(entry)
-    if host == "codex":
-        return _codex_entry(entry)
-    if "url" in entry:
-        kind = entry.pop("type", "http")
-        if host == "windsurf":
-            entry["serverUrl"] = entry.pop("url")
-        elif form.has_type:
-            kind = "streamableHttp" if host == "cline" and kind != "sse" else kind
-            entry = {"type": kind, **entry}
-    elif host in ("vscode", "copilot-cli"):
-        entry = {"type": "stdio", **entry}
-    if host == "copilot-cli":
-        entry["tools"] = ["*"]
-    return entry
+def _write_entry(
+    name: str, members: Mapping[str, Any], host: Host
+) -> tuple[dict[str, Any], list[str]]:
+    """Return an entry as the host writes it, and what it cannot take over."""
+    texts: dict[str, Any] = map_texts(dict(members), _with_env)
+    others = {key: texts[key] for key in ("envFile", "auth") if key in texts}
+    is_url = "url" in texts
+    entry = HostEntry(
+        name=name,
+        transport="stdio" if not is_url else "sse" if texts.get("type") == "sse" else "http",
+        command=() if is_url else (texts["command"], *map(str, texts.get("args", ()))),
+        env={key: str(each) for key, each in texts.get("env", {}).items()},
+        cwd=texts.get("cwd"),
+        url=texts.get("url", ""),
+        headers={key: str(each) for key, each in texts.get("headers", {}).items()},
+        extra={key: each for key, each in others.items() if key in host.shared},
+    )
+    remarks = [
+        f"{host.id} has no {key}: it is left out" for key in others if key not in host.shared
+    ]
+    try:
+        shaped = to_host(entry, host, scope="user")
+    except NoPlaceholder:
+        open_host = msgspec.structs.replace(host, placeholders=_OWN_FORMS)
+        shaped = to_host(entry, open_host, scope="user")
+        variables = ", ".join(_variables_in(shaped.value))
+        remarks.append(f"{host.id} does not fill in {variables} there: write the value yourself")
+    inputs = [each["id"] for each in shaped.inputs]
+    if inputs:
+        remarks.append(f"add {', '.join(inputs)} to the inputs of the file")
+    return shaped.value, [*remarks, *shaped.remarks]
 
 
-def _opencode_entry(entry: dict[str, Any]) -> dict[str, Any]:
-    if "url" in entry:
-        return {"type": "remote", "url": entry["url"], "headers": entry.get("headers", {})}
-    found = {"type": "local", "command": [entry["command"], *entry.get("args", ())]}
-    found |= {"environment": entry["env"]} if entry.get("env") else {}
-    return found | ({"cwd": entry["cwd"]} if "cwd" in entry else {})
+def _with_env(text: str) -> str:
+    """Return a text with `${env:NAME}` for each variable."""
 
+    def write(found: re.Match[str]) -> str:
+        return f"${{env:{found[1]}}}" if found[2] is None else f"${{env:{found[1]}:-{found[2]}}}"
 
-def _codex_entry(entry: dict[str, Any]) -> dict[str, Any]:
-    """Return an entry of Codex, which names variables instead of filling them in."""
-    found = {key: value for key, value in entry.items() if key not in ("env", "headers", "type")}
-    env: dict[str, str] = entry.get("env", {})
-    named = [name for name, text in env.items() if _is_variable(text, name)]
-    if named:
-        found["env_vars"] = named
-    if literal := {name: text for name, text in env.items() if name not in named}:
-        found["env"] = literal
-    headers: dict[str, str] = dict(entry.get("headers", {}))
-    for name in [each for each in headers if each.lower() == "authorization"]:
-        bearer = re.fullmatch(r"(?i:bearer) \$\{(?:env:)?(\w+)\}", headers[name])
-        if bearer:
-            found["bearer_token_env_var"] = bearer[1]
-            del headers[name]
-    variables = {name: text for name, text in headers.items() if _is_variable(text)}
-    if variables:
-        found["env_http_headers"] = {
-            name: _variables_in(text)[0] for name, text in variables.items()
-        }
-    if plain := {name: text for name, text in headers.items() if name not in variables}:
-        found["http_headers"] = plain
-    return found
-
-
-def _is_variable(text: object, name: str | None = None) -> bool:
-    found = _REFERENCE.fullmatch(str(text))
-    return found is not None and found[2] is None and (name is None or found[1] == name)
+    return _REFERENCE.sub(write, text)
 
 
 def _variables_in(value: Any) -> list[str]:
@@ -185,10 +153,41 @@ def _variables_in(value: Any) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _rewrite(text: str, placeholder: str) -> str:
-    def write(found: re.Match[str]) -> str:
-        has_default = found[2] is not None and placeholder == "${NAME}"
-        default = f":-{found[2]}" if has_default else ""
-        return placeholder.replace("NAME", f"{found[1]}{default}")
+def _write_text(host: Host, entries: Mapping[str, dict[str, Any]]) -> str:
+    """Return the text of a file with entries alone."""
+    if host.format == "toml":
+        return "\n\n".join(_toml_table(host, name, each) for name, each in entries.items()) + "\n"
+    data: Any = list(entries.values()) if host.container == "list" else dict(entries)
+    for key in reversed(host.key):
+        data = {key: data}
+    if host.format == "yaml":
+        return "\n".join(_yaml_lines(data)) + "\n"
+    return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
 
-    return _REFERENCE.sub(write, text)
+
+def _toml_table(host: Host, name: str, entry: Mapping[str, Any]) -> str:
+    if host.container == "map":
+        return format_table([*host.key, name], entry)
+    lines = [f"[[{'.'.join(host.key)}]]", *(format_pair(key, each) for key, each in entry.items())]
+    return "\n".join(lines)
+
+
+def _yaml_lines(value: Any) -> list[str]:
+    """Return a value in lines of YAML; texts are quoted as in JSON, which YAML takes too."""
+    if isinstance(value, dict) and value:
+        lines = []
+        for key, each in value.items():
+            name = key if re.fullmatch(r"[A-Za-z][\w-]*", key) else json.dumps(key)
+            inner = _yaml_lines(each)
+            if isinstance(each, dict | list) and each:
+                lines += [f"{name}:", *(f"  {line}" for line in inner)]
+            else:
+                lines.append(f"{name}: {inner[0]}")
+        return lines
+    if isinstance(value, list) and value:
+        lines = []
+        for each in value:
+            first, *rest = _yaml_lines(each)
+            lines += [f"- {first}", *(f"  {line}" for line in rest)]
+        return lines
+    return [json.dumps(value, ensure_ascii=False)]

@@ -11,8 +11,8 @@ from accord.check.contract.data_files import read_data_file
 from accord.fleet.definition import FleetError
 from accord.fleet.file.document import read_document
 from accord.fleet.sources.host_files import (
-    PROJECT_FILES,
     move_entry,
+    project_files,
     read_host_file,
     relative_path,
 )
@@ -69,7 +69,7 @@ def _named_files(found: FoundServer, base: Path) -> Iterator[Path]:
 
 
 def _project_files(folder: Path) -> list[Path]:
-    return [path for name in PROJECT_FILES if (path := folder / name).is_file()]
+    return [path for name in project_files() if (path := folder / name).is_file()]
 
 
 def _walk(folder: Path, *, has_tests: bool) -> Iterator[Path]:

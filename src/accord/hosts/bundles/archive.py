@@ -1,11 +1,13 @@
 """The archive of a bundle: read with distrust, and unpacked as a whole or not at all."""
 
 import contextlib
+import errno
 import hashlib
 import os
 import re
 import shutil
 import stat
+import struct
 import tempfile
 import unicodedata
 import zipfile
@@ -32,6 +34,10 @@ _LONGEST_PART: Final = 255
 _CHUNK: Final = 1024 * 1024
 _DEVICES: Final = re.compile(r"(?i)(?:con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³])(?:\..*)?")
 _METHODS: Final = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_UNSOUND: Final = (
+    *(zipfile.BadZipFile, zlib.error, struct.error),
+    *(NotImplementedError, EOFError, ValueError, OverflowError),
+)
 _IS_ENCRYPTED: Final = 0x1
 _UNIX: Final = 3
 _SIGNATURE: Final = b"MCPB_SIG_V1"
@@ -171,8 +177,12 @@ def _read_zip(path: Path, file: IO[bytes]) -> Iterator[zipfile.ZipFile]:
     try:
         with zipfile.ZipFile(file) as archive:
             yield archive
-    except (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, ValueError) as error:
+    except _UNSOUND as error:
         raise HostsError(f"{path} is not a sound archive: {error}") from None
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a place before the start of the file
+            raise
+        raise HostsError(f"{path} is not a sound archive: a place in it is wrong") from None
     except RuntimeError as error:  # encrypted
         raise HostsError(f"{path} cannot be unpacked: {error}") from None
 
@@ -282,7 +292,7 @@ def _content_remarks(bundle: Bundle) -> Iterator[str]:
 
 _PRIVATE: Final = re.compile(
     r"(?i)(?:.*/)?(?:\.env(?:\..+)?|\.git/.*|.*\.(?:pem|key|p12|pfx|jks|keystore)|id_(?:rsa|dsa|"
-    r"ecdsa|ed25519)|\.netrc|\.npmrc|\.pypirc|credentials(?:\.json)?|secrets?(?:\.\w+)?|\.aws/.*|"
+    r"ecdsa|ed25519)|\.netrc|\.npmrc|\.pypirc|credentials(?:\.json)?|secrets?(?:\.(?:json|ya?ml|toml|txt|ini))?|\.aws/.*|"
     r"\.ssh/.*)"
 )
 _EXAMPLE: Final = re.compile(r"(?i).*\.env\.(?:example|sample|template|dist)")

@@ -1,6 +1,7 @@
 """Advice on a server that does not start, for `accord doctor` and for checks of hosts."""
 
 import os
+import re
 import shutil
 from collections.abc import Sequence
 from typing import Final
@@ -10,6 +11,12 @@ from accord.hosts.checking.findings import Blame
 
 _LINES: Final = 3
 _LINE: Final = 200
+# What package managers write in any case.
+_NOISE: Final = re.compile(
+    r"npm (?:notice|warn)\b|Installed \d+ packages? in |\[notice\] ", re.IGNORECASE
+)
+DOWNLOADERS: Final = frozenset({"npx", "uvx", "uv", "bunx", "pipx", "docker", "podman"})
+"""Programs whose first start may take minutes."""
 _RUNNERS: Final = {
     "npx": "Node.js",
     "node": "Node.js",
@@ -57,7 +64,7 @@ def diagnose_start(stderr: Sequence[str], stray: Sequence[str]) -> tuple[Blame, 
             "entry",
             "set the variable that it misses: --env K=V here, env in the entry of a host",
         )
-    if "can't open file" in text or "No such file or directory" in text:
+    if re.search(r"can't open file|no such file|there is no file|ENOENT", text, re.IGNORECASE):
         return "entry", "correct the path that it does not find; make it absolute"
     if stray:
         return "server", "write messages alone to standard output, one in each line"
@@ -68,5 +75,6 @@ def diagnose_start(stderr: Sequence[str], stray: Sequence[str]) -> tuple[Blame, 
 
 def quote_stderr(lines: Sequence[str]) -> str:
     """Return the last lines of standard error, to be added to a message."""
-    kept = [shorten(each, _LINE) for each in list(lines)[-_LINES:]]
+    telling = [each for each in lines if each.strip() and not _NOISE.match(each)]
+    kept = [shorten(each, _LINE) for each in telling[-_LINES:]]
     return f"; stderr: {' | '.join(kept)}" if kept else ""

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath, PureWindowsPath
@@ -16,7 +17,8 @@ from accord.hosts.checking.lookups import (
     other_interpreter,
     shebang_of,
 )
-from accord.hosts.definition import ConfigFile, HostsError, Machine
+from accord.hosts.definition import ConfigFile, HostEntry, HostsError, Machine
+from accord.hosts.launching.command import settle_command
 from accord.hosts.launching.environment import LaunchSettings, variable
 from accord.hosts.launching.installation import accord_command
 
@@ -55,17 +57,18 @@ class CommandCheck:
         file: the file of the entry.
         machine: where it runs.
         settings: as the host launches it, with placeholders filled in.
-        has_folder: whether the entry names its folder.
+        entry: it says what the entry sets by itself.
     """
 
     def __init__(
-        self, file: ConfigFile, machine: Machine, settings: LaunchSettings, *, has_folder: bool
+        self, file: ConfigFile, machine: Machine, settings: LaunchSettings, entry: HostEntry
     ) -> None:
         self._file = file
         self._host = file.host
         self._machine = machine
         self._settings = settings
-        self._has_folder = has_folder
+        self._has_folder = entry.cwd is not None
+        self._env = entry.env
         self._words = settings.command
 
     def find_faults(self) -> Iterator[CommandFault]:
@@ -122,21 +125,29 @@ class CommandCheck:
             )
         elif found is None:
             assert of_shell is not None
-            is_certain = self._file.scope == "user" and self._host.launch.path == "desktop"
-            words = {0: self._program_words(of_shell)} if is_certain else None
             message = f"{host} does not find {program}: its PATH has not the folder of {of_shell}"
-            yield CommandFault("program-path", message, f"write {of_shell}", words)
+            words, env = self._settle_program(program, of_shell)
+            full = shlex.join(words[0]) if words else of_shell
+            yield CommandFault("program-path", message, f"write {full}", words, env)
         else:
             if of_shell and Path(of_shell).resolve() != Path(found).resolve():
                 message = f"{host} finds {found}, this terminal {of_shell}"
                 yield CommandFault("program-differs", message, "write the full path of one")
             yield Path(found)
 
-    def _program_words(self, program: str) -> tuple[str, ...]:
-        is_batch = program.lower().endswith((".cmd", ".bat"))
-        if self._machine.system == "windows" and is_batch and not self._host.launch.has_shell:
-            return ("cmd", "/c", program)
-        return (program,)
+    def _settle_program(
+        self, program: str, of_shell: str
+    ) -> tuple[Mapping[int, tuple[str, ...]] | None, Mapping[str, str]]:
+        """Return the words and variables with which a host without this PATH finds a program."""
+        is_certain = self._file.scope == "user" and self._host.launch.path == "desktop"
+        if not is_certain or is_throw_away(Path(of_shell), self._machine):
+            return None, {}
+        try:
+            settled = settle_command([program], self._machine, scope="user")
+        except HostsError:
+            return None, {}
+        env = {name: each for name, each in settled.env.items() if name not in self._env}
+        return {0: settled.words}, env
 
     def _missing(self, path: Path) -> CommandFault:
         dead = dead_interpreter(path)
@@ -240,15 +251,16 @@ class CommandCheck:
                     message = f"{before} {word}: there is no such folder"
                     yield CommandFault("folder-missing", message, "correct the path")
                     return
-            if before in _WORD_OPTIONS or word == "-m":
-                return
+            is_module = before == "-m" and word != "accord"
+            if before in _WORD_OPTIONS or is_module:
+                return  # the other words mean what a program or a module makes of them
             script = _SCRIPT.match(word)
             if script is None or word.startswith(("-", "~")) or "://" in word:
                 continue
             path = script[1]
             if _is_absolute(path):
                 if not Path(path).exists():
-                    yield self._moved(index, Path(path))
+                    yield self._find_moved_script(index, Path(path))
             elif base is not None:
                 if not (base / path).exists():
                     yield CommandFault("script-missing", f"{base / path} does not exist")
@@ -265,7 +277,10 @@ class CommandCheck:
                 return
             message = f"{path} is found only in {settings.cwd}, where {self._host.name} runs"
             whole = {index: (self._full_path(index, path, here),)}
-            yield CommandFault("path-relative", message, f"write {here}", whole)
+            # In a host that runs in any project, the path may mean a file of each of them.
+            is_certain = self._host.launch.cwd != "project"
+            mended = whole if is_certain else None
+            yield CommandFault("path-relative", message, f"write {here}", mended)
         elif there.exists() and not self._has_folder:
             message = f"{path}: {self._host.name} runs in {settings.cwd}, not in {machine.project}"
             words = None if is_project else {index: (self._full_path(index, path, there),)}
@@ -280,7 +295,7 @@ class CommandCheck:
     def _full_path(self, index: int, path: str, whole: Path) -> str:
         return os.path.normpath(whole) + self._words[index].removeprefix(path)
 
-    def _moved(self, index: int, path: Path) -> CommandFault:
+    def _find_moved_script(self, index: int, path: Path) -> CommandFault:
         message = f"{path} does not exist"
         found = find_moved(path, self._machine.home)
         if found is None or self._file.scope == "project":

@@ -21,6 +21,7 @@ from accord.hosts.launching.environment import (
     shapes_of,
 )
 from accord.hosts.repairing.repair import Repair, change_entry
+from accord.testing.masking import Masks
 
 _DEFAULT_SECONDS: Final = 20.0
 # Texts that some host fills in; the last groups are names of variables.
@@ -119,13 +120,17 @@ class EntryCheck:
         self._keys = keys
         self._value = value
         self._machine = machine
+        self._mask = Masks().mask_text
         self.entry: HostEntry | None = None
         self.settings: LaunchSettings | None = None
 
     def find_faults(self) -> Iterator[Finding]:
         """Yield what is wrong, the cheapest to see first."""
         for each in self._find():
-            yield _about(each, self._name)
+            # A word of a command may be a secret, too.
+            message, change = self._mask(each.message), self._mask(each.change)
+            found = msgspec.structs.replace(each, message=message, change=change)
+            yield _about(found, self._name)
 
     def _find(self) -> Iterator[Finding]:
         yield from self._check_name()
@@ -154,7 +159,7 @@ class EntryCheck:
 
     def _repair(self, code: str, title: str, mended: Mapping[str, Any]) -> Repair:
         values = (self._value, mended)
-        return change_entry(code, title, self._file, self._name, self._keys, values)
+        return change_entry(code, self._mask(title), self._file, self._name, self._keys, values)
 
     def _check_name(self) -> Iterator[Finding]:
         host, name = self._host, self._name
@@ -217,8 +222,7 @@ class EntryCheck:
 
     def _check_command(self, settings: LaunchSettings) -> Iterator[Finding]:
         assert self.entry is not None
-        has_folder = self.entry.cwd is not None
-        check = CommandCheck(self._file, self._machine, settings, has_folder=has_folder)
+        check = CommandCheck(self._file, self._machine, settings, self.entry)
         for fault in check.find_faults():
             mended = None
             if fault.words is not None:

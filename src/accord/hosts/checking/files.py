@@ -74,10 +74,11 @@ def read_file(path: Path) -> bytes | None:
 def check_bytes(file: ConfigFile, data: bytes, _machine: Machine) -> FileReport:
     """Check the contents of a file."""
     try:
-        text = read_text_file(data).text
+        known = read_text_file(data)
     except HostsError as error:
         finding = new_finding("file-unreadable", f"{file.path}: {error}", "save it as UTF-8")
         return FileReport(file=file, findings=(finding,))
+    text = known.text
     try:
         document = open_document(text, file.format)
     except UnreadableDocument as error:
@@ -96,6 +97,7 @@ def check_bytes(file: ConfigFile, data: bytes, _machine: Machine) -> FileReport:
         for name, (keys, value) in entries_in(document.data, file).items()
     }
     findings = [
+        *_mark_faults(file, has_mark=known.has_mark),
         *_comment_faults(file, text),
         *_key_faults(file, document),
         *_pair_faults(file, found),
@@ -104,6 +106,12 @@ def check_bytes(file: ConfigFile, data: bytes, _machine: Machine) -> FileReport:
 
 
 # -- the file
+
+
+def _mark_faults(file: ConfigFile, *, has_mark: bool) -> Iterator[Finding]:
+    if has_mark and file.host.refuses_mark:
+        message = f"the file begins with a byte order mark, which {file.host.name} refuses"
+        yield new_finding("file-mark", message, "save it as UTF-8 without a mark")
 
 
 def _comment_faults(file: ConfigFile, text: str) -> Iterator[Finding]:
@@ -149,6 +157,8 @@ def _key_faults(file: ConfigFile, document: Document) -> Iterator[Finding]:
         if data is not None:
             yield new_finding("file-container", f"the file is {kind_of(data)}, not an object")
         return
+    if file.key != file.host.key and file.key[:1] == file.host.project_key[:1]:
+        return  # a part of the user's file, which is checked by itself
     here = find_value(data, file.key)
     wanted = list if file.host.container == "list" else dict
     if here is not ABSENT and here is not None and not isinstance(here, wanted):

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterator
+from pathlib import PurePath
 from time import monotonic
 from typing import Any, Final
 
@@ -14,9 +15,10 @@ from accord.check.probing.raw_connection import RawConnection
 from accord.check.probing.secret_filter import filter_of
 from accord.check.probing.target import Form, ServerTarget
 from accord.errors import AccordError, ConnectFailed
-from accord.hosts.checking.advice import diagnose_start, quote_stderr
+from accord.hosts.checking.advice import DOWNLOADERS, diagnose_start, quote_stderr
 from accord.hosts.checking.findings import Finding, new_finding
 from accord.hosts.definition import HostEntry
+from accord.hosts.entries.literals import is_path_like, names_secret
 from accord.hosts.launching.environment import LaunchSettings
 from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS
 
@@ -96,12 +98,15 @@ async def try_server(
 
 def hider_of(entry: HostEntry, settings: LaunchSettings) -> Callable[[str], str]:
     """Return a function that hides the values of an entry in texts of its server."""
-    given = [*settings.secrets, *settings.headers.values()]
-    given += [settings.env[name] for name in entry.env if name in settings.env]
-    given += [each.partition(" ")[2] for each in settings.headers.values()]
-    # Paths and short values stay readable.
-    kept = {each for each in given if len(each) >= _SECRET and "/" not in each[:2]}
-    return filter_of(tuple(sorted(kept))).hide
+    found = [each for each in settings.secrets if not is_path_like(each)]
+    for text in settings.headers.values():
+        found += [text, text.partition(" ")[2]]
+    for name in entry.env:
+        value = settings.env.get(name, "")
+        # Paths stay readable, unless a name says that they are something else.
+        if names_secret(name) or not is_path_like(value):
+            found.append(value)
+    return filter_of(tuple(sorted({each for each in found if len(each) >= _SECRET}))).hide
 
 
 class ServerTrial:
@@ -173,8 +178,8 @@ class ServerTrial:
         found = opening.get("serverInfo")
         info: dict[str, Any] = found if isinstance(found, dict) else _info_of(opening)
         self.facts.revision = str(opening.get("protocolVersion") or revision)
-        self.facts.server = shorten(str(info.get("name", "")), _TEXT)
-        self.facts.version = shorten(str(info.get("version", "")), _TEXT)
+        self.facts.server = self._hide(shorten(str(info.get("name", "")), _TEXT))
+        self.facts.version = self._hide(shorten(str(info.get("version", "")), _TEXT))
 
     async def _fetch(self, line: RawConnection, member: str, method: str) -> None:
         self._step = method
@@ -212,6 +217,9 @@ class ServerTrial:
             self._add("server-silent", message, "is another service at this URL?")
             return
         blame, change = diagnose_start(lines, self._stray(line))
+        if PurePath(self.target.command[0]).stem.lower() in DOWNLOADERS and not self._stray(line):
+            blame = "machine"
+            change = "its first start downloads packages: run it once in a terminal, then again"
         self._add("server-silent", message, change, blame=blame)
 
     def _report_failure(self, line: RawConnection, error: AccordError) -> None:

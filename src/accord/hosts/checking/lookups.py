@@ -18,6 +18,7 @@ _FIRST_LINE: Final = 512
 # A search for a moved script ends here: it may not take long, nor look everywhere.
 _MOST_SEEN: Final = 20_000
 _SKIPPED: Final = frozenset({"node_modules", "__pycache__", "site-packages", "dist", "build"})
+_PROJECT_SIGNS: Final = (".git", "pyproject.toml", "package.json", "setup.py")
 _PYTHONS: Final = ("python", "python3", "python.exe")
 
 
@@ -85,8 +86,9 @@ def find_moved(path: Path, home: Path) -> Path | None:
     root = next((each for each in path.parents if each.is_dir()), None)
     if root is None:
         return None
-    root = next((each for each in (root, *root.parents) if (each / ".git").exists()), root)
-    if root in (home, *home.parents) or len(root.parts) < 3:
+    # Without the sign of a project, another project may be below the folder.
+    root = next((each for each in (root, *root.parents) if _is_project(each)), None)
+    if root is None or root in (home, *home.parents):
         return None
     found: list[Path] = []
     seen = 0
@@ -102,6 +104,10 @@ def find_moved(path: Path, home: Path) -> Path | None:
         if seen > _MOST_SEEN or len(found) > 1:
             return None
     return found[0] if found else None
+
+
+def _is_project(folder: Path) -> bool:
+    return any((folder / name).exists() for name in _PROJECT_SIGNS)
 
 
 def _is_venv(folder: str, name: str) -> bool:

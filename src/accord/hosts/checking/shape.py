@@ -181,6 +181,10 @@ def _member_faults(entry: Mapping[str, Any], host: Host, shape: EntryShape) -> I
             # Without variables or headers the server may still run.
             severity: FindingSeverity = "error" if field in ("program", "url") else "warning"
             yield ShapeFault("member-name", message, f"write {own[0]}", mended, severity)
+        elif field == "cwd" and not own and "program" in shape.members.values():
+            message = f"{host.name} is not known to read {name}, so that the server runs elsewhere"
+            change = "write full paths, or launch it by accord exec --cwd"
+            yield ShapeFault("member-ignored", message, change)
         elif field is None and name not in known:
             close = get_close_matches(name, sorted(known), n=1, cutoff=0.8)
             if close and close[0] not in entry:

@@ -1,15 +1,16 @@
 """Placeholders for values, from `${env:NAME}` to the form of a host and back."""
 
 import re
-from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 from accord.hosts.definition import Host, HostsError, PlaceholderForms
 from accord.hosts.entries.literals import variable_name
 
-PLACEHOLDER: Final = re.compile(r"\$\{(env|input):([^${}:]+)(?::-([^${}]*))?\}")
-"""A value to fill in, as entries have it here: kind, name and default."""
+PLACEHOLDER: Final = re.compile(
+    r"\$\{(?:env:(?P<env>[A-Za-z_]\w*)|input:(?P<input>[^${}:]+))(?::-(?P<default>[^${}]*))?\}"
+)
+"""A value to fill in, as entries have it here: a variable or an input, and its default."""
 
 
 class NoPlaceholder(HostsError):
@@ -22,6 +23,18 @@ class NoPlaceholder(HostsError):
         )
         self.host = host
         self.variable = variable
+        self.place = place
+
+
+class ReservedText(HostsError):
+    """A host would fill in, or run, a text that is meant literally; `place` is where."""
+
+    def __init__(self, host: str, place: str) -> None:
+        super().__init__(
+            f"{host} would fill in or run a part of {place} that is meant as it stands: put the "
+            "value into a variable, and name that as ${env:NAME}"
+        )
+        self.host = host
         self.place = place
 
 
@@ -51,7 +64,7 @@ class PlaceholderWriter:
 
         Raises:
             NoPlaceholder: the host fills in nothing there.
-            HostsError: it would fill in, or run, a text that is meant literally.
+            ReservedText: it would fill in, or run, a text that is meant literally.
         """
         written = []
         last = 0
@@ -64,31 +77,34 @@ class PlaceholderWriter:
     def _literal(self, text: str, field: str, place: str) -> str:
         expression = _filled_in(self._forms)
         if field in self._forms.fields and expression and expression.search(text):
-            raise HostsError(
-                f"{self._host.name} would fill in or run a part of {place} that is meant as it "
-                "stands: put the value into a variable, and name that as ${env:NAME}"
-            )
+            raise ReservedText(self._host.name, place)
         return text
 
     def _form(self, found: re.Match[str], field: str, place: str) -> str:
-        kind, name, default = found[1], found[2], found[3]
         forms = self._forms
-        variable = name if kind == "env" else variable_name(name)
+        default = found["default"]
+        name = found["env"] or found["input"]
+        is_input = found["env"] is None
+        variable = variable_name(name) if is_input else name
         if field not in forms.fields:
             raise NoPlaceholder(self._host.name, variable, place)
-        if forms.input and (kind == "input" or not forms.env):
+        if forms.input and (is_input or not forms.env):
             _add(self.inputs, name)
-            return forms.input.replace("NAME", name)
+            return _fill(forms.input, name)
         if not forms.env:
             raise NoPlaceholder(self._host.name, variable, place)
-        if kind == "input":
+        if is_input:
             _add(self.remarks, f"{self._host.name} asks for nothing: set the variable {variable}")
         _add(self.variables, variable)
         if default is not None and forms.default:
-            return forms.default.replace("NAME", variable).replace("DEFAULT", default)
+            return _fill(forms.default, variable, default)
         if default is not None:
             _add(self.remarks, f"{self._host.name} knows no defaults: set the variable {variable}")
-        return forms.env.replace("NAME", variable)
+        return _fill(forms.env, variable)
+
+
+def _fill(form: str, name: str, default: str = "") -> str:
+    return re.sub("NAME|DEFAULT", lambda found: name if found[0] == "NAME" else default, form)
 
 
 def _add(listed: list[str], each: str) -> None:
@@ -126,21 +142,14 @@ def read_placeholders(text: str, field: str, host: Host) -> str:
     return expression.sub(convert, text)
 
 
-def map_text(value: Any, convert: Callable[[str], str]) -> Any:
-    """Return a value with its text, or the texts in it, converted."""
-    if isinstance(value, str):
-        return convert(value)
-    if isinstance(value, list):
-        return [map_text(each, convert) for each in value]
-    if isinstance(value, dict):
-        return {key: map_text(each, convert) for key, each in value.items()}
-    return value
+def _escape(form: str) -> str:
+    """Return an expression of a text in which blanks may be left out."""
+    return re.sub(r"(?:\\ )+", r"\\s*", re.escape(form))
 
 
 def _expression(form: str, number: int) -> str:
     """Return a regular expression of a form, with groups for the name and the default."""
-    text = re.sub(r"(?:\\ )+", r"\\s*", re.escape(form))
-    text = text.replace("NAME", rf"(?P<name{number}>[A-Za-z_]\w*)", 1)
+    text = _escape(form).replace("NAME", rf"(?P<name{number}>[A-Za-z_]\w*)", 1)
     return text.replace("DEFAULT", rf"(?P<default{number}>[^${{}}]*)", 1)
 
 
@@ -151,8 +160,13 @@ def _any_form(forms: tuple[str, ...]) -> re.Pattern[str]:
 
 @lru_cache(maxsize=64)
 def _filled_in(forms: PlaceholderForms) -> re.Pattern[str] | None:
-    """Return an expression of every text that a host fills in or runs."""
-    listed = [each for each in (forms.default, forms.env, forms.input, *forms.also) if each]
-    parts = [_any_form(tuple(listed)).pattern] if listed else []
-    parts += [forms.special] if forms.special else []
-    return re.compile("|".join(parts)) if parts else None
+    """Return an expression of every text that a host fills in or runs.
+
+    The beginning of a form is enough where it has brackets: hosts take more names than they say,
+    and a placeholder that follows could close them.
+    """
+    parts = [forms.special] if forms.special else []
+    for form in filter(None, (forms.default, forms.env, forms.input, *forms.also)):
+        begin = form.partition("NAME")[0].rstrip()
+        parts.append(_escape(begin) if len(begin) > 1 else _any_form((form,)).pattern)
+    return re.compile("|".join(re.sub(r"\?P<\w+>", "", part) for part in parts)) if parts else None

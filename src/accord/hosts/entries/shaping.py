@@ -1,6 +1,5 @@
 """Entries in the form of each host: written, and read back, as the table of hosts says."""
 
-import copy
 import math
 import re
 from collections.abc import Iterator, Mapping
@@ -70,8 +69,8 @@ def to_host(entry: HostEntry, host: Host, *, scope: Scope) -> ShapedEntry:
 
     Raises:
         NoPlaceholder: the host cannot fill in a variable of the entry.
-        HostsError: the host does not offer the transport, refuses the name, or would change a
-            text that is meant literally.
+        ReservedText: the host would change a text that is meant literally.
+        HostsError: the host does not offer the transport, or refuses the name.
     """
     check_name(entry.name, host)
     shape: EntryShape | None = getattr(host, entry.transport)
@@ -221,7 +220,7 @@ def _merge(value: dict[str, Any], extra: Mapping[str, Any], kept: set[str]) -> d
         if isinstance(merged.get(key), dict) and isinstance(each, Mapping):
             merged[key] = {**each, **merged[key]}
         elif key not in kept:
-            merged[key] = copy.deepcopy(each)
+            merged[key] = each
     return merged
 
 
@@ -238,7 +237,7 @@ def from_host(name: str, value: Any, host: Host) -> HostEntry:
     """
     if not isinstance(value, Mapping):
         raise HostsError(f"the entry {name!r} of {host.name} is not an object")
-    rest: dict[str, Any] = copy.deepcopy(dict(value))
+    rest: dict[str, Any] = dict(value)
     pairs = _readable_members(host)
     fields = _read_fields(rest, pairs)
     if not {"program", "command", "url"} & set(fields):
@@ -277,7 +276,10 @@ def _read_fields(rest: dict[str, Any], pairs: list[tuple[str, str]]) -> dict[str
         keys = member.split(".")
         holder: Any = rest
         for key in keys[:-1]:
-            holder = holder.get(key) if isinstance(holder, dict) else None
+            inner = holder.get(key) if isinstance(holder, dict) else None
+            if isinstance(inner, dict):  # a copy: the value itself is not changed
+                inner = holder[key] = dict(inner)
+            holder = inner
         if not isinstance(holder, dict) or keys[-1] not in holder or field in found:
             continue
         if _fits(field, holder[keys[-1]]):
@@ -290,7 +292,7 @@ def _read_fields(rest: dict[str, Any], pairs: list[tuple[str, str]]) -> dict[str
 def _fits(field: str, value: Any) -> bool:
     if field in ("program", "command"):
         words = value if isinstance(value, list) else [value]
-        return bool(words) and all(isinstance(each, str) and each for each in words)
+        return all(isinstance(each, str) for each in words) and any(words[:1])
     if field in ("args", "env_names"):
         return isinstance(value, list)
     if field in ("env", "headers", "header_names"):

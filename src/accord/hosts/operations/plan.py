@@ -82,24 +82,34 @@ def plan_addition(
     adapted = adapt_entry(
         entry, file.host, machine, scope=file.scope, allow_literals=allow_literals
     )
+    compute = set_entry(file, entry.name, adapted.shaped)
+    after = compute(before)
     change = FileChange(
         path=file.path,
         host=file.host.id,
         name=entry.name,
         action=action if known is None or action != "add" else "change",
         mode=0o600 if file.scope == "user" else 0o644,
-        compute=set_entry(file, entry.name, adapted.shaped),
+        compute=compute,
     )
     return PlannedChange(
         file=file,
         name=entry.name,
         before=before,
-        after=change.compute(before),
+        after=after,
         changes=(*_secret_change(adapted, file, action), change),
         adapted=adapted,
         secrets=adapted.secrets,
-        remarks=adapted.remarks,
+        remarks=(*adapted.remarks, *_file_remarks(file, after or b"", machine)),
     )
+
+
+def _file_remarks(file: ConfigFile, content: bytes, machine: Machine) -> list[str]:
+    """Return what keeps the host from reading a file as it is, whatever its entries are."""
+    from accord.hosts.checking.files import check_bytes
+
+    found = check_bytes(file, content, machine).findings
+    return [each.message for each in found if each.code in ("file-comments", "file-mark")]
 
 
 def _extra_of(file: ConfigFile, name: str, value: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -154,7 +164,7 @@ def plan_removal(
         FileChange(path=file.path, host=file.host.id, name=name, action="remove", compute=compute)
     ]
     secrets = secret_file(name)
-    if not is_secret_kept and str(secrets) in str(value) and secrets.exists():
+    if not is_secret_kept and uses_secrets_of(value, name) and secrets.exists():
         changes.append(
             FileChange(
                 path=secrets,
@@ -167,6 +177,19 @@ def plan_removal(
     return PlannedChange(
         file=file, name=name, before=before, after=compute(before), changes=tuple(changes)
     )
+
+
+def uses_secrets_of(value: Any, name: str) -> bool:
+    """Return whether an entry needs the secrets that are kept for servers of a name."""
+    return str(secret_file(name)) in _texts_in(value)
+
+
+def _texts_in(value: Any) -> list[str]:
+    if isinstance(value, Mapping):
+        return [text for each in value.values() for text in _texts_in(each)]
+    if isinstance(value, list):
+        return [text for each in value for text in _texts_in(each)]
+    return [value] if isinstance(value, str) else []
 
 
 def raw_entries(file: ConfigFile, content: bytes | None) -> dict[str, Any]:

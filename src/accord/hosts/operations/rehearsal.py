@@ -8,8 +8,8 @@ from typing import Any
 from accord.hosts.checking.entries import check_entry
 from accord.hosts.checking.reports import EntryReport
 from accord.hosts.definition import Machine
-from accord.hosts.entries.placeholders import map_text
 from accord.hosts.operations.plan import PlannedChange
+from accord.hosts.sources.found_server import map_texts
 from accord.hosts.writing.secret_files import write_env_file
 
 
@@ -54,6 +54,6 @@ def _trial_value(plan: PlannedChange) -> Iterator[Any]:
     path, trial = str(adapted.env_file), Path(f"{adapted.env_file}.trial")
     write_env_file(trial, adapted.secrets)
     try:
-        yield map_text(value, lambda text: str(trial) if text == path else text)
+        yield map_texts(value, lambda text: str(trial) if text == path else text)
     finally:
         trial.unlink(missing_ok=True)

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from accord.hosts.definition import ConfigFile, HostEntry, HostsError, Machine
 from accord.hosts.entries.shaping import from_host
+from accord.hosts.launching.wrapping import unwrap_entry
 from accord.hosts.operations.listing import ListedEntry, list_file
 from accord.hosts.operations.plan import PlannedChange, plan_addition, raw_entries
 from accord.hosts.writing.destination import find_target, read_file
@@ -66,7 +67,7 @@ def _plan_one(
         return listed.fault
     if listed.entry.disabled:
         return "it is switched off"
-    entry = replace(listed.entry, extra={})
+    entry = replace(_without_bridge(listed.entry), extra={})
     try:
         known = raw_entries(goal, read_file(find_target(goal.path))).get(entry.name)
         if known is not None and not is_replacing and not _is_same(known, entry, goal):
@@ -74,6 +75,12 @@ def _plan_one(
         return plan_addition(goal, entry, machine, action="sync")
     except HostsError as error:
         return str(error)
+
+
+def _without_bridge(entry: HostEntry) -> HostEntry:
+    """Return the URL itself where accord stands between it and a host without HTTP."""
+    found = unwrap_entry(entry)
+    return found.entry if found.wrapper == "proxy" else entry
 
 
 def _is_same(known: object, entry: HostEntry, goal: ConfigFile) -> bool:

@@ -148,7 +148,7 @@ def change_entry(
     before, after = values
     return Repair(
         code=code,
-        title=title,
+        title=f"{name}: {title}",
         file=file,
         entry=name,
         steps=tuple(_member_changes(keys, before, after)),

@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
 
 from accord.client.server_entry import URL_MEMBERS
 from accord.hosts.entries.literals import variable_name
@@ -12,8 +13,50 @@ from accord.hosts.sources.found_server import map_texts
 _KEPT: Final = ("command", "args", "env", "envFile", "cwd", "url", "headers", "type", "auth")
 _INPUT: Final = re.compile(r"\$\{input:([^${}]*)\}")
 _OTHER_ENV: Final = re.compile(r"(?<!\$)\{env:([A-Za-z_]\w*)\}|\$\{\{\s*secrets\.(\w+)\s*\}\}")
-_RENAMED: Final = {"cmd": "command", "uri": "url", "envs": "env", "http_headers": "headers"}
-_NAMED_VARIABLES: Final = ("env_vars", "env_keys")
+# What entries have almost everywhere; the table of hosts is not needed for them.
+_PLAIN: Final = frozenset(
+    (*URL_MEMBERS, "command", "args", "env", "environment", "envFile", "cwd", "headers", "type")
+)
+_USUAL: Final = {
+    "program": "command",
+    "args": "args",
+    "env": "env",
+    "cwd": "cwd",
+    "url": "url",
+    "headers": "headers",
+}
+
+
+class _HostMembers(NamedTuple):
+    """Members of hosts: their names (dots lead into objects), and the usual member for each."""
+
+    renamed: Mapping[str, str]
+    variable_lists: tuple[str, ...]
+    header_variables: tuple[str, ...]
+    token_variables: tuple[str, ...]
+
+
+@lru_cache(maxsize=1)
+def _host_members() -> _HostMembers:
+    from accord.hosts.table.rows import load_hosts
+
+    pairs: dict[str, str] = {}
+    for host in load_hosts().values():
+        for shape in filter(None, (host.stdio, host.http, host.sse)):
+            pairs |= {**shape.others, **shape.members}
+    renamed = {
+        member: _USUAL[field]
+        for member, field in pairs.items()
+        # An object `command` is understood as it is.
+        if field in _USUAL and member not in _PLAIN and not member.startswith("command.")
+    }
+
+    def members_for(field: str) -> tuple[str, ...]:
+        return tuple(member for member, each in pairs.items() if each == field)
+
+    return _HostMembers(
+        renamed, members_for("env_names"), members_for("header_names"), members_for("bearer_name")
+    )
 
 
 def normalize_entry(members: Mapping[str, Any]) -> dict[str, Any]:
@@ -22,25 +65,41 @@ def normalize_entry(members: Mapping[str, Any]) -> dict[str, Any]:
     Codex names variables for headers and tokens, Goose has other words for the same members.
     """
     found = dict(members)
-    for name, usual in _RENAMED.items():
-        if name in found and usual not in found:
-            found[usual] = found.pop(name)
-    for name in _NAMED_VARIABLES:
-        listed = found.pop(name, None)
+    if found.keys() <= _PLAIN:
+        return found
+    known = _host_members()
+    for member, usual in known.renamed.items():
+        value = _take(found, member.split(".")) if usual not in found else None
+        if value is not None:
+            found[usual] = value
+    for member in known.variable_lists:
+        listed = found.pop(member, None)
         if isinstance(listed, list) and isinstance(found.get("env", {}), Mapping):
             given = {each: f"${{env:{each}}}" for each in listed if isinstance(each, str)}
             found["env"] = {**given, **found.get("env", {})}
     headers = found.get("headers", {})
     more: dict[str, str] = {}
-    by_variable = found.pop("env_http_headers", None)
-    if isinstance(by_variable, Mapping):
-        more |= {str(name): f"${{env:{each}}}" for name, each in by_variable.items()}
-    token = found.pop("bearer_token_env_var", None)
-    if isinstance(token, str):
-        more["Authorization"] = f"Bearer ${{env:{token}}}"
+    for member in known.header_variables:
+        by_variable = found.pop(member, None)
+        if isinstance(by_variable, Mapping):
+            more |= {str(name): f"${{env:{each}}}" for name, each in by_variable.items()}
+    for member in known.token_variables:
+        token = found.pop(member, None)
+        if isinstance(token, str):
+            more["Authorization"] = f"Bearer ${{env:{token}}}"
     if more and isinstance(headers, Mapping):
         found["headers"] = {**headers, **more}
     return found
+
+
+def _take(members: dict[str, Any], keys: list[str]) -> Any:
+    """Remove a member, and return its value; one inside an object stays there."""
+    if len(keys) == 1:
+        return members.pop(keys[0], None)
+    value: Any = members
+    for key in keys:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
 
 
 def convert_entry(members: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:

@@ -10,6 +10,7 @@ from accord.hosts.definition import ConfigFile, Host, HostsError, Machine, Proje
 
 _VARIABLE: Final = re.compile(r"\{([^{}]*)\}")
 _PROGRAM_ENDS: Final = (".exe", ".cmd", ".bat", ".com")
+_ROOTED: Final = re.compile(r"/|[A-Za-z]:/")
 _MOST_MATCHES: Final = 100
 
 
@@ -93,14 +94,14 @@ def is_installed(host: Host, machine: Machine) -> str:
         if pattern.startswith("/Applications/") and machine.system != "macos":
             continue
         for path in expand(pattern, machine):
-            if path.exists():
+            if os.path.exists(path):
                 return str(path)
     # Folders that every user has say nothing.
     common = {machine.home, *(Path(each) for each in _variables(machine).values())}
     for path in _user_paths(host, machine):
         if _is_file(path):
             return str(path)
-        if path.parent not in common and path.parent.is_dir():
+        if path.parent not in common and os.path.isdir(path.parent):
             return str(path.parent)
     return ""
 
@@ -153,7 +154,10 @@ def _fill_in(pattern: str, machine: Machine) -> str | None:
             return None
         filled += [pattern[last : found.start()], _with_slashes(value, machine)]
         last = found.end()
-    return "".join([*filled, pattern[last:]])
+    text = "".join([*filled, pattern[last:]])
+    if not _ROOTED.match(text):  # a variable with a relative path
+        text = f"{_with_slashes(str(machine.project), machine)}/{text}"
+    return text
 
 
 def _variables(machine: Machine) -> Mapping[str, str]:
@@ -232,7 +236,7 @@ def project_folders(machine: Machine) -> list[Path]:
         if folder == machine.home and found:
             break  # a file of the home folder is one of the user
         found.append(folder)
-        if (folder / ".git").exists():
+        if os.path.exists(folder / ".git"):
             return found
     return found[:1]  # without a repository, hosts look in the folder itself
 
@@ -242,11 +246,8 @@ def _depth(path: str) -> int:
 
 
 def _is_file(path: Path) -> bool:
-    """Return whether a file or a link to something exists; a folder is not a file."""
-    try:
-        return path.is_file() or (path.exists() and not path.is_dir()) or path.is_symlink()
-    except OSError:
-        return False
+    """Return whether a file, or a link to anything, exists; a folder is not a file."""
+    return os.path.lexists(path) and not os.path.isdir(path)
 
 
 def _find_program(name: str, machine: Machine) -> str:

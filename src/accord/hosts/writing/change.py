@@ -1,5 +1,7 @@
 """Changes of files, several as one: all are made, or those already made are taken back."""
 
+import contextlib
+import os
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -34,7 +36,7 @@ class FileChange(msgspec.Struct, frozen=True, kw_only=True):
         action: the command that changes it.
         compute: returns the new content for an old one. It is called again if another program
             wrote the file meanwhile. None stands for a file that does not exist, or shall not.
-        mode: the permissions of a file that did not exist.
+        mode: the permissions of a file that did not exist; the user's mask takes away from them.
         undoes: the number of the change that this one takes back.
     """
 
@@ -152,7 +154,7 @@ class _Attempt(NamedTuple):
                 self.target,
                 self.before,
                 self.after,
-                mode=self.change.mode,
+                mode=self._mode(),
                 is_urgent=self.is_urgent,
             )
         except HostsError:
@@ -175,10 +177,6 @@ class _Attempt(NamedTuple):
         return written, journal.end(entry, "done")
 
     def _describe(self, folders: list[Path], group: int) -> JournalEntry:
-        try:
-            mode = self.target.stat().st_mode & 0o7777
-        except OSError:
-            mode = self.change.mode
         return JournalEntry(
             id=0,
             group=group,
@@ -190,9 +188,19 @@ class _Attempt(NamedTuple):
             file=str(self.change.path.absolute()),
             target=str(self.target),
             folders=tuple(map(str, folders)),
-            mode=mode,
+            mode=self._mode(),
             undoes=self.change.undoes,
         )
+
+    def _mode(self) -> int:
+        with contextlib.suppress(OSError):
+            return self.target.stat().st_mode & 0o7777
+        if self.change.undoes is not None:
+            return self.change.mode
+        # The user's mask takes away rights; it can be read only by setting it.
+        mask = os.umask(0o077)
+        os.umask(mask)
+        return self.change.mode & ~mask
 
 
 def _changes_now(target: Path, before: bytes | None) -> bool:

@@ -132,12 +132,9 @@ def _prefix(target: Path) -> str:
 
 
 def _create(target: Path, after: bytes, mode: int) -> ExchangeOutcome:
-    # The user's mask takes away rights; it can be read only by setting it.
-    mask = os.umask(0o077)
-    os.umask(mask)
     temporary = _write_temporary(target, after)
     try:
-        os.chmod(temporary, mode & ~mask)
+        os.chmod(temporary, mode)
         _rename_to_new_name(temporary, target)
     except FileExistsError:
         return _CONFLICT
@@ -296,9 +293,12 @@ def _read_rested(handle: int, path: Path) -> bytes:
 
 def _replace_compared(target: Path, temporary: str, before: bytes, after: bytes) -> ExchangeOutcome:
     """Replace a file where the system offers no exchange."""
+    # Windows replaces only files that are not open.
     handle = None if sys.platform == "win32" else open_file(target)
     try:
         if (read_file(target) if handle is None else read_all(handle, target)) != before:
+            return _CONFLICT
+        if handle is not None and has_writer(handle):
             return _CONFLICT
         _retry_if_locked(lambda: os.replace(temporary, target))
         flush_folder(str(target.parent))

@@ -198,14 +198,12 @@ class Journal:
         return entry
 
     def end(self, entry: JournalEntry, state: ChangeState) -> JournalEntry:
-        """Write down how a change ended."""
-        try:
-            with self._lock():
-                self._append(msgspec.json.encode({"id": entry.id, "state": state}))
-        except OSError as error:
-            raise HostsError(
-                f"the journal {self.path} cannot be written: {error.strerror}"
-            ) from None
+        """Write down how a change ended.
+
+        If that fails, the change seems to be interrupted, and the file says how it ended.
+        """
+        with contextlib.suppress(OSError, HostsError), self._lock():
+            self._append(msgspec.json.encode({"id": entry.id, "state": state}))
         return msgspec.structs.replace(entry, state=state)
 
     def settle(self, target: Path) -> None:
