@@ -342,7 +342,9 @@ def _write(
     for plan in planned if written else ():
         host = plan.file.host
         say(f"{paint('green', 'added')} {plan.name} to {escape_controls(str(plan.file.path))}\n")
-        for remark in (host.approval, host.reload, _own_command(plan)):
+        is_asked = plan.file.scope == "project" or host.approves == "all"
+        approval = host.approval if is_asked else ""
+        for remark in (approval, host.reload, _own_command(plan)):
             if remark:
                 say(f"  {escape_controls(remark)}\n")
         for other in other_readers(plan.file, hosts.values()):
