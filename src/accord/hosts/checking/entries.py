@@ -91,6 +91,8 @@ def _launch_refusal(
         return "it is switched off"
     if worst_of(findings) == "error":
         return "its host does not get that far"
+    if settings.url and not settings.url.lower().startswith(("http://", "https://")):
+        return "accord reaches servers by http and https alone"
     if settings.asked:
         names = ", ".join(map(input_variable, settings.asked))
         return f"its host asks for a value; set {names} to check it"
