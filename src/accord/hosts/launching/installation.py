@@ -61,6 +61,7 @@ class RunningPython(msgspec.Struct, frozen=True, kw_only=True):
         is_editable: whether that is the folder of its source.
         folders: those that have to be in PYTHONPATH.
         requirement: what installs the same accord.
+        version: the first two numbers of its version.
         temporary: folders whose contents are deleted now and then.
     """
 
@@ -71,6 +72,7 @@ class RunningPython(msgspec.Struct, frozen=True, kw_only=True):
     is_editable: bool = False
     folders: tuple[str, ...] = ()
     requirement: str = f"accord=={__version__}"
+    version: str = f"{sys.version_info[0]}.{sys.version_info[1]}"
     temporary: tuple[Path, ...] = ()
 
     @classmethod
@@ -195,7 +197,8 @@ def _throw_away_command(
             "or into a virtual environment, and repeat the command with that one"
         )
     remark = f"{problem}: the entry uses uvx, which installs {python.requirement} again when needed"
-    words = (str(uvx), "--from", python.requirement, "accord")
+    # Else uv takes whichever Python a host has in PATH, or downloads the newest.
+    words = (str(uvx), "--python", python.version, "--from", python.requirement, "accord")
     return AccordCommand(words=words, kind="uvx", remarks=(remark,))
 
 
