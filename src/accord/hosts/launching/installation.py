@@ -9,6 +9,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
@@ -299,7 +300,8 @@ def find_folders(package: str) -> list[Path]:
     return [] if spec.origin is None else [Path(spec.origin).parent]
 
 
-def _default_folders() -> set[str]:
+@cache
+def _default_folders() -> frozenset[str]:
     """Return the import path of this Python in an empty environment."""
     import json
     import subprocess
@@ -314,6 +316,6 @@ def _default_folders() -> set[str]:
             timeout=_LISTING_TIMEOUT,
             check=True,
         )
-        return {os.path.realpath(each) for each in json.loads(done.stdout) if each}
+        return frozenset(os.path.realpath(each) for each in json.loads(done.stdout) if each)
     except (OSError, ValueError, subprocess.SubprocessError):
-        return set()  # then all folders are named, which does no harm
+        return frozenset()  # then all folders are named, which does no harm
