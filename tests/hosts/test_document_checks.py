@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 
 from accord.hosts.definition import HostsError
 from accord.hosts.documents.difference import show_difference
-from accord.hosts.documents.document import Edit, UneditableDocument
+from accord.hosts.documents.document import (
+    Edit,
+    UneditableDocument,
+    UnreadableDocument,
+    open_document,
+)
 from accord.hosts.documents.snippets import render_snippet, render_value
 from accord.hosts.documents.text_file import read_text_file
 from accord.hosts.documents.text_lines import join_edits
@@ -118,6 +123,38 @@ def test_a_table_of_toml_is_gone_with_the_last_one_in_it():
 def test_an_empty_text_is_an_empty_object():
     verify_edit("", '{"a": {"b": 1}}', "json", {("a", "b"): 1})
     verify_edit("# c\n", "a: {b: 1}", "yaml", {("a", "b"): 1})
+
+
+SIGNS = {
+    "json": '{}[]",:/*\n\r\t 1a\\',
+    "toml": "[]{}\"'=.#\n\r\t ,a1\\",
+    "yaml": "{}[]\"':-#\n\r\t ,a1\\|>&*!?~+",
+}
+TEXTS = {
+    "json": '{ // c\n  "s": {"a": [1, {"x": null}], /* d */ "b": "c",},\n  "t": 1\n}\n',
+    "toml": '# c\n[s]\na = [1, {x = 2}] # d\n\n[s.b]\nx.y = "c"\n\n[[t]]\nz = 1\n',
+    "yaml": "# c\ns: # d\n  a: [1, {x: }]\n  b: &b\n    - c: |\n        d\n    - e\n\nt: *b\n",
+}
+
+
+@pytest.mark.parametrize("format", SIGNS)
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_any_text_is_refused_or_changed_as_asked(format, data):
+    text = TEXTS[format]
+    for _ in range(data.draw(st.integers(0, 3))):
+        at = data.draw(st.integers(0, len(text)))
+        new = data.draw(st.text(st.sampled_from(SIGNS[format]), max_size=2))
+        text = text[:at] + new + text[at + data.draw(st.integers(0, 2)) :]
+    keys = data.draw(st.sampled_from([("s", "a"), ("s", "n"), ("s", "b", "x"), ("t",), ("n", "m")]))
+    try:
+        document = open_document(text, format)
+        changed = document.set(keys, {"k": [1]}).apply(text)
+        verify_edit(text, changed, format, {keys: {"k": [1]}})
+        left = open_document(changed, format).remove(keys).apply(changed)
+        verify_edit(changed, left, format, {keys: ABSENT})
+    except (UnreadableDocument, UneditableDocument):
+        return
 
 
 # -- differences

@@ -162,6 +162,12 @@ def test_keys_are_added_where_they_belong(text, keys, value, after):
     tomllib.loads(after)
 
 
+def test_a_table_without_a_header_is_replaced():
+    text = "# top\n\n[a.b]\nx = 1\n\n[a.c]\n\n[z]\n"
+    assert add(text, ("a",), {"y": 1}) == "# top\n\n[a]\ny = 1\n\n[z]\n"
+    assert add(text, ("a",), {}) == "# top\n\n[a]\n\n[z]\n"
+
+
 def test_null_members_are_left_out():
     assert add("", value={"command": "x", "cwd": None}) == '[mcp_servers.desk]\ncommand = "x"\n'
 

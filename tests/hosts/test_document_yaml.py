@@ -185,6 +185,9 @@ def test_a_comment_goes_with_its_entry_only_if_it_touches():
         ("l: [1]\n", ("l", 2), "l has 1 items; item 2 cannot be added"),
         ("- 1\n", PATH, "the document is a list"),
         ("extensions:\n  ? a\n  : 1\n", PATH, r"keys with \?"),
+        ("extensions: {a: }\n", PATH, "has no value"),
+        ("extensions: {a, b: 1}\n", PATH, "a key without a colon"),
+        ("x: &x {desk: 1}\nextensions:\n  <<: *x\n", (*PATH, "y"), "by a merge"),
         ("extensions: [a: 1]\n", ("extensions", 0, "b"), "without braces"),
     ],
 )
@@ -213,6 +216,11 @@ def test_aliases_and_merges_are_kept():
     after = add(text)
     assert after.startswith(text)
     assert add(text, ("extensions", "a", "timeout"), 4) == f"{text}    timeout: 4\n"
+
+
+def test_blank_lines_of_a_text_stay():
+    with_blanks = "a: |+\n  x\n\n\nz: 1\n"
+    assert take(with_blanks, ("z",)) == "a: |+\n  x\n\n\n"
 
 
 def test_places_have_line_and_column():

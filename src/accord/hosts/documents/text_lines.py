@@ -79,13 +79,14 @@ def has_blank_line(text: str, start: int) -> bool:
     return end < len(text) and not text[start:end].strip(" \t")
 
 
-def remove_lines(text: str, start: int, stop: int) -> Edit:
+def remove_lines(text: str, start: int, stop: int, least: int = 0) -> Edit:
     """Return the edit that removes lines, and the blank lines that would be too many then.
 
     Args:
         text: of the file.
         start: where the first of the lines begins.
         stop: where the last one ends, before its line end.
+        least: before which nothing is removed.
     """
     after = next_line(text, stop)
     rest = text[after:].strip()
@@ -96,7 +97,9 @@ def remove_lines(text: str, start: int, stop: int) -> Edit:
     begin = break_before(text, start)
     if not rest or has_blank_line(text, after):
         while begin and not text[(above := line_start(text, begin)) : begin].strip(" \t"):
-            begin = break_before(text, above)
+            if (begin_above := break_before(text, above)) < least:
+                break
+            begin = begin_above
     return Edit(begin, stop, "")
 
 

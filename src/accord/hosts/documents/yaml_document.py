@@ -156,6 +156,11 @@ class YamlDocument:
             raise UneditableDocument(
                 f"{name_path(path)} has {len(node.entries)} items; item {rest[0]} cannot be added"
             )
+        if rest[1:] and find_value(self.data, (*path, rest[0])) is not ABSENT:
+            raise UneditableDocument(
+                f"{name_path((*path, rest[0]))} comes from elsewhere by a merge (<<); "
+                "change it by hand"
+            )
         return self._insert(path, rest[0], wrap_value(rest[1:], value))
 
     def _fill(self, value: Any) -> Edit:
@@ -200,6 +205,8 @@ class YamlDocument:
         start = skip_properties(text, node.start)
         if text[start] not in "{[":
             raise UneditableDocument("an object without braces stands in a list; change it by hand")
+        if any(entry.after is None for entry in node.entries):
+            raise UneditableDocument("a key without a colon stands in braces; change it by hand")
         comments: list[tuple[int, int]] = []
         members: list[BracketMember] = []
         at = start + 1
@@ -221,6 +228,8 @@ class YamlDocument:
         return BracketContainer(start, node.end, members), BracketedText(text, comments)
 
     def _insert_flow(self, node: YamlNode, key: str | int, value: Any) -> Edit:
+        if node.entries and node.entries[-1].node.start == node.entries[-1].node.end:
+            raise UneditableDocument("the last key in braces has no value; change it by hand")
         written = format_flow(value)
         if isinstance(key, str):
             written = f"{format_scalar(key, in_flow=True)}: {written}"
@@ -249,7 +258,9 @@ class YamlDocument:
         nodes, entries = self._path(keys)
         node = nodes[-1]
         if any(each.is_flow for each in nodes[:-1]):
-            return Edit(node.start, node.end, format_flow(new))
+            self._brackets(nodes[-2])  # they are checked
+            gap = " " if node.start == node.end else ""
+            return Edit(node.start, node.end, gap + format_flow(new))
         is_block = bool(new) and isinstance(new, dict | list)
         newline = line_break(text, node.start)
         if not entries:
@@ -304,7 +315,18 @@ class YamlDocument:
             return self._empty(around, entries[-2] if len(entries) > 1 else None)
         if not begins_line(self.text, entry.start):
             return self._remove_first(around, keys)
-        return remove_lines(self.text, *self._lines_of(entry))
+        start, stop = self._lines_of(entry)
+        return remove_lines(self.text, start, stop, self._end_before(start))
+
+    def _end_before(self, at: int) -> int:
+        """Return where the last value before a place ends: blank lines may belong to a text."""
+        end = 0
+        todo = [self._tree.root] if self._tree.root else []
+        while todo:
+            node = todo.pop()
+            end = max(end, node.end if node.end <= at else 0)
+            todo += [entry.node for entry in node.entries]
+        return end
 
     def _lines_of(self, entry: YamlEntry) -> tuple[int, int]:
         """Return where the lines of an entry begin and end, with comments that belong to it."""

@@ -146,6 +146,8 @@ class _Composer:
         self._anchors: dict[str, YamlNode] = {}
         self._tree = YamlTree(None, len(text), [])
         self._documents = 0
+        self._resolver = yaml.resolver.Resolver()
+        self._constructor = yaml.constructor.SafeConstructor()
 
     def compose(self) -> YamlTree:
         yaml = self._yaml
@@ -247,7 +249,7 @@ class _Composer:
             is_word = key == "<<" or (_WORD.fullmatch(key) and key.lower() not in _SPECIAL)
             # libyaml says "" for a text without quotes, and PyYAML says None.
             if not event.style and event.implicit[0] and not is_word:
-                key = load_yaml(self._text[node.start : node.end])
+                key = self._construct(event.value)
         else:
             key = (node.kind, node.start)
         if key in seen and key != "<<":
@@ -256,6 +258,14 @@ class _Composer:
             raise unreadable(self._text, node.start, message)
         seen.pop(key, None)
         seen[key] = node.start
+
+    def _construct(self, text: str) -> Any:
+        """Return the value of a text without quotes."""
+        yaml = self._yaml
+        tag = self._resolver.resolve(yaml.ScalarNode, text, (True, False))
+        if tag.rpartition(":")[2] in ("str", "merge", "value"):
+            return text
+        return self._constructor.construct_object(yaml.ScalarNode(tag, text))
 
     def _member(self, key: YamlNode, node: YamlNode, name: Any) -> YamlEntry:
         space = _SPACE.match(self._text, key.end)
