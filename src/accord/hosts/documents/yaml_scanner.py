@@ -115,8 +115,7 @@ def read_yaml(text: str) -> tuple[Any, YamlTree]:
 
 def unreadable(text: str, at: int, message: str) -> UnreadableDocument:
     """Return the error for a place."""
-    place = find_place(text, at)
-    return UnreadableDocument(f"line {place.line}, column {place.column}: {message}", place)
+    return UnreadableDocument(message, find_place(text, at))
 
 
 def _explain(text: str, error: Any) -> UnreadableDocument:
@@ -131,7 +130,7 @@ def _explain(text: str, error: Any) -> UnreadableDocument:
         message = f"{sign} cannot begin a text; put it in quotes"
         if sign == "\t":
             message = "a tab stands here; YAML is indented with blanks"
-    return UnreadableDocument(f"line {place.line}, column {place.column}: {message}", place)
+    return UnreadableDocument(message, place)
 
 
 class _Composer:
