@@ -40,18 +40,29 @@ def read_configuration_file(path: Path, fragment: str, reader: TargetReader) -> 
         title = data.get("title") or data.get("name")
         entry = entry_from_members(server.name, server.entry)
         return complete_target(entry, title=str(title or ""), remarks=server.remarks)
-    from accord.client.configuration import find_entries
-    from accord.errors import ConfigurationError
-
-    try:
-        entries = find_entries(str(path), data, is_file=True)
-    except ConfigurationError as error:
-        raise HostsError(str(error)) from None
-    members = _choose(path, {str(name): each for name, each in entries.items()}, fragment)
-    name = fragment or next(iter(map(str, entries)))
+    entries = _find_entries(path, data)
+    members = _choose(path, entries, fragment)
+    name = fragment or next(iter(entries))
     if not isinstance(members, Mapping):
         raise HostsError(f"{path}: the entry {name} is not an object")
     return _read_entry(path, name, members, reader)
+
+
+def _find_entries(path: Path, data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the entries of a file by name, wherever its host keeps them."""
+    from accord.client.configuration import find_entries
+    from accord.errors import ConfigurationError
+
+    listed, extensions = data.get("mcpServers"), data.get("extensions")
+    if isinstance(listed, list):  # Continue
+        return {str(each.get("name")): each for each in listed if isinstance(each, dict)}
+    if isinstance(extensions, dict) and listed is None:  # Goose
+        return {str(name): each for name, each in extensions.items()}
+    try:
+        found = find_entries(str(path), data, is_file=True)
+    except ConfigurationError as error:
+        raise HostsError(str(error)) from None
+    return {str(name): each for name, each in found.items()}
 
 
 def _read_entry(
