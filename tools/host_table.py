@@ -21,8 +21,8 @@ the path is left out if it is not set. The first file that exists is written, el
 
 ## Files
 
-| id | host | user's file | project's file | key | format | looked up |
-|---|---|---|---|---|---|---|
+| id | host | user's file | project's file | key | format | looked up | in |
+|---|---|---|---|---|---|---|---|
 """
 _ENTRIES = """
 ## Entries
@@ -88,7 +88,9 @@ def render() -> str:
         project = ", ".join(f"`{each.path}`" for each in host.project) or "-"
         name = host.name + (" (discontinued)" if host.status == "discontinued" else "")
         key = f"`{'.'.join(host.key)}`" if host.key else "-"
-        parts.append(_row(host.id, name, _files(host), project, key, host.format, host.checked))
+        parts.append(
+            _row(host.id, name, _files(host), project, key, host.format, host.checked, host.source)
+        )
     parts.append(_ENTRIES)
     for host in hosts:
         has_folder = host.stdio is not None and "cwd" in host.stdio.members.values()

@@ -164,6 +164,14 @@ def test_the_launcher_serves_with_the_packages_of_its_python(desk, tmp_path):
     assert run(ask()) == "42 None"
 
 
+def test_further_packages_can_be_named(desk, tmp_path):
+    request = BundleRequest(author="Ada", is_started=False, requirements=("accord[http]", "x>1"))
+    written = write_bundle(find_source(desk / "desk.py"), tmp_path, request)
+    with zipfile.ZipFile(written.bundle.path) as archive:
+        project = archive.read("pyproject.toml").decode()
+    assert f'["accord=={__version__}", "accord[http]", "x>1"]' in project
+
+
 # -- what is refused
 
 
@@ -276,6 +284,14 @@ def test_files_that_git_ignores_are_not_packed(tmp_path):
     (tmp_path / "pyproject.toml").write_text(PROJECT)
     found = collect_project(find_source(tmp_path / "a.py"))
     assert sorted(found.files) == ["a.py", "pyproject.toml"]
+
+
+def test_a_project_says_itself_what_it_needs(tmp_path):
+    make(tmp_path, a_py="")
+    (tmp_path / "pyproject.toml").write_text(PROJECT)
+    request = BundleRequest(is_started=False, requirements=("x",))
+    with pytest.raises(HostsError, match="says what the project needs"):
+        write_bundle(find_source(tmp_path / "a.py"), tmp_path, request)
 
 
 def test_a_file_that_would_be_overwritten_is_reported(tmp_path):

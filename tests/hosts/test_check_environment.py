@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from accord.hosts.definition import HostEntry, LaunchModel, Machine, PlaceholderForms
+from accord.hosts.definition import EntryShape, HostEntry, LaunchModel, Machine, PlaceholderForms
 from accord.hosts.launching.environment import host_environment
 from support.checked_hosts import DESKTOP, TERMINAL
 
@@ -101,6 +101,14 @@ def test_a_variable_of_the_shell_is_used_and_reported_for_a_desktop():
 
 def test_a_host_without_placeholders_passes_the_text_on():
     assert launched(env={"A": "${env:LANG}"}).env["A"] == "${env:LANG}"
+
+
+def test_a_host_that_takes_names_passes_on_what_it_has():
+    shape = EntryShape(members={"command": "program", "args": "args", "env_vars": "env_names"})
+    host = replace(TERMINAL, stdio=shape)
+    found = launched(host, env={"API_KEY": "${env:API_KEY}", "NONE": "${env:NONE}"})
+    assert found.env == SHELL
+    assert found.missing == ("NONE",)
 
 
 def test_an_input_is_asked_for_unless_a_variable_gives_it():

@@ -36,7 +36,9 @@ WITH_MEMBERS = {
     "dotted": 'mcp_servers.a.command = "x"\nmcp_servers.a.args = []\nz = 1\n',
     "dotted in table": '[mcp_servers]\na.command = "x"\n',
     "quoted": '["mcp_servers" . \'a.b\']\n"x\\u0041" = 1\n',
-    "strings": "[mcp_servers.a]\nx = \"\"\"\n[mcp_servers.z]\n# no\n\"\"\"\ny = '''\n[t]'''\n\n[tui]\n",
+    "strings": (
+        "[mcp_servers.a]\nx = \"\"\"\n[mcp_servers.z]\n# no\n\"\"\"\ny = '''\n[t]'''\n\n[tui]\n"
+    ),
     "lists": '[mcp_servers.a]\nargs = [\n  "]", # c\n  "[mcp_servers.z]",\n]\n\n[tui]\n',
     "lists of tables": "[[l]]\nx = 1\n[[l.m]]\ny = 1\n\n[mcp_servers.a]\nz = 1\n\n[[l]]\nx = 2\n",
     "blank lines at the end": '[mcp_servers.a]\ncommand = "x"\n\n\n\n',
@@ -158,6 +160,12 @@ def test_tables_of_a_list_are_appended_and_removed():
 def test_keys_are_added_where_they_belong(text, keys, value, after):
     assert open_document(text, "toml").set(keys, value).apply(text) == after
     tomllib.loads(after)
+
+
+def test_a_table_without_a_header_is_replaced():
+    text = "# top\n\n[a.b]\nx = 1\n\n[a.c]\n\n[z]\n"
+    assert add(text, ("a",), {"y": 1}) == "# top\n\n[a]\ny = 1\n\n[z]\n"
+    assert add(text, ("a",), {}) == "# top\n\n[a]\n\n[z]\n"
 
 
 def test_null_members_are_left_out():

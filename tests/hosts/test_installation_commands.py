@@ -70,6 +70,27 @@ def test_a_module_of_the_current_folder_is_remarked(tmp_path):
     assert settle(machine, "python3", "-m", "installed").remarks == ()
 
 
+@pytest.mark.parametrize(
+    ("words", "file", "is_remarked"),
+    [
+        ("uv run server.py", "pyproject.toml", True),
+        ("uv run --directory=/x server.py", "pyproject.toml", False),
+        ("uv run server.py", "other.toml", False),
+        ("uv tool", "pyproject.toml", False),
+        ("npm start", "package.json", True),
+        ("npm --prefix x start", "package.json", False),
+        ("uv", "pyproject.toml", False),
+    ],
+)
+def test_a_tool_that_needs_its_folder_is_remarked(tmp_path, words, file, is_remarked):
+    machine = make_machine(tmp_path)
+    make_program(tmp_path / "bin" / words.split()[0])
+    (machine.project / file).touch()
+    found = settle(machine, *words.split()).remarks
+    assert bool(found) == is_remarked
+    assert not found or "finds its project in" in found[0]
+
+
 # -- files of projects
 
 

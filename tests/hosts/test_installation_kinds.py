@@ -80,11 +80,15 @@ def test_a_throw_away_environment_is_replaced_by_uvx(tmp_path, place):
     uvx = make_program(tmp_path / "bin" / "uvx")
     # `pipx run` has the same file as `pipx install`.
     python = make_python(
-        tmp_path / place, "pyvenv.cfg", "pipx_metadata.json", requirement="accord[cli]==0.2"
+        tmp_path / place,
+        "pyvenv.cfg",
+        "pipx_metadata.json",
+        requirement="accord[cli]==0.2",
+        version="3.12",
     )
     found = accord_command(machine, python)
     assert found.kind == "uvx"
-    assert found.words == (str(uvx), "--from", "accord[cli]==0.2", "accord")
+    assert found.words == (*(str(uvx), "--python", "3.12", "--from", "accord[cli]==0.2", "accord"),)
     assert "will be deleted" in found.remarks[0]
 
 
@@ -159,7 +163,7 @@ def test_this_installation_is_known():
     assert python.requirement.startswith("accord")
 
 
-ASK = """
+ASK = """\
 import json
 from accord.hosts.definition import Machine
 from accord.hosts.launching.installation import RunningPython, accord_command

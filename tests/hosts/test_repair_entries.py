@@ -106,7 +106,11 @@ FAULTS = [
     ("cursor", {**COMMAND, "env": ["A=b=c"]}, "env-object", {**COMMAND, "env": {"A": "b=c"}}),
     ("cursor", {**COMMAND, "env": "A=b"}, "env-object", None),
     ("cursor", {"url": "https://a.b", "headers": []}, "headers-object", None),
+    ("cursor", {"url": "https://a.b", "headers": {"X": "a\nb"}}, "header-wrong", None),
+    ("cursor", {"url": "https://a.b", "headers": {"X Y": "a"}}, "header-wrong", None),
     ("cursor", {"url": "a.b/mcp"}, "url-wrong", None),
+    ("cursor", {"url": "http://[::1/mcp"}, "url-wrong", None),
+    ("cursor", {"url": "http://a.b:99999/mcp"}, "url-wrong", None),
     (
         "cursor",
         {**COMMAND, "env": {"A": "${A_KEY}"}},

@@ -63,6 +63,12 @@ def test_a_wrong_url_is_refused(reader, url):
         read(reader, url)
 
 
+@pytest.mark.parametrize("url", ["https://x.example/a.mcpb", "https://x.example/server.json?a"])
+def test_the_url_of_a_file_is_not_taken_for_a_server(reader, url):
+    with pytest.raises(HostsError, match="download it, and name the file"):
+        read(reader, url)
+
+
 @pytest.mark.parametrize(
     ("command", "name"),
     [
@@ -303,6 +309,24 @@ def test_a_server_of_the_registry_is_read(reader):
     assert read(reader, "server.json#weather-remote").entry.url == "https://weather.example/mcp"
     with pytest.raises(HostsError, match="weather, weather-remote"):
         read(reader, "server.json")
+
+
+def test_a_bundle_of_the_registry_is_downloaded_by_the_user(reader):
+    package = {"registryType": "mcpb", "identifier": "https://x.example/a.mcpb"}
+    write(reader, "server.json", {**REGISTRY, "packages": [package], "remotes": []})
+    with pytest.raises(HostsError, match="weather is a bundle: download it"):
+        read(reader, "server.json")
+
+
+def test_accord_is_looked_for_only_if_it_is_needed(reader):
+    """A URL can be added by an accord that will be deleted."""
+    import msgspec
+
+    machine = msgspec.structs.replace(reader.machine, environ={})
+    lazy = TargetReader(machine=machine, locate=locate)
+    assert read(lazy, "https://example.com/mcp").entry.url
+    write(reader, "desk.py", SERVER)
+    assert "accord" in read(lazy, "desk.py").entry.command
 
 
 def test_a_bundle_that_is_missing_is_refused(reader):

@@ -104,8 +104,10 @@ def _add(
     planned, failures = _plan(options, files_to_write(options, hosts, machine), entry, machine)
     if not is_json(options):
         show_plans(planned)
-    for failure in failures:
+    for failure, snippet in failures:
         complain(failure)
+        if snippet:
+            note(f"the file was left as it is; mend it, and add this by hand:\n{snippet}")
     if failures and (not planned or len(options.host) > 0):
         return 2
     reports = [] if options.no_check or options.dry_run else _check(options, planned, machine)
@@ -258,8 +260,12 @@ def _plan(
     files: "Sequence[ConfigFile]",
     entry: "HostEntry",
     machine: "Machine",
-) -> "tuple[list[PlannedChange], list[str]]":
-    """Plan the change of each file; what is wrong with one does not stop the others."""
+) -> "tuple[list[PlannedChange], list[tuple[str, str]]]":
+    """Plan the change of each file; what is wrong with one does not stop the others.
+
+    Returns:
+        The plans, and why others are not possible, with a text to paste.
+    """
     from accord.hosts.definition import HostsError
     from accord.hosts.operations.plan import plan_addition
 
@@ -280,20 +286,19 @@ def _explain(
     machine: "Machine",
     options: argparse.Namespace,
     error: Exception,
-) -> str:
-    """Return why a file cannot be changed, with the text to paste if the file is at fault."""
+) -> tuple[str, str]:
+    """Return why a file cannot be changed, and the text to paste if the file is at fault."""
     from accord.hosts.definition import HostsError
     from accord.hosts.documents.document import UneditableDocument, UnreadableDocument
     from accord.hosts.operations.snippets import paste_text
 
     said = f"{file.host.name}: {error}"
     if not isinstance(error, UnreadableDocument | UneditableDocument):
-        return said
+        return said, ""
     try:
-        text = paste_text(file, entry, machine, allow_literals=options.literal_secrets)
+        return said, paste_text(file, entry, machine, allow_literals=options.literal_secrets)
     except HostsError:
-        return said
-    return f"{said}\nthe file was left as it is; mend it and add this by hand:\n{text}"
+        return said, ""
 
 
 # -- checking
@@ -337,7 +342,9 @@ def _write(
     for plan in planned if written else ():
         host = plan.file.host
         say(f"{paint('green', 'added')} {plan.name} to {escape_controls(str(plan.file.path))}\n")
-        for remark in (host.approval, host.reload, _own_command(plan)):
+        is_asked = plan.file.scope == "project" or host.approves == "all"
+        approval = host.approval if is_asked else ""
+        for remark in (approval, host.reload, _own_command(plan)):
             if remark:
                 say(f"  {escape_controls(remark)}\n")
         for other in other_readers(plan.file, hosts.values()):

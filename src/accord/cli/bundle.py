@@ -50,6 +50,8 @@ rest* WORD
 --user-config K[:TYPE][=DEFAULT]  a variable that the host asks its user for; TYPE is string,
                 number, boolean, directory, file or secret; may be repeated
 --include PATTERN  further files in the folder of the server, such as data/*.csv; may be repeated
+--requirement R  a package beside those that the server imports, such as accord[http]; may be
+                repeated
 --no-start      do not start the server; its tools are not listed
 {TEXT_OR_JSON}
 """
@@ -90,6 +92,7 @@ def _write(options: argparse.Namespace, *, as_json: bool) -> int:
         has_packages=options.with_dependencies,
         settings=dict(map(_read_setting, options.user_config)),
         include=tuple(options.include),
+        requirements=tuple(options.requirement),
         is_started=not options.no_start,
     )
     output = Path(options.output or os.curdir)

@@ -186,6 +186,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         launch: what launched servers find.
         reload: when the host uses a changed file, a sentence.
         approval: what its user has to accept first, a sentence; empty if nothing.
+        approves: whether that is so for servers of a project only, or for all.
         command: its own command that adds a server, if the host rewrites the file while it runs;
             NAME, JSON and NAMED_JSON (with the name in it) are filled in.
         link: the kind of link that installs a server (see `entries.links`); empty if it has none.
@@ -223,6 +224,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     launch: LaunchModel = LaunchModel()
     reload: str = ""
     approval: str = ""
+    approves: Literal["project", "all"] = "project"
     command: str = ""
     link: str = ""
     notes: tuple[str, ...] = ()

@@ -11,7 +11,12 @@ import msgspec
 
 from accord.hosts.definition import HostEntry, HostsError, Machine, TransportName
 from accord.hosts.entries.literals import names_secret
-from accord.hosts.launching.installation import AccordCommand, import_folders, python_words
+from accord.hosts.launching.installation import (
+    AccordCommand,
+    accord_command,
+    import_folders,
+    python_words,
+)
 from accord.hosts.launching.wrapping import bridge_entry, unwrap_entry, wrap_entry
 from accord.hosts.server_names import check_name, command_name, file_name, url_name
 
@@ -98,15 +103,23 @@ class TargetReader(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         machine: whose paths entries have.
-        accord: the words that launch accord.
+        accord: the words that launch accord; found out when a target needs them, by default.
         locate: finds a Python file or module; its errors say what else a target can be.
         values: values of a bundle's settings that a user gave, by key or variable.
     """
 
     machine: Machine
-    accord: AccordCommand
     locate: Callable[[str, Sequence[str]], PythonServer]
+    accord: AccordCommand | None = None
     values: Mapping[str, str] = {}
+
+    def find_accord(self) -> AccordCommand:
+        """Return the words that launch accord.
+
+        Raises:
+            HostsError: it is in a throw-away environment.
+        """
+        return accord_command(self.machine) if self.accord is None else self.accord
 
 
 def read_target(
@@ -209,6 +222,10 @@ def _read_url(text: str) -> TargetServer:
         raise HostsError(f"the URL is wrong: {error}") from None
     if not host or port == 0 or re.search(r"[\s\x00-\x1f]", text):
         raise HostsError("the URL is wrong: expected https://host/path")
+    if parts.path.lower().endswith((*_BUNDLES, "/server.json")):
+        raise HostsError(
+            "the URL is that of a file, not of a server: download it, and name the file"
+        )
     is_sse = parts.path.rstrip("/").endswith("/sse")
     transport: TransportName = "sse" if is_sse else "http"
     remarks = []
@@ -231,7 +248,8 @@ def _read_python(text: str, rest: Sequence[str], reader: TargetReader) -> Target
         foreign = _foreign_library(file)
         if foreign:
             return _foreign_target(file, foreign, reader)
-    accord, remarks = reader.accord, list(reader.accord.remarks)
+    accord = reader.find_accord()
+    remarks = list(accord.remarks)
     own = None if file is None else _project_python(file)
     is_apart = accord.kind in ("pipx", "uv-tool", "uvx")
     if own is not None and is_apart and _has_accord(own):

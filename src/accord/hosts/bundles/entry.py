@@ -75,7 +75,7 @@ class _Filling:
         self._bundle = bundle
         self._folder = folder
         self._machine = reader.machine
-        self._python = _own_python(reader)
+        self._reader = reader
         self._remarks = list(bundle.remarks)
         self._places = _places(folder, reader.machine)
         self._command, self._args, self._env = self._choose_command()
@@ -248,8 +248,9 @@ class _Filling:
         """Return a Python of the version that the bundle needs; our own one if it is."""
         wanted = self._bundle.manifest.compatibility.runtimes.python
         own = f"{sys.version_info[0]}.{sys.version_info[1]}.{sys.version_info[2]}"
-        if self._python and (not wanted or satisfies(own, wanted) is not False):
-            return self._python
+        python = _own_python(self._reader)
+        if python and (not wanted or satisfies(own, wanted) is not False):
+            return python
         from accord.hosts.launching.command import find_program
 
         for minor in range(_NEWEST_PYTHON, 7, -1):
@@ -287,7 +288,7 @@ class _Filling:
 
 def _own_python(reader: TargetReader) -> str:
     """Return the Python of accord, unless it is in a throw-away environment."""
-    words = reader.accord.words
+    words = reader.find_accord().words
     return words[0] if words[1:3] == ("-P", "-m") else ""
 
 

@@ -77,6 +77,7 @@ class BundleRequest(msgspec.Struct, frozen=True, kw_only=True):
         has_packages: whether the packages are in the bundle.
         settings: what the host shall ask for, by variable.
         include: patterns of further files beside the server.
+        requirements: packages beside those that it declares or imports.
         is_started: whether the server is started, to list what it offers.
     """
 
@@ -87,6 +88,7 @@ class BundleRequest(msgspec.Struct, frozen=True, kw_only=True):
     has_packages: bool = False
     settings: Mapping[str, BundleSetting] = {}
     include: tuple[str, ...] = ()
+    requirements: tuple[str, ...] = ()
     is_started: bool = True
 
 
@@ -167,6 +169,7 @@ class _Packer:
         requirements = read_requirements(self._source)
         if requirements is None:
             requirements = requirements_of(found.imports)
+        requirements = [*requirements, *self._request.requirements]
         files = {f"server/app/{name}": path.read_bytes() for name, path in found.files.items()}
         inside = self._source.file.relative_to(self._source.root).as_posix()
         remarks = _left_out_remarks(found)
@@ -183,6 +186,11 @@ class _Packer:
     def _collect_project(self) -> _Parts:
         project = self._source.project
         assert project is not None
+        if self._request.include or self._request.requirements:
+            raise HostsError(
+                f"{project / 'pyproject.toml'} says what the project needs: name it there; all "
+                "files of the project are packed"
+            )
         found = collect_project(self._source)
         files = {name: path.read_bytes() for name, path in found.files.items()}
         taken = [name for name in (MANIFEST, _PROJECT_MAIN) if name in files]

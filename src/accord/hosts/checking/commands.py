@@ -260,7 +260,7 @@ class CommandCheck:
             path = script[1]
             if _is_absolute(path):
                 if not Path(path).exists():
-                    yield self._find_moved_script(index, Path(path))
+                    yield self._find_script(index, Path(path))
             elif base is not None:
                 if not (base / path).exists():
                     yield CommandFault("script-missing", f"{base / path} does not exist")
@@ -295,7 +295,7 @@ class CommandCheck:
     def _full_path(self, index: int, path: str, whole: Path) -> str:
         return os.path.normpath(whole) + self._words[index].removeprefix(path)
 
-    def _find_moved_script(self, index: int, path: Path) -> CommandFault:
+    def _find_script(self, index: int, path: Path) -> CommandFault:
         message = f"{path} does not exist"
         found = find_moved(path, self._machine.home)
         if found is None or self._file.scope == "project":
@@ -308,7 +308,11 @@ class CommandCheck:
         for path in paths:
             why = is_throw_away(path, self._machine) if path.is_absolute() else ""
             if why:
-                advice = "install it to stay: pipx install, uv tool install, or uvx in the command"
+                advice = (
+                    "install it to stay: pipx install, uv tool install, or uvx in the command"
+                    if "cache" in why
+                    else "move it to a folder that stays"
+                )
                 yield CommandFault("throw-away", f"{path} is in {why}", advice)
                 return
 

@@ -19,6 +19,7 @@ from accord.hosts.launching.environment import (
     host_environment,
     input_variable,
     shapes_of,
+    takes_names,
 )
 from accord.hosts.repairing.repair import Repair, change_entry
 from accord.testing.masking import Masks
@@ -91,6 +92,8 @@ def _launch_refusal(
         return "it is switched off"
     if worst_of(findings) == "error":
         return "its host does not get that far"
+    if settings.url and not settings.url.lower().startswith(("http://", "https://")):
+        return "accord reaches servers by http and https alone"
     if settings.asked:
         names = ", ".join(map(input_variable, settings.asked))
         return f"its host asks for a value; set {names} to check it"
@@ -207,8 +210,11 @@ class EntryCheck:
 
     def _check_variables(self, settings: LaunchSettings) -> Iterator[Finding]:
         host = self._host.name
+        # Hosts that take names pass on what they have, or keep values themselves.
+        severity: FindingSeverity = "warning" if takes_names(self._host) else "error"
         for name in settings.missing:
-            yield new_finding("variable-missing", f"{name} is not set", f"set {name}")
+            message, change = f"{name} is not set", f"set {name}"
+            yield new_finding("variable-missing", message, change, severity=severity)
         for name in settings.of_shell:
             message = f"{name} is set in this terminal, but {host} starts without it"
             change = f"start {host} from a terminal, or set {name} for the whole session"

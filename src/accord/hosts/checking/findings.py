@@ -59,6 +59,7 @@ CODES: Final[dict[str, FindingCode]] = {
     "env-object": _error("entry", "The variables have to be an object of texts."),
     "env-text": _warning("entry", "The value of a variable has to be a text."),
     "headers-object": _error("entry", "The headers have to be an object of texts."),
+    "header-wrong": _error("entry", "A header has signs that headers cannot have."),
     "url-wrong": _error("entry", "The URL is not one of http or https."),
     "transport-missing": _error("host", "The host does not offer the transport of the entry."),
     "name-refused": _error("entry", "The host refuses the name of the entry."),

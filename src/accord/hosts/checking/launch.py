@@ -149,6 +149,10 @@ class ServerTrial:
             self._add("sign-in", "the server asks for a sign-in", "sign in through the host")
         except (MessageTimeout, ConnectionEnded, ConnectFailed) as error:
             self._report_failure(line, error)
+        except (ValueError, OSError) as error:
+            # A header or a word with signs that cannot be sent.
+            code = "url-wrong" if self.target.url else "start-failed"
+            self._add(code, f"it cannot be used as it is: {error}", "look for odd characters in it")
         self._look_back(line)
 
     # -- the conversation

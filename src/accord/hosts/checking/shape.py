@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
 
 from accord.hosts.checking.findings import FindingSeverity
 from accord.hosts.definition import EntryShape, Host, TransportName
@@ -26,6 +27,8 @@ _TRANSPORTS: Final[dict[str, TransportName]] = {
     **dict.fromkeys(("http", "streamablehttp", "remote"), "http"),
     "sse": "sse",
 }
+_HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _NAMES: Final = {"stdio": "stdio", "http": "Streamable HTTP", "sse": "HTTP with SSE"}
 
 
@@ -77,6 +80,7 @@ def find_shape_faults(value: Any, host: Host) -> Iterator[ShapeFault]:
     else:
         yield from _url_faults(entry, shape)
         yield from _text_faults(entry, shape, "headers")
+        yield from _header_faults(entry, shape)
 
 
 def kind_of(value: object) -> str:
@@ -351,6 +355,18 @@ def _url_faults(entry: dict[str, Any], shape: EntryShape) -> Iterator[ShapeFault
     elif not re.match(r"https?://[^/\s]|[^:/]*\$|\{|(?:unix|pipe)://", given, re.IGNORECASE):
         message = f"{name} does not begin with http:// or https://"
         yield ShapeFault("url-wrong", message, "write the whole URL")
+    elif not _is_url(given):
+        yield ShapeFault("url-wrong", f"{name} has an invalid host or port", "correct it")
+
+
+def _is_url(text: str) -> bool:
+    if "$" in text or "{" in text:
+        return True  # a placeholder may be anything
+    try:
+        _ = urlsplit(text).port
+    except ValueError:
+        return False
+    return text.isprintable() and " " not in text
 
 
 def _text_faults(entry: dict[str, Any], shape: EntryShape, field: str) -> Iterator[ShapeFault]:
@@ -372,6 +388,17 @@ def _text_faults(entry: dict[str, Any], shape: EntryShape, field: str) -> Iterat
             mended = {**entry, name: texts} if is_certain else None
             message = f"{name}.{odd[0]} is {kind_of(given[odd[0]])}"
             yield ShapeFault("env-text", message, "write it as a text, in quotes", mended)
+
+
+def _header_faults(entry: dict[str, Any], shape: EntryShape) -> Iterator[ShapeFault]:
+    for member in _names_of(shape, "headers"):
+        given = entry.get(member)
+        for name, value in given.items() if isinstance(given, Mapping) else ():
+            is_name = _HEADER_NAME.fullmatch(str(name)) is not None
+            if not is_name or (isinstance(value, str) and _CONTROL.search(value)):
+                message = f"{member} has a name or a value with signs that no header may have"
+                yield ShapeFault("header-wrong", message, f"correct {str(name)[:60]!r}")
+                return
 
 
 def _pairs(given: object) -> dict[str, str] | None:

@@ -61,9 +61,7 @@ class _FaultFinder:
 
     def _fail(self, message: str, at: int | None = None) -> NoReturn:
         place = find_place(self._text, self._at if at is None else at)
-        raise UnreadableDocument(
-            f"line {place.line}, column {place.column}: {message}", place
-        ) from None
+        raise UnreadableDocument(message, place) from None
 
     def _line(self, at: int) -> int:
         return find_place(self._text, at).line

@@ -24,7 +24,8 @@ def find_place(text: str, at: int) -> TextPlace:
 
 def line_start(text: str, at: int) -> int:
     """Return where the line of a place begins."""
-    return max(text.rfind("\n", 0, at), text.rfind("\r", 0, at)) + 1
+    start = text.rfind("\n", 0, at) + 1
+    return max(start, text.rfind("\r", start, at) + 1)
 
 
 def line_end(text: str, at: int) -> int:
@@ -76,6 +77,30 @@ def has_blank_line(text: str, start: int) -> bool:
     """Return whether the line that begins at a place has only blanks, and is not the end."""
     end = line_end(text, start)
     return end < len(text) and not text[start:end].strip(" \t")
+
+
+def remove_lines(text: str, start: int, stop: int, least: int = 0) -> Edit:
+    """Return the edit that removes lines, and the blank lines that would be too many then.
+
+    Args:
+        text: of the file.
+        start: where the first of the lines begins.
+        stop: where the last one ends, before its line end.
+        least: before which nothing is removed.
+    """
+    after = next_line(text, stop)
+    rest = text[after:].strip()
+    if not text[:start].strip():
+        while rest and has_blank_line(text, after):
+            after = next_line(text, after)
+        return Edit(start, after, "")
+    begin = break_before(text, start)
+    if not rest or has_blank_line(text, after):
+        while begin and not text[(above := line_start(text, begin)) : begin].strip(" \t"):
+            if (begin_above := break_before(text, above)) < least:
+                break
+            begin = begin_above
+    return Edit(begin, stop, "")
 
 
 def join_edits(text: str, edits: Iterable[Edit]) -> Edit:

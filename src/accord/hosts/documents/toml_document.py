@@ -177,7 +177,11 @@ class TomlDocument:
         elif isinstance(old, dict) and isinstance(new, dict):
             edits = [self.remove((*keys, key)) for key in old if key not in new]
             edits += [self._set((*keys, key), new[key]) for key in new if key in old]
-            if added := {key: value for key, value in new.items() if key not in old}:
+            added = {key: value for key, value in new.items() if key not in old}
+            if not any(each.path == keys for each in self._sections) and len(added) == len(new):
+                # The tables that made this one are gone: it needs a header of its own.
+                edits.append(self._layout.add_table(keys, (), new))
+            elif added:
                 edits.append(self._layout.add_pairs(keys, added))
         else:
             raise UneditableDocument(f"{name_path(keys)} has tables; change it by hand")

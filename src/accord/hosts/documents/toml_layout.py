@@ -14,6 +14,7 @@ from accord.hosts.documents.text_lines import (
     line_end,
     line_start,
     next_line,
+    remove_lines,
 )
 from accord.hosts.documents.toml_scanner import TomlPair, TomlSection
 from accord.hosts.documents.toml_text import format_key, format_pair
@@ -202,7 +203,7 @@ class TomlLayout:
             first = last = gone.pop(0)
             while gone and gone[0] == last + 1:
                 last = gone.pop(0)
-            edits.append(self._remove_lines(self._start(first), self._end(last)))
+            edits.append(remove_lines(self._text, self._start(first), self._end(last)))
         return join_edits(self._text, edits)
 
     def _remove_pair(self, section: TomlSection, pair: TomlPair) -> Edit:
@@ -212,19 +213,4 @@ class TomlLayout:
             before = section.pairs[place - 1].end if place else section.end
             least = line_end(self._text, before)
         start = self._start_of_remarks(line_start(self._text, pair.start), least)
-        return self._remove_lines(start, line_end(self._text, pair.end))
-
-    def _remove_lines(self, start: int, stop: int) -> Edit:
-        """Remove lines, and the blank lines that would be too many then."""
-        text = self._text
-        after = next_line(text, stop)
-        rest = text[after:].strip()
-        if not text[:start].strip():
-            while rest and has_blank_line(text, after):
-                after = next_line(text, after)
-            return Edit(start, after, "")
-        begin = break_before(text, start)
-        if not rest or has_blank_line(text, after):
-            while begin and not text[(above := line_start(text, begin)) : begin].strip(" \t"):
-                begin = break_before(text, above)
-        return Edit(begin, stop, "")
+        return remove_lines(self._text, start, line_end(self._text, pair.end))

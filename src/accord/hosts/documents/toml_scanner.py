@@ -98,7 +98,7 @@ def read_toml(text: str) -> dict[str, Any]:
 
 
 def _unreadable(message: str, place: TextPlace) -> UnreadableDocument:
-    return UnreadableDocument(f"line {place.line}, column {place.column}: {message}", place)
+    return UnreadableDocument(message, place)
 
 
 def _explain(message: str) -> str:

@@ -89,6 +89,8 @@ def _apply(data: Any, keys: KeyPath, value: Any) -> None:
             data[key] = inside
         elif isinstance(data, list) and key == len(data):
             data.append(inside)
+        elif isinstance(data, list) and isinstance(key, int) and data[key : key + 1] == [None]:
+            data[key] = inside
         try:
             data = data[key]
         except (KeyError, IndexError, TypeError):

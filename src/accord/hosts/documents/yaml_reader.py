@@ -1,8 +1,29 @@
 """Texts of YAML, read by PyYAML."""
 
-from typing import Any
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
 
 from accord.hosts.definition import HostsError
+
+_LARGE: Final = 500_000
+
+
+@contextmanager
+def pause_collection(text: str) -> Iterator[None]:
+    """Switch the garbage collector off while a large text is read.
+
+    It would look at a million new objects again and again, which takes four times as long.
+    """
+    if len(text) < _LARGE or not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def import_yaml() -> Any:
@@ -29,6 +50,7 @@ def load_yaml(text: str) -> Any:
     yaml = import_yaml()
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        return yaml.load(text, loader)
+        with pause_collection(text):
+            return yaml.load(text, loader)
     except yaml.YAMLError as error:
-        raise ValueError(str(error)) from None
+        raise ValueError(str(error)) from error

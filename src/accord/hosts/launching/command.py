@@ -20,6 +20,16 @@ _SHEBANG: Final = re.compile(rb"#!\s*\S*/env\s+(?:-S\s+)?([^\s=]+)([^\r\n]*)")
 _SHEBANG_LENGTH: Final = 256
 # They start `node`, `sh` and programs of packages by name.
 _PACKAGE_RUNNERS: Final = ("npx", "npm", "pnpm", "pnpx", "yarn", "bunx", "corepack")
+# Tools that look for a file in the current folder: with these words, unless one of these options.
+_PROJECT_TOOLS: Final = {
+    "uv": (("run",), ("--directory", "--project", "--script", "--no-project"), "pyproject.toml"),
+    "poetry": (("run",), ("--directory", "-C", "--project", "-P"), "pyproject.toml"),
+    "npm": (("run", "start", "exec"), ("--prefix",), "package.json"),
+    "pnpm": (("run", "start", "exec"), ("--dir", "-C"), "package.json"),
+    "yarn": (("run", "start", "exec"), ("--cwd",), "package.json"),
+    "cargo": (("run",), ("--manifest-path", "-C"), "Cargo.toml"),
+    "go": (("run",), ("-C",), "go.mod"),
+}
 # What cmd gives a meaning, beside blanks.
 _CMD_SIGNS: Final = frozenset(' &|<>^()%!"')
 _WHICH_TIMEOUT: Final = 20.0
@@ -78,7 +88,7 @@ def settle_command(
         return SettledCommand(words=tuple(words), remarks=remarks)
     program, remarks_of_program = _settle_program(words[0], machine, folder)
     arguments = [_settle_argument(each, machine, folder) for each in words[1:]]
-    remarks_of_program += _module_remarks(words, folder)
+    remarks_of_program += [*_module_remarks(words, folder), *_project_tool_remarks(words, folder)]
     if machine.system == "windows":
         return _windows_command(program, arguments, remarks_of_program)
     before, env = _interpreter(program, machine)
@@ -286,6 +296,19 @@ def _module_remarks(words: Sequence[str], folder: Path) -> list[str]:
         return []
     advice = "give that folder with --cwd, or install the package"
     return [f"python -m {module} finds the module in {folder}: {advice}"]
+
+
+def _project_tool_remarks(words: Sequence[str], folder: Path) -> Iterator[str]:
+    """Yield a remark if a tool finds its project in the current folder only."""
+    tool = Path(words[0]).stem.lower()
+    verbs, options, file = _PROJECT_TOOLS.get(tool, ((), (), ""))
+    if len(words) < 2 or words[1] not in verbs or not (folder / file).is_file():
+        return
+    if not any(each.partition("=")[0] in options for each in words):
+        yield (
+            f"{tool} {words[1]} finds its project in {folder}: give that folder with --cwd, or "
+            f"with the option {options[0]} of {tool}"
+        )
 
 
 def _project_remarks(words: Sequence[str], machine: Machine) -> Iterator[str]:

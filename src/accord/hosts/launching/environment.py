@@ -89,6 +89,9 @@ def host_environment(host: Host, machine: Machine, entry: HostEntry) -> LaunchSe
     given = {name: fill.text("env", each) for name, each in entry.env.items()}
     for name in ignored:
         del given[name]
+    if takes_names(host):
+        # The host passes on what it has, and nothing in place of what it has not.
+        given = {name: each for name, each in given.items() if name not in fill.missing or each}
     if machine.system == "windows":  # names of variables are alike there in any case
         known = {name.upper(): name for name in env}
         given = {known.get(name.upper(), name): each for name, each in given.items()}
@@ -224,6 +227,11 @@ class _Placeholders:
 def shapes_of(host: Host) -> Iterator[EntryShape]:
     """Yield the shapes of all transports that a host offers."""
     yield from (each for each in (host.stdio, host.http, host.sse) if each is not None)
+
+
+def takes_names(host: Host) -> bool:
+    """Return whether entries of a host name variables that it passes on, without a text."""
+    return any("env_names" in fields_of(shape) for shape in shapes_of(host))
 
 
 def fields_of(shape: EntryShape) -> set[str]:

@@ -9,6 +9,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
@@ -61,6 +62,7 @@ class RunningPython(msgspec.Struct, frozen=True, kw_only=True):
         is_editable: whether that is the folder of its source.
         folders: those that have to be in PYTHONPATH.
         requirement: what installs the same accord.
+        version: the first two numbers of its version.
         temporary: folders whose contents are deleted now and then.
     """
 
@@ -71,6 +73,7 @@ class RunningPython(msgspec.Struct, frozen=True, kw_only=True):
     is_editable: bool = False
     folders: tuple[str, ...] = ()
     requirement: str = f"accord=={__version__}"
+    version: str = f"{sys.version_info[0]}.{sys.version_info[1]}"
     temporary: tuple[Path, ...] = ()
 
     @classmethod
@@ -195,7 +198,8 @@ def _throw_away_command(
             "or into a virtual environment, and repeat the command with that one"
         )
     remark = f"{problem}: the entry uses uvx, which installs {python.requirement} again when needed"
-    words = (str(uvx), "--from", python.requirement, "accord")
+    # Else uv takes whichever Python a host has in PATH, or downloads the newest.
+    words = (str(uvx), "--python", python.version, "--from", python.requirement, "accord")
     return AccordCommand(words=words, kind="uvx", remarks=(remark,))
 
 
@@ -296,7 +300,8 @@ def find_folders(package: str) -> list[Path]:
     return [] if spec.origin is None else [Path(spec.origin).parent]
 
 
-def _default_folders() -> set[str]:
+@cache
+def _default_folders() -> frozenset[str]:
     """Return the import path of this Python in an empty environment."""
     import json
     import subprocess
@@ -311,6 +316,6 @@ def _default_folders() -> set[str]:
             timeout=_LISTING_TIMEOUT,
             check=True,
         )
-        return {os.path.realpath(each) for each in json.loads(done.stdout) if each}
+        return frozenset(os.path.realpath(each) for each in json.loads(done.stdout) if each)
     except (OSError, ValueError, subprocess.SubprocessError):
-        return set()  # then all folders are named, which does no harm
+        return frozenset()  # then all folders are named, which does no harm

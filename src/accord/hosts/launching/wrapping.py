@@ -132,7 +132,7 @@ def _wrapped_words(command: Sequence[str], verb: str) -> Sequence[str] | None:
     for at, word in enumerate(command[:-1]):
         stem = PurePath(word.replace("\\", "/")).name.lower()
         is_accord = stem in ("accord", "accord.exe") and (
-            at == 0 or command[at - 1] == "-m" or "--from" in command[:at]
+            at == 0 or command[at - 1] == "-m" or "--from" in command[: at - 1]
         )
         if is_accord:
             return command[at + 2 :] if command[at + 1] == verb else None

@@ -34,6 +34,9 @@ def read_configuration_file(path: Path, fragment: str, reader: TargetReader) -> 
     if is_server_json(data):
         found = {each.name: each for each in read_server_json(data, str(path))}
         server = _choose(path, found, fragment)
+        program = str(server.entry.get("command", ""))
+        if _URL.match(program):
+            raise HostsError(f"{path}: {server.name} is a bundle: download it, and add the file")
         title = data.get("title") or data.get("name")
         entry = entry_from_members(server.name, server.entry)
         return complete_target(entry, title=str(title or ""), remarks=server.remarks)
@@ -66,7 +69,7 @@ def _read_entry(
         file = converted.get("envFile")
         if isinstance(file, str):
             env_file = folder / expand_home(file, reader.machine)
-            entry = wrap_entry(entry, reader.accord, env_file=env_file)
+            entry = wrap_entry(entry, reader.find_accord(), env_file=env_file)
     return complete_target(entry, title=name, remarks=remarks)
 
 
