@@ -234,7 +234,9 @@ class _Answer(BaseHTTPRequestHandler):
         self.server.offered += [each["function"]["name"] for each in asked.get("tools", ())]
         if asked.get("stream"):
             events = [_chunk({"role": "assistant", "content": "done"}), _chunk({}, "stop")]
-            body = "".join(f"data: {json.dumps(event)}\n\n" for event in events) + "data: [DONE]\n\n"
+            body = (
+                "".join(f"data: {json.dumps(event)}\n\n" for event in events) + "data: [DONE]\n\n"
+            )
             self._send("text/event-stream", body)
         else:
             message = {"role": "assistant", "content": "done"}
@@ -252,7 +254,7 @@ class _Answer(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body.encode())
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+    def log_message(self, format: str, *args: object) -> None:
         """Print nothing."""
 
 

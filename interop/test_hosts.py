@@ -105,9 +105,7 @@ MORE_HOSTS = (
         "copilot-cli", "copilot", ask_model("-p", "hello"), ".copilot/mcp-config.json", COMMENTS
     ),
     RealHost("factory-droid", "droid", MCP_LIST, ".factory/mcp.json", COMMENTS),
-    RealHost(
-        "kilo-code", "kilo", MCP_LIST, ".config/kilo/kilo.jsonc", OPENCODE, settles=True
-    ),
+    RealHost("kilo-code", "kilo", MCP_LIST, ".config/kilo/kilo.jsonc", OPENCODE, settles=True),
     RealHost(
         "kimi-code",
         "kimi",

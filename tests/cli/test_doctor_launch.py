@@ -191,7 +191,7 @@ def test_an_entry_that_cannot_be_used_is_refused_with_the_cause(tmp_path, docume
 
 def test_several_entries_need_a_name(tmp_path):
     file = config(tmp_path, {"mcpServers": {"a": {"command": "x"}, "b": {"command": "x"}}})
-    with pytest.raises(HostsError, match="say which, as in .*#a: a, b"):
+    with pytest.raises(HostsError, match=r"say which, as in .*#a: a, b"):
         read_file_entry(file, "")
     with pytest.raises(HostsError, match="there is no file"):
         read_file_entry(tmp_path / "missing.json", "")

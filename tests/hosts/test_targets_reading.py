@@ -236,7 +236,7 @@ def test_one_of_several_servers_is_chosen_by_name(reader):
         ("mcp.json", '{"mcpServers": {"x": {"command": "a", "env": {"A": []}}}}', "A is not a"),
         ("mcp.json", '{"mcpServers": {"x": {"type": "stdio", "command": ""}}}', "has neither"),
         ("mcp.toml", "[x", "mcp.toml:1:3: "),
-        ("mcp.yaml", "a: [", "mcp.yaml:1:"),
+        ("mcp.yaml", "a: [", "mcp.yaml:2:"),
         ("gone.json", None, "there is no file"),
     ],
 )
@@ -281,7 +281,7 @@ def test_a_token_becomes_a_header(reader):
 
 def test_a_file_that_is_not_text_is_refused(reader):
     (reader.machine.project / "mcp.json").write_bytes(b"{\xff}")
-    with pytest.raises(HostsError, match="is not UTF-8 text, at byte 1"):
+    with pytest.raises(HostsError, match=r"mcp.json: byte 1 is not UTF-8"):
         read(reader, "mcp.json")
 
 

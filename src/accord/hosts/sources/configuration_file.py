@@ -133,17 +133,13 @@ def _complete_paths(entry: HostEntry, folder: Path, machine: Machine) -> HostEnt
 
 
 def _read_document(path: Path) -> dict[str, Any]:
-    from accord.hosts.documents.document import UnreadableDocument, open_document
-    from accord.hosts.documents.text_file import read_text_file
+    from accord.hosts.documents.file_document import open_content
     from accord.hosts.writing.destination import read_file
 
     content = read_file(path)
     if content is None:
         raise HostsError(f"there is no file {path}")
-    try:
-        document = open_document(read_text_file(content).text, _FORMATS.get(path.suffix, "jsonc"))
-    except UnreadableDocument as error:
-        raise error.in_file(path) from None
+    document = open_content(path, content, _FORMATS.get(path.suffix, "jsonc")).document
     if not isinstance(document.data, dict):
         raise HostsError(f"{path} is not an object with servers")
     return document.data
