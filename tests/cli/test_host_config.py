@@ -179,5 +179,5 @@ def test_the_folder_of_accord_is_included_if_python_does_not_find_it(project):
         check=True,
     )
     (entry,) = json.loads(done.stdout)["mcpServers"].values()
-    assert entry["command"] == os.path.abspath(sys.executable)
+    assert os.path.samefile(entry["command"], sys.executable)
     assert ask(entry) == 42

@@ -82,8 +82,7 @@ def check_bytes(file: ConfigFile, data: bytes, _machine: Machine) -> FileReport:
     try:
         document = open_document(text, file.format)
     except UnreadableDocument as error:
-        line, column = error.place
-        message = f"{file.path}, line {line}, column {column}: {error}"
+        message = str(error.in_file(file.path))
         change = "mend it there: the host ignores the file until then"
         finding = msgspec.structs.replace(
             new_finding("file-syntax", message, change), place=error.place

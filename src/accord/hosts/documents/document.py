@@ -1,5 +1,6 @@
 """A text with values in it, and edits that change one span of it."""
 
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from accord.hosts.definition import FileFormat, HostsError, KeyPath
@@ -13,11 +14,23 @@ class TextPlace(NamedTuple):
 
 
 class UnreadableDocument(HostsError):
-    """A text does not fit its format, or has one key twice; `place` is where."""
+    """A text does not fit its format, or has one key twice.
 
-    def __init__(self, message: str, place: TextPlace) -> None:
-        super().__init__(message)
+    Attributes:
+        reason: what is wrong.
+        place: where.
+    """
+
+    def __init__(self, reason: str, place: TextPlace, path: Path | None = None) -> None:
+        line, column = place
+        where = f"line {line}, column {column}" if path is None else f"{path}:{line}:{column}"
+        super().__init__(f"{where}: {reason}")
+        self.reason = reason
         self.place = place
+
+    def in_file(self, path: Path) -> "UnreadableDocument":
+        """Return the same error about the text of a file."""
+        return UnreadableDocument(self.reason, self.place, path)
 
 
 class UneditableDocument(HostsError):

@@ -71,8 +71,7 @@ def _open(file: ConfigFile, text: str) -> Document:
     try:
         document = open_document(text, file.format)
     except UnreadableDocument as error:
-        line, column = error.place
-        raise UnreadableDocument(f"{file.path}:{line}:{column}: {error}", error.place) from None
+        raise error.in_file(file.path) from None
     _check_container(file, document)
     return document
 

@@ -70,8 +70,7 @@ def list_file(file: ConfigFile) -> ListedFile:
             return ListedFile(file=file, exists=False)
         document = open_document(read_text_file(content).text, file.format)
     except UnreadableDocument as error:
-        line, column = error.place
-        return ListedFile(file=file, fault=f"{file.path}:{line}:{column}: {error}")
+        return ListedFile(file=file, fault=str(error.in_file(file.path)))
     except HostsError as error:
         return ListedFile(file=file, fault=str(error))
     entries = []

@@ -205,9 +205,7 @@ def raw_entries(file: ConfigFile, content: bytes | None) -> dict[str, Any]:
     try:
         document = open_document(read_text_file(content).text, file.format)
     except UnreadableDocument as error:
-        line, column = error.place
-        message = f"{file.path}:{line}:{column}: {error}"
-        raise UnreadableDocument(message, error.place) from None
+        raise error.in_file(file.path) from None
     return {name: value for name, (_, value) in entries_in(document.data, file).items()}
 
 
