@@ -207,19 +207,16 @@ def skip_toml_value(text: str, start: int) -> int:
 
 
 def read_brackets(text: str, start: int) -> BracketContainer:
-    """Return the members of the list or inline table that begins at a place.
-
-    A dotted key is joined by line ends, which no other key can be mistaken for.
-    """
+    """Return the members of the list or inline table that begins at a place."""
     is_table = text[start] == "{"
     members: list[BracketMember] = []
     at = _skip(_BLANK, text, start + 1)
     while text[at] not in "]}":
-        key: str | int = len(members)
+        key: str | int | KeyPath = len(members)
         begin = value = at
         if is_table:
             pair = read_pair(text, at, ())
-            key = "\n".join(map(str, pair.path)) if len(pair.path) > 1 else pair.path[0]
+            key = pair.path if len(pair.path) > 1 else pair.path[0]
             value, end = pair.value, pair.end
         else:
             end = skip_toml_value(text, at)
