@@ -146,7 +146,7 @@ def test_a_broken_file_is_left_alone_with_its_place_and_a_text_to_paste(accord, 
     cursor.write_text('{"mcpServers": {"a": 1 "b": 2}}')
     code, _, err = accord("add", "desk.py", "--yes")
     assert code == 2
-    assert f"{cursor}:1:23: " in err
+    assert f"{cursor}:1:24: " in err
     assert '"desk": {' in err
     assert cursor.read_text() == '{"mcpServers": {"a": 1 "b": 2}}'
 

@@ -221,7 +221,7 @@ def test_one_of_several_servers_is_chosen_by_name(reader):
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("mcp.json", "{", "cannot be read"),
+        ("mcp.json", "{", "mcp.json:1:2: "),
         ("mcp.json", "[]", "is not an object with servers"),
         ("mcp.json", "{}", "names no servers"),
         ("mcp.json", '{"mcpServers": {}}', "names no servers"),
@@ -232,7 +232,7 @@ def test_one_of_several_servers_is_chosen_by_name(reader):
             "env is not an object",
         ),
         ("mcp.json", '{"mcpServers": {"x": {"url": "ftp://a"}}}', "begins with neither"),
-        ("mcp.toml", "[x", "cannot be read"),
+        ("mcp.toml", "[x", "mcp.toml:1:3: "),
         ("gone.json", None, "there is no file"),
     ],
 )

@@ -85,7 +85,7 @@ def read_toml(text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except RecursionError:
-        raise _unreadable("values are nested too deeply", TextPlace(1, 1)) from None
+        raise UnreadableDocument("values are nested too deeply", TextPlace(1, 1)) from None
     except ValueError as error:
         message = str(error)
         found = _WHERE.search(message)
@@ -94,11 +94,7 @@ def read_toml(text: str) -> dict[str, Any]:
             message = message[: found.start()]
             if found[1]:
                 place = TextPlace(int(found[1]), int(found[2]))
-        raise _unreadable(_explain(message), place) from None
-
-
-def _unreadable(message: str, place: TextPlace) -> UnreadableDocument:
-    return UnreadableDocument(message, place)
+        raise UnreadableDocument(_explain(message), place) from None
 
 
 def _explain(message: str) -> str:
@@ -120,10 +116,10 @@ def _check_depth(text: str) -> None:
         at = found.end()
         if depth > MOST_LEVELS:
             message = f"values are nested more than {MOST_LEVELS} levels deep"
-            raise _unreadable(message, find_place(text, at - 1))
+            raise UnreadableDocument(message, find_place(text, at - 1))
     if (found := _LONG_KEY.search(text)) is not None:
         message = f"the key has more than {MOST_LEVELS} parts"
-        raise _unreadable(message, find_place(text, found.start()))
+        raise UnreadableDocument(message, find_place(text, found.start()))
 
 
 def scan_toml(text: str) -> list[TomlSection]:
