@@ -187,7 +187,7 @@ def folder(tmp_path_factory):
 CHARACTERS = st.characters(exclude_categories=["Cs"])
 TEXTS = st.text(CHARACTERS, max_size=5)
 VALUES = st.recursive(
-    st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXTS,
+    st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXTS,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4),
     max_leaves=6,
 )
