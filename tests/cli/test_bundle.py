@@ -44,6 +44,20 @@ def test_a_server_is_packed_and_shown(accord, good, tmp_path):
     assert "tool      add" in shown.stdout
 
 
+def test_a_module_is_packed_with_its_package(accord, good, tmp_path):
+    package = tmp_path / "desk"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    good.rename(package / "server.py")
+    words = ("--author", "Ada", "--no-start", "--user-config", "ON:boolean=true")
+    done = accord("bundle", "desk.server:server", *words, "--output", "x.mcpb", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    with zipfile.ZipFile(tmp_path / "x.mcpb") as archive:
+        assert "server/app/desk/server.py" in archive.namelist()
+        manifest = json.loads(archive.read("manifest.json"))
+    assert manifest["user_config"]["on"]["default"] is True
+
+
 def test_a_bundle_is_shown_as_json(accord, bundle, tmp_path):
     done = accord("bundle", bundle(), "--format", "json", cwd=tmp_path)
     found = json.loads(done.stdout)

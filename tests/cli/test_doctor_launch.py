@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from accord.cli.doctor_launch import LaunchDiagnosis
-from accord.cli.host_entry import read_entry
 from accord.cli.main import main
-from accord.cli.options import UsageError
-from accord.hosts.definition import HostEntry
+from accord.hosts.definition import HostEntry, HostsError
+from accord.hosts.sources.configuration_file import read_file_entry
 from support.waiting import run
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
@@ -168,34 +167,34 @@ def config(tmp_path, document):
     ],
 )
 def test_the_entries_of_hosts_are_read(tmp_path, document, expected):
-    assert read_entry(config(tmp_path, document), "a") == expected
-    assert read_entry(config(tmp_path, document), "") == expected
+    assert read_file_entry(config(tmp_path, document), "a") == expected
+    assert read_file_entry(config(tmp_path, document), "") == expected
 
 
 @pytest.mark.parametrize(
     ("document", "message"),
     [
-        ("{", "is not JSON"),
+        ("{", "mcp.json:1:2: the text ends"),
         ({}, "names no servers"),
-        ([], "names no servers"),
+        ([], "is not an object with servers"),
         ({"mcpServers": {"files": {}}}, "has neither a command nor a url"),
-        ({"mcpServers": {"files": {"command": "x", "args": [1]}}}, "args is not a list of strings"),
-        ({"mcpServers": {"files": {"command": "x", "env": {"K": 1}}}}, "env is not an object"),
+        ({"mcpServers": {"files": {"command": "x", "args": [1]}}}, "args is not a list of texts"),
+        ({"mcpServers": {"files": {"command": "x", "env": [1]}}}, "env is not an object"),
         ({"mcpServers": {"filer": {"command": "x"}}}, "did you mean filer"),
         ({"mcpServers": {"a": {"command": "x"}, "b": {"command": "x"}}}, "it has a, b"),
     ],
 )
 def test_an_entry_that_cannot_be_used_is_refused_with_the_cause(tmp_path, document, message):
-    with pytest.raises(UsageError, match=message):
-        read_entry(config(tmp_path, document), "files")
+    with pytest.raises(HostsError, match=message):
+        read_file_entry(config(tmp_path, document), "files")
 
 
 def test_several_entries_need_a_name(tmp_path):
     file = config(tmp_path, {"mcpServers": {"a": {"command": "x"}, "b": {"command": "x"}}})
-    with pytest.raises(UsageError, match="say which; it has a, b"):
-        read_entry(file, "")
-    with pytest.raises(UsageError, match="No such file"):
-        read_entry(tmp_path / "missing.json", "")
+    with pytest.raises(HostsError, match=r"say which, as in .*#a: a, b"):
+        read_file_entry(file, "")
+    with pytest.raises(HostsError, match="there is no file"):
+        read_file_entry(tmp_path / "missing.json", "")
 
 
 def test_the_command_examines_an_entry_and_exits_with_2(tmp_path, capsys):

@@ -22,8 +22,8 @@ from pathlib import Path
 import pytest
 
 from accord.check.contract.cases import read_cases
-from accord.cli.host_entry import read_entry
 from accord.cli.main import _parse, _split
+from accord.hosts.sources.configuration_file import read_file_entry
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -225,7 +225,7 @@ def test_the_entries_of_the_page_on_hosts_launch_the_same_command(tmp_path):
     for line, source in blocks_of(page, "json"):
         file = tmp_path / f"{line}.json"
         file.write_text(source, encoding="utf-8")
-        commands.add(read_entry(file, "desk").command)
+        commands.add(read_file_entry(file, "desk").command)
     for _, source in blocks_of(page, "toml"):
         entry = tomllib.loads(source)["mcp_servers"]["desk"]
         commands.add((entry["command"], *entry["args"]))

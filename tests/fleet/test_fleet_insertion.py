@@ -163,6 +163,14 @@ def test_the_text_of_a_json_file_stays(before, kept, tmp_path):
         assert after.count("\n") == after.count("\r\n")
 
 
+def test_a_json_file_whose_servers_are_not_an_object_is_left_alone(tmp_path):
+    path = tmp_path / "fleet.json"
+    path.write_text('{"mcpServers": "x"}')
+    with pytest.raises(UneditableFile):
+        add_servers(path, [NEW])
+    assert path.read_text() == '{"mcpServers": "x"}'
+
+
 def test_a_new_json_file_is_made(tmp_path):
     add_servers(tmp_path / "fleet.json", [NEW])
     assert parse_json((tmp_path / "fleet.json").read_text())["mcpServers"]["new one"] == NEW.entry
@@ -179,7 +187,7 @@ def folder(tmp_path_factory):
 CHARACTERS = st.characters(exclude_categories=["Cs"])
 TEXTS = st.text(CHARACTERS, max_size=5)
 VALUES = st.recursive(
-    st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXTS,
+    st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXTS,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4),
     max_leaves=6,
 )

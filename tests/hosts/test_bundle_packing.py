@@ -337,3 +337,55 @@ def test_a_package_that_is_not_installed_is_reported():
     with pytest.raises(HostsError, match="the package gone-thing is not installed here"):
         copy_packages(["gone.thing>=1"])
     assert copy_packages(["gone-thing; sys_platform == 'win32'"]).names[0].startswith("accord")
+
+
+def test_a_package_that_is_a_link_to_its_source_is_packed(tmp_path, monkeypatch):
+    site, source = tmp_path / "site", tmp_path / "source"
+    info = site / "far_thing-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: far-thing\nVersion: 1.0\n")
+    (info / "RECORD").write_text("far.pth,,\nfar_thing-1.0.dist-info/METADATA,,\n")
+    (info / "top_level.txt").write_text("far_thing\nfar_single\nfar_gone\n")
+    make(source, far_thing__inner_py="", far_single_py="")
+    (source / "far_thing" / "__init__.py").touch()
+    monkeypatch.syspath_prepend(site)
+    monkeypatch.syspath_prepend(source)
+    found = copy_packages(["far-thing"])
+    own = sorted(each for each in found.files if each.startswith("far"))
+    assert own == [
+        *("far_single.py", "far_thing-1.0.dist-info/METADATA"),
+        *("far_thing/__init__.py", "far_thing/inner.py"),
+    ]
+
+
+def test_extras_bring_their_packages():
+    plain = {each.split()[0] for each in copy_packages(["accord"]).names}
+    more = {each.split()[0] for each in copy_packages(["accord[cli]"]).names}
+    assert more - plain >= {"rich"}
+
+
+def test_a_requirement_that_cannot_be_read_is_reported():
+    with pytest.raises(HostsError, match="cannot be read"):
+        copy_packages(["!"])
+
+
+def test_a_broken_project_file_is_reported(tmp_path):
+    make(tmp_path, a_py="")
+    (tmp_path / "pyproject.toml").write_text("[")
+    with pytest.raises(HostsError, match="cannot be read"):
+        find_source(tmp_path / "a.py")
+
+
+def test_a_broken_block_of_a_script_is_reported(tmp_path):
+    make(tmp_path, a_py="# /// script\n# [\n# ///\n")
+    with pytest.raises(HostsError, match="is not TOML"):
+        read_requirements(find_source(tmp_path / "a.py"))
+
+
+def test_a_project_that_lacks_accord_is_remarked(tmp_path):
+    make(tmp_path, a_py="")
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "x"\ndependencies = ["y"]\n')
+    (tmp_path / "out").mkdir()
+    request = BundleRequest(author="Ada", is_started=False)
+    written = write_bundle(find_source(tmp_path / "a.py"), tmp_path / "out", request)
+    assert "pyproject.toml does not name accord: add it to dependencies" in written.remarks

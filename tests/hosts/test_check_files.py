@@ -46,7 +46,7 @@ def test_a_file_that_does_not_exist_has_no_findings(tmp_path):
 def test_a_fault_of_syntax_has_its_place(tmp_path):
     finding = findings(tmp_path, '{\n  "mcpServers": {"a": }\n}')["file-syntax"]
     assert finding.place.line == 2
-    assert "line 2, column" in finding.message
+    assert "mcp.json:2:" in finding.message
 
 
 def test_files_that_cannot_be_read_are_named(tmp_path):

@@ -245,5 +245,7 @@ def test_the_older_form_of_http_is_recognised_and_the_entry_mended(tmp_path):
         changed = json.loads(finding.repair.compute(file.path.read_bytes()))["mcpServers"]["desk"]
         assert changed == {**entry, "type": "sse"}
         report = check(tmp_path, changed, host)
+        free = check(tmp_path, {"url": entry["url"]})  # a host that finds it out by itself
+    assert (free.findings, free.launched.transport) == ((), "sse")
     assert report.findings == ()
     assert (report.launched.server, report.launched.transport) == ("older", "sse")

@@ -205,8 +205,8 @@ def test_an_absent_value_cannot_be_removed(keys):
 
 
 BROKEN = [
-    ('{"a": 1\n "b": 2}', 2, 2, "a comma is missing between two members"),
-    ("[1 2]", 1, 4, "a comma is missing between two items"),
+    ('{"a": 1\n "b": 2}', 1, 8, "a comma is missing here, between two members"),
+    ("[1 2]", 1, 3, "a comma is missing here, between two items"),
     ('{"a": "b', 1, 7, "the text ends within a string"),
     ('{"a": "b\n}', 1, 7, "its line ends before"),
     ("{'a': 1}", 1, 2, "a quote ' begins here; JSON has double quotes only"),
@@ -240,7 +240,7 @@ BROKEN = [
     ('{"a": 1,\n<<<<<<< HEAD\n"b": 2}', 2, 1, "a conflict of git"),
     ('{"a": 1,\r\n"b": 2,\r\n"a": 3}', 3, 1, "appears twice in this object, first in line 1"),
     ('{"a": {"\\u0062": 1, "b": 2}}', 1, 21, "the key 'b' appears twice"),
-    ('{"a": 1 "b": 2', 1, 9, "a comma is missing"),
+    ('{"a": 1 // c\n"b": 2', 1, 8, "a comma is missing"),
     ('{"a": :}', 1, 7, "a value cannot begin with :"),
     ('{"a": 1: 2}', 1, 8, "where a comma is expected"),
     ("[,]", 1, 2, "a comma stands before the first value"),
@@ -262,7 +262,6 @@ def test_a_fault_is_explained_with_its_place(text, line, column, said):
     with pytest.raises(UnreadableDocument) as caught:
         open_document(text, "json")
     assert said in str(caught.value)
-    assert f"line {line}, column {column}: " in str(caught.value)
     assert caught.value.place == TextPlace(line, column)
 
 

@@ -236,7 +236,6 @@ def test_a_fault_is_explained_with_its_place(text, line, column, said):
         open_document(text, "toml")
     assert said in str(caught.value)
     assert caught.value.place.line == line
-    assert f"line {line}, column {caught.value.place.column}: " in str(caught.value)
     assert abs(caught.value.place.column - column) <= 1  # versions of Python differ
 
 

@@ -17,6 +17,7 @@ from accord.hosts.launching.installation import (
     python_words,
     stable_python,
 )
+from accord.version import __version__
 from hosts.launch_machine import make_machine, make_program
 from support.waiting import LONG
 
@@ -153,6 +154,32 @@ def test_a_version_of_homebrew_is_replaced_by_the_folder_that_stays(tmp_path, in
     started = make_program(tmp_path / "Cellar" / "python@3.12" / "3.12.4" / inside)
     lasting = make_program(tmp_path / "opt" / "python@3.12" / stays)
     assert stable_python(started, tmp_path) == lasting
+
+
+DIST = "accord-0.2.dist-info"
+
+
+@pytest.mark.parametrize(
+    ("origin", "expected"),
+    [
+        (None, f"=={__version__}"),
+        ("not JSON", f"=={__version__}"),
+        ('{"url": "file:///work/accord", "dir_info": {}}', " @ file:///work/accord"),
+        (
+            '{"url": "https://x.example/a.git", "vcs_info": {"vcs": "git", "commit_id": "c1"}}',
+            " @ git+https://x.example/a.git@c1",
+        ),
+    ],
+)
+def test_the_requirement_names_where_accord_is_from(tmp_path, monkeypatch, origin, expected):
+    (tmp_path / DIST).mkdir()
+    (tmp_path / DIST / "METADATA").write_text("Metadata-Version: 2.1\nName: accord\nVersion: 0.2\n")
+    if origin is not None:
+        (tmp_path / DIST / "direct_url.json").write_text(origin)
+    monkeypatch.syspath_prepend(tmp_path)
+    found = RunningPython.current(Machine.current()).requirement
+    assert found.startswith("accord[") or found == f"accord{expected}"
+    assert found.endswith(expected)
 
 
 def test_this_installation_is_known():

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from accord.hosts.checking.entries import inspect_entry
+from accord.hosts.checking.files import check_file
 from accord.hosts.checking.findings import CODES
 from accord.hosts.checking.shape import find_shape_faults
 from accord.hosts.definition import HostEntry
@@ -279,6 +281,54 @@ def test_tables_of_toml_are_mended_in_their_place(tmp_path):
     assert changed.decode() == CODEX_MENDED
     assert compute(changed) == changed
     assert find_repairs(file, machine, data=changed) == []
+
+
+GOOSE = """\
+# my settings
+extensions:
+  developer: {type: builtin, enabled: true}
+  a:  # the first
+    enabled: true
+    type: stdio
+    name: a
+    command: /bin/sh
+    args: x
+    envs: {N: 3}
+  b:
+    type: sse
+    name: b
+    url: https://a.b/mcp
+model: x
+"""
+GOOSE_MENDED = """\
+# my settings
+extensions:
+  developer: {type: builtin, enabled: true}
+  a:  # the first
+    enabled: true
+    type: stdio
+    name: a
+    args:
+      - x
+    envs: {N: "3"}
+    cmd: /bin/sh
+  b:
+    type: sse
+    name: b
+    url: https://a.b/mcp
+model: x
+"""
+
+
+def test_mappings_of_yaml_are_mended_in_their_place(tmp_path):
+    file = config_at(tmp_path, GOOSE, HOSTS["goose"])
+    machine = machine_at(tmp_path)
+    compute = combine_repairs(find_repairs(file, machine))
+    changed = compute(GOOSE.encode())
+    assert changed.decode() == GOOSE_MENDED
+    assert compute(changed) == changed
+    found = inspect_entry(file, check_file(file, machine).entries["b"], machine).findings
+    assert [each.code for each in found] == ["transport-missing"]
 
 
 def test_only_chosen_entries_are_repaired(tmp_path):

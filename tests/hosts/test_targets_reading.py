@@ -221,7 +221,7 @@ def test_one_of_several_servers_is_chosen_by_name(reader):
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("mcp.json", "{", "cannot be read"),
+        ("mcp.json", "{", "mcp.json:1:2: "),
         ("mcp.json", "[]", "is not an object with servers"),
         ("mcp.json", "{}", "names no servers"),
         ("mcp.json", '{"mcpServers": {}}', "names no servers"),
@@ -232,7 +232,11 @@ def test_one_of_several_servers_is_chosen_by_name(reader):
             "env is not an object",
         ),
         ("mcp.json", '{"mcpServers": {"x": {"url": "ftp://a"}}}', "begins with neither"),
-        ("mcp.toml", "[x", "cannot be read"),
+        ("mcp.json", '{"mcpServers": {"x": 3}}', "is not an object"),
+        ("mcp.json", '{"mcpServers": {"x": {"command": "a", "env": {"A": []}}}}', "A is not a"),
+        ("mcp.json", '{"mcpServers": {"x": {"type": "stdio", "command": ""}}}', "has neither"),
+        ("mcp.toml", "[x", "mcp.toml:1:3: "),
+        ("mcp.yaml", "a: [", "mcp.yaml:2:"),
         ("gone.json", None, "there is no file"),
     ],
 )
@@ -251,6 +255,34 @@ def test_a_file_of_codex_is_read(reader):
     )
     entry = read(reader, "config.toml").entry
     assert entry.headers == {"Authorization": "Bearer ${env:TOKEN}"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "mcpServers:\n  - name: x\n    command: y\n    env: {LEVEL: true}\n",
+        "extensions:\n  x: {type: stdio, cmd: y, envs: {LEVEL: true}, enabled: true}\n",
+    ],
+    ids=["Continue", "Goose"],
+)
+def test_files_of_yaml_are_read(reader, text):
+    write(reader, "config.yaml", text)
+    entry = read(reader, "config.yaml").entry
+    assert (entry.name, entry.command, entry.env) == ("x", ("y",), {"LEVEL": "true"})
+
+
+def test_a_token_becomes_a_header(reader):
+    members = {"url": "https://x.example/mcp", "auth": "${env:TOKEN}", "headers": {"A": None}}
+    write(reader, "mcp.json", {"mcpServers": {"x": members}})
+    target = read(reader, "mcp.json")
+    assert target.entry.headers == {"Authorization": "Bearer ${env:TOKEN}"}
+    assert target.needed[0].is_secret
+
+
+def test_a_file_that_is_not_text_is_refused(reader):
+    (reader.machine.project / "mcp.json").write_bytes(b"{\xff}")
+    with pytest.raises(HostsError, match=r"mcp.json: byte 1 is not UTF-8"):
+        read(reader, "mcp.json")
 
 
 def test_a_file_with_variables_is_passed_on_by_accord(reader):

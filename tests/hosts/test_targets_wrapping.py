@@ -1,5 +1,6 @@
 """Entries that launch accord around a server."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,24 @@ def test_a_wrapped_entry_is_wrapped_once():
     found = unwrap_entry(twice)
     assert found.entry.command == COMMAND.command
     assert (found.entry.cwd, found.env_file) == ("/work", Path("/x.env"))
+
+
+def test_accord_does_not_import_the_packages_of_the_server():
+    server = HostEntry(name="x", command=("python3", "x.py"), env={"PYTHONPATH": "/bundle/lib"})
+    entry = wrap_entry(server, ACCORD, env_file=Path("/x.env"))
+    assert entry.command[:6] == ("/venv/bin/python", "-E", "-P", "-m", "accord", "exec")
+    assert entry.env == server.env
+    assert unwrap_entry(entry).entry == server
+
+
+def test_a_checkout_and_the_server_share_the_path_of_modules():
+    checkout = AccordCommand(words=ACCORD.words, kind="checkout", env={"PYTHONPATH": "/src"})
+    server = HostEntry(name="x", command=("python3", "x.py"), env={"PYTHONPATH": "/lib"})
+    entry = wrap_entry(server, checkout, env_file=Path("/x.env"))
+    assert entry.command[:4] == ACCORD.words
+    assert entry.env == {"PYTHONPATH": f"/src{os.pathsep}/lib"}
+    again = wrap_entry(entry, checkout, env_file=Path("/y.env"))
+    assert again.env == entry.env
 
 
 def test_a_bridge_with_a_file_of_variables_is_unwrapped_to_its_url():

@@ -196,15 +196,12 @@ def _transport(options: argparse.Namespace, entry: "HostEntry") -> "TransportNam
 
 def _read_target(options: argparse.Namespace, machine: "Machine") -> "TargetServer":
     from accord.cli.target import locate
-    from accord.hosts.launching.installation import accord_command
     from accord.hosts.targets import TargetReader, read_target
 
     if not options.target and not options.command:
         raise UsageError("add needs a TARGET: a URL, a Python file, or -- and a command")
     given = {name: value for name, value in options.env if value is not None}
-    reader = TargetReader(
-        machine=machine, accord=accord_command(machine), locate=locate, values=given
-    )
+    reader = TargetReader(machine=machine, locate=locate, values=given)
     return read_target(
         options.target, options.rest, reader, command=options.command, name=options.name or ""
     )

@@ -59,7 +59,7 @@ _OPTIONS = f"""\
 {TARGET}{TEXT_OR_JSON}
 --json
 --timeout S  seconds a step may take (default: 10)
---config FILE  the configuration of a host (JSON); TARGET is the name of a server in it
+--config FILE  the configuration of a host; TARGET is the name of a server in it
 {ENV}{auth_options()}"""
 
 
@@ -115,14 +115,14 @@ def _new_diagnosis(
 
 def _find_entry(options: argparse.Namespace) -> "HostEntry":
     """Return the server that the command line names."""
-    from accord.cli.host_entry import read_entry
     from accord.hosts.definition import HostEntry
+    from accord.hosts.sources.configuration_file import read_file_entry
 
     env = dict(options.env)
     if options.config:
         if options.command or options.rest:
             raise UsageError("with --config the TARGET is the name of one server in that file")
-        entry = read_entry(Path(options.config), options.target)
+        entry = read_file_entry(Path(options.config), options.target)
         return replace(entry, env={**entry.env, **env})
     if not options.command and (url := suggest_url(options.target)):
         raise UsageError(f"{options.target} is not a URL; did you mean {url}?")

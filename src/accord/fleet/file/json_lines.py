@@ -1,13 +1,9 @@
-"""The places of members in a JSON file, for messages and for edits that keep the rest."""
+"""The places of members in a JSON file, for messages."""
 
-import re
-from json.decoder import scanstring  # type: ignore[attr-defined]  # not in the type stubs
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from accord.hosts.definition import KeyPath
-
-_BLANK: Final = re.compile(r"\s*")
-_SCALAR: Final = re.compile(r"[^,\]}\s]*")
+from accord.hosts.documents.json_scanner import read_container, skip_space, skip_value
 
 
 class JsonSpan(NamedTuple):
@@ -32,64 +28,26 @@ def find_json_places(text: str) -> JsonPlaces:
     Args:
         text: valid JSON without comments and trailing commas, or with spaces in their place.
     """
-    scanner = _JsonScanner(text)
-    scanner.value((), scanner.skip(0))
-    return JsonPlaces(scanner.spans, scanner.repeated)
+    places = JsonPlaces({}, [])
+    start = skip_space(text, 0)
+    line = text.count("\n", 0, start) + 1
+    places.spans[()] = JsonSpan(start, start, skip_value(text, start), line)
+    _add_members(places, text, ())
+    return places
 
 
-class _JsonScanner:
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._counted = (0, 1)  # a place, and its line
-        self.spans: dict[KeyPath, JsonSpan] = {}
-        self.repeated: list[tuple[KeyPath, int]] = []
-
-    def skip(self, at: int) -> int:
-        found = _BLANK.match(self._text, at)
-        assert found is not None  # it matches everything
-        return found.end()
-
-    def value(self, path: KeyPath, start: int, key: int | None = None) -> int:
-        """Scan the value at a place; return where it ends."""
-        line = self._line(start if key is None else key)
-        sign = self._text[start]
-        if sign == "{":
-            end = self._object(path, start)
-        elif sign == "[":
-            end = self._list(path, start)
-        elif sign == '"':
-            _, end = scanstring(self._text, start + 1)
-        else:
-            found = _SCALAR.match(self._text, start)
-            assert found is not None  # it matches everything
-            end = found.end()
-        if path in self.spans:
-            self.repeated.append((path, line))
-        self.spans[path] = JsonSpan(start if key is None else key, start, end, line)
-        return end
-
-    def _line(self, at: int) -> int:
-        place, line = self._counted
-        line += self._text.count("\n", place, at)
-        self._counted = (at, line)
-        return line
-
-    def _object(self, path: KeyPath, start: int) -> int:
-        at = self.skip(start + 1)
-        while self._text[at] != "}":
-            name, colon = scanstring(self._text, at + 1)
-            value = self.skip(self.skip(colon) + 1)
-            at = self._next(self.value((*path, name), value, at))
-        return at + 1
-
-    def _list(self, path: KeyPath, start: int) -> int:
-        at = self.skip(start + 1)
-        place = 0
-        while self._text[at] != "]":
-            at = self._next(self.value((*path, place), at))
-            place += 1
-        return at + 1
-
-    def _next(self, end: int) -> int:
-        at = self.skip(end)
-        return self.skip(at + 1) if self._text[at] == "," else at
+def _add_members(places: JsonPlaces, text: str, around: KeyPath) -> None:
+    """Add what stands in an object or a list; of a key that is there twice, the last counts."""
+    at, line = places.spans[around].start, places.spans[around].line
+    line += text.count("\n", places.spans[around].key, at)
+    if text[at] not in "{[":
+        return
+    for member in read_container(text, at).members:
+        line += text.count("\n", at, member.start)
+        at = member.start
+        assert not isinstance(member.key, tuple)  # JSON has no dotted keys
+        path = (*around, member.key)
+        if path in places.spans:
+            places.repeated.append((path, line))
+        places.spans[path] = JsonSpan(member.start, member.value, member.end, line)
+        _add_members(places, text, path)

@@ -9,14 +9,13 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from accord.client.configuration import MEMBERS, find_entries, folder_of, is_disabled
+from accord.client.configuration import find_entries, folder_of, is_disabled
 from accord.errors import ConfigurationError
 from accord.fleet.definition import FleetError
 from accord.fleet.file.document import FleetDocument, read_document
 from accord.fleet.file.reader import is_server_name
-from accord.hosts.definition import ConfigFile, Machine, System
-from accord.hosts.entries.shaping import entries_in
-from accord.hosts.sources.entry_forms import convert_entry
+from accord.hosts.definition import Machine, System
+from accord.hosts.sources.entry_forms import convert_entry, entries_of_one_host
 from accord.hosts.sources.found_server import FoundServer, plain_name
 from accord.hosts.table.places import config_files
 from accord.hosts.table.rows import load_hosts
@@ -101,7 +100,7 @@ def _entries_of(document: FleetDocument) -> Iterator[tuple[str, Mapping[str, Any
     try:
         found = find_entries(str(document.path), data, is_file=True)
     except ConfigurationError as error:
-        found = _entries_of_one_host(data)
+        found = entries_of_one_host(data)
         if not found and "projects" not in data:
             raise FleetError(str(error)) from None
     for name, each in found.items():
@@ -114,19 +113,6 @@ def _entries_of(document: FleetDocument) -> Iterator[tuple[str, Mapping[str, Any
             if isinstance(each, Mapping):
                 usual = {"cwd": str(folder)} if "command" in each else {}
                 yield str(name), {**usual, **each}, f"of the project {folder}"
-
-
-def _entries_of_one_host(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the entries of a host that keeps them in a list, or under a key of its own."""
-    for host in load_hosts().values():
-        key = host.key[:1]
-        is_own = host.container == "list" or not set(key) & set(MEMBERS)
-        if key and is_own and key[0] in data:
-            file = ConfigFile(
-                host=host, scope="user", path=Path(), key=host.key, format=host.format
-            )
-            return {name: value for name, (_, value) in entries_in(data, file).items()}
-    return {}
 
 
 def move_entry(found: FoundServer, source: Path, folder: Path) -> FoundServer:

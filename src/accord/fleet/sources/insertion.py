@@ -6,17 +6,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from accord.client.configuration import MEMBERS, parse_json, without_comments
+from accord.client.configuration import MEMBERS, parse_json
 from accord.fleet.definition import FleetError
 from accord.fleet.file.document import FleetDocument, read_document
-from accord.fleet.file.json_lines import JsonSpan, find_json_places
-from accord.hosts.definition import HostsError, KeyPath
+from accord.hosts.definition import HostsError
+from accord.hosts.documents.document import (
+    UneditableDocument,
+    UnreadableDocument,
+    open_document,
+)
 from accord.hosts.documents.toml_text import format_comment, format_table, without_nulls
 from accord.hosts.sources.found_server import FoundServer
 from accord.hosts.writing.replacement import replace_file
 
 _MARK: Final = b"\xef\xbb\xbf"
-_COMMENT: Final = re.compile(r'"(?:\\.|[^"\\])*"|(//[^\n]*|/\*.*?\*/)', re.DOTALL)
 # Another program may write the file at the same moment.
 _TRIES: Final = 3
 
@@ -96,7 +99,10 @@ def insert_servers(path: Path, before: bytes, servers: Sequence[FoundServer]) ->
     if form == "toml":
         changed = text + toml_addition(text, servers)
     elif form == "json":
-        changed = _insert_json(text, data, entries, settings)
+        try:
+            changed = _insert_json(text, data, entries, settings)
+        except (UneditableDocument, UnreadableDocument):
+            changed = text
     else:
         raise UneditableFile(
             f"accord does not change YAML; add this to {path}",
@@ -178,68 +184,5 @@ def _insert_json(
     member = next((each for each in ("mcpServers", "servers") if each in data), "mcpServers")
     for table, rows in ((member, entries), ("server", settings)):
         for name, value in rows.items():
-            text = _insert_member(text, (table,), name, value)
+            text = open_document(text, "json").set((table, name), value).apply(text)
     return text
-
-
-def _insert_member(text: str, keys: KeyPath, name: str, value: Any) -> str:
-    """Insert a member into an object; the object itself too, if it is absent."""
-    spans, _ = find_json_places(without_comments(text))
-    if keys not in spans:
-        return _insert_member(text, keys[:-1], str(keys[-1]), {name: value})
-    around = spans[keys]
-    inner = [
-        span for path, span in spans.items() if len(path) == len(keys) + 1 and path[:-1] == keys
-    ]
-    step = _indentation(text)
-    indent = _indent_of(text, around.key) + step
-    if inner and (own := _indent_of(text, inner[0].key)) and _starts_line(text, inner[0].key):
-        indent = own
-    dumped = json.dumps(value, indent=step, ensure_ascii=False).replace("\n", f"\n{indent}")
-    written = f"{json.dumps(name, ensure_ascii=False)}: {dumped}"
-    if not inner:
-        end = around.end - 1
-        closing = _indent_of(text, around.key)
-        before = text[:end].rstrip(" \t")
-        gap = "" if before.endswith("\n") else "\n"
-        return f"{before}{gap}{indent}{written}\n{closing}{text[end:]}"
-    return _insert_after(text, max(inner, key=lambda span: span.end), f"{indent}{written}")
-
-
-def _insert_after(text: str, last: JsonSpan, line: str) -> str:
-    """Insert a member after the last one, behind a comment in the line of that one."""
-    hidden = [found.span(1) for found in _COMMENT.finditer(text) if found[1] is not None]
-    at = last.end
-    has_comma = False
-    while at < len(text) and text[at] != "\n":
-        comment = next((stop for start, stop in hidden if start == at), None)
-        if comment is not None:
-            at = comment
-        elif text[at] == "," and not has_comma:
-            has_comma, at = True, at + 1
-        elif text[at] in " \t\r":
-            at += 1
-        else:
-            break
-    if at < len(text) and text[at] == "\n":
-        at -= text[at - 1] == "\r"
-        comma = "" if has_comma else ","
-        return f"{text[: last.end]}{comma}{text[last.end : at]}\n{line}{',' * has_comma}{text[at:]}"
-    return f"{text[: last.end]}, {line.strip()}{text[last.end :]}"
-
-
-def _starts_line(text: str, at: int) -> bool:
-    return not text[text.rfind("\n", 0, at) + 1 : at].strip()
-
-
-def _indent_of(text: str, at: int) -> str:
-    """Return the spaces at the beginning of a line."""
-    found = re.match(r"[ \t]*", text[text.rfind("\n", 0, at) + 1 :])
-    assert found is not None  # it matches everything
-    return found[0]
-
-
-def _indentation(text: str) -> str:
-    """Return the step by which a file is indented."""
-    found = re.search(r"^([ \t]+)\S", text, re.MULTILINE)
-    return found[1] if found else "  "

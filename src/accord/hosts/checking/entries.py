@@ -10,7 +10,7 @@ from accord.hosts.checking.commands import CommandCheck
 from accord.hosts.checking.findings import Finding, FindingSeverity, new_finding
 from accord.hosts.checking.launch import check_deeply, hider_of, target_of, try_server
 from accord.hosts.checking.reports import EntryReport, FoundEntry, worst_of
-from accord.hosts.checking.shape import find_shape_faults
+from accord.hosts.checking.shape import find_shape_faults, fixes_form
 from accord.hosts.definition import ConfigFile, Host, HostEntry, HostsError, KeyPath, Machine
 from accord.hosts.entries.literals import find_literals
 from accord.hosts.entries.shaping import from_host
@@ -65,9 +65,10 @@ async def check_entry(
     if why:
         skipped = new_finding("launch-skipped", f"the server was not launched: {why}")
         return msgspec.structs.replace(report, findings=(*findings, _about(skipped, name)))
-    facts, found = await try_server(entry, settings, seconds)
+    has_form = fixes_form(value, file.host)
+    facts, found = await try_server(entry, settings, seconds, has_form=has_form)
     if deep and facts.revision and not facts.needs_sign_in:
-        target = target_of(entry, settings, seconds)
+        target = target_of(entry, settings, seconds, has_form=has_form)
         found += await check_deeply(target, facts, hider_of(entry, settings))
     found = [check.mend_form(each, facts.transport) for each in found]
     findings += [_about(each, name) for each in found]

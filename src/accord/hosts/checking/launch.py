@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from accord.check.probing.failures import AuthorizationRequired, ConnectionEnded, MessageTimeout
+from accord.check.probing.form import find_form, with_form
 from accord.check.probing.messages import Reply, shorten
 from accord.check.probing.raw_connection import RawConnection
 from accord.check.probing.secret_filter import filter_of
@@ -64,9 +65,20 @@ class LaunchFacts(msgspec.Struct, kw_only=True):
     failed: tuple[str, ...] = ()
 
 
-def target_of(entry: HostEntry, settings: LaunchSettings, seconds: float) -> ServerTarget:
-    """Return the server of an entry, to be launched with exactly the host's environment."""
-    form: Form = "sse" if entry.transport == "sse" else "http"
+def target_of(
+    entry: HostEntry, settings: LaunchSettings, seconds: float, *, has_form: bool = True
+) -> ServerTarget:
+    """Return the server of an entry, to be launched with exactly the host's environment.
+
+    Args:
+        entry: of the host.
+        settings: with all placeholders filled in.
+        seconds: to wait for an answer.
+        has_form: whether the entry says which form of HTTP its URL speaks.
+    """
+    form: Form | None = "sse" if entry.transport == "sse" else "http"
+    if not has_form:
+        form = None
     return ServerTarget(
         name=entry.name,
         command=settings.command,
@@ -82,7 +94,7 @@ def target_of(entry: HostEntry, settings: LaunchSettings, seconds: float) -> Ser
 
 
 async def try_server(
-    entry: HostEntry, settings: LaunchSettings, seconds: float
+    entry: HostEntry, settings: LaunchSettings, seconds: float, *, has_form: bool = True
 ) -> tuple[LaunchFacts, list[Finding]]:
     """Launch or reach a server, begin a conversation, fetch its lists, ping it and leave.
 
@@ -90,8 +102,10 @@ async def try_server(
         entry: of the host.
         settings: with all placeholders filled in.
         seconds: for all of it.
+        has_form: whether the entry says which form of HTTP its URL speaks.
     """
-    trial = ServerTrial(target_of(entry, settings, seconds), hider_of(entry, settings), seconds)
+    target = target_of(entry, settings, seconds, has_form=has_form)
+    trial = ServerTrial(target, hider_of(entry, settings), seconds)
     await trial.run()
     return trial.facts, trial.findings
 
@@ -136,6 +150,10 @@ class ServerTrial:
         line = self.target.connection()
         try:
             async with asyncio.timeout(self._seconds):
+                if self.target.url and self.target.form is None:
+                    self.target = await with_form(self.target)
+                    self.facts.transport = self.target.transport
+                    line = self.target.connection()
                 if not await self._talk(line, BEFORE_HANDSHAKE.id):
                     # A server of the newest revision alone has no handshake.
                     line = self.target.connection()
@@ -267,8 +285,8 @@ class ServerTrial:
             self._add("url-refused", f"initialize: {self._refusal}", "is it another path?")
 
     async def _other_form(self) -> Form | None:
-        from accord.check.probing.form import find_form
-
+        if self.target.is_form_found:
+            return None
         with contextlib.suppress(AccordError):
             found = await find_form(self.target)
             return None if found == self.target.form else found

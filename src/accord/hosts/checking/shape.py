@@ -119,6 +119,25 @@ def _means_older_form(url: str, host: Host) -> bool:
     return url in _names_of(host.sse, "url") and url not in _names_of(host.http, "url")
 
 
+def fixes_form(entry: Mapping[str, Any], host: Host) -> bool:
+    """Return whether an entry with a URL says which form of HTTP it is; else the host tries both.
+
+    Args:
+        entry: as it stands in the file.
+        host: some tell the forms apart by themselves.
+    """
+    if host.http is None or host.sse is None:
+        return True
+    if host.http.members == host.sse.members and host.http.constants == host.sse.constants:
+        return False
+    if any(isinstance(entry.get(name), str) for name in _TYPE_MEMBERS):
+        return True
+    url = next((name for name in SYNONYMS["url"] if name in entry), None)
+    shapes = (host.http, host.sse)
+    is_read_by_both = all(url in _names_of(shape, "url") for shape in shapes)
+    return not is_read_by_both or any("type" not in shape.optional for shape in shapes)
+
+
 def _ends_with_sse(url: str) -> bool:
     return re.search(r"/sse/?(?:[?#].*)?$", url) is not None
 

@@ -50,8 +50,9 @@ class _FaultFinder:
         self._skip()
         self._value()
         while self._open:
+            end = self._at
             self._skip()
-            self._after_value()
+            self._after_value(end)
         self._skip()
         if self._at < len(self._text):
             sign = self._text[self._at]
@@ -61,7 +62,7 @@ class _FaultFinder:
 
     def _fail(self, message: str, at: int | None = None) -> NoReturn:
         place = find_place(self._text, self._at if at is None else at)
-        raise UnreadableDocument(message, place) from None
+        raise UnreadableDocument(message, place)
 
     def _line(self, at: int) -> int:
         return find_place(self._text, at).line
@@ -196,7 +197,8 @@ class _FaultFinder:
         else:
             self._next()
 
-    def _after_value(self) -> None:
+    def _after_value(self, end: int) -> None:
+        """Check what follows a value that ends at a place."""
         start, _ = self._open[-1]
         bracket = self._text[start]
         sign = self._sign()
@@ -221,7 +223,9 @@ class _FaultFinder:
             self._fail(": stands here, where a comma is expected")
         else:
             what = "members" if bracket == "{" else "items"
-            self._fail_at_sign(f"a comma is missing between two {what}, before this")
+            if sign == '"' or sign.isalnum() or sign in ("{", "[", "-"):
+                self._fail(f"a comma is missing here, between two {what}", end)
+            self._fail_at_sign(f"a comma is expected here, between two {what}")
 
     def _next(self) -> None:
         """Check a member or an item."""
@@ -251,7 +255,7 @@ class _FaultFinder:
             if sign in ("{", "["):
                 self._fail(f'{sign} stands here, where a key in double quotes is expected ("name")')
             if sign == "]":
-                self._after_value()
+                self._after_value(start)
             self._fail_at_sign('a key in double quotes is expected here ("name")')
         key = json.loads(self._string())
         if key in keys:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
+from accord.hosts.definition import KeyPath
 from accord.hosts.documents.document import UnreadableDocument
 from accord.hosts.documents.text_lines import MOST_LEVELS, find_place
 
@@ -27,14 +28,14 @@ class BracketMember(NamedTuple):
     """A member of an object or an item of a list.
 
     Attributes:
-        key: its name, or its index.
+        key: its name, or its index; a dotted key of TOML has all its parts.
         start: where its key begins, or its value if it has none.
         value: where its value begins.
         end: where its value ends.
         comma: where the comma after it is, if it has one.
     """
 
-    key: str | int
+    key: str | int | KeyPath
     start: int
     value: int
     end: int

@@ -7,6 +7,7 @@ from typing import Any, Final
 from accord.hosts.definition import HostsError
 from accord.hosts.documents.values import to_plain
 
+_WIDTH: Final = 100
 # Line ends and tabs are the layout: in texts they are escaped already.
 _UNUSUAL: Final = re.compile(r"[^\n\t -~]")
 
@@ -22,20 +23,37 @@ def format_json(value: Any, step: str | None = "  ", *, is_dense: bool = False) 
     Raises:
         HostsError: JSON has no such value.
     """
-    separators = (",", ":") if is_dense and step is None else None
+    dense = (",", ":") if is_dense else None
     try:
-        text = json.dumps(
-            to_plain(value),
-            indent=step,
-            ensure_ascii=False,
-            allow_nan=False,
-            separators=separators,
-        )
+        plain = to_plain(value)
+        if step is None:
+            text = json.dumps(plain, ensure_ascii=False, allow_nan=False, separators=dense)
+        else:
+            text = _write(plain, step, "\n")
     except (TypeError, ValueError) as error:
         raise HostsError(f"JSON cannot express the value: {error}") from None
     except RecursionError:
         raise HostsError("the value is nested too deeply") from None
     return _UNUSUAL.sub(_escape, text)
+
+
+def _write(value: Any, step: str, line_break: str) -> str:
+    """Write objects in several lines, and short lists of texts and numbers in one, as people do."""
+    inner = line_break + step
+    if isinstance(value, dict) and value:
+        members = [
+            f"{json.dumps(name, ensure_ascii=False)}: {_write(each, step, inner)}"
+            for name, each in value.items()
+        ]
+        return f"{{{inner}{f',{inner}'.join(members)}{line_break}}}"
+    if isinstance(value, list) and value:
+        items = [_write(each, step, inner) for each in value]
+        line = f"[{', '.join(items)}]"
+        is_flat = not any(isinstance(each, dict | list) and each for each in value)
+        if is_flat and len(inner) + len(line) <= _WIDTH:
+            return line
+        return f"[{inner}{f',{inner}'.join(items)}{line_break}]"
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
 def _escape(found: re.Match[str]) -> str:

@@ -85,7 +85,7 @@ def read_toml(text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except RecursionError:
-        raise _unreadable("values are nested too deeply", TextPlace(1, 1)) from None
+        raise UnreadableDocument("values are nested too deeply", TextPlace(1, 1)) from None
     except ValueError as error:
         message = str(error)
         found = _WHERE.search(message)
@@ -94,11 +94,7 @@ def read_toml(text: str) -> dict[str, Any]:
             message = message[: found.start()]
             if found[1]:
                 place = TextPlace(int(found[1]), int(found[2]))
-        raise _unreadable(_explain(message), place) from None
-
-
-def _unreadable(message: str, place: TextPlace) -> UnreadableDocument:
-    return UnreadableDocument(message, place)
+        raise UnreadableDocument(_explain(message), place) from None
 
 
 def _explain(message: str) -> str:
@@ -120,10 +116,10 @@ def _check_depth(text: str) -> None:
         at = found.end()
         if depth > MOST_LEVELS:
             message = f"values are nested more than {MOST_LEVELS} levels deep"
-            raise _unreadable(message, find_place(text, at - 1))
+            raise UnreadableDocument(message, find_place(text, at - 1))
     if (found := _LONG_KEY.search(text)) is not None:
         message = f"the key has more than {MOST_LEVELS} parts"
-        raise _unreadable(message, find_place(text, found.start()))
+        raise UnreadableDocument(message, find_place(text, found.start()))
 
 
 def scan_toml(text: str) -> list[TomlSection]:
@@ -211,19 +207,16 @@ def skip_toml_value(text: str, start: int) -> int:
 
 
 def read_brackets(text: str, start: int) -> BracketContainer:
-    """Return the members of the list or inline table that begins at a place.
-
-    A dotted key is joined by line ends, which no other key can be mistaken for.
-    """
+    """Return the members of the list or inline table that begins at a place."""
     is_table = text[start] == "{"
     members: list[BracketMember] = []
     at = _skip(_BLANK, text, start + 1)
     while text[at] not in "]}":
-        key: str | int = len(members)
+        key: str | int | KeyPath = len(members)
         begin = value = at
         if is_table:
             pair = read_pair(text, at, ())
-            key = "\n".join(map(str, pair.path)) if len(pair.path) > 1 else pair.path[0]
+            key = pair.path if len(pair.path) > 1 else pair.path[0]
             value, end = pair.value, pair.end
         else:
             end = skip_toml_value(text, at)

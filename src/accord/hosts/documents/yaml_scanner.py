@@ -115,8 +115,7 @@ def read_yaml(text: str) -> tuple[Any, YamlTree]:
 
 def unreadable(text: str, at: int, message: str) -> UnreadableDocument:
     """Return the error for a place."""
-    place = find_place(text, at)
-    return UnreadableDocument(message, place)
+    return UnreadableDocument(message, find_place(text, at))
 
 
 def _explain(text: str, error: Any) -> UnreadableDocument:

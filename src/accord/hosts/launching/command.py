@@ -169,7 +169,7 @@ def _settle_version(path: Path, machine: Machine, folder: Path) -> tuple[Path, l
             if real is not None:
                 return real, [_version_remark(real, manager)]
             return path, [_shim_remark(path, manager)]
-    if "fnm_multishells" in path.parts or "fnm_multishells" in text:
+    if "fnm_multishells" in path.parts:
         path = path.parent.resolve() / path.name  # the folder is that of one terminal
     for manager, pattern in _ONE_VERSION.items():
         if re.search(pattern, text, re.IGNORECASE):

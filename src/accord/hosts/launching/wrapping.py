@@ -1,5 +1,6 @@
 """Entries that launch accord around a server: for hosts without HTTP, folders or variables."""
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
@@ -13,6 +14,7 @@ from accord.hosts.launching.installation import AccordCommand
 
 _BEARER: Final = re.compile(r"(?i)bearer +(?=\S)")
 _REFERENCE: Final = re.compile(r"\$\{(?:env|input):[^${}]+\}")
+_FOLDERS: Final = "PYTHONPATH"
 _BEARER_VARIABLE: Final = "ACCORD_BEARER"
 _HEADER_VARIABLE: Final = "ACCORD_HEADER"
 
@@ -91,7 +93,7 @@ def wrap_entry(
     folder = str(cwd) if cwd is not None else entry.cwd
     if folder is None and env_file is None:
         return entry
-    words = [*accord.words, "exec"]
+    words = [*_apart(accord, entry.env), "exec"]
     words += [] if folder is None else ["--cwd", folder]
     words += [] if env_file is None else ["--env-file", str(env_file)]
     return msgspec.structs.replace(
@@ -102,8 +104,18 @@ def wrap_entry(
     )
 
 
+def _apart(accord: AccordCommand, env: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the words for accord, which must not import what the server gets in PYTHONPATH."""
+    has_python = any(name.startswith("PYTHON") for name in env)
+    if has_python and accord.words[1:3] == ("-P", "-m") and not accord.env:
+        return (accord.words[0], "-E", *accord.words[1:])
+    return accord.words
+
+
 def _join_env(own: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:
-    return {**more, **own}
+    folders = [each.get(_FOLDERS, "").split(os.pathsep) for each in (more, own)]
+    path = os.pathsep.join(dict.fromkeys(each for part in folders for each in part if each))
+    return {**more, **own, **({_FOLDERS: path} if path else {})}
 
 
 def unwrap_entry(entry: HostEntry) -> UnwrappedEntry:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
@@ -89,6 +90,7 @@ class _Adaptation:
         if getattr(self._host, self._entry.transport) is None:
             self._bridge(f"{self._host.name} has no entries for {self._describe_transport()}")
         self._keep_secrets()
+        self._keep_ignored()
         try:
             to_host(self._entry, self._host, scope=self._scope)
         except NoPlaceholder as missing:
@@ -147,6 +149,17 @@ class _Adaptation:
                 )
             self._move_variable(str(literal.keys[1]), self._entry.env[str(literal.keys[1])])
 
+    def _keep_ignored(self) -> None:
+        """Let accord set the variables that the host would leave out."""
+        ignored = [
+            name
+            for name in self._entry.env
+            if any(fnmatchcase(name.upper(), each.upper()) for each in self._host.launch.ignores)
+        ]
+        if ignored and self._scope == "user" and not self._entry.url:
+            for name in ignored:
+                self._move_variable(name, self._entry.env[name])
+
     def _move_variable(self, name: str, value: str) -> None:
         self._secrets[name] = value
         rest = {key: text for key, text in self._entry.env.items() if key != name}
@@ -190,9 +203,11 @@ class _Adaptation:
                 f"{self._host.name} cannot set the folder: `accord exec` changes to {cwd}"
             )
         if env_file is not None:
+            names = ", ".join(self._secrets)
+            verb, it = ("is", "it") if len(self._secrets) == 1 else ("are", "them")
             self._remarks.append(
-                f"{', '.join(self._secrets)} is kept in {env_file}, which only you can read; "
-                "`accord exec` sets it"
+                f"{names} {verb} kept in {env_file}, which only you can read, and `accord exec` "
+                f"sets {it}"
             )
         self._entry = wrap_entry(self._entry, self._use_accord(), cwd=cwd, env_file=env_file)
         return env_file

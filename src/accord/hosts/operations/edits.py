@@ -1,16 +1,16 @@
 """Edits of one entry in the file of a host, proved before they are written."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, TypeAlias
 
 from accord.hosts.definition import ConfigFile, HostsError, KeyPath
 from accord.hosts.documents.document import (
     Document,
     UneditableDocument,
-    UnreadableDocument,
     open_document,
 )
-from accord.hosts.documents.text_file import read_text_file
+from accord.hosts.documents.file_document import FileDocument, open_content
 from accord.hosts.documents.verification import ABSENT, verify_edit
 from accord.hosts.entries.shaping import ShapedEntry, entries_in
 from accord.hosts.writing.journal import Journal
@@ -24,13 +24,13 @@ def set_entry(file: ConfigFile, name: str, shaped: ShapedEntry) -> Compute:
     """Return the function that writes an entry into a file; the rest stays as it is."""
 
     def compute(before: bytes | None) -> bytes:
-        known = read_text_file(before or b"")
-        document = _open(file, known.text)
+        encoding, document = _open(file, before)
         keys = find_entry(file, document, name) or _new_keys(file, document, name)
-        text = _set(file, document, keys, shaped.value)
-        for each in shaped.inputs:
-            text = _add_input(file, text, each)
-        return known.encode(text)
+        with _naming(file):
+            text = _set(file, document, keys, shaped.value)
+            for each in shaped.inputs:
+                text = _add_input(file, text, each)
+        return encoding.encode(text)
 
     return compute
 
@@ -45,8 +45,7 @@ def remove_entry(file: ConfigFile, name: str, journal: Journal | None = None) ->
     """
 
     def compute(before: bytes | None) -> bytes | None:
-        known = read_text_file(before or b"")
-        document = _open(file, known.text)
+        encoding, document = _open(file, before)
         keys = find_entry(file, document, name)
         if keys is None:
             raise HostsError(f"{file.path} has no server {name!r}")
@@ -54,9 +53,10 @@ def remove_entry(file: ConfigFile, name: str, journal: Journal | None = None) ->
             earlier = reversal(journal, file.path, name, before)
             if earlier is not NOT_POSSIBLE and _is_removal(file, document, keys, earlier):
                 return earlier
-        text = document.remove(keys).apply(document.text)
-        verify_edit(document.text, text, file.format, {keys: ABSENT})
-        return known.encode(_remove_inputs(file, text, name))
+        with _naming(file):
+            text = document.remove(keys).apply(document.text)
+            verify_edit(document.text, text, file.format, {keys: ABSENT})
+            return encoding.encode(_remove_inputs(file, text, name))
 
     return compute
 
@@ -67,13 +67,19 @@ def find_entry(file: ConfigFile, document: Document, name: str) -> KeyPath | Non
     return None if found is None else found[0]
 
 
-def _open(file: ConfigFile, text: str) -> Document:
+def _open(file: ConfigFile, content: bytes | None) -> FileDocument:
+    opened = open_content(file.path, content, file.format)
+    _check_container(file, opened.document)
+    return opened
+
+
+@contextmanager
+def _naming(file: ConfigFile) -> Iterator[None]:
+    """Name the file in errors of edits."""
     try:
-        document = open_document(text, file.format)
-    except UnreadableDocument as error:
-        raise error.in_file(file.path) from None
-    _check_container(file, document)
-    return document
+        yield
+    except UneditableDocument as error:
+        raise UneditableDocument(f"{file.path}: {error}") from None
 
 
 def _check_container(file: ConfigFile, document: Document) -> None:
@@ -113,7 +119,7 @@ def _set(file: ConfigFile, document: Document, keys: KeyPath, value: Any) -> str
 
 def _add_input(file: ConfigFile, text: str, wanted: dict[str, Any]) -> str:
     """Add a question of the host to its list, unless it is there."""
-    document = _open(file, text)
+    document = open_document(text, file.format)
     known = document.data.get(_INPUTS)
     listed = known if isinstance(known, list) else []
     if any(isinstance(each, dict) and each.get("id") == wanted["id"] for each in listed):
@@ -124,7 +130,7 @@ def _add_input(file: ConfigFile, text: str, wanted: dict[str, Any]) -> str:
 def _remove_inputs(file: ConfigFile, text: str, name: str) -> str:
     """Remove the questions that accord added for a server, and that no other server asks."""
     while True:
-        document = _open(file, text)
+        document = open_document(text, file.format)
         listed = document.data.get(_INPUTS) if isinstance(document.data, dict) else None
         unused = _unused_input(listed, text, name) if isinstance(listed, list) else None
         if unused is None:
@@ -151,7 +157,7 @@ def _is_removal(file: ConfigFile, document: Document, keys: KeyPath, earlier: by
     if earlier is None:
         return set(entries_in(document.data, file)) == {name}
     try:
-        before = _open(file, read_text_file(earlier).text)
+        before = _open(file, earlier).document
     except HostsError:
         return False
     now = {each: value for each, (_, value) in entries_in(document.data, file).items()}
@@ -181,7 +187,7 @@ def verify_rest(file: ConfigFile, before: bytes, after: bytes, names: Collection
     Raises:
         UneditableDocument: another server, or another setting, differs.
     """
-    old, new = (_open(file, read_text_file(each).text) for each in (before, after))
+    old, new = (_open(file, each).document for each in (before, after))
     kept = [
         {
             name: value

@@ -6,8 +6,7 @@ from typing import Any
 import msgspec
 
 from accord.hosts.definition import ConfigFile, Host, HostEntry, HostsError, Machine
-from accord.hosts.documents.document import UnreadableDocument, open_document
-from accord.hosts.documents.text_file import read_text_file
+from accord.hosts.documents.file_document import open_content
 from accord.hosts.entries.shaping import entries_in, from_host
 from accord.hosts.table.places import config_files, default_file, is_installed
 from accord.hosts.writing.destination import find_target, read_file
@@ -68,9 +67,7 @@ def list_file(file: ConfigFile) -> ListedFile:
         content = read_file(find_target(file.path))
         if content is None:
             return ListedFile(file=file, exists=False)
-        document = open_document(read_text_file(content).text, file.format)
-    except UnreadableDocument as error:
-        return ListedFile(file=file, fault=str(error.in_file(file.path)))
+        document = open_content(file.path, content, file.format).document
     except HostsError as error:
         return ListedFile(file=file, fault=str(error))
     entries = []

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from accord.hosts.definition import ConfigFile, HostEntry, HostsError, Machine
 from accord.hosts.documents.difference import show_difference
-from accord.hosts.documents.document import open_document
+from accord.hosts.documents.file_document import open_content
 from accord.hosts.documents.text_file import read_text_file
 from accord.hosts.entries.shaping import entries_in, from_host
 from accord.hosts.operations.adaptation import AdaptedEntry, adapt_entry
@@ -200,12 +200,7 @@ def raw_entries(file: ConfigFile, content: bytes | None) -> dict[str, Any]:
     """
     if content is None:
         return {}
-    from accord.hosts.documents.document import UnreadableDocument
-
-    try:
-        document = open_document(read_text_file(content).text, file.format)
-    except UnreadableDocument as error:
-        raise error.in_file(file.path) from None
+    document = open_content(file.path, content, file.format).document
     return {name: value for name, (_, value) in entries_in(document.data, file).items()}
 
 

@@ -2,19 +2,23 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-from accord.hosts.definition import HostEntry, HostsError, Machine, TransportName
+from accord.hosts.definition import FileFormat, HostEntry, HostsError, Machine, TransportName
 from accord.hosts.launching.wrapping import wrap_entry
 from accord.hosts.server_names import clean_name
 from accord.hosts.targets import TargetReader, TargetServer, complete_target, expand_home
 
 _URL: Final = re.compile(r"https?://", re.IGNORECASE)
-_MOST_BYTES: Final = 10_000_000
+_FORMATS: Final[Mapping[str, FileFormat]] = {
+    ".toml": "toml",
+    ".yaml": "yaml",
+    ".yml": "yaml",
+}
 
 
 def read_configuration_file(path: Path, fragment: str, reader: TargetReader) -> TargetServer:
@@ -40,18 +44,48 @@ def read_configuration_file(path: Path, fragment: str, reader: TargetReader) -> 
         title = data.get("title") or data.get("name")
         entry = entry_from_members(server.name, server.entry)
         return complete_target(entry, title=str(title or ""), remarks=server.remarks)
+    name, members = _find_members(path, data, fragment)
+    return _read_entry(path, name, members, reader)
+
+
+def read_file_entry(path: Path, name: str = "") -> HostEntry:
+    """Return a server of a host's configuration as it is there: relative paths stay.
+
+    Args:
+        path: of the JSON, TOML or YAML file.
+        name: of the server; may be empty if the file has one only.
+
+    Raises:
+        HostsError: it cannot be read, or has no such server.
+    """
+    from accord.hosts.sources.entry_forms import convert_entry
+
+    name, members = _find_members(path, _read_document(path), name)
+    try:
+        entry = entry_from_members(name, convert_entry(members)[0])
+    except HostsError as error:
+        raise HostsError(f"{path}, server {error}") from None
+    return msgspec.structs.replace(entry, name=name)
+
+
+def _find_members(
+    path: Path, data: Mapping[str, Any], fragment: str
+) -> tuple[str, Mapping[str, Any]]:
     from accord.client.configuration import find_entries
     from accord.errors import ConfigurationError
+    from accord.hosts.sources.entry_forms import entries_of_one_host
 
     try:
         entries = find_entries(str(path), data, is_file=True)
     except ConfigurationError as error:
-        raise HostsError(str(error)) from None
+        entries = entries_of_one_host(data)
+        if not entries:
+            raise HostsError(str(error)) from None
     members = _choose(path, {str(name): each for name, each in entries.items()}, fragment)
     name = fragment or next(iter(map(str, entries)))
     if not isinstance(members, Mapping):
         raise HostsError(f"{path}: the entry {name} is not an object")
-    return _read_entry(path, name, members, reader)
+    return name, members
 
 
 def _read_entry(
@@ -99,47 +133,22 @@ def _complete_paths(entry: HostEntry, folder: Path, machine: Machine) -> HostEnt
 
 
 def _read_document(path: Path) -> dict[str, Any]:
-    from accord.client.configuration import parse_json
+    from accord.hosts.documents.file_document import open_content
+    from accord.hosts.writing.destination import read_file
 
-    try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise HostsError(f"{path} has more than {_MOST_BYTES} bytes, and is not read")
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise HostsError(f"{path}: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise HostsError(f"{path} is not UTF-8 text, at byte {error.start}") from None
-    try:
-        if path.suffix == ".toml":
-            import tomllib
-
-            data: object = tomllib.loads(text)
-        elif path.suffix in (".yaml", ".yml"):
-            data = _parse_yaml(text)
-        else:
-            data = parse_json(text)
-    except (ValueError, RecursionError) as error:
-        raise HostsError(f"{path} cannot be read: {' '.join(str(error).split())[:200]}") from None
-    if not isinstance(data, dict):
+    content = read_file(path)
+    if content is None:
+        raise HostsError(f"there is no file {path}")
+    document = open_content(path, content, _FORMATS.get(path.suffix, "jsonc")).document
+    if not isinstance(document.data, dict):
         raise HostsError(f"{path} is not an object with servers")
-    return data
-
-
-def _parse_yaml(text: str) -> object:
-    try:
-        import yaml
-    except ImportError:
-        raise HostsError("YAML files need the package pyyaml: install it") from None
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ValueError(str(error)) from None
+    return document.data
 
 
 def _choose(path: Path, found: Mapping[str, Any], fragment: str) -> Any:
     if fragment:
         if fragment not in found:
-            raise HostsError(f"{path} has no server {fragment!r}; it has {', '.join(found)}")
+            raise HostsError(f"{path} has no server {fragment!r}{_suggest(fragment, found)}")
         return found[fragment]
     if not found:
         raise HostsError(f"{path} names no servers")
@@ -149,6 +158,16 @@ def _choose(path: Path, found: Mapping[str, Any], fragment: str) -> Any:
             f"{', '.join(found)}"
         )
     return next(iter(found.values()))
+
+
+def _suggest(name: str, known: Iterable[str]) -> str:
+    from difflib import get_close_matches
+
+    names = list(known)
+    close = get_close_matches(name, names, n=3, cutoff=0.6)
+    if close:
+        return f"; did you mean {' or '.join(close)}?"
+    return f"; it has {', '.join(names)}" if names else ""
 
 
 def entry_from_members(name: str, members: Mapping[str, Any]) -> HostEntry:

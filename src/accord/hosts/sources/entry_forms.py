@@ -3,10 +3,13 @@
 import re
 from collections.abc import Mapping
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from accord.client.server_entry import URL_MEMBERS
+from accord.hosts.definition import ConfigFile
 from accord.hosts.entries.literals import variable_name
+from accord.hosts.entries.shaping import entries_in
 from accord.hosts.sources.found_server import map_texts
 
 # Members that say how a server is reached; others are settings of one host.
@@ -147,3 +150,19 @@ def convert_entry(members: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str
 def _args(members: Mapping[str, Any]) -> list[Any]:
     found = members.get("args")
     return found if isinstance(found, list) else []
+
+
+def entries_of_one_host(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the entries of a host that keeps them in a list, or under a key of its own."""
+    from accord.client.configuration import MEMBERS
+    from accord.hosts.table.rows import load_hosts
+
+    for host in load_hosts().values():
+        key = host.key[:1]
+        is_own = host.container == "list" or not set(key) & set(MEMBERS)
+        if key and is_own and key[0] in data:
+            file = ConfigFile(
+                host=host, scope="user", path=Path(), key=host.key, format=host.format
+            )
+            return {name: value for name, (_, value) in entries_in(data, file).items()}
+    return {}
