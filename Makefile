@@ -79,7 +79,7 @@ mutants: .venv/ready
 	$(BIN)/python tools/mutants.py
 
 # What takes long and changes seldom: every example on every transport, all foreign peers, coverage.
-thorough: coverage .venv-interop/ready
+thorough: coverage .venv-interop/hosts
 	@# Contract tests of the servers of others need it.
 	@.venv-interop/bin/pip install -q -e '.[test]'
 	.venv-interop/bin/pytest -q -n 2 --dist loadgroup -m "thorough or not thorough" interop
@@ -104,7 +104,7 @@ format: .venv/ready
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf .venv .venv-bench .venv-interop interop/node_modules .coverage* .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-bench .venv-interop interop/node_modules interop/more_hosts/node_modules .coverage* .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	rm -rf .import_linter_cache build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -138,4 +138,14 @@ clean:
 		-r interop/older_servers.txt
 	@.venv-interop/bin/python interop/ports/originals.py .venv-interop/originals
 	@PATH="$(CURDIR)/.venv-interop/bin:$$PATH" .venv-interop/bin/python interop/documents.py .venv-interop/documents
+	@touch $@
+
+# More hosts that read what `accord add` writes, some 2 GB. Some packages change files of the home folder when they are
+# installed, so that they get another one; what cannot be installed is skipped by the tests.
+.venv-interop/hosts: .venv-interop/ready interop/more_hosts/package.json
+	@echo "setting up more hosts ..."
+	@mkdir -p .venv-interop/home
+	@cd interop/more_hosts && npm_config_userconfig="$$HOME/.npmrc" npm_config_cache="$$HOME/.npm" \
+		PATH="$(CURDIR)/.venv-interop/bin:$$PATH" HOME="$(CURDIR)/.venv-interop/home" \
+		../../.venv-interop/bin/npm install --silent
 	@touch $@

@@ -15,14 +15,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import Any, Final
 
 import pytest
 from sessions import HERE, NODE
 
-# Those of the gate, and those that `make .venv-interop/hosts` installs for `make thorough`.
-PROGRAMS: Final = (HERE / "node_modules/.bin", HERE / "more_hosts/node_modules/.bin")
+GATE: Final = HERE / "node_modules/.bin"
+# What `make .venv-interop/hosts` installs for `make thorough`.
+MORE: Final = HERE / "more_hosts/node_modules/.bin"
+# The package for all systems names a version of this one that is not published at times.
+DROID: Final = HERE / "more_hosts/node_modules/@factory/cli-linux-x64/bin"
 PATIENCE: Final = 120.0
 # Nothing answers there: a host that waits for the network fails at once.
 NOWHERE: Final = "http://127.0.0.1:9"
@@ -121,7 +125,8 @@ def ask_app_server(home: Home, program: str) -> States:
         stderr=subprocess.DEVNULL,
         text=True,
     )
-    assert process.stdin and process.stdout
+    assert process.stdin
+    assert process.stdout
 
     def ask(number: int, method: str, params: dict[str, Any]) -> Any:
         message = {"id": number, "method": method, "params": params}
@@ -166,6 +171,7 @@ class RealHost:
         text: what a user has in it.
         connects: whether it connects to servers to show them.
         settles: whether it writes into the file itself, so that it has to run once before.
+        in_gate: whether `make test` has it.
         others: files that it needs besides, by their paths below the home folder.
     """
 
@@ -176,17 +182,27 @@ class RealHost:
     text: str
     connects: bool = True
     settles: bool = False
+    in_gate: bool = False
     others: dict[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return self.name
 
     def find(self) -> str:
-        """Return the path of its program; skip the test if it is not installed."""
-        for folder in PROGRAMS:
-            if found := shutil.which(self.program, path=str(folder)):
-                return found
-        pytest.skip(f"{self.program} is not installed: make .venv-interop/hosts")
+        """Return the path of its program; skip the test if it is not installed, or not wholly."""
+        if self.in_gate:
+            found = shutil.which(self.program, path=str(GATE))
+            assert found, f"{self.program} is not installed: make .venv-interop/ready"
+            return found
+        found = shutil.which(self.program, path=f"{MORE}{os.pathsep}{DROID}")
+        if found is None:
+            pytest.skip(f"{self.program} is not installed: make .venv-interop/hosts")
+        with TemporaryDirectory() as folder:
+            try:
+                Home(Path(folder)).run([found, "--version"])
+            except AssertionError as error:
+                pytest.skip(f"{self.program} is not installed wholly: {error}")
+        return found
 
     def set_up(self, home: Home) -> Path:
         """Write its files as the user has them; return the path of the configuration."""

@@ -1,4 +1,4 @@
-"""`accord add` and hosts that others wrote: what accord writes, they read, launch and connect to."""
+"""`accord add` and hosts that others wrote: they read what it writes, launch it and connect."""
 
 import json
 import socket
@@ -91,9 +91,14 @@ protocol = "openai"
 max_context_size = 100000
 """
 MCP_LIST = list_servers("mcp", "list")
+MCPORTER = RealHost(
+    "mcporter", "mcporter", list_as_json, ".mcporter/mcporter.json", COMMENTS, in_gate=True
+)
 HOSTS = (
-    RealHost("gemini-cli", "gemini", MCP_LIST, ".gemini/settings.json", COMMENTS),
-    RealHost("continue", "cn", ask_model("-p", "hello"), ".continue/config.yaml", YAML),
+    RealHost("gemini-cli", "gemini", MCP_LIST, ".gemini/settings.json", COMMENTS, in_gate=True),
+    RealHost(
+        "continue", "cn", ask_model("-p", "hello"), ".continue/config.yaml", YAML, in_gate=True
+    ),
 )
 # Each has between 40 and 400 MB.
 MORE_HOSTS = (
@@ -114,7 +119,7 @@ MORE_HOSTS = (
         JSON,
         others={".kimi-code/config.toml": KIMI},
     ),
-    RealHost("mcporter", "mcporter", list_as_json, ".mcporter/mcporter.json", COMMENTS),
+    MCPORTER,
     RealHost(
         "opencode", "opencode", MCP_LIST, ".config/opencode/opencode.json", OPENCODE, settles=True
     ),
@@ -196,9 +201,11 @@ def test_a_host_has_what_accord_adds_until_accord_removes_it(
 def test_a_reader_of_the_files_of_several_hosts_reaches_each_server(
     tmp_path: Path, near: Path
 ) -> None:
-    reader = next(host for host in MORE_HOSTS if host.name == "mcporter")
-    program = reader.find()
+    program = MCPORTER.find()
     home = Home(tmp_path)
-    for host in READ_BY_MCPORTER:
-        home.accord("add", f"of-{host}={near}", "--host", host, "--yes", "--no-check")
-    assert reader.show(home, program) == {f"of-{host}": "connected" for host in READ_BY_MCPORTER}
+    names = {host: f"of-{host}" for host in READ_BY_MCPORTER}
+    for host, name in names.items():
+        home.accord("add", f"{name}={near}", "--host", host, "--yes", "--no-check")
+    assert MCPORTER.show(home, program) == dict.fromkeys(names.values(), "connected")
+    home.accord("remove", *names.values(), "--yes")
+    assert MCPORTER.show(home, program) == {}
