@@ -16,7 +16,6 @@ import re
 import shlex
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -24,6 +23,7 @@ import pytest
 from accord.check.contract.cases import read_cases
 from accord.cli.main import _parse, _split
 from accord.hosts.sources.configuration_file import read_file_entry
+from accord.hosts.table.rows import load_hosts
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -219,15 +219,22 @@ def test_the_cases_of_the_page_on_testing_can_be_read(tmp_path):
     assert [case.name for case in read_cases(file).case] == ["adds two numbers", "refuses words"]
 
 
-def test_the_entries_of_the_page_on_hosts_launch_the_same_command(tmp_path):
+def test_the_entry_of_the_page_on_hosts_can_be_read(tmp_path):
     page = ROOT / "docs" / "hosts.md"
-    commands = set()
-    for line, source in blocks_of(page, "json"):
-        file = tmp_path / f"{line}.json"
-        file.write_text(source, encoding="utf-8")
-        commands.add(read_file_entry(file, "desk").command)
-    for _, source in blocks_of(page, "toml"):
-        entry = tomllib.loads(source)["mcp_servers"]["desk"]
-        commands.add((entry["command"], *entry["args"]))
-    assert len(commands) == 1
-    assert commands.pop()[-2:] == ("run", "/home/ann/desk/desk.py")
+    ((line, source),) = blocks_of(page, "json")
+    file = tmp_path / f"{line}.json"
+    file.write_text(source, encoding="utf-8")
+    assert read_file_entry(file, "desk").command[-2:] == ("run", "/home/ann/desk/desk.py")
+
+
+def test_the_row_of_the_page_on_hosts_is_a_row_of_the_table(tmp_path):
+    ((_, source),) = blocks_of(ROOT / "docs" / "hosts.md", "toml")
+    (tmp_path / "my-hosts.toml").write_text(source, encoding="utf-8")
+    assert load_hosts(tmp_path / "my-hosts.toml")["my-editor"].name == "My Editor"
+
+
+def test_the_page_with_the_table_of_hosts_is_up_to_date():
+    done = subprocess.run(
+        [sys.executable, ROOT / "tools" / "host_table.py", "--check"], check=False
+    )
+    assert done.returncode == 0, "run tools/host_table.py"
