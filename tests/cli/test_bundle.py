@@ -1,6 +1,8 @@
 """`accord bundle` packs servers and shows bundles."""
 
 import json
+import os
+import shutil
 import zipfile
 
 import pytest
@@ -98,7 +100,16 @@ def test_a_written_bundle_is_described_as_json(accord, good, tmp_path):
     ],
 )
 def test_a_mistake_is_explained_in_one_line(accord, good, tmp_path, words, said):
-    done = accord("bundle", *words, cwd=tmp_path)
+    nothing = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
+    done = accord("bundle", *words, cwd=tmp_path, **nothing)
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+def test_the_author_is_the_one_that_git_knows(accord, good, tmp_path):
+    (tmp_path / "gitconfig").write_text("[user]\nname = Grace Hopper\n")
+    words = ("bundle", "good.py", "--no-start", "--output", "x.mcpb")
+    accord(*words, cwd=tmp_path, GIT_CONFIG_GLOBAL=str(tmp_path / "gitconfig"))
+    assert "by Grace Hopper" in accord("bundle", "x.mcpb", cwd=tmp_path).stdout

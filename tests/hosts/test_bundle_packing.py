@@ -181,7 +181,9 @@ def test_a_server_that_does_not_start_is_reported(tmp_path):
         write_bundle(find_source(tmp_path / "desk.py"), tmp_path, ADA)
 
 
-def test_a_bundle_without_author_is_refused(desk, tmp_path):
+def test_a_bundle_without_author_is_refused(desk, tmp_path, monkeypatch):
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    monkeypatch.setenv("GIT_CONFIG_SYSTEM", os.devnull)
     with pytest.raises(HostsError, match="names its author: give one with --author"):
         write_bundle(find_source(desk / "desk.py"), tmp_path, BundleRequest(is_started=False))
     assert list(tmp_path.iterdir()) == []

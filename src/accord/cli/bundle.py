@@ -45,7 +45,7 @@ rest* WORD
 --name N        the name of the bundle (default: that of the project, or of the file)
 --version V     the version of the server (default: the one that it names)
 --description T  one sentence about it (default: of the project, or the server's instructions)
---author A      a person or a company (default: that of the project)
+--author A      a person or a company (default: that of the project, or your name in git)
 --with-dependencies  pack the packages that the server needs, as they are installed here
 --user-config K[:TYPE][=DEFAULT]  a variable that the host asks its user for; TYPE is string,
                 number, boolean, directory, file or secret; may be repeated

@@ -231,13 +231,20 @@ def _matches(name: str, pattern: str) -> bool:
 
 
 def _ask_git(project: Path) -> set[str] | None:
+    listed = ask_git(project, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    if listed is None:
+        return None
+    return {os.fsdecode(each) for each in listed.split(b"\0") if each}
+
+
+def ask_git(folder: Path, *words: str) -> bytes | None:
+    """Return what a command of git prints in a folder; None if there is no git, or it fails."""
     import subprocess
 
-    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     try:
         done = subprocess.run(  # noqa: S603  # whichever git the user has
-            command,
-            cwd=project,
+            ["git", *words],  # noqa: S607
+            cwd=folder,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=_GIT_TIMEOUT,
@@ -245,7 +252,7 @@ def _ask_git(project: Path) -> set[str] | None:
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    return {os.fsdecode(each) for each in done.stdout.split(b"\0") if each}
+    return done.stdout
 
 
 def walk_files(folder: Path) -> Iterator[tuple[str, Path]]:

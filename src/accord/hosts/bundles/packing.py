@@ -18,6 +18,7 @@ from accord.hosts.bundles.archive import MANIFEST, Bundle, read_bundle
 from accord.hosts.bundles.contents import (
     PackedFiles,
     ServerSource,
+    ask_git,
     collect_modules,
     collect_project,
     read_requirements,
@@ -284,7 +285,10 @@ class _Packer:
         for each in authors if isinstance(authors, list) else ():
             if isinstance(each, dict) and isinstance(each.get("name"), str):
                 return str(each["name"])
-        raise HostsError("a bundle names its author: give one with --author")
+        found = ask_git(self._source.file.parent, "config", "user.name") or b""
+        if not found.strip():
+            raise HostsError("a bundle names its author: give one with --author")
+        return found.decode("utf-8", "replace").strip()
 
 
 def _compatibility(packages: CopiedPackages | None) -> BundleCompatibility:
