@@ -1,6 +1,7 @@
 """Bundles of Python servers: what is in them, and that they work once they are unpacked."""
 
 import json
+import os
 import subprocess
 import sys
 import zipfile
