@@ -266,12 +266,16 @@ def _plan(
     from accord.hosts.definition import HostsError
     from accord.hosts.operations.plan import plan_addition
 
-    planned, failures = [], []
+    planned: list[PlannedChange] = []
+    failures: list[tuple[str, str]] = []
     for file in files:
         try:
-            planned.append(
-                plan_addition(file, entry, machine, allow_literals=options.literal_secrets)
-            )
+            plan = plan_addition(file, entry, machine, allow_literals=options.literal_secrets)
+            same = next((each for each in planned if each.serves(file, plan.after)), None)
+            if same is None:
+                planned.append(plan)
+            else:
+                note(f"{file.host.name} reads {file.path}, too, and gets the same entry")
         except HostsError as error:
             failures.append(_explain(file, entry, machine, options, error))
     return planned, failures

@@ -44,22 +44,20 @@ def register(kinds: Commands, name: str, help: str) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the hosts."""
     from accord.hosts.definition import Machine
-    from accord.hosts.operations.listing import list_hosts
+    from accord.hosts.operations.listing import list_hosts, list_hosts_in_use
 
     known = read_hosts(options)
     chosen = named_hosts(options, known)
-    listed = list_hosts(chosen or known.values(), Machine.current())
-    if not chosen and not options.all:
-        listed = [each for each in listed if _is_present(each)]
+    machine = Machine.current()
+    if chosen or options.all:
+        listed = list_hosts(chosen or known.values(), machine)
+    else:
+        listed = list_hosts_in_use(known.values(), machine)
     if is_json(options):
         say_json({"hosts": [_describe_host(each) for each in listed]})
     else:
         _show(listed)
     return 1 if any(file.fault for each in listed for file in each.files) else 0
-
-
-def _is_present(listed: "ListedHost") -> bool:
-    return bool(listed.trace) or any(each.exists for each in listed.files)
 
 
 # -- for people

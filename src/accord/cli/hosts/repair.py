@@ -91,7 +91,8 @@ def _find_repairs(options: argparse.Namespace) -> "Iterator[Repair]":
             if fault.code in ("file-unreadable", "file-syntax"):
                 note(f"left alone: {fault.message}")
     if options.file is None and options.scope is None:
-        for host in named_hosts(options, hosts) or hosts.values():
+        used = {file.host.id: file.host for file in files}
+        for host in named_hosts(options, hosts) or used.values():
             yield from find_host_repairs(host, machine, names=options.name)
         return
     for file in files:

@@ -45,15 +45,15 @@ def existing_files(
     options: argparse.Namespace, hosts: "Mapping[str, Host]", machine: "Machine"
 ) -> "list[ConfigFile]":
     """Return the files of hosts that exist, of both scopes unless the options say otherwise."""
-    from accord.hosts.table.places import config_files
+    from accord.hosts.table.places import config_files, files_in_use
 
     chosen = named_hosts(options, hosts)
     if options.file is not None:
         return [file_of(options, hosts, machine)]
     scope = scope_of(options)
-    return [
-        file for host in chosen or hosts.values() for file in config_files(host, machine, scope)
-    ]
+    if not chosen:
+        return files_in_use(hosts.values(), machine, scope)
+    return [file for host in chosen for file in config_files(host, machine, scope)]
 
 
 def file_of(

@@ -1,5 +1,6 @@
 """One server, fitted to a host: what the host lacks is made up for by a wrapper or a bridge."""
 
+import os
 import re
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
@@ -110,10 +111,23 @@ class _Adaptation:
 
     def _settle(self) -> None:
         cwd = Path(self._entry.cwd) if self._entry.cwd else None
-        settled = settle_command(self._entry.command, self._machine, scope=self._scope, cwd=cwd)
+        words = self._entry.command
+        if self._scope == "project" and self._host.launch.cwd == "project" and cwd is None:
+            words = tuple(self._shorten_path(each) for each in words)
+        settled = settle_command(words, self._machine, scope=self._scope, cwd=cwd)
         env = {**settled.env, **self._entry.env}
         self._entry = replace(self._entry, command=settled.words, env=env)
         self._remarks += settled.remarks
+
+    def _shorten_path(self, word: str) -> str:
+        """Return a path in the project as others have it, too: relative to the project."""
+        # Windows looks for programs in the folder of the host, not in that of the server.
+        if self._machine.system == "windows" or not os.path.isabs(word):
+            return word
+        try:
+            return str(Path(word).relative_to(self._machine.project))
+        except ValueError:
+            return word
 
     def _describe_transport(self) -> str:
         names = {"http": "URLs", "sse": "the older HTTP with SSE", "stdio": "commands"}

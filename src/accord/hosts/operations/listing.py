@@ -8,7 +8,12 @@ import msgspec
 from accord.hosts.definition import ConfigFile, Host, HostEntry, HostsError, Machine
 from accord.hosts.documents.file_document import open_content
 from accord.hosts.entries.shaping import entries_in, from_host
-from accord.hosts.table.places import config_files, default_file, is_installed
+from accord.hosts.table.places import (
+    config_files,
+    default_file,
+    files_in_use,
+    is_installed,
+)
 from accord.hosts.writing.destination import find_target, read_file
 
 
@@ -47,8 +52,17 @@ class ListedHost(msgspec.Struct, frozen=True, kw_only=True):
     files: tuple[ListedFile, ...] = ()
 
 
+def list_hosts_in_use(hosts: Iterable[Host], machine: Machine) -> list[ListedHost]:
+    """Return the hosts that are installed, or have a file that only they read."""
+    listed = list(hosts)
+    used = {file.host.id for file in files_in_use(listed, machine)}
+    return list_hosts(
+        [each for each in listed if each.id in used or is_installed(each, machine)], machine
+    )
+
+
 def list_hosts(hosts: Iterable[Host], machine: Machine) -> list[ListedHost]:
-    """Return hosts with their files; a file that is not there yet is listed for installed hosts."""
+    """Return hosts with their files; the user's file is listed even if it is not there yet."""
     found = []
     for host in hosts:
         files = [list_file(file) for file in config_files(host, machine)]

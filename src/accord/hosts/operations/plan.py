@@ -48,6 +48,10 @@ class PlannedChange(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the host's file changes."""
         return self.before != self.after
 
+    def serves(self, file: ConfigFile, after: bytes | None) -> bool:
+        """Whether this change does what another host needs of the same file."""
+        return self.file.path == file.path and self.after == after
+
     @property
     def difference(self) -> str:
         """The change as a diff, without secrets."""

@@ -32,6 +32,31 @@ def config_files(host: Host, machine: Machine, scope: Scope | None = None) -> li
     return list(unique.values())
 
 
+def files_in_use(
+    hosts: Iterable[Host], machine: Machine, scope: Scope | None = None
+) -> list[ConfigFile]:
+    """Return the files of hosts that exist; those of a project only for hosts that are installed.
+
+    A file of a project that no installed host reads is that of the first host that would read it.
+    Hosts that do not run on this system are left out.
+    """
+    found: list[ConfigFile] = []
+    others: list[ConfigFile] = []
+    for host in hosts:
+        if host.user and machine.system not in host.user:
+            continue
+        files = config_files(host, machine, scope)
+        is_known = bool(is_installed(host, machine))
+        for file in files:
+            (found if is_known or file.scope == "user" else others).append(file)
+    seen = {file.path for file in found}
+    for file in others:
+        if file.path not in seen:
+            seen.add(file.path)
+            found.append(file)
+    return found
+
+
 def default_file(host: Host, machine: Machine, scope: Scope) -> ConfigFile | None:
     """Return the file that entries are written to: the first that exists, else the first.
 
