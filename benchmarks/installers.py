@@ -407,13 +407,15 @@ def call(
 # -- what became of the file
 
 
-def count_changed_bytes(before: bytes, after: bytes) -> int:
+def count_changed_bytes(before: bytes, after: bytes, *, with_entry: bool) -> int:
     """Count bytes that were taken or added, but for the entry (the largest piece) and a comma."""
     blocks = difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
     blocks = [block for block in blocks if block[0] != "equal"]
-    added = sorted((after[start:end] for *_, start, end in blocks), key=len)[:-1]
-    if b"," in added:
-        added.remove(b",")
+    added = sorted((after[start:end] for *_, start, end in blocks), key=len)
+    if with_entry:
+        added.pop()
+        if b"," in added:
+            added.remove(b",")
     return sum(end - start for _, start, end, *_ in blocks) + sum(map(len, added))
 
 
@@ -432,11 +434,8 @@ def describe(installer: Installer, case: Case, outcome: Outcome) -> str:
     if case.step == "remove" and installer.remove is None:
         return "cannot remove"
     if case.step in ("twice", "remove"):
-        return (
-            "same bytes"
-            if after == before
-            else f"{count_changed_bytes(before, after)} bytes changed"
-        )
+        changed = count_changed_bytes(before, after, with_entry=False)
+        return f"{changed} bytes changed" if changed else "same bytes"
     if after == before:
         what = "refused" if code else "**nothing written, success claimed**"
     elif b"notes-server" not in after:
@@ -448,7 +447,7 @@ def describe(installer: Installer, case: Case, outcome: Outcome) -> str:
     elif case.step == "blank":
         return describe_blank(after)
     else:
-        changed = count_changed_bytes(before, after)
+        changed = count_changed_bytes(before, after, with_entry=True)
         what = f"{changed} bytes changed" if changed else "other bytes kept"
         notes = [what, *find_losses(case, outcome), *([f"exit {code}"] if code else [])]
         return ", ".join(notes)

@@ -125,6 +125,9 @@ MORE_HOSTS = (
     ),
     RealHost("qwen-code", "qwen", MCP_LIST, ".qwen/settings.json", COMMENTS, settles=True),
 )
+# The others ask first, leave out what an untrusted folder names, or write into the file themselves.
+IN_PROJECTS = ("amp", "auggie", "factory-droid", "gemini-cli", "mcporter")
+PROJECT_HOSTS = [host for host in (*HOSTS, *MORE_HOSTS) if host.name in IN_PROJECTS]
 # MCPorter reads the files of these, too.
 READ_BY_MCPORTER = ("cursor", "claude-code", "codex", "windsurf", "opencode", "vscode", "mcporter")
 
@@ -209,3 +212,19 @@ def test_a_reader_of_the_files_of_several_hosts_reaches_each_server(
     assert MCPORTER.show(home, program) == dict.fromkeys(names.values(), "connected")
     home.accord("remove", *names.values(), "--yes")
     assert MCPORTER.show(home, program) == {}
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("host", PROJECT_HOSTS, ids=str)
+def test_a_host_has_what_accord_adds_to_a_project(
+    host: RealHost, tmp_path: Path, model: Model, near: Path
+) -> None:
+    program = host.find()
+    home = Home(tmp_path, model)
+    host.set_up(home)
+    (home.project / ".git").mkdir()
+    home.accord("add", str(near), "--host", host.name, "--scope", "project", "--yes", "--no-check")
+    assert host.show(home, program) == {"near": "connected" if host.connects else "listed"}
+    home.accord("remove", "near", "--host", host.name, "--scope", "project", "--yes")
+    assert host.show(home, program) == {}
+    assert not [path for path in home.project.rglob("*") if path.is_file()]
