@@ -177,7 +177,7 @@ def _complete_entry(
     return replace(
         entry,
         command=command,
-        url=_use_value(entry.url, used),
+        url=_use_value(_fill(entry.url), used),
         env=env,
         headers=headers,
         cwd=cwd,
