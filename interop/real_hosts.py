@@ -28,6 +28,7 @@ MORE: Final = HERE / "more_hosts/node_modules/.bin"
 # The package for all systems names a version of this one that is not published at times.
 DROID: Final = HERE / "more_hosts/node_modules/@factory/cli-linux-x64/bin"
 PATIENCE: Final = 120.0
+TIMES: Final = 3
 # Nothing answers there: a host that waits for the network fails at once.
 NOWHERE: Final = "http://127.0.0.1:9"
 TOKEN: Final = "a-token-of-the-user"
@@ -212,6 +213,18 @@ class RealHost:
             port = home.model.port if home.model else 0
             path.write_text(text.replace("MODEL_URL", f"http://127.0.0.1:{port}/v1"))
         return home.folder / self.file
+
+    def expect(self, home: Home, program: str, states: States) -> None:
+        """Require that it shows these servers.
+
+        Some hosts give a server five seconds to start, which is little on a busy machine: it is
+        asked again then.
+        """
+        for _ in range(TIMES):
+            found = self.show(home, program)
+            if found == states:
+                return
+        assert found == states
 
 
 # -- a model on this machine

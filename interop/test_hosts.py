@@ -191,13 +191,13 @@ def test_a_host_has_what_accord_adds_until_accord_removes_it(
     assert TOKEN.encode() not in path.read_bytes()
 
     state = "connected" if host.connects else "listed"
-    assert host.show(home, program) == {"near": state, "far": state}
+    host.expect(home, program, {"near": state, "far": state})
     if host.connects:
         seen = json.loads(near.with_suffix(".json").read_text())
         assert seen == {"folder": str(folder), "token": TOKEN}
 
     home.accord("remove", "far", "near", "--host", host.name, "--yes")
-    assert host.show(home, program) == {}
+    host.expect(home, program, {})
     assert path.read_bytes() == before
 
 
@@ -209,9 +209,9 @@ def test_a_reader_of_the_files_of_several_hosts_reaches_each_server(
     names = {host: f"of-{host}" for host in READ_BY_MCPORTER}
     for host, name in names.items():
         home.accord("add", f"{name}={near}", "--host", host, "--yes", "--no-check")
-    assert MCPORTER.show(home, program) == dict.fromkeys(names.values(), "connected")
+    MCPORTER.expect(home, program, dict.fromkeys(names.values(), "connected"))
     home.accord("remove", *names.values(), "--yes")
-    assert MCPORTER.show(home, program) == {}
+    MCPORTER.expect(home, program, {})
 
 
 @pytest.mark.thorough
@@ -224,7 +224,7 @@ def test_a_host_has_what_accord_adds_to_a_project(
     host.set_up(home)
     (home.project / ".git").mkdir()
     home.accord("add", str(near), "--host", host.name, "--scope", "project", "--yes", "--no-check")
-    assert host.show(home, program) == {"near": "connected" if host.connects else "listed"}
+    host.expect(home, program, {"near": "connected" if host.connects else "listed"})
     home.accord("remove", "near", "--host", host.name, "--scope", "project", "--yes")
-    assert host.show(home, program) == {}
+    host.expect(home, program, {})
     assert not [path for path in home.project.rglob("*") if path.is_file()]
