@@ -89,8 +89,37 @@ def test_a_throw_away_environment_is_replaced_by_uvx(tmp_path, place):
     )
     found = accord_command(machine, python)
     assert found.kind == "uvx"
-    assert found.words == (*(str(uvx), "--python", "3.12", "--from", "accord[cli]==0.2", "accord"),)
+    install = ("--python", "3.12", "--from", "accord[cli]==0.2")
+    assert found.words == (str(uvx), *install, "python", "-P", "-m", "accord")
+    # Else uv would download a Python that is not in the short PATH of a host.
+    assert found.env == {"UV_PYTHON_SEARCH_PATH": "/usr/bin:/usr/local/bin:/bin"}
     assert "will be deleted" in found.remarks[0]
+
+
+def test_uvx_finds_its_index_in_a_host_as_in_the_shell(tmp_path):
+    settings = {
+        "UV_DEFAULT_INDEX": "https://packages.example/simple",
+        "SSL_CERT_FILE": "/etc/own.pem",
+        "UV_PYTHON_SEARCH_PATH": "/own",
+    }
+    machine = make_machine(tmp_path, **settings, EDITOR="vi")
+    make_program(tmp_path / "bin" / "uvx")
+    python = make_python(tmp_path / THROW_AWAY[0], "pyvenv.cfg")
+    assert dict(accord_command(machine, python).env) == settings
+
+
+def test_a_password_of_an_index_is_not_written_into_an_entry(tmp_path):
+    machine = make_machine(
+        tmp_path, UV_INDEX="own=https://ann:hunter2@packages.example https://other.example"
+    )
+    make_program(tmp_path / "bin" / "uvx")
+    # A Python of uv is found without PATH.
+    base = Path("/home/ann/.local/share/uv/python/cpython-3.12.4-linux-x86_64-gnu")
+    python = make_python(tmp_path / THROW_AWAY[0], "pyvenv.cfg", base_prefix=base)
+    found = accord_command(machine, python)
+    assert not found.env
+    assert "UV_INDEX has a password" in found.remarks[1]
+    assert "hunter2" not in str(found)
 
 
 @pytest.mark.parametrize("place", [*THROW_AWAY, "tmp/desk/.venv"])

@@ -10,7 +10,11 @@ from accord.hosts.launching.installation import AccordCommand
 from accord.hosts.targets import bridge_entry, unwrap_entry, wrap_entry
 
 ACCORD = AccordCommand(words=("/venv/bin/python", "-P", "-m", "accord"), kind="venv")
-UVX = AccordCommand(words=("/bin/uvx", "--from", "accord==1", "accord"), kind="uvx")
+UVX = AccordCommand(
+    words=("/bin/uvx", "--from", "accord==1", "python", "-P", "-m", "accord"),
+    kind="uvx",
+    env={"SSL_CERT_FILE": "/etc/own.pem"},
+)
 URL = HostEntry(name="x", transport="http", url="https://x.example/mcp")
 COMMAND = HostEntry(name="x", command=("npx", "-y", "x", "--", "y"), env={"A": "b"})
 
@@ -80,6 +84,8 @@ def test_accord_does_not_import_the_packages_of_the_server():
     assert entry.command[:6] == ("/venv/bin/python", "-E", "-P", "-m", "accord", "exec")
     assert entry.env == server.env
     assert unwrap_entry(entry).entry == server
+    by_uvx = wrap_entry(server, UVX, env_file=Path("/x.env"))
+    assert by_uvx.command[3:9] == ("python", "-E", "-P", "-m", "accord", "exec")
 
 
 def test_a_checkout_and_the_server_share_the_path_of_modules():
@@ -112,6 +118,13 @@ def test_the_wrong_kind_of_entry_is_refused():
         wrap_entry(URL, ACCORD, cwd=Path("/"))
 
 
-@pytest.mark.parametrize("words", ["/bin/accord exec --cwd / -- x", "accord.exe exec -- x"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "/bin/accord exec --cwd / -- x",
+        "accord.exe exec -- x",
+        "uvx --from accord==1 accord exec -- x",
+    ],
+)
 def test_the_script_accord_is_recognized(words):
     assert unwrap_entry(HostEntry(name="x", command=tuple(words.split()))).entry.command == ("x",)

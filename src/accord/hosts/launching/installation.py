@@ -32,6 +32,19 @@ _EXTRAS: Final = {
     "schema": ("jsonschema_rs",),
     "cli": ("rich",),
 }
+# Where uv looks for Python instead of PATH; versions before 2026 ignore it.
+_SEARCH_PATH: Final = "UV_PYTHON_SEARCH_PATH"
+_UV_PYTHON: Final = re.compile(r"/uv/python/")
+# Hosts do not have the variables of a shell: without these, uvx may reach no index, or another one.
+UVX_VARIABLES: Final = (
+    *("UV_DEFAULT_INDEX", "UV_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS"),
+    *("UV_CONFIG_FILE", "UV_CACHE_DIR", "UV_PYTHON_INSTALL_DIR", "UV_PYTHON_DOWNLOADS"),
+    _SEARCH_PATH,
+    *("UV_OFFLINE", "UV_NATIVE_TLS", "UV_SYSTEM_CERTS", "SSL_CERT_FILE", "SSL_CERT_DIR"),
+    *("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY"),
+    *("https_proxy", "http_proxy", "all_proxy", "no_proxy"),
+)
+_CREDENTIALS: Final = re.compile(r"://[^/?#\s]*@")
 _MANAGED: Final = re.compile(r"[/\\](?:\.pyenv|pyenv|\.asdf|mise|\.local/share/mise)[/\\]")
 
 
@@ -198,9 +211,32 @@ def _throw_away_command(
             "or into a virtual environment, and repeat the command with that one"
         )
     remark = f"{problem}: the entry uses uvx, which installs {python.requirement} again when needed"
-    # Else uv takes whichever Python a host has in PATH, or downloads the newest.
-    words = (str(uvx), "--python", python.version, "--from", python.requirement, "accord")
-    return AccordCommand(words=words, kind="uvx", remarks=(remark,))
+    # Without a version uv takes whichever Python a host has in PATH, or downloads the newest. The
+    # script `accord` of such an environment is one of the shell, which needs programs in PATH.
+    words = (str(uvx), "--python", python.version, "--from", python.requirement)
+    env, remarks = _uvx_settings(python, machine)
+    return AccordCommand(
+        words=(*words, "python", "-P", "-m", "accord"),
+        kind="uvx",
+        remarks=(remark, *remarks),
+        env=env,
+    )
+
+
+def _uvx_settings(python: RunningPython, machine: Machine) -> tuple[dict[str, str], list[str]]:
+    """Return the variables that lead uvx to Python and packages, and remarks on those left out."""
+    given = {name: machine.environ.get(name, "") for name in UVX_VARIABLES}
+    if machine.system != "windows" and not _UV_PYTHON.search(python.base_prefix.as_posix()):
+        # Hosts have a short PATH: uv would download a Python that is there.
+        folders = (str(python.base_prefix / "bin"), "/usr/local/bin", "/usr/bin", "/bin")
+        given[_SEARCH_PATH] = given[_SEARCH_PATH] or ":".join(dict.fromkeys(folders))
+    env = {name: text for name, text in given.items() if text and not _CREDENTIALS.search(text)}
+    left_out = [name for name, text in given.items() if _CREDENTIALS.search(text)]
+    return env, [
+        f"{name} has a password, and is not written into the entry: uvx needs it where the host "
+        "runs, or in the file uv.toml"
+        for name in left_out
+    ]
 
 
 def _remarks(python: RunningPython, kind: InstallationKind, temporary: Path | None) -> list[str]:

@@ -10,7 +10,7 @@ import msgspec
 
 from accord.hosts.definition import HostEntry, HostsError
 from accord.hosts.entries.literals import names_secret, variable_name
-from accord.hosts.launching.installation import AccordCommand
+from accord.hosts.launching.installation import UVX_VARIABLES, AccordCommand
 
 _BEARER: Final = re.compile(r"(?i)bearer +(?=\S)")
 _REFERENCE: Final = re.compile(r"\$\{(?:env|input):[^${}]+\}")
@@ -107,8 +107,8 @@ def wrap_entry(
 def _apart(accord: AccordCommand, env: Mapping[str, str]) -> tuple[str, ...]:
     """Return the words for accord, which must not import what the server gets in PYTHONPATH."""
     has_python = any(name.startswith("PYTHON") for name in env)
-    if has_python and accord.words[1:3] == ("-P", "-m") and not accord.env:
-        return (accord.words[0], "-E", *accord.words[1:])
+    if has_python and accord.words[-3:-1] == ("-P", "-m") and _FOLDERS not in accord.env:
+        return (*accord.words[:-3], "-E", *accord.words[-3:])
     return accord.words
 
 
@@ -160,7 +160,7 @@ def _unbridge(entry: HostEntry, words: Sequence[str]) -> UnwrappedEntry:
     pairs = list(zip(options[::2], options[1::2], strict=False))
     if not is_plain or any(each not in _BRIDGE_OPTIONS for each, _ in pairs):
         return UnwrappedEntry(entry=entry)  # it does more than a URL says
-    headers, used = {}, {"PYTHONPATH"}
+    headers, used = {}, {_FOLDERS, *UVX_VARIABLES}
     for option, value in pairs:
         name, _, rest = value.partition(":")
         if option == "--bearer":
