@@ -286,3 +286,15 @@ def loaded_by(statement: str) -> set[str]:
 @pytest.mark.parametrize("name", ["accord", "accord.types", "accord.protocol.endpoint"])
 def test_an_import_loads_nothing_that_is_optional_or_slow(name):
     assert loaded_by(f"import {name}") & set(HEAVY) == set()
+
+
+@pytest.mark.parametrize("words", ["--help", "add --help", "hosts --help", "run --help"])
+def test_help_loads_none_of_what_the_command_needs(words):
+    # Modules are listed on standard error while they are imported.
+    command = [sys.executable, "-X", "importtime", "-m", "accord", *words.split()]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "accord.cli.main" in loaded
+    layers = ("check", "client", "compose", "fleet", "hosts", "server", "testing")
+    slow = {f"accord.{each}" for each in layers} | {"aiohttp", "rich", "yaml"}
+    assert loaded & slow == set()
