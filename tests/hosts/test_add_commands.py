@@ -266,6 +266,27 @@ def test_a_file_that_several_hosts_read_is_changed_once(accord, home):
     assert not (home / "desk" / ".mcp.json").exists()
 
 
+@pytest.mark.parametrize("text", [None, "{}", '{\n    "theme": "dark"  // mine\n}\n', CURSOR])
+@pytest.mark.parametrize("order", [("one", "two"), ("two", "one")])
+@pytest.mark.parametrize("is_together", [True, False])
+def test_the_order_of_removals_does_not_matter(accord, cursor, text, order, is_together):
+    cursor.unlink() if text is None else cursor.write_text(text)
+    for name in ("one", "two"):
+        accord("add", f"{name}=desk.py", "--host", "cursor", "--no-check", "--yes")
+    for names in [order] if is_together else [(each,) for each in order]:
+        assert accord("remove", *names, "--yes")[0] == 0
+    assert (cursor.read_text() if cursor.exists() else None) == text
+
+
+def test_a_comment_that_was_written_since_is_not_lost_by_a_removal(accord, cursor):
+    cursor.write_text("{}")
+    accord("add", "desk.py", "--no-check", "--yes")
+    cursor.write_text("// new\n" + cursor.read_text())
+    accord("remove", "desk", "--yes")
+    assert cursor.read_text().startswith("// new\n{")
+    assert "desk" not in cursor.read_text()
+
+
 # -- secrets
 
 
