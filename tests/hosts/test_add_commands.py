@@ -8,19 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from accord.cli.main import main
+from hosts.host_texts import SERVER
 
-SERVER = '''\
-from accord import Server
-
-server = Server("desk")
-
-
-@server.tool
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
-'''
 KEY = "sk-proj-hidden0123456789abcdefghij"
 CURSOR = """\
 {
@@ -33,43 +22,11 @@ CURSOR = """\
 
 
 @pytest.fixture
-def home(tmp_path, monkeypatch):
-    """A home folder with a project in it, which is the current folder."""
-    folder = tmp_path / "home"
-    project = folder / "desk"
-    project.mkdir(parents=True)
-    (project / "desk.py").write_text(SERVER)
-    for name in list(os.environ):
-        if name.startswith(("XDG_", "CODEX_", "CLAUDE", "COPILOT", "CLINE", "GOOSE")):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(folder))
-    monkeypatch.setenv("NO_COLOR", "1")
-    monkeypatch.setenv("PATH", os.defpath)
-    monkeypatch.chdir(project)
-    return folder
-
-
-@pytest.fixture
 def cursor(home):
     path = home / ".cursor" / "mcp.json"
     path.parent.mkdir()
     path.write_text(CURSOR)
     return path
-
-
-@pytest.fixture
-def accord(capsys):
-    """Run a command; returns its exit code and what it printed."""
-
-    def run(*words):
-        try:
-            code = main(words)
-        except SystemExit as end:
-            code = end.code
-        said = capsys.readouterr()
-        return code, said.out, said.err
-
-    return run
 
 
 def test_a_server_is_launched_as_the_host_does_shown_and_written(accord, cursor, home):

@@ -1,6 +1,7 @@
 """Planned changes of hosts' files: shown first, then written as one."""
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -210,16 +211,18 @@ def raw_entries(file: ConfigFile, content: bytes | None) -> dict[str, Any]:
 
 def combine(planned: Sequence[PlannedChange]) -> list[PlannedChange]:
     """Return plans in which each file appears once: several entries may go into one file."""
-    combined: dict[Any, PlannedChange] = {}
+    combined: dict[Path, PlannedChange] = {}
     for plan in planned:
-        earlier = combined.get(plan.file.path)
-        combined[plan.file.path] = plan if earlier is None else _join(earlier, plan)
+        target = find_target(plan.file.path)
+        earlier = combined.get(target)
+        combined[target] = plan if earlier is None else _join(earlier, plan)
     return list(combined.values())
 
 
 def _join(first: PlannedChange, second: PlannedChange) -> PlannedChange:
     changes = merge_changes([first, second])
-    own = next(each for each in changes if each.path == first.file.path)
+    target = find_target(first.file.path)
+    own = next(each for each in changes if find_target(each.path) == target)
     names = dict.fromkeys([*first.name.split(", "), second.name])
     return replace(
         first,
@@ -236,10 +239,11 @@ def merge_changes(planned: Sequence[PlannedChange]) -> list[FileChange]:
 
     Two hosts may read the same file, and several entries may go into one file.
     """
-    merged: dict[Any, FileChange] = {}
+    merged: dict[Path, FileChange] = {}
     for plan in planned:
         for change in plan.changes:
-            earlier = merged.get(change.path)
+            target = find_target(change.path)
+            earlier = merged.get(target)
             if earlier is not None:
                 names = dict.fromkeys([*earlier.name.split(", "), change.name])
                 change = replace(
@@ -247,7 +251,7 @@ def merge_changes(planned: Sequence[PlannedChange]) -> list[FileChange]:
                     name=", ".join(names),
                     compute=_after(earlier.compute, change.compute),
                 )
-            merged[change.path] = change
+            merged[target] = change
     return list(merged.values())
 
 
