@@ -15,7 +15,7 @@ from accord.check.probing.messages import Reply, shorten
 from accord.check.probing.raw_connection import RawConnection
 from accord.check.probing.secret_filter import filter_of
 from accord.check.probing.target import Form, ServerTarget
-from accord.errors import AccordError, ConnectFailed
+from accord.errors import AccordError, ConnectFailed, MissingExtra
 from accord.hosts.checking.advice import DOWNLOADERS, diagnose_start, quote_stderr
 from accord.hosts.checking.findings import Finding, new_finding
 from accord.hosts.definition import HostEntry
@@ -106,7 +106,11 @@ async def try_server(
     """
     target = target_of(entry, settings, seconds, has_form=has_form)
     trial = ServerTrial(target, hider_of(entry, settings), seconds)
-    await trial.run()
+    try:
+        await trial.run()
+    except MissingExtra as error:
+        message = f"the URL was not tried: {error}"
+        trial.findings.append(new_finding("launch-skipped", message, severity="warning"))
     return trial.facts, trial.findings
 
 

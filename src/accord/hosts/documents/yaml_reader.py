@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
+from accord.errors import MissingExtra
 from accord.hosts.definition import HostsError
 
 _LARGE: Final = 500_000
@@ -35,9 +36,7 @@ def import_yaml() -> Any:
     try:
         import yaml
     except ImportError:
-        raise HostsError(
-            "files of YAML need PyYAML, which is not installed: pip install 'accord[cli]'"
-        ) from None
+        raise HostsError(str(MissingExtra("yaml", needed_for="a file of YAML"))) from None
     return yaml
 
 
