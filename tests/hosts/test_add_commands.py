@@ -1,7 +1,6 @@
 """The commands `add`, `remove` and `hosts`, as a user types them."""
 
 import json
-import os
 import shutil
 import sys
 from pathlib import Path

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from accord.hosts.writing.change import FileChange, write_changes
 from accord.hosts.writing.journal import Journal
 
@@ -31,7 +33,7 @@ def test_a_server_in_a_file_that_two_hosts_link_to_is_removed_once(accord, home)
     for name in (".cursor", ".kiro/settings"):
         (home / name).mkdir(parents=True)
         (home / name / "mcp.json").symlink_to(shared)
-    code, out, err = accord("remove", "desk", "--yes")
+    code, _, err = accord("remove", "desk", "--yes")
     assert (code, err) == (0, "")
     assert json.loads(shared.read_text()) == {"mcpServers": {}}
 
@@ -47,8 +49,6 @@ def test_a_removed_file_comes_back_with_its_folder_if_a_later_change_fails(tmp_p
         raise ValueError("later")
 
     write_changes([change(path, lambda _: b"{}")], journal)
-    try:
+    with pytest.raises(ValueError, match="later"):
         write_changes([change(path, lambda _: None), change(later, fail)], journal)
-    except ValueError as error:
-        assert str(error) == "later"
     assert path.read_bytes() == b"{}"

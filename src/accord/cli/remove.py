@@ -102,14 +102,9 @@ def _plan(
     planned: list[PlannedChange] = []
     failures: list[str] = []
     for name in options.name:
-        holding = list(
-            {
-                # Several hosts may read one file.
-                (each.file.path, each.file.key): each.file
-                for each in listed
-                if any(entry.name == name for entry in each.entries)
-            }.values()
-        )
+        holding = [
+            each.file for each in listed if any(entry.name == name for entry in each.entries)
+        ]
         if not holding:
             known = sorted({entry.name for each in listed for entry in each.entries})
             unreadable = [each.fault for each in listed if each.fault]

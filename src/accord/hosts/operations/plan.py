@@ -1,8 +1,7 @@
 """Planned changes of hosts' files: shown first, then written as one."""
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
@@ -19,6 +18,9 @@ from accord.hosts.writing.change import FileChange
 from accord.hosts.writing.destination import find_target, read_file
 from accord.hosts.writing.journal import ChangeAction, Journal
 from accord.hosts.writing.secret_files import format_env_file, parse_env_file, secret_file
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class PlannedChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +53,8 @@ class PlannedChange(msgspec.Struct, frozen=True, kw_only=True):
 
     def serves(self, file: ConfigFile, after: bytes | None) -> bool:
         """Whether this change does what another host needs of the same file."""
-        return self.file.path == file.path and self.after == after
+        is_same_file = find_target(self.file.path) == find_target(file.path)
+        return is_same_file and self.after == after
 
     @property
     def difference(self) -> str:
