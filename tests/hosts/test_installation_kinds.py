@@ -8,6 +8,7 @@ import sys
 import venv
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from accord.hosts.definition import HostsError, Machine
@@ -45,6 +46,9 @@ def make_python(prefix, *markers, name="python", **more):
         ("conda/envs/desk", ["conda-meta/history"], "venv"),
         (".local/share/pipx/venvs/accord", ["pyvenv.cfg", "pipx_metadata.json"], "pipx"),
         (".local/share/uv/tools/accord", ["pyvenv.cfg", "uv-receipt.toml"], "uv-tool"),
+        # macOS
+        ("Library/Application Support/pipx/venvs/accord", ["pipx_metadata.json"], "pipx"),
+        ("Library/Python/3.12", [], "pip"),
         ("usr", [], "pip"),
     ],
 )
@@ -65,6 +69,26 @@ def test_a_checkout_is_launched_with_its_folder_and_a_remark(tmp_path):
     assert "the source of accord" in found.remarks[0]
 
 
+@pytest.mark.parametrize(
+    ("place", "markers", "kind"),
+    [
+        ("desk/.venv", ["pyvenv.cfg"], "venv"),
+        ("pipx/venvs/accord", ["pyvenv.cfg", "pipx_metadata.json"], "pipx"),
+        ("AppData/Local/pipx/pipx/venvs/accord", ["pipx_metadata.json"], "pipx"),
+        ("AppData/Roaming/uv/tools/accord", ["pyvenv.cfg", "uv-receipt.toml"], "uv-tool"),
+    ],
+)
+def test_windows_launches_python_of_the_folder_of_scripts(tmp_path, place, markers, kind):
+    prefix = tmp_path / "Ann Lee" / place
+    python = make_python(prefix, *markers)
+    started = make_program(prefix / "Scripts" / "pythonw.exe")
+    console = make_program(prefix / "Scripts" / "python.exe")
+    found = accord_command(
+        make_machine(tmp_path, "windows"), msgspec.structs.replace(python, executable=started)
+    )
+    assert (found.kind, found.words[0], found.env) == (kind, str(console), {})
+
+
 THROW_AWAY = [
     ".cache/uv/archive-v0/x1y2",
     ".cache/uv/builds-v0/.tmpAb",
@@ -72,6 +96,8 @@ THROW_AWAY = [
     ".cache/pipx/325e0776e97b5eb",
     "Library/Caches/pipx/325e0776e97b5eb",
     "pipx/.cache/325e0776e97b5eb",
+    "AppData/Local/uv/cache/archive-v0/x1y2",
+    "AppData/Local/pipx/pipx/Cache/325e0776e97b5eb",
 ]
 
 
@@ -94,6 +120,16 @@ def test_a_throw_away_environment_is_replaced_by_uvx(tmp_path, place):
     # Else uv would download a Python that is not in the short PATH of a host.
     assert found.env == {"UV_PYTHON_SEARCH_PATH": "/usr/bin:/usr/local/bin:/bin"}
     assert "will be deleted" in found.remarks[0]
+
+
+@pytest.mark.parametrize(("system", "ending"), [("linux", ""), ("macos", ""), ("windows", ".exe")])
+def test_uvx_that_was_started_by_its_path_is_found(tmp_path, system, ending):
+    uvx = make_program(tmp_path / "Ann Lee" / f"uvx{ending}")
+    machine = make_machine(tmp_path, system, UV=str(uvx.with_name(f"uv{ending}")))
+    found = accord_command(machine, make_python(tmp_path / THROW_AWAY[0], "pyvenv.cfg"))
+    assert found.words[0] == str(uvx)
+    # Windows has a list of its Pythons, beside PATH.
+    assert list(found.env) == ([] if system == "windows" else ["UV_PYTHON_SEARCH_PATH"])
 
 
 def test_uvx_finds_its_index_in_a_host_as_in_the_shell(tmp_path):

@@ -200,11 +200,9 @@ def _is_pipx_cache(prefix: Path) -> bool:
 def _throw_away_command(
     python: RunningPython, machine: Machine, temporary: Path | None
 ) -> AccordCommand:
-    from accord.hosts.launching.command import find_program
-
     place = f"the folder for temporary files {temporary}" if temporary else "a cache"
     problem = f"accord runs in {python.prefix}, which is in {place} and will be deleted"
-    uvx = find_program("uvx", machine)
+    uvx = _find_uvx(machine)
     if uvx is None:
         raise HostsError(
             f"{problem}: install it to stay, with `uv tool install accord`, `pipx install accord` "
@@ -221,6 +219,18 @@ def _throw_away_command(
         remarks=(remark, *remarks),
         env=env,
     )
+
+
+def _find_uvx(machine: Machine) -> Path | None:
+    """Return uvx of PATH, or the one that runs accord now, which may have been started by path."""
+    from accord.hosts.launching.command import find_program
+
+    found = find_program("uvx", machine)
+    running = machine.environ.get("UV", "")  # uv sets it for what it runs
+    if found is None and running:
+        beside = Path(running).with_name("uvx.exe" if machine.system == "windows" else "uvx")
+        found = beside if beside.is_file() else None
+    return found
 
 
 def _uvx_settings(python: RunningPython, machine: Machine) -> tuple[dict[str, str], list[str]]:
