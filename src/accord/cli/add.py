@@ -35,8 +35,8 @@ TARGET is a URL, a Python file or module with a Server, a bundle (.mcpb), a serv
 registry, or a file with mcpServers (FILE#NAME if it has several).
 
 A value that looks like a secret is not written into the file of the host: --env KEY without a value
-lets the host fill it in from its environment. Hosts that cannot launch it by accord exec, which
-reads it from a file that only you can read.
+lets the host fill it in from its environment. If the host does not do so, the entry launches the
+server by accord exec, which reads the value from a file that only you can read.
 
 Exit code: 0 written, or nothing to change; 1 the server does not work there, or you declined;
 2 it could not be written.
