@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from accord.hosts.writing.change import FileChange, write_changes
 from accord.hosts.writing.journal import Journal
 
@@ -31,7 +33,7 @@ def test_a_server_in_a_file_that_two_hosts_link_to_is_removed_once(accord, home)
     for name in (".cursor", ".kiro/settings"):
         (home / name).mkdir(parents=True)
         (home / name / "mcp.json").symlink_to(shared)
-    code, out, err = accord("remove", "desk", "--yes")
+    code, _, err = accord("remove", "desk", "--yes")
     assert (code, err) == (0, "")
     assert json.loads(shared.read_text()) == {"mcpServers": {}}
 
@@ -47,8 +49,65 @@ def test_a_removed_file_comes_back_with_its_folder_if_a_later_change_fails(tmp_p
         raise ValueError("later")
 
     write_changes([change(path, lambda _: b"{}")], journal)
-    try:
+    with pytest.raises(ValueError, match="later"):
         write_changes([change(path, lambda _: None), change(later, fail)], journal)
-    except ValueError as error:
-        assert str(error) == "later"
     assert path.read_bytes() == b"{}"
+
+
+# -- secrets that are written in unusual ways
+
+HIDDEN = "Zq9x7hidden"
+CURSOR_TEXT = """\
+{"mcpServers": {
+  "pair": {"url": "https://h.example/mcp?token=Zq9x7hiddenA&api_key=Zq9x7hiddenB#key=Zq9x7hiddenC"},
+  "env": {"command": "/bin/true", "env": {"PGPASS": "Zq9x7hiddenD", "GITHUB_PAT": "Zq9x7hiddenE"}},
+  "head": {"url": "https://h.example/mcp", "headers": {"Ocp-Subscription-Key": "Zq9x7hiddenF"}},
+  "odd": {"command": "/bin/true", "env": {"A_TOKEN": "\\u005aZq9x7hiddenG\\u00e9"}}
+}}
+"""
+CODEX_TEXT = '''\
+[mcp_servers.odd]
+command = "/bin/true"
+env = { TOKEN = """
+Zq9x7hiddenA
+Zq9x7hiddenB \\
+  Zq9x7hiddenC""" }
+'''
+GOOSE_TEXT = """\
+extensions:
+  odd:
+    name: odd
+    type: stdio
+    cmd: /bin/true
+    envs:
+      API_TOKEN: |
+        Zq9x7hiddenA
+        Zq9x7hiddenB
+      OTHER_SECRET: >-
+        Zq9x7hiddenC
+        Zq9x7hiddenD
+      THIRD_SECRET: "Zq9x7hiddenE\\
+        Zq9x7hiddenF"
+"""
+ODD_FILES = {
+    "cursor": (".cursor/mcp.json", CURSOR_TEXT, ["pair", "env", "head", "odd"]),
+    "codex": (".codex/config.toml", CODEX_TEXT, ["odd"]),
+    "goose": (".config/goose/config.yaml", GOOSE_TEXT, ["odd"]),
+}
+
+
+@pytest.mark.parametrize("host", ODD_FILES)
+@pytest.mark.parametrize("format", ["text", "json"])
+def test_secrets_in_unusual_notations_are_not_shown(accord, home, host, format):
+    name, text, servers = ODD_FILES[host]
+    path = home / name
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    said = accord("hosts", "--format", format)
+    assert (HIDDEN in "".join(said[1:]), said[0]) == (False, 0)
+    said = accord("remove", *servers, "--yes", "--format", format)
+    assert (HIDDEN in "".join(said[1:]), said[0]) == (False, 0)
+    said = accord("hosts", "undo", "--yes", "--format", format)
+    assert (HIDDEN in "".join(said[1:]), path.read_text()) == (False, text)
+    journal = home / ".config" / "accord" / "hosts" / "journal.jsonl"
+    assert HIDDEN not in journal.read_text()

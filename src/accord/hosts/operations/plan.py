@@ -1,7 +1,6 @@
 """Planned changes of hosts' files: shown first, then written as one."""
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -207,7 +206,7 @@ def raw_entries(file: ConfigFile, content: bytes | None) -> dict[str, Any]:
 
 def combine(planned: Sequence[PlannedChange]) -> list[PlannedChange]:
     """Return plans in which each file appears once: several entries may go into one file."""
-    combined: dict[Path, PlannedChange] = {}
+    combined: dict[Any, PlannedChange] = {}
     for plan in planned:
         target = find_target(plan.file.path)
         earlier = combined.get(target)
@@ -235,7 +234,7 @@ def merge_changes(planned: Sequence[PlannedChange]) -> list[FileChange]:
 
     Two hosts may read the same file, and several entries may go into one file.
     """
-    merged: dict[Path, FileChange] = {}
+    merged: dict[Any, FileChange] = {}
     for plan in planned:
         for change in plan.changes:
             target = find_target(change.path)
