@@ -111,3 +111,33 @@ def test_secrets_in_unusual_notations_are_not_shown(accord, home, host, format):
     assert (HIDDEN in "".join(said[1:]), path.read_text()) == (False, text)
     journal = home / ".config" / "accord" / "hosts" / "journal.jsonl"
     assert HIDDEN not in journal.read_text()
+
+
+# -- secrets of URLs, and entries to paste
+
+
+def test_a_token_for_a_url_reaches_a_host_without_urls_through_a_file(accord, home, monkeypatch):
+    monkeypatch.setenv("TOKEN", HIDDEN)
+    words = ("--header", "Authorization: Bearer ${TOKEN}", "--host", "claude-desktop")
+    code, out, err = accord("add", "https://example.com/mcp", *words, "--no-check", "--yes")
+    assert (code, HIDDEN in out + err) == (0, False)
+    kept = home / ".config" / "accord" / "secrets" / "example.env"
+    assert f'\nACCORD_BEARER="{HIDDEN}"\n' in kept.read_text()
+
+
+def test_a_variable_in_a_url_is_written_in_the_hosts_form(accord, home):
+    code, out, _ = accord("add", "https://h.example/mcp?key=${TOKEN}", "--print", "cursor")
+    assert (code, "?key=${env:TOKEN}" in out) == (0, True)
+
+
+def test_a_secret_in_a_url_is_refused_with_the_remedy(accord, home):
+    code, _, err = accord("add", f"https://h.example/mcp?key={HIDDEN}", "--host", "cursor")
+    assert (code, HIDDEN in err) == (2, False)
+    assert "Write ${H_KEY} in its place" in err
+
+
+@pytest.mark.parametrize("option", ["--print", "--link"])
+def test_an_entry_to_paste_names_the_file_that_has_to_be_made(accord, home, option):
+    code, out, err = accord("add", "desk.py", "--env", f"API_KEY={HIDDEN}", option, "cursor")
+    assert (code, HIDDEN in out + err) == (0, False)
+    assert "desk.env is not written by this: put API_KEY there" in err

@@ -127,7 +127,8 @@ def _is_given(text: str) -> bool:
     default = _DEFAULT.search(text)
     if default is not None and not is_stand_in(default[1]):
         return True
-    return not _PLACEHOLDER.search(text) and not is_stand_in(text.strip())
+    # The value - of an option says that the program reads it elsewhere.
+    return not _PLACEHOLDER.search(text) and text != "-" and not is_stand_in(text.strip())
 
 
 def _has_form(text: str) -> bool:

@@ -215,6 +215,12 @@ def _advise_literal(literal: LiteralSecret, host: Host) -> str:
             f"{where} looks like a secret. Say --header '{literal.keys[1]}: {shown}' and set "
             f"{literal.variable}, or write it into the file of {host.name} with --literal-secrets"
         )
+    if literal.keys[0] == "url":
+        return (
+            f"{where} has a part that looks like a secret. Write ${{{literal.variable}}} in its "
+            f"place (in single quotes) and set {literal.variable}, or write it into the file of "
+            f"{host.name} with --literal-secrets"
+        )
     return (
         f"{where} looks like a secret, and other users of this machine can see it there. Give it "
         f"as a variable (--env {literal.variable}) if the server takes it so, or keep it with "
