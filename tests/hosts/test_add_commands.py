@@ -330,7 +330,7 @@ def test_a_secret_in_a_url_is_refused_with_the_remedy(accord, cursor):
     url = f"https://example.com/mcp?key={KEY}"
     code, out, err = accord("add", url, "--no-check", "--yes")
     assert code == 2
-    assert "Write 'https://example.com/mcp?key=${EXAMPLE_KEY}' and set EXAMPLE_KEY" in err
+    assert "Write ${EXAMPLE_KEY} in its place (in single quotes) and set EXAMPLE_KEY" in err
     assert KEY not in out + err
     url = "https://example.com/mcp?key=${EXAMPLE_KEY}"
     assert accord("add", url, "--no-check", "--yes")[0] == 0

@@ -214,7 +214,7 @@ def raw_entries(file: ConfigFile, content: bytes | None) -> dict[str, Any]:
 
 def combine(planned: Sequence[PlannedChange]) -> list[PlannedChange]:
     """Return plans in which each file appears once: several entries may go into one file."""
-    combined: dict[Path, PlannedChange] = {}
+    combined: dict[Any, PlannedChange] = {}
     for plan in planned:
         target = find_target(plan.file.path)
         earlier = combined.get(target)
@@ -242,7 +242,7 @@ def merge_changes(planned: Sequence[PlannedChange]) -> list[FileChange]:
 
     Two hosts may read the same file, and several entries may go into one file.
     """
-    merged: dict[Path, FileChange] = {}
+    merged: dict[Any, FileChange] = {}
     for plan in planned:
         for change in plan.changes:
             target = find_target(change.path)
