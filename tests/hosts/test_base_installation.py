@@ -85,3 +85,14 @@ def test_a_url_is_added_untried_and_does_not_stop_the_check_of_others(base):
     assert shown.returncode == 0, shown.stderr
     assert shown.stdout.count("launch-skipped") == 1
     assert '"server": "desk"' in shown.stdout
+
+
+def test_a_host_without_urls_does_not_stop_the_others(base):
+    (base.home / ".config/Claude").mkdir()
+    done = base.run("add", "https://desk.example/mcp", "--print", "claude-desktop")
+    assert done.returncode == 2
+    assert "`accord proxy`, which would connect to it, needs the extra 'http'" in done.stderr
+    done = base.run("add", "https://desk.example/mcp", "--all", "--yes", "--no-check")
+    assert done.returncode == 2
+    assert "desk.example" in (base.home / ".cursor/mcp.json").read_text()
+    assert not (base.home / ".config/Claude/claude_desktop_config.json").exists()

@@ -4,12 +4,14 @@ import os
 import re
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
+from accord.errors import MissingExtra
 from accord.hosts.definition import Host, HostEntry, HostsError, Machine, Scope
 from accord.hosts.entries.literals import LiteralSecret, find_literals
 from accord.hosts.entries.placeholders import NoPlaceholder
@@ -137,6 +139,9 @@ class _Adaptation:
         """Let accord connect to the URL, and the host to accord."""
         if not self._entry.url:
             raise HostsError(f"{why}: serve it over HTTP and add its URL")
+        if not any(map(find_spec, ("httptools", "aiohttp"))):
+            missing = MissingExtra("http", needed_for="`accord proxy`, which would connect to it,")
+            raise HostsError(f"{why}; {missing}")
         self._entry = bridge_entry(self._entry, self._use_accord())
         self._remarks.append(f"{why}: the entry launches `accord proxy`, which connects to it")
 
