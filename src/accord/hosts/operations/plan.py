@@ -1,7 +1,7 @@
 """Planned changes of hosts' files: shown first, then written as one."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -18,9 +18,6 @@ from accord.hosts.writing.change import FileChange
 from accord.hosts.writing.destination import find_target, read_file
 from accord.hosts.writing.journal import ChangeAction, Journal
 from accord.hosts.writing.secret_files import format_env_file, parse_env_file, secret_file
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class PlannedChange(msgspec.Struct, frozen=True, kw_only=True):
