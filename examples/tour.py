@@ -34,6 +34,7 @@ Try next:
   .venv/bin/accord call examples/everything.py book city=Lima
   .venv/bin/accord call examples/everything.py fly city=Lima hops=5 --format json
   .venv/bin/accord check server examples/everything.py
+  .venv/bin/accord add examples/ten_lines.py --print cursor
   .venv/bin/accord check trace examples/traces/2025-06-18-faulty.jsonl
   .venv/bin/accord requirements progress.value.increases
 and read examples/README.md, examples/ten_lines.py, examples/tickets.py, examples/everything.py"""

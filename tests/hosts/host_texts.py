@@ -2,6 +2,18 @@
 
 from accord.hosts.definition import ConfigFile
 
+SERVER = '''\
+from accord import Server
+
+server = Server("desk")
+
+
+@server.tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+'''
+
 OTHER = {"command": "/opt/other/run", "args": ["--fast", "a b"]}
 
 

@@ -1,26 +1,14 @@
 """The commands `add`, `remove` and `hosts`, as a user types them."""
 
 import json
-import os
 import shutil
 import sys
 from pathlib import Path
 
 import pytest
 
-from accord.cli.main import main
+from hosts.host_texts import SERVER
 
-SERVER = '''\
-from accord import Server
-
-server = Server("desk")
-
-
-@server.tool
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
-'''
 KEY = "sk-proj-hidden0123456789abcdefghij"
 CURSOR = """\
 {
@@ -33,43 +21,11 @@ CURSOR = """\
 
 
 @pytest.fixture
-def home(tmp_path, monkeypatch):
-    """A home folder with a project in it, which is the current folder."""
-    folder = tmp_path / "home"
-    project = folder / "desk"
-    project.mkdir(parents=True)
-    (project / "desk.py").write_text(SERVER)
-    for name in list(os.environ):
-        if name.startswith(("XDG_", "CODEX_", "CLAUDE", "COPILOT", "CLINE", "GOOSE")):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(folder))
-    monkeypatch.setenv("NO_COLOR", "1")
-    monkeypatch.setenv("PATH", os.defpath)
-    monkeypatch.chdir(project)
-    return folder
-
-
-@pytest.fixture
 def cursor(home):
     path = home / ".cursor" / "mcp.json"
     path.parent.mkdir()
     path.write_text(CURSOR)
     return path
-
-
-@pytest.fixture
-def accord(capsys):
-    """Run a command; returns its exit code and what it printed."""
-
-    def run(*words):
-        try:
-            code = main(words)
-        except SystemExit as end:
-            code = end.code
-        said = capsys.readouterr()
-        return code, said.out, said.err
-
-    return run
 
 
 def test_a_server_is_launched_as_the_host_does_shown_and_written(accord, cursor, home):
@@ -266,6 +222,27 @@ def test_a_file_that_several_hosts_read_is_changed_once(accord, home):
     assert not (home / "desk" / ".mcp.json").exists()
 
 
+@pytest.mark.parametrize("text", [None, "{}", '{\n    "theme": "dark"  // mine\n}\n', CURSOR])
+@pytest.mark.parametrize("order", [("one", "two"), ("two", "one")])
+@pytest.mark.parametrize("is_together", [True, False])
+def test_the_order_of_removals_does_not_matter(accord, cursor, text, order, is_together):
+    cursor.unlink() if text is None else cursor.write_text(text)
+    for name in ("one", "two"):
+        accord("add", f"{name}=desk.py", "--host", "cursor", "--no-check", "--yes")
+    for names in [order] if is_together else [(each,) for each in order]:
+        assert accord("remove", *names, "--yes")[0] == 0
+    assert (cursor.read_text() if cursor.exists() else None) == text
+
+
+def test_a_comment_that_was_written_since_is_not_lost_by_a_removal(accord, cursor):
+    cursor.write_text("{}")
+    accord("add", "desk.py", "--no-check", "--yes")
+    cursor.write_text("// new\n" + cursor.read_text())
+    accord("remove", "desk", "--yes")
+    assert cursor.read_text().startswith("// new\n{")
+    assert "desk" not in cursor.read_text()
+
+
 # -- secrets
 
 
@@ -353,7 +330,7 @@ def test_a_secret_in_a_url_is_refused_with_the_remedy(accord, cursor):
     url = f"https://example.com/mcp?key={KEY}"
     code, out, err = accord("add", url, "--no-check", "--yes")
     assert code == 2
-    assert "Write 'https://example.com/mcp?key=${EXAMPLE_KEY}' and set EXAMPLE_KEY" in err
+    assert "Write ${EXAMPLE_KEY} in its place (in single quotes) and set EXAMPLE_KEY" in err
     assert KEY not in out + err
     url = "https://example.com/mcp?key=${EXAMPLE_KEY}"
     assert accord("add", url, "--no-check", "--yes")[0] == 0

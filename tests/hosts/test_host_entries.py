@@ -173,7 +173,7 @@ def test_the_tools_of_copilot_are_in_the_file_of_the_user_alone():
         ("cline", {"type": "streamableHttp", "url": "https://x.example"}, "http"),
         ("cline", {"transport": {"type": "sse", "url": "https://x.example"}}, "sse"),
         ("cline", {"transport": {"type": "stdio", "command": "run"}}, "stdio"),
-        ("gemini-cli", {"url": "https://x.example"}, "sse"),
+        ("gemini-cli", {"url": "https://x.example"}, "http"),
         ("gemini-cli", {"httpUrl": "https://x.example"}, "http"),
         ("gemini-cli", {"url": "https://x.example", "type": "http"}, "http"),
         ("qwen-code", {"httpUrl": "https://x.example"}, "http"),

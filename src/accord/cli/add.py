@@ -35,8 +35,8 @@ TARGET is a URL, a Python file or module with a Server, a bundle (.mcpb), a serv
 registry, or a file with mcpServers (FILE#NAME if it has several).
 
 A value that looks like a secret is not written into the file of the host: --env KEY without a value
-lets the host fill it in from its environment. Hosts that cannot launch it by accord exec, which
-reads it from a file that only you can read.
+lets the host fill it in from its environment. If the host does not do so, the entry launches the
+server by accord exec, which reads the value from a file that only you can read.
 
 Exit code: 0 written, or nothing to change; 1 the server does not work there, or you declined;
 2 it could not be written.
@@ -174,10 +174,11 @@ def _complete_entry(
     cwd = str(_folder(options.cwd)) if options.cwd else entry.cwd
     command = tuple(_use_value(each, used) for each in entry.command)
     transport = _transport(options, entry)
+    is_typed = bool(options.target) and options.target.endswith(entry.url)
     return replace(
         entry,
         command=command,
-        url=_use_value(_fill(entry.url), used),
+        url=_use_value(_fill(entry.url) if is_typed else entry.url, used),
         env=env,
         headers=headers,
         cwd=cwd,
@@ -291,13 +292,12 @@ def _explain(
     """Return why a file cannot be changed, and the text to paste if the file is at fault."""
     from accord.hosts.definition import HostsError
     from accord.hosts.documents.document import UneditableDocument, UnreadableDocument
-    from accord.hosts.operations.snippets import paste_text
 
     said = f"{file.host.name}: {error}"
     if not isinstance(error, UnreadableDocument | UneditableDocument):
         return said, ""
     try:
-        return said, paste_text(file, entry, machine, allow_literals=options.literal_secrets)
+        return said, _paste_text(options, file, entry, machine)
     except HostsError:
         return said, ""
 
@@ -395,15 +395,29 @@ def _print_entry(
     entry: "HostEntry",
     machine: "Machine",
 ) -> int:
-    from accord.hosts.operations.snippets import paste_place, paste_text
+    from accord.hosts.operations.snippets import paste_place
     from accord.hosts.table.rows import find_host
 
     host = find_host(hosts, options.print)
     file = paste_place(host, machine, scope_of(options) or "user")
-    if file is not None:
-        note(f"for {file.path}" if file.path.name else f"to paste into {host.name}")
-    say(paste_text(file, entry, machine, allow_literals=options.literal_secrets))
+    text = _paste_text(options, file, entry, machine)
+    note(f"for {file.path}" if file.path.name else f"to paste into {host.name}")
+    say(text)
     return 0
+
+
+def _paste_text(
+    options: argparse.Namespace, file: "ConfigFile", entry: "HostEntry", machine: "Machine"
+) -> str:
+    """Return an entry to paste, after saying what to do beside that."""
+    from accord.hosts.operations.adaptation import adapt_entry
+    from accord.hosts.operations.snippets import paste_remarks, paste_text
+
+    literals = options.literal_secrets
+    adapted = adapt_entry(entry, file.host, machine, scope=file.scope, allow_literals=literals)
+    for remark in paste_remarks(adapted):
+        note(remark)
+    return paste_text(file, adapted)
 
 
 def _print_link(
@@ -414,10 +428,14 @@ def _print_link(
 ) -> int:
     from accord.hosts.entries.links import install_link
     from accord.hosts.operations.adaptation import adapt_entry
+    from accord.hosts.operations.snippets import paste_remarks
     from accord.hosts.table.rows import find_host
 
     host = find_host(hosts, options.link)
-    link = install_link(adapt_entry(entry, host, machine).entry, host)
+    adapted = adapt_entry(entry, host, machine)
+    link = install_link(adapted.entry, host)
+    for remark in paste_remarks(adapted):
+        note(remark)
     say(f"{link}\n")
     if options.open:
         import webbrowser

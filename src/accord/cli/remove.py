@@ -4,7 +4,13 @@ import argparse
 from typing import TYPE_CHECKING, Final
 
 from accord.cli.hosts.changes import WRITING, describe_plan, show_plans, write_plans
-from accord.cli.hosts.selection import FILES, existing_files, read_hosts
+from accord.cli.hosts.selection import (
+    FILES,
+    existing_files,
+    is_same_file,
+    read_hosts,
+    unique_files,
+)
 from accord.cli.options import (
     TEXT_OR_JSON,
     Commands,
@@ -96,14 +102,9 @@ def _plan(
     planned: list[PlannedChange] = []
     failures: list[str] = []
     for name in options.name:
-        holding = list(
-            {
-                # Several hosts may read one file.
-                (each.file.path, each.file.key): each.file
-                for each in listed
-                if any(entry.name == name for entry in each.entries)
-            }.values()
-        )
+        holding = [
+            each.file for each in listed if any(entry.name == name for entry in each.entries)
+        ]
         if not holding:
             known = sorted({entry.name for each in listed for entry in each.entries})
             unreadable = [each.fault for each in listed if each.fault]
@@ -113,9 +114,9 @@ def _plan(
             for each in everywhere
             for entry in each.entries
             if uses_secrets_of(entry.value, name)
-            and not (entry.name == name and each.file.path in {file.path for file in holding})
+            and not (entry.name == name and is_same_file(each.file, holding))
         ]
-        for file in holding:
+        for file in unique_files(holding):
             try:
                 planned.append(plan_removal(file, name, journal, is_secret_kept=bool(kept)))
             except HostsError as error:

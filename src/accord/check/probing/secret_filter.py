@@ -17,7 +17,7 @@ _STUMP: Final = 4
 _CUTS: Final = ("...", "…")
 _URL: Final = re.compile(r"https?://", re.IGNORECASE)
 _USER: Final = re.compile(r"//[^/?#\s]*@")
-_VALUE: Final = re.compile(r"([?&][^=&#\s]*=)[^&#\s]*")
+_VALUE: Final = re.compile(r"([?&#][^=&#\s]*=)[^&#\s]*")
 # Any run of a secret contains one of the blocks of this length that the secret divides into.
 _BLOCK: Final = (_RUN + 1) // 2
 

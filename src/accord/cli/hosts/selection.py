@@ -1,6 +1,7 @@
 """Which hosts and files a command is about."""
 
 import argparse
+import os
 from typing import TYPE_CHECKING, Final
 
 from accord.cli.options import UsageError, one_of
@@ -66,6 +67,20 @@ def file_of(
     if len(chosen) != 1:
         raise UsageError("--file needs one --host, which says how the file is written")
     return file_at(chosen[0], options.file.expanduser().absolute(), machine)
+
+
+def unique_files(files: "Iterable[ConfigFile]") -> "list[ConfigFile]":
+    """Return files without those that another host reads, too, at the same key."""
+    return list({_identity(file): file for file in reversed(list(files))}.values())[::-1]
+
+
+def is_same_file(file: "ConfigFile", others: "Iterable[ConfigFile]") -> bool:
+    """Return whether a file, links followed, is one of several."""
+    return _identity(file) in map(_identity, others)
+
+
+def _identity(file: "ConfigFile") -> tuple[str, tuple[str, ...]]:
+    return os.path.realpath(file.path), file.key
 
 
 def files_to_write(

@@ -23,6 +23,10 @@ _HEADER_MEMBERS: Final = ("headers", "http_headers")
 _AUTHORIZATION: Final = ("authorization", "proxy-authorization")
 _QUERY_NAMES: Final = ("key", "sig", "signature", "code")
 _TEXT: Final = {"type": "string"}
+# Names of variables and headers, beside those that mean a secret everywhere: GITHUB_PAT, PGPASS.
+_SECRET_NAME: Final = re.compile(
+    r"(?:^|_)(?:PAT|CREDS?)$|PASS$|(?<!PUBLIC)(?<!PRIMARY)(?<!PARTITION)(?<!SORT)(?<!HOT)_KEY$"
+)
 
 
 class LiteralSecret(NamedTuple):
@@ -53,7 +57,11 @@ class LiteralSecret(NamedTuple):
 
 def names_secret(name: str) -> bool:
     """Return whether a variable, a header or an option has the name of a secret."""
-    return is_secret_name(name) or asks_for_secret(name, _TEXT)
+    return (
+        is_secret_name(name)
+        or asks_for_secret(name, _TEXT)
+        or _SECRET_NAME.search(variable_name(name)) is not None
+    )
 
 
 def variable_name(*parts: str) -> str:
@@ -119,7 +127,8 @@ def _is_given(text: str) -> bool:
     default = _DEFAULT.search(text)
     if default is not None and not is_stand_in(default[1]):
         return True
-    return not _PLACEHOLDER.search(text) and not is_stand_in(text.strip())
+    # The value - of an option says that the program reads it elsewhere.
+    return not _PLACEHOLDER.search(text) and text != "-" and not is_stand_in(text.strip())
 
 
 def _has_form(text: str) -> bool:
@@ -166,7 +175,7 @@ def _in_url(server: str, url: str, keys: KeyPath) -> Iterator[LiteralSecret]:
         secrets.append(("password", ":", password))
     elif not password and parts.username and has_secret_form(f"https://{parts.netloc}"):
         secrets.append(("token", "//", parts.username))
-    for pair in parts.query.split("&"):
+    for pair in (*parts.query.split("&"), *parts.fragment.split("&")):
         name, _, value = pair.partition("=")
         is_named = names_secret(name) or name.lower() in _QUERY_NAMES
         if (is_named and _is_given(unquote(value))) or _has_form(unquote(value)):

@@ -250,10 +250,10 @@ def _advise_literal(literal: LiteralSecret, host: Host) -> str:
             f"{literal.variable}, or write it into the file of {host.name} with --literal-secrets"
         )
     if literal.keys[0] == "url":
-        shown = literal.instead.replace("${env:", "${")
         return (
-            f"the URL has a value that looks like a secret. Write '{shown}' and set "
-            f"{literal.variable}, or write it into the file of {host.name} with --literal-secrets"
+            f"{where} has a part that looks like a secret. Write ${{{literal.variable}}} in its "
+            f"place (in single quotes) and set {literal.variable}, or write it into the file of "
+            f"{host.name} with --literal-secrets"
         )
     return (
         f"{where} looks like a secret, and other users of this machine can see it there. Give it "

@@ -1,8 +1,8 @@
 """Edits of one entry in the file of a host, proved before they are written."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, Final, TypeAlias
+from contextlib import contextmanager, suppress
+from typing import Any, Final, Literal, TypeAlias
 
 from accord.hosts.definition import ConfigFile, HostsError, KeyPath
 from accord.hosts.documents.document import (
@@ -11,10 +11,12 @@ from accord.hosts.documents.document import (
     open_document,
 )
 from accord.hosts.documents.file_document import FileDocument, open_content
+from accord.hosts.documents.values import find_value
 from accord.hosts.documents.verification import ABSENT, verify_edit
 from accord.hosts.entries.shaping import ShapedEntry, entries_in
+from accord.hosts.writing.destination import find_target
 from accord.hosts.writing.journal import Journal
-from accord.hosts.writing.undoing import NOT_POSSIBLE, reversal
+from accord.hosts.writing.undoing import NOT_POSSIBLE, Reversal, reversal
 
 Compute: TypeAlias = Callable[[bytes | None], bytes | None]
 _INPUTS: Final = "inputs"
@@ -56,7 +58,12 @@ def remove_entry(file: ConfigFile, name: str, journal: Journal | None = None) ->
         with _name_file_in_errors(file):
             text = document.remove(keys).apply(document.text)
             verify_edit(document.text, text, file.format, {keys: ABSENT})
-            return encoding.encode(_remove_inputs(file, text, name))
+            text = _remove_inputs(file, text, name)
+        if journal is not None:
+            original = _find_original(file, journal, text)
+            if original is not NOT_POSSIBLE:
+                return original
+        return encoding.encode(text)
 
     return compute
 
@@ -164,6 +171,54 @@ def _is_removal(file: ConfigFile, document: Document, keys: KeyPath, earlier: by
     then = {each: value for each, (_, value) in entries_in(before.data, file).items()}
     now.pop(name or "", None)
     return now == then and _without_servers(document, file) == _without_servers(before, file)
+
+
+def _find_original(
+    file: ConfigFile, journal: Journal, text: str
+) -> bytes | Literal[Reversal.NOT_POSSIBLE] | None:
+    """Return the bytes from before accord added the first server, once the last one is removed.
+
+    The object around servers may have been made by accord. The rest of the file must be the same,
+    but for blanks: a comment that was written since is not lost.
+    """
+    document = open_document(text, file.format)
+    if entries_in(document.data, file):
+        return NOT_POSSIBLE
+    rest = text
+    for depth in range(len(file.key), 0, -1):
+        opened = open_document(rest, file.format)
+        if find_value(opened.data, file.key[:depth]) not in (None, {}, []):
+            break
+        with suppress(UneditableDocument):
+            rest = opened.remove(file.key[:depth]).apply(rest)
+    squeezed = {"".join(each.split()) for each in (text, rest)}
+    target = str(find_target(file.path))
+    for entry in journal.entries():
+        if entry.target != target or entry.action not in ("add", "sync"):
+            continue
+        try:
+            before = None if entry.before is None else journal.backup(entry.before)
+        except HostsError:
+            continue  # it is no longer kept
+        if before is None and not squeezed.isdisjoint(("", "{}")):
+            return None
+        if before is not None and _is_same_but_blanks(file, before, squeezed, document):
+            return before
+    return NOT_POSSIBLE
+
+
+def _is_same_but_blanks(
+    file: ConfigFile, before: bytes, squeezed: Collection[str], document: Document
+) -> bool:
+    try:
+        encoding, earlier = open_content(file.path, before, file.format)
+    except HostsError:
+        return False
+    return (
+        "".join(encoding.text.split()) in squeezed
+        and not entries_in(earlier.data, file)
+        and _without_servers(earlier, file) == _without_servers(document, file)
+    )
 
 
 def _without_servers(document: Document, file: ConfigFile) -> Any:

@@ -50,7 +50,8 @@ class PlannedChange(msgspec.Struct, frozen=True, kw_only=True):
 
     def serves(self, file: ConfigFile, after: bytes | None) -> bool:
         """Whether this change does what another host needs of the same file."""
-        return self.file.path == file.path and self.after == after
+        is_same_file = find_target(self.file.path) == find_target(file.path)
+        return is_same_file and self.after == after
 
     @property
     def difference(self) -> str:
@@ -212,14 +213,16 @@ def combine(planned: Sequence[PlannedChange]) -> list[PlannedChange]:
     """Return plans in which each file appears once: several entries may go into one file."""
     combined: dict[Any, PlannedChange] = {}
     for plan in planned:
-        earlier = combined.get(plan.file.path)
-        combined[plan.file.path] = plan if earlier is None else _join(earlier, plan)
+        target = find_target(plan.file.path)
+        earlier = combined.get(target)
+        combined[target] = plan if earlier is None else _join(earlier, plan)
     return list(combined.values())
 
 
 def _join(first: PlannedChange, second: PlannedChange) -> PlannedChange:
     changes = merge_changes([first, second])
-    own = next(each for each in changes if each.path == first.file.path)
+    target = find_target(first.file.path)
+    own = next(each for each in changes if find_target(each.path) == target)
     names = dict.fromkeys([*first.name.split(", "), second.name])
     return replace(
         first,
@@ -239,7 +242,8 @@ def merge_changes(planned: Sequence[PlannedChange]) -> list[FileChange]:
     merged: dict[Any, FileChange] = {}
     for plan in planned:
         for change in plan.changes:
-            earlier = merged.get(change.path)
+            target = find_target(change.path)
+            earlier = merged.get(target)
             if earlier is not None:
                 names = dict.fromkeys([*earlier.name.split(", "), change.name])
                 change = replace(
@@ -247,7 +251,7 @@ def merge_changes(planned: Sequence[PlannedChange]) -> list[FileChange]:
                     name=", ".join(names),
                     compute=_after(earlier.compute, change.compute),
                 )
-            merged[change.path] = change
+            merged[target] = change
     return list(merged.values())
 
 

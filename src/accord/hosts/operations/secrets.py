@@ -4,10 +4,15 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from accord.hosts.definition import ConfigFile, HostEntry, HostsError
-from accord.hosts.documents.document import open_document
+from accord.hosts.definition import ConfigFile, HostEntry, HostsError, KeyPath
+from accord.hosts.documents.document import Document, open_document
 from accord.hosts.documents.text_file import read_text_file
-from accord.hosts.entries.literals import find_literals, is_path_like, names_secret
+from accord.hosts.entries.literals import (
+    find_literals,
+    is_path_like,
+    names_secret,
+    replace_literal,
+)
 from accord.hosts.entries.shaping import entries_in
 from accord.testing.masking import find_secret_forms, has_secret_form, is_stand_in
 
@@ -45,36 +50,65 @@ def mask_for(
 def hide_literals_of(entry: HostEntry, text: str) -> str:
     """Return a text about an entry without values of the entry that look like secrets."""
     members = {"command": list(entry.command), "url": entry.url}
-    found = [each.value for each in find_literals(entry.name, members)]
+    found = _all_literals(entry.name, members)
     for secret in sorted(found, key=len, reverse=True):
         text = text.replace(secret, _MASK)
     return text
 
 
 def _secrets_of(file: ConfigFile, content: bytes | None) -> set[str]:
+    """Return the secrets of a file, in the forms in which its lines have them."""
     try:
-        data = open_document(read_text_file(content or b"").text, file.format).data
-        entries = entries_in(data, file)
+        document = open_document(read_text_file(content or b"").text, file.format)
+        entries = entries_in(document.data, file)
     except HostsError:
         return set()  # what cannot be read is not shown
-    found = set(_secret_texts(data, is_secret=False))
-    for name, (_, value) in entries.items():
+    found = dict(_secret_texts(document.data, (), is_secret=False))
+    for name, (keys, value) in entries.items():
         if isinstance(value, Mapping):
-            found |= {each.value for each in find_literals(name, value)}
-    return {each for each in found if len(each) >= _SHORTEST}
+            found |= {(*keys, *each.keys): each.value for each in find_literals(name, value)}
+    forms = {each for keys, text in found.items() for each in _forms_in(document, keys, text)}
+    for name, (_, value) in entries.items():
+        forms |= _all_literals(name, value) if isinstance(value, Mapping) else set()
+    return {each for each in forms if len(each) >= _SHORTEST}
 
 
-def _secret_texts(value: Any, *, is_secret: bool) -> Iterator[str]:
+def _all_literals(name: str, value: Mapping[str, Any]) -> set[str]:
+    """Return the literals of an entry, those that stand in one text as well."""
+    found: set[str] = set()
+    while new := [each for each in find_literals(name, value) if each.value not in found]:
+        for each in new:
+            found.add(each.value)
+            value = replace_literal(value, each)
+    return found
+
+
+def _secret_texts(value: Any, keys: KeyPath, *, is_secret: bool) -> Iterator[tuple[KeyPath, str]]:
     if isinstance(value, Mapping):
         for key, each in value.items():
-            yield from _secret_texts(each, is_secret=is_secret or names_secret(str(key)))
+            is_named = is_secret or names_secret(str(key))
+            yield from _secret_texts(each, (*keys, key), is_secret=is_named)
     elif isinstance(value, list):
-        for each in value:
-            yield from _secret_texts(each, is_secret=is_secret)
+        for place, each in enumerate(value):
+            yield from _secret_texts(each, (*keys, place), is_secret=is_secret)
     elif isinstance(value, str):
         is_given = not is_stand_in(value) and not is_path_like(value) and "${" not in value
         if (is_secret and is_given) or has_secret_form(value):
-            yield value
+            yield keys, value
+
+
+def _forms_in(document: Document, keys: KeyPath, secret: str) -> Iterator[str]:
+    """Yield a secret, and its lines if it is written on several, or with other escapes."""
+    yield secret
+    try:
+        span = document.set(keys, "")
+    except HostsError:
+        yield from secret.split()
+        return
+    lines = document.text[span.start : span.end].splitlines()
+    forms = list(_written_forms(secret))
+    if not any(form in line for form in forms for line in lines):
+        yield from (line.strip().strip("\"'|>\\ ") for line in lines)
 
 
 def _written_forms(secret: str) -> Iterator[str]:

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from accord.hosts.definition import ConfigFile, Host, HostEntry, Machine, Scope
+from accord.hosts.definition import ConfigFile, Host, Machine, Scope
 from accord.hosts.documents.snippets import render_snippet
-from accord.hosts.operations.adaptation import adapt_entry
+from accord.hosts.operations.adaptation import AdaptedEntry
 from accord.hosts.table.places import default_file
 
 
@@ -16,17 +16,20 @@ def paste_place(host: Host, machine: Machine, scope: Scope) -> ConfigFile:
     return ConfigFile(host=host, scope=scope, path=Path(), key=host.key, format=host.format)
 
 
-def paste_text(
-    file: ConfigFile, entry: HostEntry, machine: Machine, *, allow_literals: bool = False
-) -> str:
-    """Return an entry as it stands in a file, with the objects around it.
-
-    Raises:
-        HostsError: the host cannot use the server.
-    """
-    adapted = adapt_entry(
-        entry, file.host, machine, scope=file.scope, allow_literals=allow_literals
-    )
-    name = entry.name if file.host.container == "map" else 0
+def paste_text(file: ConfigFile, adapted: AdaptedEntry) -> str:
+    """Return an entry as it stands in a file, with the objects around it."""
+    name = adapted.entry.name if file.host.container == "map" else 0
     text = render_snippet((*file.key, name), adapted.shaped.value, file.format)
     return text if text.endswith("\n") else f"{text}\n"
+
+
+def paste_remarks(adapted: AdaptedEntry) -> list[str]:
+    """Return what a user who pastes an entry has to know and to do."""
+    if adapted.env_file is None:
+        return list(adapted.remarks)
+    names = ", ".join(adapted.secrets)
+    missing = (
+        f'{adapted.env_file} is not written by this: put {names} there, as lines KEY="value", '
+        "and let only yourself read it (chmod 600)"
+    )
+    return [*adapted.remarks, missing]

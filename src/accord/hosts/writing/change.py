@@ -233,8 +233,11 @@ def _take_back(entries: Sequence[JournalEntry], journal: Journal) -> list[str]:
             None if digest is None else journal.backup(digest)
             for digest in (entry.before, entry.after)
         )
+        target = Path(entry.target)
         try:
-            outcome = exchange_file(Path(entry.target), after, before, mode=entry.mode)
+            if after is None:
+                make_folders(target.parent)  # they went with the file
+            outcome = exchange_file(target, after, before, mode=entry.mode)
         except HostsError:
             left.append(entry.file)
             continue

@@ -1,0 +1,143 @@
+"""Mistakes of beginners, hostile files and accidents: nothing is harmed, and no secret appears."""
+
+import json
+
+import pytest
+
+from accord.hosts.writing.change import FileChange, write_changes
+from accord.hosts.writing.journal import Journal
+
+
+def write_json(path, value):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(value, indent=2) + "\n")
+    return path
+
+
+# -- several hosts with one file
+
+
+def test_a_server_in_a_file_of_several_hosts_is_removed_once(accord, home):
+    """VS Code, its Insiders and VSCodium read the same file of a project."""
+    before = {"servers": {"other": {"type": "http", "url": "https://example.com/mcp"}}}
+    path = write_json(home / "desk" / ".vscode" / "mcp.json", before)
+    words = ("desk.py", "--host", "vscode", "--scope", "project", "--no-check", "--yes")
+    assert accord("add", *words)[0] == 0
+    code, out, err = accord("remove", "desk", "--yes")
+    assert (code, err, out.count("removed desk from")) == (0, "", 1)
+    assert json.loads(path.read_text()) == before
+
+
+def test_a_server_in_a_file_that_two_hosts_link_to_is_removed_once(accord, home):
+    shared = write_json(home / "shared.json", {"mcpServers": {"desk": {"command": "/bin/true"}}})
+    for name in (".cursor", ".kiro/settings"):
+        (home / name).mkdir(parents=True)
+        (home / name / "mcp.json").symlink_to(shared)
+    code, _, err = accord("remove", "desk", "--yes")
+    assert (code, err) == (0, "")
+    assert json.loads(shared.read_text()) == {"mcpServers": {}}
+
+
+def test_a_removed_file_comes_back_with_its_folder_if_a_later_change_fails(tmp_path):
+    journal = Journal(tmp_path / "journal")
+    path, later = tmp_path / "made" / "mcp.json", tmp_path / "later.json"
+
+    def change(file, compute):
+        return FileChange(path=file, host="cursor", name="desk", action="add", compute=compute)
+
+    def fail(_):
+        raise ValueError("later")
+
+    write_changes([change(path, lambda _: b"{}")], journal)
+    with pytest.raises(ValueError, match="later"):
+        write_changes([change(path, lambda _: None), change(later, fail)], journal)
+    assert path.read_bytes() == b"{}"
+
+
+# -- secrets that are written in unusual ways
+
+HIDDEN = "Zq9x7hidden"
+CURSOR_TEXT = """\
+{"mcpServers": {
+  "pair": {"url": "https://h.example/mcp?token=Zq9x7hiddenA&api_key=Zq9x7hiddenB#key=Zq9x7hiddenC"},
+  "env": {"command": "/bin/true", "env": {"PGPASS": "Zq9x7hiddenD", "GITHUB_PAT": "Zq9x7hiddenE"}},
+  "head": {"url": "https://h.example/mcp", "headers": {"Ocp-Subscription-Key": "Zq9x7hiddenF"}},
+  "odd": {"command": "/bin/true", "env": {"A_TOKEN": "\\u005aZq9x7hiddenG\\u00e9"}}
+}}
+"""
+CODEX_TEXT = '''\
+[mcp_servers.odd]
+command = "/bin/true"
+env = { TOKEN = """
+Zq9x7hiddenA
+Zq9x7hiddenB \\
+  Zq9x7hiddenC""" }
+'''
+GOOSE_TEXT = """\
+extensions:
+  odd:
+    name: odd
+    type: stdio
+    cmd: /bin/true
+    envs:
+      API_TOKEN: |
+        Zq9x7hiddenA
+        Zq9x7hiddenB
+      OTHER_SECRET: >-
+        Zq9x7hiddenC
+        Zq9x7hiddenD
+      THIRD_SECRET: "Zq9x7hiddenE\\
+        Zq9x7hiddenF"
+"""
+ODD_FILES = {
+    "cursor": (".cursor/mcp.json", CURSOR_TEXT, ["pair", "env", "head", "odd"]),
+    "codex": (".codex/config.toml", CODEX_TEXT, ["odd"]),
+    "goose": (".config/goose/config.yaml", GOOSE_TEXT, ["odd"]),
+}
+
+
+@pytest.mark.parametrize("host", ODD_FILES)
+@pytest.mark.parametrize("format", ["text", "json"])
+def test_secrets_in_unusual_notations_are_not_shown(accord, home, host, format):
+    name, text, servers = ODD_FILES[host]
+    path = home / name
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    said = accord("hosts", "--format", format)
+    assert (HIDDEN in "".join(said[1:]), said[0]) == (False, 0)
+    said = accord("remove", *servers, "--yes", "--format", format)
+    assert (HIDDEN in "".join(said[1:]), said[0]) == (False, 0)
+    said = accord("hosts", "undo", "--yes", "--format", format)
+    assert (HIDDEN in "".join(said[1:]), path.read_text()) == (False, text)
+    journal = home / ".config" / "accord" / "hosts" / "journal.jsonl"
+    assert HIDDEN not in journal.read_text()
+
+
+# -- secrets of URLs, and entries to paste
+
+
+def test_a_token_for_a_url_reaches_a_host_without_urls_through_a_file(accord, home, monkeypatch):
+    monkeypatch.setenv("TOKEN", HIDDEN)
+    words = ("--header", "Authorization: Bearer ${TOKEN}", "--host", "claude-desktop")
+    code, out, err = accord("add", "https://example.com/mcp", *words, "--no-check", "--yes")
+    assert (code, HIDDEN in out + err) == (0, False)
+    kept = home / ".config" / "accord" / "secrets" / "example.env"
+    assert f'\nACCORD_BEARER="{HIDDEN}"\n' in kept.read_text()
+
+
+def test_a_variable_in_a_url_is_written_in_the_hosts_form(accord, home):
+    code, out, _ = accord("add", "https://h.example/mcp?key=${TOKEN}", "--print", "cursor")
+    assert (code, "?key=${env:TOKEN}" in out) == (0, True)
+
+
+def test_a_secret_in_a_url_is_refused_with_the_remedy(accord, home):
+    code, _, err = accord("add", f"https://h.example/mcp?key={HIDDEN}", "--host", "cursor")
+    assert (code, HIDDEN in err) == (2, False)
+    assert "Write ${H_KEY} in its place" in err
+
+
+@pytest.mark.parametrize("option", ["--print", "--link"])
+def test_an_entry_to_paste_names_the_file_that_has_to_be_made(accord, home, option):
+    code, out, err = accord("add", "desk.py", "--env", f"API_KEY={HIDDEN}", option, "cursor")
+    assert (code, HIDDEN in out + err) == (0, False)
+    assert "desk.env is not written by this: put API_KEY there" in err
