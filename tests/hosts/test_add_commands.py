@@ -436,6 +436,15 @@ def test_a_copy_leaves_a_different_server_of_the_name_alone(accord, cursor, home
     assert json.loads(place.read_text())["mcpServers"]["tickets"]["url"]
 
 
+def test_a_copy_to_a_broken_file_is_refused_with_its_place(accord, cursor, home):
+    (home / ".codex").mkdir()
+    (home / ".codex" / "config.toml").write_text("a = \n")
+    code, _, err = accord("hosts", "sync", "cursor", "codex", "kiro", "--yes")
+    assert code == 2
+    assert "config.toml:1:" in err
+    assert not (home / ".kiro").exists()
+
+
 def test_changes_are_listed_and_undone_by_number(accord, cursor):
     accord("add", "one=desk.py", "--no-check", "--yes")
     accord("add", "two=desk.py", "--no-check", "--yes")

@@ -158,18 +158,20 @@ def test_a_password_of_an_index_is_not_written_into_an_entry(tmp_path):
     assert "hunter2" not in str(found)
 
 
-@pytest.mark.parametrize("place", [*THROW_AWAY, "tmp/desk/.venv"])
+@pytest.mark.parametrize("place", THROW_AWAY)
 def test_a_throw_away_environment_without_uvx_is_refused_with_advice(tmp_path, place):
-    python = make_python(tmp_path / place, "pyvenv.cfg", temporary=(tmp_path / "tmp",))
+    python = make_python(tmp_path / place, "pyvenv.cfg")
     with pytest.raises(HostsError, match="will be deleted: install it to stay, with `uv tool"):
         accord_command(make_machine(tmp_path), python)
 
 
-def test_an_environment_below_the_temporary_folder_is_replaced_by_uvx(tmp_path):
+def test_an_environment_below_the_temporary_folder_is_kept_with_a_remark(tmp_path):
     machine = make_machine(tmp_path)
     make_program(tmp_path / "bin" / "uvx")
     python = make_python(tmp_path / "tmp" / "v", "pyvenv.cfg", temporary=(tmp_path / "tmp",))
-    assert accord_command(machine, python).kind == "uvx"
+    found = accord_command(machine, python)
+    assert found.kind == "venv"
+    assert "may be deleted" in found.remarks[0]
 
 
 def test_a_checkout_below_the_temporary_folder_is_kept_with_a_remark(tmp_path):

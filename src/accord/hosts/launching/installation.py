@@ -128,8 +128,8 @@ def accord_command(machine: Machine, python: RunningPython | None = None) -> Acc
     given = RunningPython.current(machine) if python is None else python
     kind = _kind_of(given)
     temporary = next((each for each in given.temporary if given.prefix.is_relative_to(each)), None)
-    if kind == "uvx" or (temporary is not None and kind != "checkout"):
-        return _throw_away_command(given, machine, temporary)
+    if kind == "uvx":
+        return _throw_away_command(given, machine)
     remarks = tuple(_remarks(given, kind, temporary))
     env = {"PYTHONPATH": os.pathsep.join(given.folders)} if given.folders else {}
     return AccordCommand(words=python_words(given), kind=kind, remarks=remarks, env=env)
@@ -197,11 +197,8 @@ def _is_pipx_cache(prefix: Path) -> bool:
     )
 
 
-def _throw_away_command(
-    python: RunningPython, machine: Machine, temporary: Path | None
-) -> AccordCommand:
-    place = f"the folder for temporary files {temporary}" if temporary else "a cache"
-    problem = f"accord runs in {python.prefix}, which is in {place} and will be deleted"
+def _throw_away_command(python: RunningPython, machine: Machine) -> AccordCommand:
+    problem = f"accord runs in {python.prefix}, which is in a cache and will be deleted"
     uvx = _find_uvx(machine)
     if uvx is None:
         raise HostsError(

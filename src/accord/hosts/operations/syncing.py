@@ -1,6 +1,7 @@
 """Servers of one host copied to another."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -38,7 +39,7 @@ def plan_sync(
         is_replacing: whether servers that differ are replaced.
 
     Raises:
-        HostsError: the source cannot be read, or lacks one of the names.
+        HostsError: a file cannot be read, or the source lacks one of the names.
     """
     listed = list_file(source)
     if listed.fault:
@@ -50,8 +51,9 @@ def plan_sync(
     planned: list[PlannedChange] = []
     left_out: list[str] = []
     for goal in goals:
+        known = raw_entries(goal, read_file(find_target(goal.path)))
         for each in chosen:
-            found = _plan_one(each, goal, machine, is_replacing=is_replacing)
+            found = _plan_one(each, known, goal, machine, is_replacing=is_replacing)
             if isinstance(found, str):
                 left_out.append(f"{goal.host.name}: {each.name} is left out: {found}")
             else:
@@ -60,7 +62,12 @@ def plan_sync(
 
 
 def _plan_one(
-    listed: ListedEntry, goal: ConfigFile, machine: Machine, *, is_replacing: bool
+    listed: ListedEntry,
+    known: Mapping[str, Any],
+    goal: ConfigFile,
+    machine: Machine,
+    *,
+    is_replacing: bool,
 ) -> PlannedChange | str:
     """Return the plan for one server, or why there is not one."""
     if listed.entry is None:
@@ -69,8 +76,8 @@ def _plan_one(
         return "it is switched off"
     entry = replace(_without_bridge(listed.entry), extra={})
     try:
-        known = raw_entries(goal, read_file(find_target(goal.path))).get(entry.name)
-        if known is not None and not is_replacing and not _is_same(known, entry, goal):
+        there = known.get(entry.name)
+        if there is not None and not is_replacing and not _is_same(there, entry, goal):
             return "another server has this name there; --replace takes this one"
         return plan_addition(goal, entry, machine, action="sync")
     except HostsError as error:
