@@ -29,7 +29,7 @@ from accord.hosts.writing.journal import Journal
 
 LARGE, SMALL = 5_000_000, 1_000_000
 # How many times longer than parsing an edit may take.
-MOST_EDIT = {"json": 100.0, "toml": 8.0, "yaml": 4.0}
+MOST_EDIT = {"json": 60.0, "toml": 8.0, "yaml": 4.0}
 PARSES, EDITS = 5, 2
 # How many times the CPU of Python with msgspec and asyncio: what any such program must import.
 MOST_ADD = 5.0
