@@ -251,7 +251,7 @@ def _remarks(python: RunningPython, kind: InstallationKind, temporary: Path | No
     if kind == "checkout":
         remarks.append(f"the entry uses the source of accord in {python.package}")
     if temporary is not None:
-        remarks.append(f"{python.prefix} is a folder for temporary files, and may be deleted")
+        remarks.append(f"{python.prefix} is in a folder for temporary files, and may be deleted")
     if kind == "pip":
         which = "of a version manager " if _MANAGED.search(str(python.executable)) else ""
         remarks.append(
