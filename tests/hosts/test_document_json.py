@@ -12,7 +12,7 @@ from accord.hosts.documents.document import (
     UnreadableDocument,
     open_document,
 )
-from accord.hosts.documents.verification import ABSENT, verify_edit
+from hosts.document_edits import DocumentEdits
 
 PATH = ("mcpServers", "desk")
 VALUE = {"command": "/bin/desk", "args": ["-m", 'a "b"'], "env": {"K": "v"}}
@@ -64,16 +64,8 @@ WITHOUT_MEMBERS = {
 }
 
 
-def add(text, keys=PATH, value=VALUE):
-    after = open_document(text, "jsonc").set(keys, value).apply(text)
-    verify_edit(text, after, "jsonc", {keys: value})
-    return after
-
-
-def take(text, keys=PATH):
-    after = open_document(text, "jsonc").remove(keys).apply(text)
-    verify_edit(text, after, "jsonc", {keys: ABSENT})
-    return after
+EDITS = DocumentEdits("jsonc", PATH, VALUE)
+add, take = EDITS.add, EDITS.take
 
 
 @pytest.mark.parametrize("text", WITH_MEMBERS.values(), ids=WITH_MEMBERS)

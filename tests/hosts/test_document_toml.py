@@ -13,7 +13,7 @@ from accord.hosts.documents.document import (
     open_document,
 )
 from accord.hosts.documents.toml_text import format_key, format_value
-from accord.hosts.documents.verification import ABSENT, verify_edit
+from hosts.document_edits import DocumentEdits
 
 PATH = ("mcp_servers", "desk")
 VALUE = {"command": "/bin/desk", "args": ["-m", 'a "b"'], "env": {"K": "v"}}
@@ -58,16 +58,8 @@ WITHOUT_MEMBERS = {
 }
 
 
-def add(text, keys=PATH, value=VALUE):
-    after = open_document(text, "toml").set(keys, value).apply(text)
-    verify_edit(text, after, "toml", {keys: value})
-    return after
-
-
-def take(text, keys=PATH):
-    after = open_document(text, "toml").remove(keys).apply(text)
-    verify_edit(text, after, "toml", {keys: ABSENT})
-    return after
+EDITS = DocumentEdits("toml", PATH, VALUE)
+add, take = EDITS.add, EDITS.take
 
 
 @pytest.mark.parametrize("text", WITH_MEMBERS.values(), ids=WITH_MEMBERS)

@@ -14,8 +14,8 @@ from accord.hosts.documents.document import (
     UnreadableDocument,
     open_document,
 )
-from accord.hosts.documents.verification import ABSENT, verify_edit
 from accord.hosts.documents.yaml_text import format_scalar, format_yaml
+from hosts.document_edits import DocumentEdits
 
 PATH = ("extensions", "desk")
 VALUE = {"cmd": "/bin/desk", "args": ["-m", "a: b"], "envs": {"K": "yes"}, "enabled": True}
@@ -68,16 +68,8 @@ WITHOUT_MEMBERS = {
 }
 
 
-def add(text, keys=PATH, value=VALUE):
-    after = open_document(text, "yaml").set(keys, value).apply(text)
-    verify_edit(text, after, "yaml", {keys: value})
-    return after
-
-
-def take(text, keys=PATH):
-    after = open_document(text, "yaml").remove(keys).apply(text)
-    verify_edit(text, after, "yaml", {keys: ABSENT})
-    return after
+EDITS = DocumentEdits("yaml", PATH, VALUE)
+add, take = EDITS.add, EDITS.take
 
 
 @pytest.mark.parametrize("text", WITH_MEMBERS.values(), ids=WITH_MEMBERS)

@@ -1,10 +1,8 @@
 """`accord fleet`: check many servers of one file, compare them with earlier runs, show them."""
 
-from collections.abc import Sequence
-from importlib import import_module
 from typing import Final
 
-from accord.cli.options import Commands
+from accord.cli.command_group import CommandGroup
 
 _HELP: Final = """\
 Check all servers of one file side by side: every requirement, contract tests, your cases, what
@@ -36,20 +34,6 @@ KINDS: Final = {
     "trust": ("trust", "let a file launch its servers"),
 }
 """The kinds of work: the module of each, and what it does."""
-DEFAULT_KIND: Final = "run"
-
-
-def register(commands: Commands) -> None:
-    """Add the command, with all its kinds of work, to the command line."""
-    parser = commands.add_parser("fleet", description=_HELP, epilog=_EXAMPLES)
-    kinds = parser.add_subparsers(metavar="WHAT", required=True)
-    for name, (module, help) in KINDS.items():
-        import_module(f"accord.cli.fleet.{module}").register(kinds, name, help)
-
-
-def complete(words: Sequence[str]) -> list[str]:
-    """Return the words of the command line with `run` where no kind of work is named."""
-    command, *rest = words
-    if rest and (rest[0] in KINDS or rest[0] in ("-h", "--help")):
-        return list(words)
-    return [command, DEFAULT_KIND, *rest]
+_GROUP: Final = CommandGroup("fleet", _HELP, _EXAMPLES, KINDS, "run")
+register = _GROUP.register
+complete = _GROUP.complete

@@ -1,10 +1,8 @@
 """`accord hosts`: the hosts on this machine, their servers, checks, repairs, and changes undone."""
 
-from collections.abc import Sequence
-from importlib import import_module
 from typing import Final
 
-from accord.cli.options import Commands
+from accord.cli.command_group import CommandGroup
 
 _HELP: Final = """\
 Show the hosts on this machine (applications that launch servers, such as Cursor or Codex), their
@@ -32,20 +30,6 @@ KINDS: Final = {
     "undo": ("undo", "take back changes of hosts' files"),
 }
 """The kinds of work: the module of each, and what it does."""
-DEFAULT_KIND: Final = "list"
-
-
-def register(commands: Commands) -> None:
-    """Add the command, with all its kinds of work, to the command line."""
-    parser = commands.add_parser("hosts", description=_HELP, epilog=_EXAMPLES)
-    kinds = parser.add_subparsers(metavar="WHAT", required=True)
-    for name, (module, help) in KINDS.items():
-        import_module(f"accord.cli.hosts.{module}").register(kinds, name, help)
-
-
-def complete(words: Sequence[str]) -> list[str]:
-    """Return the words of the command line with `list` where no kind of work is named."""
-    command, *rest = words
-    if rest and (rest[0] in KINDS or rest[0] in ("-h", "--help")):
-        return list(words)
-    return [command, DEFAULT_KIND, *rest]
+_GROUP: Final = CommandGroup("hosts", _HELP, _EXAMPLES, KINDS, "list")
+register = _GROUP.register
+complete = _GROUP.complete

@@ -6,6 +6,7 @@ from datetime import date
 from typing import Any, Final
 
 from accord.hosts.definition import HostsError
+from accord.hosts.documents.quoting import quote_text
 
 _BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
 _WIDTH: Final = 100
@@ -26,18 +27,7 @@ def format_text(text: str) -> str:
     Raises:
         HostsError: it has half of a surrogate pair, which TOML cannot express.
     """
-    return f'"{"".join(map(_escape, text))}"'
-
-
-def _escape(sign: str) -> str:
-    if sign in _ESCAPES:
-        return _ESCAPES[sign]
-    if sign.isprintable():
-        return sign
-    code = ord(sign)
-    if 0xD800 <= code <= 0xDFFF:
-        raise HostsError(f"the character U+{code:04X} is half of a pair, which TOML cannot express")
-    return f"\\u{code:04X}" if code < 0x10000 else f"\\U{code:08X}"
+    return quote_text(text, _ESCAPES, "TOML")
 
 
 def format_value(value: Any) -> str:

@@ -5,6 +5,7 @@ import re
 from typing import Any, Final
 
 from accord.hosts.definition import HostsError
+from accord.hosts.documents.quoting import quote_text
 from accord.hosts.documents.values import to_plain
 
 # Texts of letters that do not need quotes; a digit or a sign first could make another value.
@@ -21,7 +22,11 @@ def format_scalar(value: Any, *, in_flow: bool = False) -> str:
     """
     if isinstance(value, str):
         is_safe = _SAFE.fullmatch(value) and value.lower() not in _WORDS
-        return value if is_safe and not (in_flow and ":" in value) else _quote(value)
+        return (
+            value
+            if is_safe and not (in_flow and ":" in value)
+            else quote_text(value, _ESCAPES, "YAML")
+        )
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, int):
@@ -32,21 +37,6 @@ def format_scalar(value: Any, *, in_flow: bool = False) -> str:
         # Without a point it would be a text in YAML 1.1.
         return re.sub(r"^(-?\d+)e", r"\1.0e", repr(value))
     raise HostsError(f"YAML has no value for {type(value).__name__}")
-
-
-def _quote(text: str) -> str:
-    return f'"{"".join(map(_escape, text))}"'
-
-
-def _escape(sign: str) -> str:
-    if sign in _ESCAPES:
-        return _ESCAPES[sign]
-    if sign.isprintable():
-        return sign
-    code = ord(sign)
-    if 0xD800 <= code <= 0xDFFF:
-        raise HostsError(f"the character U+{code:04X} is half of a pair, which YAML cannot express")
-    return f"\\u{code:04X}" if code < 0x10000 else f"\\U{code:08X}"
 
 
 def format_flow(value: Any) -> str:
