@@ -58,7 +58,6 @@ def remove_entry(file: ConfigFile, name: str, journal: Journal | None = None) ->
         with _name_file_in_errors(file):
             text = document.remove(keys).apply(document.text)
             verify_edit(document.text, text, file.format, {keys: ABSENT})
-            text = _remove_inputs(file, text, name)
         if journal is not None:
             original = _find_original(file, journal, text)
             if original is not NOT_POSSIBLE:
@@ -132,28 +131,6 @@ def _add_input(file: ConfigFile, text: str, wanted: dict[str, Any]) -> str:
     if any(isinstance(each, dict) and each.get("id") == wanted["id"] for each in listed):
         return text
     return _set(file, document, (_INPUTS, len(listed)), wanted)
-
-
-def _remove_inputs(file: ConfigFile, text: str, name: str) -> str:
-    """Remove the questions that accord added for a server, and that no other server asks."""
-    while True:
-        document = open_document(text, file.format)
-        listed = document.data.get(_INPUTS) if isinstance(document.data, dict) else None
-        unused = _unused_input(listed, text, name) if isinstance(listed, list) else None
-        if unused is None:
-            return text
-        keys: KeyPath = (_INPUTS, unused)
-        text = document.remove(keys).apply(text)
-        verify_edit(document.text, text, file.format, {keys: ABSENT})
-
-
-def _unused_input(listed: Sequence[Any], text: str, name: str) -> int | None:
-    for place, each in enumerate(listed):
-        id = each.get("id") if isinstance(each, dict) else None
-        is_own = isinstance(id, str) and id.startswith(f"{name}.")
-        if is_own and f"${{input:{id}}}" not in text:
-            return place
-    return None
 
 
 def _is_removal(file: ConfigFile, document: Document, keys: KeyPath, earlier: bytes | None) -> bool:
