@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
     chosen = named_hosts(options, known)
     listed = list_hosts(chosen or known.values(), Machine.current())
     if not chosen and not options.all:
-        listed = [each for each in listed if _is_present(each)]
+        listed = _present_hosts(listed)
     if is_json(options):
         say_json({"hosts": [_describe_host(each) for each in listed]})
     else:
@@ -58,8 +58,16 @@ def run(options: argparse.Namespace) -> int:
     return 1 if any(file.fault for each in listed for file in each.files) else 0
 
 
-def _is_present(listed: "ListedHost") -> bool:
-    return bool(listed.trace) or any(each.exists for each in listed.files)
+def _present_hosts(listed: "list[ListedHost]") -> "list[ListedHost]":
+    """Return the hosts that are installed, and others with a file that only they read."""
+    shown = {file.file.path for each in listed if each.trace for file in each.files if file.exists}
+    found = []
+    for each in listed:
+        own = {file.file.path for file in each.files if file.exists}
+        if each.trace or own - shown:
+            found.append(each)
+            shown |= own
+    return found
 
 
 # -- for people

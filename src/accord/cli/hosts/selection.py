@@ -4,11 +4,12 @@ import argparse
 import os
 from typing import TYPE_CHECKING, Final
 
-from accord.cli.options import UsageError, one_of
+from accord.cli.options import UsageError, did_you_mean, one_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from accord.hosts.checking.reports import FileReport
     from accord.hosts.definition import ConfigFile, Host, Machine, Scope
 
 HOST: Final = "--host HOST  a host, such as cursor, vscode or codex; may be repeated\n"
@@ -52,9 +53,27 @@ def existing_files(
     if options.file is not None:
         return [file_of(options, hosts, machine)]
     scope = scope_of(options)
-    return [
+    files = [
         file for host in chosen or hosts.values() for file in config_files(host, machine, scope)
     ]
+    return files if chosen else _without_absent(files, machine)
+
+
+def _without_absent(files: "list[ConfigFile]", machine: "Machine") -> "list[ConfigFile]":
+    """Leave out files of hosts that are not installed, if other hosts have the same file."""
+    from accord.hosts.table.places import is_installed
+
+    installed = {each.host.id for each in files if is_installed(each.host, machine)}
+    readers: dict[object, list[ConfigFile]] = {}
+    for file in files:
+        readers.setdefault(_identity(file), []).append(file)
+    kept = []
+    for file in files:
+        others = readers[_identity(file)]
+        usual = next((each for each in others if each.host.id in installed), others[0])
+        if file.host.id in installed or file is usual:
+            kept.append(file)
+    return kept
 
 
 def file_of(
@@ -123,3 +142,13 @@ def _explain_no_file(host: "Host", scope: str) -> str:
 
 def _list(names: "Iterable[str]") -> str:
     return ", ".join(sorted(names))
+
+
+def demand_names(names: "Sequence[str]", files: "Sequence[FileReport]") -> None:
+    """Refuse a name that no file has."""
+    known = {name for report in files for name in report.entries}
+    known |= {each.entry for report in files for each in report.findings if each.entry}
+    for name in names:
+        if name not in known:
+            hint = did_you_mean(name, known) or f"; there are {', '.join(sorted(known))}"
+            raise UsageError(f"no host has a server {name!r}{hint if known else ''}")

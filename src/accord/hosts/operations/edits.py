@@ -26,7 +26,7 @@ def set_entry(file: ConfigFile, name: str, shaped: ShapedEntry) -> Compute:
     def compute(before: bytes | None) -> bytes:
         encoding, document = _open(file, before)
         keys = find_entry(file, document, name) or _new_keys(file, document, name)
-        with _naming(file):
+        with _name_in_errors(file):
             text = _set(file, document, keys, shaped.value)
             for each in shaped.inputs:
                 text = _add_input(file, text, each)
@@ -53,7 +53,7 @@ def remove_entry(file: ConfigFile, name: str, journal: Journal | None = None) ->
             earlier = reversal(journal, file.path, name, before)
             if earlier is not NOT_POSSIBLE and _is_removal(file, document, keys, earlier):
                 return earlier
-        with _naming(file):
+        with _name_in_errors(file):
             text = document.remove(keys).apply(document.text)
             verify_edit(document.text, text, file.format, {keys: ABSENT})
             return encoding.encode(_remove_inputs(file, text, name))
@@ -74,7 +74,7 @@ def _open(file: ConfigFile, content: bytes | None) -> FileDocument:
 
 
 @contextmanager
-def _naming(file: ConfigFile) -> Iterator[None]:
+def _name_in_errors(file: ConfigFile) -> Iterator[None]:
     """Name the file in errors of edits."""
     try:
         yield
