@@ -216,3 +216,18 @@ def test_entries_of_a_large_file_are_found_without_reading_it_again_for_each(mon
     )
     assert all(document.find(("mcpServers", name)) for name in servers)
     assert len(read) == 2
+
+
+def test_a_change_of_a_file_that_two_hosts_read_is_shown_once(accord, home):
+    words = ("--host", "claude-code", "--host", "copilot-cli", "--scope", "project", "--no-check")
+    code, out, _ = accord("add", "desk.py", *words, "--dry-run")
+    assert (code, out.count("@@"), "the same change as for Claude Code" in out) == (0, 2, True)
+
+
+def test_one_file_is_not_written_in_the_forms_of_two_hosts(accord, home):
+    path = write_json(home / "desk" / ".mcp.json", {})
+    words = ("--host", "claude-code", "--host", "qoder-cli", "--scope", "project", "--no-check")
+    code, _, err = accord("add", "desk.py", *words, "--yes")
+    assert (code, path.read_text()) == (2, "{}\n")
+    assert "Claude Code reads" in err
+    assert "needs the entry in another form" in err

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from accord.cli.hosts.changes import WRITING, describe_plan, show_plans, write_plans
-from accord.cli.hosts.selection import FILES, files_to_write, read_hosts, scope_of
+from accord.cli.hosts.selection import FILES, files_to_write, is_same_file, read_hosts, scope_of
 from accord.cli.options import TEXT_OR_JSON, Commands, UsageError, add_command, is_json, one_of
 from accord.cli.terminal import complain, escape_controls, note, painter, say, say_json
 
@@ -278,7 +278,21 @@ def _plan(
             )
         except HostsError as error:
             failures.append(_explain(file, entry, machine, options, error))
-    return planned, failures
+    kept = [each for each in planned if not _rival(each, planned)]
+    for plan in planned:
+        if rival := _rival(plan, planned):
+            said = f"{rival} reads {plan.file.path}, too, and needs the entry in another form"
+            failures.append((f"{plan.file.host.name}: {said}; name one of them with --host", ""))
+    return kept, failures
+
+
+def _rival(plan: "PlannedChange", planned: "Sequence[PlannedChange]") -> str:
+    """Return the host of an earlier plan that writes another entry at the same place, or ''."""
+    for each in planned[: planned.index(plan)]:
+        is_other = each.adapted and plan.adapted and each.after != plan.after
+        if is_other and is_same_file(each.file, [plan.file]):
+            return each.file.host.name
+    return ""
 
 
 def _explain(

@@ -23,6 +23,7 @@ _STYLES: Final = {"+": "green", "-": "red", "@": "cyan"}
 def show_plans(planned: "Sequence[PlannedChange]") -> None:
     """Print what would be written, as diffs, and what a user should know about it."""
     paint = painter()
+    shown: dict[str, str] = {}
     for plan in planned:
         say(paint("bold", f"{plan.file.host.name}: {escape_controls(str(plan.file.path))}") + "\n")
         for remark in plan.remarks:
@@ -30,7 +31,12 @@ def show_plans(planned: "Sequence[PlannedChange]") -> None:
         if not plan.is_needed:
             say("  nothing to change\n")
             continue
-        show_difference_lines(plan.difference)
+        difference = plan.difference
+        first = shown.setdefault(difference, plan.file.host.name)
+        if first != plan.file.host.name:
+            say(f"  the same change as for {first}\n\n")
+            continue
+        show_difference_lines(difference)
         say("\n")
 
 
