@@ -1,6 +1,7 @@
 """Mistakes of beginners, hostile files and accidents: nothing is harmed, and no secret appears."""
 
 import json
+import os
 
 import pytest
 
@@ -141,3 +142,92 @@ def test_an_entry_to_paste_names_the_file_that_has_to_be_made(accord, home, opti
     code, out, err = accord("add", "desk.py", "--env", f"API_KEY={HIDDEN}", option, "cursor")
     assert (code, HIDDEN in out + err) == (0, False)
     assert "desk.env is not written by this: put API_KEY there" in err
+
+
+# -- mistakes
+
+
+def test_a_name_before_the_target_that_hosts_refuse_is_explained(accord, home):
+    code, _, err = accord("add", "büro=desk.py", "--host", "cursor")
+    assert (code, "the name 'büro' has 'ü'" in err, "such as buro" in err) == (2, True, True)
+
+
+def test_a_copy_of_nothing_says_so(accord, home):
+    (home / ".cursor").mkdir()
+    code, _, err = accord("hosts", "sync", "zed", "cursor", "--yes")
+    assert (code, "settings.json has no servers of Zed" in err) == (0, True)
+
+
+def test_a_repair_of_a_name_that_no_host_has_is_refused(accord, home):
+    write_json(home / ".cursor" / "mcp.json", {"mcpServers": {"desk": {"command": "/bin/true"}}})
+    code, _, err = accord("hosts", "repair", "dask")
+    assert (code, "did you mean desk?" in err) == (2, True)
+
+
+@pytest.mark.parametrize("words", [("hosts",), ("hosts", "check", "--no-launch")])
+def test_a_file_of_a_project_is_listed_once_unless_several_readers_are_installed(
+    accord, home, words
+):
+    server = {"type": "stdio", "command": "/bin/true"}
+    write_json(home / "desk" / ".vscode" / "mcp.json", {"servers": {"shared": server}})
+    assert accord(*words)[1].count("shared") == 1
+    (home / ".config" / "VSCodium").mkdir(parents=True)
+    code, out, _ = accord(*words)
+    assert (code, out.count("shared"), "VSCodium" in out) == (0, 1, True)
+
+
+def test_an_error_of_syntax_names_its_place_once(accord, home):
+    path = home / ".cursor" / "mcp.json"
+    path.parent.mkdir()
+    path.write_text('{"mcpServers": }')
+    code, out, _ = accord("hosts", "check")
+    assert (code, f"error: {path}:1:16: " in out) == (1, True)
+
+
+# -- tables of a user, and large files
+
+
+@pytest.mark.parametrize("path", ["{home}/a\\u0000b.json", "{home}/a\\u001b[31m.json"])
+def test_a_path_with_control_characters_is_refused_in_a_table(accord, home, path):
+    (home / "desk" / "more.toml").write_text(
+        '[hosts.mine]\nname = "Mine"\nchecked = "2026-11"\nsource = "x"\nformat = "json"\n'
+        f'key = ["servers"]\nuser = ["{path}"]\nstdio = {{ members = {{ command = "program" }} }}\n'
+    )
+    code, _, err = accord("add", "desk.py", "--hosts", "more.toml", "--host", "mine")
+    assert (code, "has control characters" in err) == (2, True)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
+def test_a_table_that_is_a_named_pipe_is_refused(accord, home):
+    os.mkfifo(home / "desk" / "more.toml")
+    code, _, err = accord("hosts", "--hosts", "more.toml")
+    assert (code, "is a named pipe, not a file" in err) == (2, True)
+
+
+def test_entries_of_a_large_file_are_found_without_reading_it_again_for_each(monkeypatch):
+    from accord.hosts.documents import json_document
+
+    servers = {f"s{number}": {"command": "x"} for number in range(50)}
+    document = json_document.JsonDocument(json.dumps({"mcpServers": servers}))
+    read = []
+    scan = json_document.read_container
+    monkeypatch.setattr(
+        json_document, "read_container", lambda text, at: read.append(at) or scan(text, at)
+    )
+    assert all(document.find(("mcpServers", name)) for name in servers)
+    assert len(read) == 2
+
+
+def test_a_change_of_a_file_that_two_hosts_read_is_shown_once(accord, home):
+    words = ("--host", "claude-code", "--host", "copilot-cli", "--scope", "project", "--no-check")
+    code, out, err = accord("add", "desk.py", *words, "--dry-run")
+    assert (code, out.count("@@"), "gets the same entry" in err) == (0, 2, True)
+
+
+def test_one_file_is_not_written_in_the_forms_of_two_hosts(accord, home):
+    path = write_json(home / "desk" / ".mcp.json", {})
+    words = ("--host", "claude-code", "--host", "qoder-cli", "--scope", "project", "--no-check")
+    code, _, err = accord("add", "desk.py", *words, "--yes")
+    assert (code, path.read_text()) == (2, "{}\n")
+    assert "Claude Code reads" in err
+    assert "needs the entry in another form" in err

@@ -58,7 +58,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path):
     os.mkfifo(file.path)
     (finding,) = check_file(file, machine).findings
     assert finding.code == "file-unreadable"
-    assert "is not a file" in finding.message
+    assert "is a named pipe, not a file" in finding.message
     file.path.unlink()
     file.path.symlink_to(file.path)
     assert [each.code for each in check_file(file, machine).findings] == ["file-unreadable"]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from accord.cli.hosts.changes import WRITING, describe_plan, show_plans, write_plans
-from accord.cli.hosts.selection import FILES, files_to_write, read_hosts, scope_of
+from accord.cli.hosts.selection import FILES, files_to_write, is_same_file, read_hosts, scope_of
 from accord.cli.options import TEXT_OR_JSON, Commands, UsageError, add_command, is_json, one_of
 from accord.cli.terminal import complain, escape_controls, note, painter, say, say_json
 
@@ -272,13 +272,18 @@ def _plan(
     for file in files:
         try:
             plan = plan_addition(file, entry, machine, allow_literals=options.literal_secrets)
-            same = next((each for each in planned if each.serves(file, plan.after)), None)
-            if same is None:
-                planned.append(plan)
-            else:
-                note(f"{file.host.name} reads {file.path}, too, and gets the same entry")
         except HostsError as error:
             failures.append(_explain(file, entry, machine, options, error))
+            continue
+        earlier = next((each for each in planned if is_same_file(each.file, [file])), None)
+        if earlier is None:
+            planned.append(plan)
+        elif earlier.after == plan.after:
+            note(f"{file.host.name} reads {file.path}, too, and gets the same entry")
+        else:
+            other = earlier.file.host.name
+            said = f"{other} reads {file.path}, too, and needs the entry in another form"
+            failures.append((f"{file.host.name}: {said}; name one of them with --host", ""))
     return planned, failures
 
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Final
+from unicodedata import combining, normalize
 from urllib.parse import urlsplit
 
 from accord.hosts.definition import HostsError
@@ -54,8 +55,11 @@ def clean_name(text: str) -> str:
 
     >>> clean_name("@scope/My Server")
     'My-Server'
+    >>> clean_name("schöner")
+    'schoner'
     """
-    last = text.rstrip("/").rpartition("/")[2]
+    last = normalize("NFKD", text.rstrip("/").rpartition("/")[2])
+    last = "".join(each for each in last if not combining(each))
     return re.sub(r"[^A-Za-z0-9_-]+", "-", last).strip("-_")[:_LONGEST] or "server"
 
 

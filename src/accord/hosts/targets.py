@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 _URL: Final = re.compile(r"https?://", re.IGNORECASE)
-_NAMED: Final = re.compile(r"([A-Za-z0-9_-]+)=(.+)", re.DOTALL)
+_NAMED: Final = re.compile(r"([^/\\=]+)=(.+)", re.DOTALL)
 _VARIABLE: Final = re.compile(r"\$\{(env|input):([^${}:]+)\}")
 _CONFIGURATIONS: Final = (".json", ".jsonc", ".toml", ".yaml", ".yml")
 _BUNDLES: Final = (".mcpb", ".dxt")
@@ -149,8 +149,8 @@ def read_target(
         named = given or (check_name(text) if text else command_name(words))
         return complete_target(HostEntry(name=named, command=words))
     found = _NAMED.fullmatch(text)
-    if found and not Path(text).exists():
-        given, text = given or found[1], found[2]
+    if found and not _URL.match(text) and not Path(text).exists():
+        given, text = given or check_name(found[1]), found[2]
     target = _read_place(text, rest, reader)
     if given:
         entry = msgspec.structs.replace(target.entry, name=given)

@@ -11,13 +11,11 @@ from accord.cli.hosts.reports import (
     show_findings,
     show_report,
 )
-from accord.cli.hosts.selection import FILES, existing_files, read_hosts
+from accord.cli.hosts.selection import FILES, demand_names, existing_files, read_hosts
 from accord.cli.options import (
     TEXT_OR_JSON,
     Commands,
-    UsageError,
     add_command,
-    did_you_mean,
     is_json,
 )
 from accord.cli.terminal import note, progress, say, say_json
@@ -86,7 +84,7 @@ def run(options: argparse.Namespace) -> int:
         for entry in report.entries.values()
         if not options.name or entry.name in options.name
     ]
-    _demand_names(options.name, files)
+    demand_names(options.name, files)
     is_allowed = _may_launch_projects(options, chosen)
     if not is_json(options) and not options.name:
         for report in files:
@@ -103,14 +101,6 @@ def run(options: argparse.Namespace) -> int:
     for entry in entries:
         found += entry.findings
     return 1 if any(each.severity == "error" for each in found) else 0
-
-
-def _demand_names(names: "Sequence[str]", files: "Sequence[FileReport]") -> None:
-    known = {name for report in files for name in report.entries}
-    for name in names:
-        if name not in known:
-            hint = did_you_mean(name, known) or f"; there are {', '.join(sorted(known))}"
-            raise UsageError(f"no host has a server {name!r}{hint if known else ''}")
 
 
 def _may_launch_projects(

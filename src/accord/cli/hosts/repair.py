@@ -5,7 +5,13 @@ import contextlib
 from typing import TYPE_CHECKING, Final
 
 from accord.cli.hosts.changes import WRITING, describe_plan, show_plans, write_plans
-from accord.cli.hosts.selection import FILES, existing_files, named_hosts, read_hosts
+from accord.cli.hosts.selection import (
+    FILES,
+    demand_names,
+    existing_files,
+    named_hosts,
+    read_hosts,
+)
 from accord.cli.options import TEXT_OR_JSON, Commands, add_command, is_json
 from accord.cli.terminal import escape_controls, note, say, say_json
 
@@ -86,10 +92,12 @@ def _find_repairs(options: argparse.Namespace) -> "Iterator[Repair]":
     machine = Machine.current()
     hosts = read_hosts(options)
     files = existing_files(options, hosts, machine)
-    for file in files:
-        for fault in check_file(file, machine).findings:
-            if fault.code in ("file-unreadable", "file-syntax"):
-                note(f"left alone: {fault.message}")
+    reports = [check_file(each, machine) for each in files]
+    demand_names(options.name, reports)
+    faults = [fault for report in reports for fault in report.findings]
+    unreadable = [each for each in faults if each.code in ("file-unreadable", "file-syntax")]
+    for message in dict.fromkeys(each.message for each in unreadable):
+        note(f"left alone: {message}")
     if options.file is None and options.scope is None:
         used = {file.host.id: file.host for file in files}
         for host in named_hosts(options, hosts) or used.values():

@@ -42,7 +42,8 @@ def show_findings(findings: "Iterable[Finding]") -> None:
     """Print findings, with what to change."""
     paint = painter()
     for each in findings:
-        at = f"line {each.place.line}: " if each.place else ""
+        # An error of syntax names the place itself.
+        at = f"line {each.place.line}: " if each.place and each.code != "file-syntax" else ""
         blame = f"  ({each.code}, {each.blame})"
         text = escape_controls(f"{at}{each.message}")
         say(

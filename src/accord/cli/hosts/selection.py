@@ -4,11 +4,12 @@ import argparse
 import os
 from typing import TYPE_CHECKING, Final
 
-from accord.cli.options import UsageError, one_of
+from accord.cli.options import UsageError, did_you_mean, one_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from accord.hosts.checking.reports import FileReport
     from accord.hosts.definition import ConfigFile, Host, Machine, Scope
 
 HOST: Final = "--host HOST  a host, such as cursor, vscode or codex; may be repeated\n"
@@ -123,3 +124,13 @@ def _explain_no_file(host: "Host", scope: str) -> str:
 
 def _list(names: "Iterable[str]") -> str:
     return ", ".join(sorted(names))
+
+
+def demand_names(names: "Sequence[str]", files: "Sequence[FileReport]") -> None:
+    """Refuse a name that no file has."""
+    known = {name for report in files for name in report.entries}
+    known |= {each.entry for report in files for each in report.findings if each.entry}
+    for name in names:
+        if name not in known:
+            hint = did_you_mean(name, known) or f"; there are {', '.join(sorted(known))}"
+            raise UsageError(f"no host has a server {name!r}{hint if known else ''}")

@@ -62,6 +62,8 @@ def run(options: argparse.Namespace) -> int:
     planned = combine(plan.planned)
     for each in plan.left_out:
         note(each)
+    if not planned and not plan.left_out:
+        note(f"there is nothing to copy: {source.path} has no servers of {source.host.name}")
     if is_json(options):
         written = write_plans(planned, options, Journal())
         changes = [describe_plan(each) for each in planned]

@@ -2,9 +2,7 @@
 
 import json
 import re
-import stat
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -18,8 +16,8 @@ from accord.hosts.documents.text_file import read_text_file
 from accord.hosts.documents.values import ABSENT, find_value, is_same
 from accord.hosts.entries.shaping import entries_in
 from accord.hosts.repairing.repair import KeyRename, Repair, RepairStep
+from accord.hosts.writing.destination import find_target, read_file
 
-_MOST_BYTES: Final = 64 * 1024 * 1024
 # Where hosts have their servers, as paths of keys.
 _KEYS: Final[tuple[KeyPath, ...]] = (
     ("mcpServers",),
@@ -43,32 +41,13 @@ def check_file(file: ConfigFile, machine: Machine) -> FileReport:
     A file that does not exist has no findings.
     """
     try:
-        data = read_file(file.path)
+        data = read_file(find_target(file.path))
     except HostsError as error:
-        change = "let the user of the host read it"
+        change = "put a file there that the host can read"
         return FileReport(file=file, findings=(new_finding("file-unreadable", str(error), change),))
     if data is None:
         return FileReport(file=file)
     return check_bytes(file, data, machine)
-
-
-def read_file(path: Path) -> bytes | None:
-    """Return the bytes of a file; None if it does not exist.
-
-    Raises:
-        HostsError: it is not a plain file, too large, or may not be read.
-    """
-    try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise HostsError(f"{path} is not a file")
-        if status.st_size > _MOST_BYTES:
-            raise HostsError(f"{path} has {status.st_size} bytes, which is too large")
-        return path.read_bytes()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise HostsError(f"{path}: {error.strerror or error}") from None
 
 
 def check_bytes(file: ConfigFile, data: bytes, _machine: Machine) -> FileReport:

@@ -54,6 +54,8 @@ class JsonDocument:
         self._is_empty = scan.is_empty
         self._brackets = BracketedText(text, scan.comments)
         self.data: Any = {} if scan.is_empty else scan.data
+        # By their beginning: many entries are looked up in the same few of a large file.
+        self._read: dict[int, BracketContainer] = {}
 
     # -- where things are
 
@@ -69,7 +71,9 @@ class JsonDocument:
                 break
             if key is None:
                 break
-            containers.append(read_container(self._plain, start))
+            if start not in self._read:
+                self._read[start] = read_container(self._plain, start)
+            containers.append(self._read[start])
             found = [each for each in containers[-1].members if each.key == key]
             if not found:
                 break

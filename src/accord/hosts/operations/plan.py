@@ -48,11 +48,6 @@ class PlannedChange(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the host's file changes."""
         return self.before != self.after
 
-    def serves(self, file: ConfigFile, after: bytes | None) -> bool:
-        """Whether this change does what another host needs of the same file."""
-        is_same_file = find_target(self.file.path) == find_target(file.path)
-        return is_same_file and self.after == after
-
     @property
     def difference(self) -> str:
         """The change as a diff, without secrets."""
@@ -211,26 +206,24 @@ def raw_entries(file: ConfigFile, content: bytes | None) -> dict[str, Any]:
 
 def combine(planned: Sequence[PlannedChange]) -> list[PlannedChange]:
     """Return plans in which each file appears once: several entries may go into one file."""
-    combined: dict[Any, PlannedChange] = {}
+    by_file: dict[Any, list[PlannedChange]] = {}
     for plan in planned:
-        target = find_target(plan.file.path)
-        earlier = combined.get(target)
-        combined[target] = plan if earlier is None else _join(earlier, plan)
-    return list(combined.values())
+        by_file.setdefault(find_target(plan.file.path), []).append(plan)
+    return [each[0] if len(each) == 1 else _join(each) for each in by_file.values()]
 
 
-def _join(first: PlannedChange, second: PlannedChange) -> PlannedChange:
-    changes = merge_changes([first, second])
+def _join(planned: Sequence[PlannedChange]) -> PlannedChange:
+    first = planned[0]
+    changes = merge_changes(planned)
     target = find_target(first.file.path)
     own = next(each for each in changes if find_target(each.path) == target)
-    names = dict.fromkeys([*first.name.split(", "), second.name])
     return replace(
         first,
-        name=", ".join(names),
+        name=", ".join(dict.fromkeys(each.name for each in planned)),
         after=own.compute(first.before),
         changes=tuple(changes),
-        secrets={**first.secrets, **second.secrets},
-        remarks=tuple(dict.fromkeys([*first.remarks, *second.remarks])),
+        secrets={name: text for each in planned for name, text in each.secrets.items()},
+        remarks=tuple(dict.fromkeys(text for each in planned for text in each.remarks)),
     )
 
 

@@ -4,11 +4,12 @@ from collections.abc import Collection, Iterator
 from typing import Final
 
 from accord.hosts.checking.entries import inspect_entry
-from accord.hosts.checking.files import check_bytes, check_file, check_together, read_file
+from accord.hosts.checking.files import check_bytes, check_file, check_together
 from accord.hosts.checking.findings import Finding
 from accord.hosts.definition import ConfigFile, Host, HostsError, Machine
 from accord.hosts.documents.document import UneditableDocument
 from accord.hosts.repairing.repair import Repair, StaleRepair
+from accord.hosts.writing.destination import find_target, read_file
 
 # A repair may show the next fault: a missing type after a wrong key.
 _ROUNDS: Final = 200
@@ -35,7 +36,7 @@ def find_repairs(
         HostsError: the file cannot be read.
     """
     if data is None:
-        data = read_file(file.path)
+        data = read_file(find_target(file.path))
     found: list[Repair] = []
     refused: set[tuple[str, str, str]] = set()
     for _ in range(_ROUNDS):

@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from accord.hosts.definition import EntryShape, Host, HostsError, PlaceholderForms
+from accord.hosts.writing.destination import find_target, read_file
 
 TABLE: Final = Path(__file__).with_name("hosts.toml")
 """The table that comes with accord."""
@@ -87,10 +88,11 @@ def read_table(path: Path) -> dict[str, Host]:
     """
     import tomllib
 
+    content = read_file(find_target(path))
+    if content is None:
+        raise HostsError(f"{path}: cannot be read: No such file or directory")
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise HostsError(f"{path}: cannot be read: {error.strerror}") from None
+        data = tomllib.loads(content.decode("utf-8-sig"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise HostsError(f"{path}: is not valid TOML: {error}") from None
     unknown = sorted(set(data) - {"hosts", "shapes"})
@@ -188,7 +190,12 @@ def _path_faults(host: Host) -> Iterable[str]:
     for member in ("user", "further"):
         for system, listed in getattr(host, member).items():
             patterns += [(f"{member}.{system}", each) for each in listed]
+    patterns += [("project", each.path) for each in host.project]
     for member, pattern in patterns:
+        if not pattern.isprintable():
+            yield f"{member}: {pattern!r} has control characters"
+        if member == "project":
+            continue
         for name in _VARIABLE.findall(pattern):
             if name not in _KNOWN_VARIABLES and not re.fullmatch(r"env:[A-Z][A-Z0-9_]*", name):
                 yield f"{member}: {{{name}}} is not known in {pattern!r}"
