@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 
 import pytest
 
@@ -231,3 +232,25 @@ def test_one_file_is_not_written_in_the_forms_of_two_hosts(accord, home):
     assert (code, path.read_text()) == (2, "{}\n")
     assert "Claude Code reads" in err
     assert "needs the entry in another form" in err
+
+
+def test_a_copy_there_and_back_keeps_the_folder_of_a_server(accord, home):
+    """VS Code sets the folder of a server, Kiro does not."""
+    server = {"type": "stdio", "command": "/bin/true", "args": [], "cwd": "/usr"}
+    path = home / ".config" / "Code" / "User" / "mcp.json"
+    before = write_json(path, {"servers": {"desk": server}}).read_text()
+    assert accord("hosts", "sync", "vscode", "kiro", "--yes")[0] == 0
+    assert '"exec"' in (home / ".kiro" / "settings" / "mcp.json").read_text()
+    path.write_text("{}")
+    assert accord("hosts", "sync", "kiro", "vscode", "--yes")[0] == 0
+    found = json.loads(path.read_text())["servers"]["desk"]
+    found.pop("env", None)  # a checkout of accord needs its folder there
+    assert found == json.loads(before)["servers"]["desk"]
+
+
+def test_a_wrapper_that_was_written_by_hand_is_copied_as_it_is(accord, home):
+    words = ["-m", "accord", "exec", "--env-file=/srv/desk.env", "--", "/bin/true"]
+    server = {"command": sys.executable, "args": words}
+    write_json(home / ".cursor" / "mcp.json", {"mcpServers": {"desk": server}})
+    code, out, _ = accord("hosts", "sync", "cursor", "zed", "--dry-run")
+    assert (code, "--env-file=/srv/desk.env" in out) == (0, True)
