@@ -254,3 +254,20 @@ def test_a_wrapper_that_was_written_by_hand_is_copied_as_it_is(accord, home):
     write_json(home / ".cursor" / "mcp.json", {"mcpServers": {"desk": server}})
     code, out, _ = accord("hosts", "sync", "cursor", "zed", "--dry-run")
     assert (code, "--env-file=/srv/desk.env" in out) == (0, True)
+
+
+@pytest.mark.parametrize("secret", [HIDDEN, f"7{HIDDEN}", f"0{HIDDEN}", f"+7{HIDDEN}"])
+def test_a_secret_that_lacks_its_quotes_is_not_in_the_error(accord, home, secret):
+    path = home / ".cursor" / "mcp.json"
+    path.parent.mkdir()
+    path.write_text(f'{{"mcpServers": {{"a": {{"env": {{"TOKEN": {secret}}}}}}}}}')
+    for words in (("hosts",), ("hosts", "check"), ("hosts", "repair")):
+        _, out, err = accord(*words)
+        assert (HIDDEN in out + err, f"{path}:1:40: " in out + err) == (False, True)
+
+
+def test_a_repair_that_several_hosts_need_is_named_once(accord, home):
+    server = {"type": "stdio", "command": "/bin/true"}
+    write_json(home / "desk" / ".vscode" / "mcp.json", {"mcpServers": {"a": server}})
+    code, out, _ = accord("hosts", "repair", "--dry-run")
+    assert (code, out.count("from mcpServers to servers")) == (0, 1)
