@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 
 import pytest
 
@@ -231,3 +232,42 @@ def test_one_file_is_not_written_in_the_forms_of_two_hosts(accord, home):
     assert (code, path.read_text()) == (2, "{}\n")
     assert "Claude Code reads" in err
     assert "needs the entry in another form" in err
+
+
+def test_a_copy_there_and_back_keeps_the_folder_of_a_server(accord, home):
+    """VS Code sets the folder of a server, Kiro does not."""
+    server = {"type": "stdio", "command": "/bin/true", "args": [], "cwd": "/usr"}
+    path = home / ".config" / "Code" / "User" / "mcp.json"
+    before = write_json(path, {"servers": {"desk": server}}).read_text()
+    assert accord("hosts", "sync", "vscode", "kiro", "--yes")[0] == 0
+    assert '"exec"' in (home / ".kiro" / "settings" / "mcp.json").read_text()
+    path.write_text("{}")
+    assert accord("hosts", "sync", "kiro", "vscode", "--yes")[0] == 0
+    found = json.loads(path.read_text())["servers"]["desk"]
+    found.pop("env", None)  # a checkout of accord needs its folder there
+    assert found == json.loads(before)["servers"]["desk"]
+
+
+def test_a_wrapper_that_was_written_by_hand_is_copied_as_it_is(accord, home):
+    words = ["-m", "accord", "exec", "--env-file=/srv/desk.env", "--", "/bin/true"]
+    server = {"command": sys.executable, "args": words}
+    write_json(home / ".cursor" / "mcp.json", {"mcpServers": {"desk": server}})
+    code, out, _ = accord("hosts", "sync", "cursor", "zed", "--dry-run")
+    assert (code, "--env-file=/srv/desk.env" in out) == (0, True)
+
+
+@pytest.mark.parametrize("secret", [HIDDEN, f"7{HIDDEN}", f"0{HIDDEN}", f"+7{HIDDEN}"])
+def test_a_secret_that_lacks_its_quotes_is_not_in_the_error(accord, home, secret):
+    path = home / ".cursor" / "mcp.json"
+    path.parent.mkdir()
+    path.write_text(f'{{"mcpServers": {{"a": {{"env": {{"TOKEN": {secret}}}}}}}}}')
+    for words in (("hosts",), ("hosts", "check"), ("hosts", "repair")):
+        _, out, err = accord(*words)
+        assert (HIDDEN in out + err, f"{path}:1:40: " in out + err) == (False, True)
+
+
+def test_a_repair_that_several_hosts_need_is_named_once(accord, home):
+    server = {"type": "stdio", "command": "/bin/true"}
+    write_json(home / "desk" / ".vscode" / "mcp.json", {"mcpServers": {"a": server}})
+    code, out, _ = accord("hosts", "repair", "--dry-run")
+    assert (code, out.count("from mcpServers to servers")) == (0, 1)

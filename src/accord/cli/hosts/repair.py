@@ -128,5 +128,5 @@ def _plan_file(repairs: "Sequence[Repair]") -> "PlannedChange":
         before=before,
         after=compute(before),
         changes=(change,),
-        remarks=tuple(each.title for each in repairs),
+        remarks=tuple(dict.fromkeys(each.title for each in repairs)),
     )

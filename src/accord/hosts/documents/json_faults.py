@@ -134,7 +134,8 @@ class _FaultFinder:
         if word in ("NaN", "Infinity"):
             self._fail(f"{word} is not a value of JSON")
         if word and word[0].isalpha():
-            self._fail(f"the text {word[:40]!r} needs double quotes")
+            # The text may be a secret that lacks its quotes, so it is not in the message.
+            self._fail("a text begins here, and needs double quotes")
         self._fail_at_sign("a value is expected here")
 
     def _number(self) -> None:
@@ -146,12 +147,12 @@ class _FaultFinder:
             return
         shown = word[0][:40]
         if re.match(r"-?0[0-9]", shown):
-            self._fail(f"the number {shown} begins with 0; leave that out, or use double quotes")
+            self._fail("this number begins with 0; leave that out, or use double quotes")
         if shown.startswith("+"):
-            self._fail(f"the number {shown} begins with +; leave that out")
+            self._fail("this number begins with +; leave that out")
         if shown.lower().startswith("0x"):
-            self._fail(f"JSON has decimal numbers only, and {shown} is not one")
-        self._fail(f"{shown} is not a number as JSON writes them; a text needs double quotes")
+            self._fail("JSON has decimal numbers only, and this is not one")
+        self._fail("this is not a number as JSON writes them; a text needs double quotes")
 
     def _string(self) -> str:
         start = self._at

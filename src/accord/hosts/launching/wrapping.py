@@ -128,6 +128,8 @@ def unwrap_entry(entry: HostEntry) -> UnwrappedEntry:
         return UnwrappedEntry(entry=entry)
     at = words.index("--")
     options = dict(zip(words[:at:2], words[1:at:2], strict=False))
+    if at % 2 or not options.keys() <= {"--cwd", "--env-file"}:
+        return UnwrappedEntry(entry=entry)  # written by hand, in another way
     file = options.get("--env-file")
     inner = msgspec.structs.replace(
         entry, command=tuple(words[at + 1 :]), cwd=options.get("--cwd", entry.cwd)

@@ -74,7 +74,7 @@ def _plan_one(
         return listed.fault
     if listed.entry.disabled:
         return "it is switched off"
-    entry = replace(_without_bridge(listed.entry), extra={})
+    entry = replace(_without_wrapper(listed.entry), extra={})
     try:
         there = known.get(entry.name)
         if there is not None and not is_replacing and not _is_same(there, entry, goal):
@@ -84,10 +84,13 @@ def _plan_one(
         return str(error)
 
 
-def _without_bridge(entry: HostEntry) -> HostEntry:
-    """Return the URL itself where accord stands between it and a host without HTTP."""
+def _without_wrapper(entry: HostEntry) -> HostEntry:
+    """Return the URL or the command itself where accord makes up for what a host lacks.
+
+    Secrets stay in their file, which every host can launch with.
+    """
     found = unwrap_entry(entry)
-    return found.entry if found.wrapper == "proxy" else entry
+    return entry if found.env_file is not None else found.entry
 
 
 def _is_same(known: object, entry: HostEntry, goal: ConfigFile) -> bool:
