@@ -271,3 +271,27 @@ def test_a_repair_that_several_hosts_need_is_named_once(accord, home):
     write_json(home / "desk" / ".vscode" / "mcp.json", {"mcpServers": {"a": server}})
     code, out, _ = accord("hosts", "repair", "--dry-run")
     assert (code, out.count("from mcpServers to servers")) == (0, 1)
+
+
+def test_a_repair_names_the_files_that_it_leaves_alone(accord, home):
+    path = write_json(home / ".cursor" / "mcp.json", {})
+    path.write_text("{")
+    code, out, err = accord("hosts", "repair", "--yes")
+    assert code == 2
+    assert "left alone: " in err
+    assert out.startswith("nothing else to mend")
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ("htp://example.com/mcp", "a URL begins with http:// or https://"),
+        ("package.json", "accord add -- npx -y PACKAGE"),
+        ("pyproject.toml", "accord add -- uvx PACKAGE"),
+    ],
+)
+def test_a_target_that_is_not_a_server_is_explained(accord, home, target, said):
+    (home / "desk" / target.rpartition("/")[2]).write_text("{}")
+    code, _, err = accord("add", target, "--host", "cursor", "--yes")
+    assert code == 2
+    assert said in err

@@ -36,10 +36,20 @@ def write(journal, path, data, **members):
     return write_changes([FileChange(path=path, compute=lambda _: data, **given)], journal)[0]
 
 
-def test_an_undo_gives_back_the_exact_bytes_and_a_second_one_makes_the_change_again(journal, path):
-    write(journal, path, ADDED)
-    for expected in (BEFORE, ADDED, BEFORE, ADDED):
+def test_a_second_undo_takes_back_the_change_before(journal, path):
+    write(journal, path, b"one")
+    write(journal, path, b"two")
+    for expected in (b"one", BEFORE):
         write_changes(undo(journal), journal)
+        assert path.read_bytes() == expected
+    with pytest.raises(HostsError, match="there is nothing left to undo"):
+        undo(journal)
+
+
+def test_an_undo_gives_back_the_exact_bytes_and_its_number_makes_the_change_again(journal, path):
+    write(journal, path, ADDED)
+    for number, expected in ((1, BEFORE), (2, ADDED), (3, BEFORE), (4, ADDED)):
+        write_changes(undo(journal, number), journal)
         assert path.read_bytes() == expected
     entries = journal.entries()
     assert [(each.id, each.action, each.undoes) for each in entries] == [
@@ -56,7 +66,7 @@ def test_an_undo_removes_a_file_that_accord_made_and_empty_folders(journal, tmp_
     write(journal, path, b"{}", mode=0o644)
     write_changes(undo(journal), journal)
     assert not (tmp_path / "new").exists()
-    write_changes(undo(journal), journal)
+    write_changes(undo(journal, 2), journal)
     assert (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) == (b"{}", 0o644)
     (tmp_path / "new" / "theirs").touch()
     write_changes(undo(journal), journal)
@@ -186,7 +196,7 @@ def test_there_is_no_reversal_of_an_entry_that_was_there_before_or_was_taken_out
     assert reversal(journal, path, "notes", ADDED) == BEFORE
     write_changes(undo(journal), journal)
     assert reversal(journal, path, "notes", ADDED) is NOT_POSSIBLE
-    write_changes(undo(journal), journal)
+    write_changes(undo(journal, journal.entries()[0].id), journal)
     assert reversal(journal, path, "notes", ADDED) == BEFORE
 
 

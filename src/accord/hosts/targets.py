@@ -38,6 +38,7 @@ _VARIABLE: Final = re.compile(r"\$\{(env|input):([^${}:]+)\}")
 _CONFIGURATIONS: Final = (".json", ".jsonc", ".toml", ".yaml", ".yml")
 _BUNDLES: Final = (".mcpb", ".dxt")
 _SCRIPTS: Final = (".js", ".mjs", ".cjs")
+_PACKAGES: Final = {"package.json": "npx -y", "pyproject.toml": "uvx"}
 _MOST_BYTES: Final = 10_000_000
 # A file that serves with another library, and does not import accord.
 _FOREIGN: Final = re.compile(r"^\s*(?:from|import)\s+(mcp|fastmcp)\b", re.MULTILINE)
@@ -161,9 +162,18 @@ def read_target(
 def _read_place(text: str, rest: Sequence[str], reader: TargetReader) -> TargetServer:
     if _URL.match(text):
         return _read_url(text)
+    if re.match(r"\w+://", text):
+        scheme = text.partition("://")[0]
+        raise HostsError(f"{scheme}:// is not for servers; a URL begins with http:// or https://")
     where, _, fragment = text.partition("#")
     path = Path(expand_home(where, reader.machine))
     suffix = path.suffix.lower()
+    if path.name in _PACKAGES:
+        runner = _PACKAGES[path.name]
+        raise HostsError(
+            f"{where} describes a package; write the command that launches its server after --, "
+            f"as in: accord add -- {runner} PACKAGE"
+        )
     if suffix in _BUNDLES:
         return _read_bundle(path, reader)
     if path.is_dir() and (path / "plugin.json").is_file() and (path / "mcp.json").is_file():

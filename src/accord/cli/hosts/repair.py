@@ -16,9 +16,10 @@ from accord.cli.options import TEXT_OR_JSON, Commands, add_command, is_json
 from accord.cli.terminal import escape_controls, note, say, say_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from accord.hosts.definition import ConfigFile, Host, Machine
     from accord.hosts.operations.plan import PlannedChange
     from accord.hosts.repairing.repair import Repair
 
@@ -54,40 +55,37 @@ def run(options: argparse.Namespace) -> int:
     """Find repairs, show, ask and write."""
     from accord.hosts.writing.journal import Journal
 
-    planned = _plan(options)
+    planned, unreadable = _plan(options)
+    for fault in unreadable:
+        note(f"left alone: {fault}")
+    code = 2 if unreadable else 0
     if is_json(options):
         written = write_plans(planned, options, Journal())
         say_json(
             {
                 "changes": [describe_plan(each) for each in planned],
+                "leftAlone": unreadable,
                 "written": [str(each.path) for each in written or ()],
             }
         )
-        return 1 if written is None else 0
+        return 1 if written is None else code
     if not planned:
-        say("nothing to mend; accord hosts check launches each server\n")
-        return 0
+        what = "nothing else" if unreadable else "nothing"
+        say(f"{what} to mend; accord hosts check launches each server\n")
+        return code
     show_plans(planned)
     written = write_plans(planned, options, Journal())
     for change in written or ():
         say(f"mended {escape_controls(str(change.path))}\n")
     if written:
         say("accord hosts check launches each server, accord hosts undo takes this back\n")
-    return 1 if written is None else 0
+    return 1 if written is None else code
 
 
-def _plan(options: argparse.Namespace) -> "list[PlannedChange]":
-    by_file: dict[Path, list[Repair]] = {}
-    for each in _find_repairs(options):
-        by_file.setdefault(each.file.path, []).append(each)
-    planned = [_plan_file(each) for each in by_file.values()]
-    return [each for each in planned if each.is_needed]
-
-
-def _find_repairs(options: argparse.Namespace) -> "Iterator[Repair]":
+def _plan(options: argparse.Namespace) -> "tuple[list[PlannedChange], list[str]]":
+    """Return the repairs by file, and why other files are left alone."""
     from accord.hosts.checking.files import check_file
-    from accord.hosts.definition import HostsError, Machine
-    from accord.hosts.repairing.planning import find_host_repairs, find_repairs
+    from accord.hosts.definition import Machine
 
     machine = Machine.current()
     hosts = read_hosts(options)
@@ -96,8 +94,23 @@ def _find_repairs(options: argparse.Namespace) -> "Iterator[Repair]":
     demand_names(options.name, reports)
     faults = [fault for report in reports for fault in report.findings]
     unreadable = [each for each in faults if each.code in ("file-unreadable", "file-syntax")]
-    for message in dict.fromkeys(each.message for each in unreadable):
-        note(f"left alone: {message}")
+    by_file: dict[Path, list[Repair]] = {}
+    for each in _find_repairs(options, hosts, files, machine):
+        by_file.setdefault(each.file.path, []).append(each)
+    planned = [_plan_file(each) for each in by_file.values()]
+    needed = [each for each in planned if each.is_needed]
+    return needed, list(dict.fromkeys(each.message for each in unreadable))
+
+
+def _find_repairs(
+    options: argparse.Namespace,
+    hosts: "Mapping[str, Host]",
+    files: "Sequence[ConfigFile]",
+    machine: "Machine",
+) -> "Iterator[Repair]":
+    from accord.hosts.definition import HostsError
+    from accord.hosts.repairing.planning import find_host_repairs, find_repairs
+
     if options.file is None and options.scope is None:
         used = {file.host.id: file.host for file in files}
         for host in named_hosts(options, hosts) or used.values():

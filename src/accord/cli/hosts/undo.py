@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 _HELP: Final = """\
 usage: accord hosts undo [options] [NUMBER]
 
-Take back the newest change that accord made to the files of hosts, or the one with this number.
+Take back the newest change that accord made to the files of hosts, or the one with this number. A
+second undo takes back the change before; the number of an undo makes its change again.
 The file gets back the bytes of before. If another program changed it since, only what accord wrote
 is taken out, and the rest stays; where that is not possible, the file is left alone and the backup
-is named. An undo can be undone.
+is named.
 
 Exit code: 0 done, 1 you declined, 2 it could not be taken back.
 
@@ -32,7 +33,7 @@ examples:
   accord hosts undo 12 --yes
 """
 _OPTIONS: Final = f"""\
-number? NUMBER  the change, as --list shows it (default: the newest)
+number? NUMBER  the change, as --list shows it (default: the newest that is in force)
 --list        show the changes, newest first, and take none back
 --hosts FILE  more hosts than accord knows, as a file of TOML
 {WRITING}\

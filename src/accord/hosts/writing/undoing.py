@@ -37,7 +37,7 @@ def undo(
     Args:
         journal: with the earlier changes.
         number: of one of them, which is taken back with all that were made together with it; None
-            is the newest. To take back what was taken back makes the change again.
+            is the newest that was not taken back yet. The number of an undo makes the change again.
         verify: looks at the result if the file was changed since: it raises an error if other
             values than those of the entry differ. It gets the change and both contents.
 
@@ -47,7 +47,7 @@ def undo(
     happened = [each for each in journal.entries() if _has_happened(each)]
     if not happened:
         raise HostsError(f"there is nothing to undo: the journal {journal.path} has no changes")
-    chosen = happened[0] if number is None else _entry_with(number, happened)
+    chosen = _newest_in_force(happened) if number is None else _entry_with(number, happened)
     return [
         FileChange(
             path=Path(each.file),
@@ -92,6 +92,21 @@ def reversal(
             return NOT_POSSIBLE
         content = found
     return content
+
+
+def _newest_in_force(entries: list[JournalEntry]) -> JournalEntry:
+    """Return the newest change that was not taken back, so that a second undo goes further."""
+    taken_back: set[int] = set()
+    for each in entries:
+        if each.id in taken_back:
+            continue
+        if each.undoes is None:
+            return each
+        taken_back.add(each.undoes)
+    raise HostsError(
+        "there is nothing left to undo; the number of an undo makes its change again (see accord "
+        "hosts undo --list)"
+    )
 
 
 def _entry_with(number: int, entries: list[JournalEntry]) -> JournalEntry:
