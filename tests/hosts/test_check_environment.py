@@ -14,7 +14,7 @@ SHELL = {"HOME": "/home/me", "PATH": "/home/me/.local/bin:/usr/bin", "LANG": "C"
 
 def machine(system="linux", **environ):
     given = SHELL | environ
-    return Machine(system=system, environ=given, home=Path("/home/me"), project=Path("/work"))
+    return Machine(system=system, environ=given, home=Path("/home/me"), project=Path("/code"))
 
 
 def launched(host=DESKTOP, on=None, launch=None, forms=None, **entry):
@@ -43,7 +43,7 @@ def test_a_desktop_has_neither_the_path_nor_the_variables_of_a_shell(system, pat
 def test_a_desktop_of_windows_has_its_users_path_without_an_active_environment():
     path = r"C:\work\.venv\Scripts;C:\Windows\system32"
     given = {"Path": path, "VIRTUAL_ENV": r"C:\work\.venv", "OTHER": "1"}
-    on = Machine(system="windows", environ=given, home=Path("C:/me"), project=Path("C:/work"))
+    on = Machine(system="windows", environ=given, home=Path("C:/me"), project=Path("C:/code"))
     found = launched(on=on, env={"PATH": "C:\\only"})
     assert found.env["Path"] == found.path == "C:\\only"
     assert launched(on=on).path == r"C:\Windows\system32"
@@ -53,7 +53,7 @@ def test_a_desktop_of_windows_has_its_users_path_without_an_active_environment()
 def test_a_host_in_a_terminal_passes_on_everything():
     found = launched(TERMINAL)
     assert found.env == SHELL
-    assert found.cwd == Path("/work")
+    assert found.cwd == Path("/code")
 
 
 def test_only_listed_variables_are_passed_on():
@@ -85,7 +85,7 @@ def test_placeholders_are_filled_in_from_the_variables_of_the_host():
         url="https://h/${env:LANG}",
         headers={"H": "${env:NOWHERE}"},
     )
-    assert found.command == ("run", "/work/a", "k1")
+    assert found.command == ("run", "/code/a", "k1")
     assert (found.env["A"], found.env["B"]) == ("x-C", "d")
     assert found.url == "https://h/C"
     assert found.missing == ("NOWHERE",)
@@ -125,4 +125,4 @@ def test_the_folder_is_that_of_the_entry_or_of_the_host():
     assert launched().cwd == Path("/home/me")
     assert launched(launch=LaunchModel(cwd="root")).cwd == Path("/")
     assert launched(cwd="/data").cwd == Path("/data")
-    assert launched(TERMINAL, cwd="sub").cwd == Path("/work/sub")
+    assert launched(TERMINAL, cwd="sub").cwd == Path("/code/sub")

@@ -50,7 +50,7 @@ def paths(files):
 def test_the_file_of_each_host_is_where_the_list_says(id):
     found = {}
     for system, home in HOMES.items():
-        machine = Machine(system=system, environ={}, home=Path(home), project=Path("/work"))
+        machine = Machine(system=system, environ={}, home=Path(home), project=Path("/code"))
         file = default_file(HOSTS[id], machine, "user")
         found[system] = file.path.as_posix() if file else ""
     project = default_file(HOSTS[id], machine, "project")
@@ -90,7 +90,7 @@ def test_the_list_of_paths_names_no_other_hosts():
     ],
 )
 def test_a_variable_of_the_environment_moves_the_file(id, system, environ, expected):
-    machine = Machine(system=system, environ=environ, home=Path("/h"), project=Path("/work"))
+    machine = Machine(system=system, environ=environ, home=Path("/h"), project=Path("/code"))
     assert default_file(HOSTS[id], machine, "user").path.as_posix() == expected
 
 

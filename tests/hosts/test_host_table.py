@@ -45,7 +45,7 @@ def test_each_pattern_expands_to_an_absolute_path(host, system):
     home = "C:/Users/ada" if system == "windows" else "/home/ada"
     names = re.findall(r"\{env:(\w+)\}", TABLE.read_text())
     environ = dict.fromkeys(names, "/moved")
-    machine = Machine(system=system, environ=environ, home=Path(home), project=Path("/work"))
+    machine = Machine(system=system, environ=environ, home=Path(home), project=Path("/code"))
     patterns = [*host.user.get(system, ()), *host.further.get(system, ())]
     for pattern in patterns:
         assert "\\" not in pattern

@@ -62,10 +62,10 @@ def test_an_installation_that_stays_is_launched_by_its_own_python(tmp_path, plac
 
 def test_a_checkout_is_launched_with_its_folder_and_a_remark(tmp_path):
     python = make_python(
-        tmp_path / ".venv", "pyvenv.cfg", is_editable=True, folders=("/work/accord/src",)
+        tmp_path / ".venv", "pyvenv.cfg", is_editable=True, folders=("/code/accord/src",)
     )
     found = accord_command(make_machine(tmp_path), python)
-    assert (found.kind, found.env) == ("checkout", {"PYTHONPATH": "/work/accord/src"})
+    assert (found.kind, found.env) == ("checkout", {"PYTHONPATH": "/code/accord/src"})
     assert "the source of accord" in found.remarks[0]
 
 
@@ -231,7 +231,7 @@ DIST = "accord-0.2.dist-info"
     [
         (None, f"=={__version__}"),
         ("not JSON", f"=={__version__}"),
-        ('{"url": "file:///work/accord", "dir_info": {}}', " @ file:///work/accord"),
+        ('{"url": "file:///code/accord", "dir_info": {}}', " @ file:///code/accord"),
         (
             '{"url": "https://x.example/a.git", "vcs_info": {"vcs": "git", "commit_id": "c1"}}',
             " @ git+https://x.example/a.git@c1",

@@ -77,7 +77,7 @@ def test_the_url_of_a_file_is_not_taken_for_a_server(reader, url):
         ("uvx mcp-server-time==1.0", "time"),
         ("docker run -i --rm -e TOKEN ghcr.io/github/github-mcp-server:v1", "github"),
         ("python -m desk.server", "desk"),
-        ("python /work/desk/server.py", "desk"),
+        ("python /code/desk/server.py", "desk"),
         ("node dist/index.js", "index"),
         ("/opt/some-server", "some"),
         ("C:\\tools\\desk.exe", "desk"),

@@ -62,20 +62,20 @@ def test_a_proxy_that_does_more_is_left_as_it_is():
 
 @pytest.mark.parametrize("accord", [ACCORD, UVX], ids=["venv", "uvx"])
 def test_a_wrapped_command_can_be_unwrapped(accord):
-    entry = wrap_entry(COMMAND, accord, cwd=Path("/work"), env_file=Path("/home/x.env"))
-    words = ("exec", "--cwd", "/work", "--env-file", "/home/x.env", "--")
+    entry = wrap_entry(COMMAND, accord, cwd=Path("/code"), env_file=Path("/home/x.env"))
+    words = ("exec", "--cwd", "/code", "--env-file", "/home/x.env", "--")
     assert entry.command == (*accord.words, *words, *COMMAND.command)
     found = unwrap_entry(entry)
     assert found.entry.command == COMMAND.command
-    assert (found.entry.cwd, found.env_file) == ("/work", Path("/home/x.env"))
+    assert (found.entry.cwd, found.env_file) == ("/code", Path("/home/x.env"))
 
 
 def test_a_wrapped_entry_is_wrapped_once():
-    once = wrap_entry(COMMAND, ACCORD, cwd=Path("/work"))
+    once = wrap_entry(COMMAND, ACCORD, cwd=Path("/code"))
     twice = wrap_entry(once, UVX, env_file=Path("/x.env"))
     found = unwrap_entry(twice)
     assert found.entry.command == COMMAND.command
-    assert (found.entry.cwd, found.env_file) == ("/work", Path("/x.env"))
+    assert (found.entry.cwd, found.env_file) == ("/code", Path("/x.env"))
 
 
 def test_accord_does_not_import_the_packages_of_the_server():

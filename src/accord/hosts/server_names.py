@@ -66,7 +66,7 @@ def clean_name(text: str) -> str:
 def file_name(path: PurePath) -> str:
     """Return a name for the server in a file.
 
-    >>> file_name(PurePath("/work/desk/server.py"))
+    >>> file_name(PurePath("/code/desk/server.py"))
     'desk'
     """
     if path.stem.lower() not in _COMMON_STEMS:
