@@ -477,6 +477,11 @@ def test_a_bundle_is_unpacked_only_when_it_is_added(accord, cursor, home):
     shutil.rmtree(bundles)
     assert accord("add", "other=desk.mcpb", "--dry-run")[0] == 0
     assert not list(bundles.iterdir())
+    cursor.write_text("{")
+    (home / ".codex").mkdir()
+    assert accord("add", "desk.mcpb", "--no-check", "--yes")[0] == 2
+    assert str(bundles) in (home / ".codex" / "config.toml").read_text()
+    assert len(list(bundles.iterdir())) == 1
 
 
 def test_json_has_the_change_and_the_check(accord, cursor):

@@ -90,9 +90,7 @@ def run(options: argparse.Namespace) -> int:
             return show(options, hosts, entry, machine)
         if options.open:
             raise UsageError("--open needs --link HOST")
-        code = _add(options, hosts, entry, machine)
-        unpacked.is_used = code == 0 and not options.dry_run
-        return code
+        return _add(options, hosts, entry, machine, unpacked)
 
 
 def _add(
@@ -100,6 +98,7 @@ def _add(
     hosts: "Mapping[str, Host]",
     entry: "HostEntry",
     machine: "Machine",
+    unpacked: "_UnpackedBundle",
 ) -> int:
     planned, failures = _plan(options, files_to_write(options, hosts, machine), entry, machine)
     if not is_json(options):
@@ -116,7 +115,10 @@ def _add(
             _say_json(planned, reports, written=())
         note("nothing was written; --no-check writes it all the same")
         return 1
-    return _write(options, planned, reports, hosts) or (2 if failures else 0)
+    code = _write(options, planned, reports, hosts)
+    # Also if other hosts failed: these entries need the files.
+    unpacked.is_used = code == 0 and not options.dry_run
+    return code or (2 if failures else 0)
 
 
 # -- the server
