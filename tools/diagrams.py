@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "design.md"
 JOBS = {
     "accord.cli": "the commands",
+    "accord.inspector": "a page to explore and debug a server, behind a key",
     "accord.fleet": "many servers in one file: runs, history, comparisons, pages",
     "accord.hosts": "configurations of hosts: read, changed, checked, repaired",
     "accord.check": "checks of servers, clients and recordings; contract tests; reports",

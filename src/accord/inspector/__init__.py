@@ -1,0 +1,1 @@
+"""`accord inspect`: a page to explore and debug a server, with verdicts beside the messages."""
