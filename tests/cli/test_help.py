@@ -13,6 +13,7 @@ COMMANDS = (
         "proxy",
         "list",
         "call",
+        "inspect",
         "check",
         "check server",
         "check client",
