@@ -148,7 +148,7 @@ def _announce(options: argparse.Namespace, url: str, sockets: "PageSockets") -> 
     if options.bind:
         note(
             f"accord inspect: WARNING: the page listens on {options.bind}, for other machines too; "
-            "whoever has the key can use the servers"
+            "every browser with the key can use the servers"
         )
     if os.environ.get("SSH_CONNECTION") and not options.public_url:
         port = sockets.port

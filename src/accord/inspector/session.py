@@ -31,7 +31,7 @@ class Session:
         target: the server.
         kind: whether it is a live connection, a recording, or traffic of others.
         options: how the inspector works.
-        changes: told about each change of an area.
+        changes: learns of each change of an area.
         add_session: adds another session to the same page.
     """
 
