@@ -10,6 +10,7 @@ import { Navigation, PANES } from "./shell/navigation.js";
 import { Guide, NoKey } from "./shell/guide.js";
 import { KeysHelp, useKeys } from "./keys.js";
 import { Palette } from "./palette.js";
+import { onWish } from "./log/focus.js";
 import { LogView } from "./log/view.js";
 
 const WIDE = "(min-width: 1100px)";
@@ -94,6 +95,7 @@ function App() {
     setLogOpen(isOpen);
   };
   useKeys({ target: index, onPalette: () => setDialog("palette"), onHelp: () => setDialog("keys"), onLog });
+  useEffect(() => onWish(() => onLog(true)), []);
   useEffect(() => {
     if (count && route.target >= count) go(0, route.pane, "", { replace: true });
   }, [count, route.target]);
