@@ -56,7 +56,7 @@ function Start({ target, revisions, isRunning }) {
     work.run("start", () => call("check.start", asked));
   };
   return html`<${Panel} title="What to check">
-    <form class="stack" onSubmit=${start}>
+    <form onSubmit=${start}>
       <${Revisions} all=${revisions} chosen=${chosen} onChange=${setChosen} />
       <${Field}
         label="Only these requirements"
@@ -64,7 +64,7 @@ function Start({ target, revisions, isRunning }) {
       >
         <input
           type="text"
-          class="code"
+          class="mono"
           spellcheck="false"
           value=${only}
           onInput=${(event) => setOnly(event.target.value)}

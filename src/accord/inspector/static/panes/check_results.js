@@ -90,7 +90,7 @@ export function CheckResults({ report }) {
   const found = useMemo(() => results.filter((each) => matches(each, filter)), [results, filter]);
   return html`
     <${Summary} report=${report} />
-    <div class="columns" role="search" aria-label="Results">
+    <div class="bar" role="search" aria-label="Results">
       <${Choice}
         label="Verdict"
         value=${filter.verdict}

@@ -17,7 +17,7 @@ function Value({ text }) {
 function Difference({ item }) {
   const [sign, word] = CHANGES[item.change] ?? ["", item.change];
   return html`<tr class=${`is-${item.change}`}>
-    <th scope="row" class="code"><${Text}>${item.pointer || "(the whole)"}<//></th>
+    <th scope="row" class="mono"><${Text}>${item.pointer || "(the whole)"}<//></th>
     <td><span aria-hidden="true">${sign}</span> ${word}</td>
     <td><${Value} text=${item.left} /></td>
     <td><${Value} text=${item.right} /></td>
@@ -29,7 +29,7 @@ function Differences({ data }) {
   return html`
     <p role="status">${formatCount(data.differences.length)} differences.</p>
     <div class="scroll">
-      <table class="table">
+      <table>
         <thead>
           <tr>
             <th scope="col">Place</th>

@@ -47,7 +47,7 @@ function EntryRow({ entry, isOpen, onOpen, chosen, onChoose }) {
       <${ChooseBox} side=${side} title=${title} chosen=${chosen} onChoose=${onChoose} />
     </td>
     <th scope="row">
-      <button type="button" class="plain link" onClick=${onOpen}>
+      <button type="button" class="plain link" id=${`history-${entry.id}`} onClick=${onOpen}>
         <span class="quiet">${KINDS[entry.kind] ?? entry.kind}</span> <${Text}>${entry.name}<//>
       </button>
       ${entry.pinned && html` <span class="sign">★ pinned</span>`}
@@ -63,7 +63,7 @@ function EntryRow({ entry, isOpen, onOpen, chosen, onChoose }) {
 
 function EntryTable({ entries, openId, onOpen, chosen, onChoose }) {
   return html`<div class="scroll">
-    <table class="table">
+    <table>
       <thead>
         <tr>
           <th scope="col">Compare</th>
@@ -114,7 +114,7 @@ function SessionCalls({ target, chosen, onChoose }) {
 }
 
 function Filters({ filter, change, keeps }) {
-  return html`<div class="columns" role="search" aria-label="History">
+  return html`<div class="bar" role="search" aria-label="History">
     <${Field} label="Text">
       <input
         type="search"
@@ -195,9 +195,13 @@ export function Pane({ target, name }) {
   useEffect(() => setCount(PAGE), [text, filter.pinned, filter.all_targets]);
   const close = () => {
     go(target, "history");
-    focusPane();
+    const row = document.getElementById(`history-${name}`);
+    if (row) row.focus();
+    else focusPane();
   };
   return html`<div class="pane">
+    ${name &&
+    html`<${HistoryEntry} key=${name} target=${target} id=${name} canSend=${canSend} onClose=${close} />`}
     <${Filters}
       filter=${filter}
       change=${(more) => setFilter({ ...filter, ...more })}
@@ -226,8 +230,6 @@ export function Pane({ target, name }) {
     </div>
     ${sides &&
     html`<${Comparison} key=${keyOf(sides)} target=${target} left=${sides[0]} right=${sides[1]} />`}
-    ${name &&
-    html`<${HistoryEntry} key=${name} target=${target} id=${name} canSend=${canSend} onClose=${close} />`}
     ${entries.length > 0 &&
     html`<${Bulk} target=${target} canSend=${canSend} onReplayed=${setReplayed} onDeleted=${close} />`}
     ${replayed && html`<${Replayed} target=${target} ids=${replayed} />`}

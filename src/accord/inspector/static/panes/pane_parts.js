@@ -53,13 +53,13 @@ export function focusPane() {
 export function Pager({ label, start, count, total, onStart }) {
   if (total <= count) return null;
   const last = Math.min(start + count, total);
-  return html`<nav class="pager" aria-label=${label}>
+  return html`<div class="bar" role="group" aria-label=${label}>
     <${Button} disabled=${start === 0} onClick=${() => onStart(Math.max(0, start - count))}>
       Previous
     <//>
     <span>${start + 1} to ${last} of ${total}</span>
     <${Button} disabled=${last >= total} onClick=${() => onStart(start + count)}>Next<//>
-  </nav>`;
+  </div>`;
 }
 
 /** A button that asks for a second press before it does something that cannot be undone. */
@@ -79,13 +79,13 @@ export function TwoPress({ children, again, onClick, busy, disabled }) {
 /** A requirement: its id as a link to the clause, who must keep it, its text, how to mend it. */
 export function Clause({ item }) {
   const id = item.id ?? item.requirement;
-  return html`<div class="clause">
+  return html`<div>
     <p>
       ${item.url ? html`<${SafeLink} href=${item.url}>${id}<//>` : html`<code>${id}</code>`}
       ${" "}<span class="quiet">${[item.level, item.party].filter(Boolean).join(", ")}</span>
     </p>
-    ${item.clause && html`<blockquote><${Text}>${item.clause}<//></blockquote>`}
-    ${item.mend && html`<p><strong>To mend:</strong> <${Text}>${item.mend}<//></p>`}
+    ${item.clause && html`<p class="clause"><${Text} lines>${item.clause}<//></p>`}
+    ${item.mend && html`<p class="mend"><b>To mend:</b> <${Text} lines>${item.mend}<//></p>`}
   </div>`;
 }
 

@@ -116,7 +116,7 @@ function SignIn({ question, work }) {
       After the sign-in your browser returns here by itself. If it runs on another machine, it ends
       at an address that it cannot open: paste that address here.
     </p>
-    <form class="stack" onSubmit=${send}>
+    <form onSubmit=${send}>
       <${Field} label="Address that the browser ended at">
         <input
           type="text"

@@ -32,7 +32,7 @@ function Opening({ target, raw, revisions }) {
       ${isOpen && html`${" "}<span class="quiet">Messages are ${raw.conversation} in the log.</span>`}
     </p>
     ${!isOpen &&
-    html`<div class="columns">
+    html`<div class="bar">
       <${Field} label="Revision">
         <select value=${revision} onChange=${(event) => setRevision(event.target.value)}>
           <option value="">As the main connection</option>
@@ -130,11 +130,11 @@ function Message({ target, raw }) {
     }
   };
   return html`<${Panel} title="Message">
-    <div class="stack" onKeyDown=${onKeyDown}>
+    <div onKeyDown=${onKeyDown}>
       <${Templates} templates=${raw.templates} chosen=${draft.template} onChoose=${choose} />
       <${Field} label="Text" hint="Sent as typed; it need not be JSON. Ctrl+Enter sends it." wide>
         <textarea
-          class="code"
+          class="mono"
           rows="8"
           spellcheck="false"
           value=${text}

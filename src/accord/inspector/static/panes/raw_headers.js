@@ -9,7 +9,7 @@ function HeaderRow({ index, header, onChange, onRemove }) {
     <td>
       <input
         type="text"
-        class="code wide"
+        class="wide mono"
         id=${`raw-header-${index}`}
         spellcheck="false"
         aria-label=${`Name of header ${index + 1}`}
@@ -20,7 +20,7 @@ function HeaderRow({ index, header, onChange, onRemove }) {
     <td>
       <input
         type="text"
-        class="code wide"
+        class="wide mono"
         spellcheck="false"
         aria-label=${`Value of header ${index + 1}`}
         disabled=${isTakenAway}
@@ -55,7 +55,7 @@ export function RawHeaders({ headers, onChange }) {
     <legend>Headers that differ from the usual ones</legend>
     ${headers.length > 0 &&
     html`<div class="scroll">
-      <table class="table">
+      <table>
         <thead>
           <tr>
             <th scope="col">Name</th>

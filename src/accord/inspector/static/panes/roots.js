@@ -31,7 +31,7 @@ function RootRow({ index, root, fault, onChange, onRemove }) {
     <td>
       <input
         type="text"
-        class="wide code"
+        class="wide mono"
         id=${`root-uri-${index}`}
         spellcheck="false"
         aria-label=${`URI of root ${index + 1}`}
@@ -94,10 +94,10 @@ function Editor({ target, saved }) {
       announce("The roots are saved and the server is notified.");
     }
   };
-  return html`<form class="stack" onSubmit=${save}>
+  return html`<form onSubmit=${save}>
     ${draft.length === 0 && html`<${Empty}>No roots. The server gets an empty list if it asks.<//>`}
     ${draft.length > 0 &&
-    html`<table class="table">
+    html`<table>
       <thead>
         <tr><th scope="col">URI</th><th scope="col">Name (optional)</th><th scope="col">Change</th></tr>
       </thead>

@@ -84,11 +84,11 @@ function TextAnswer({ draft, change }) {
     value: draft[key],
     onInput: (event) => change({ [key]: event.target.value }),
   });
-  return html`<div class="stack">
+  return html`<div>
     <${Field} label="Text of the model">
       <textarea rows="4" ...${bind("text")}></textarea>
     <//>
-    <div class="columns">
+    <div class="bar">
       <${Field} label="Name of the model"><input type="text" ...${bind("model")} /><//>
       <${Field} label="Stop reason" hint="One of the list, or another text.">
         <input type="text" list="stop-reasons" ...${bind("stop_reason")} />
@@ -143,7 +143,7 @@ export function SamplingAnswer({ question, work }) {
       title: "Whole result",
       body: html`<${Field} label="Result as JSON" error=${error}>
         <textarea
-          class="code"
+          class="mono"
           rows="10"
           spellcheck="false"
           value=${result}

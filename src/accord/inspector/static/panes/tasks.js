@@ -26,7 +26,7 @@ function TaskRow({ task, work, act }) {
   const isEnded = ENDED.has(task.status);
   const label = (what) => `${what} of task ${task.id}`;
   return html`<tr>
-    <th scope="row" class="code"><${Text}>${task.id}<//></th>
+    <th scope="row" class="mono"><${Text}>${task.id}<//></th>
     <td><${Text}>${task.tool ?? ""}<//></td>
     <td>
       <${Text}>${task.status}<//>
@@ -95,7 +95,7 @@ function TaskTable({ target, tasks }) {
     html`<${Empty}>No tasks yet. Run a tool as a task: the tool's pane offers it where the tool allows it.<//>`}
     ${tasks.length > 0 &&
     html`<div class="scroll">
-      <table class="table">
+      <table>
         <thead>
           <tr>
             <th scope="col">Task</th>
