@@ -22,11 +22,11 @@ PARAMS = {
 TEMPLATE = "file:///{path}{?page,tags*}"
 
 
-def ask(name, **params):
+def ask(action, **params):
     async def main():
         target = InspectTarget(title="x")
         session = Session(0, target, "live", options=InspectOptions(), changes=Changes())
-        asked = Action(name, PARAMS[name], RUN[name], ("live",))
+        asked = Action(action, PARAMS[action], RUN[action], ("live",))
         return await perform(session, asked, json.dumps(params).encode())
 
     return asyncio.run(main())
