@@ -90,4 +90,3 @@ def mask_record(masks: EntryMasks, record: CallRecord) -> tuple[MaskedText, Mask
         masks.apply(record.arguments, ARGUMENTS_MOST),
         masks.apply(record.response, RESPONSE_MOST),
     )
-
