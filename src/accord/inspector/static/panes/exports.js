@@ -1,0 +1,201 @@
+// What leaves the page: a call as a command or a test, the surface, the session, the breaches.
+import { html, useEffect, useRef, useState } from "../preact.js";
+import { call, download } from "../api.js";
+import { useAction } from "../store.js";
+import { go } from "../route.js";
+import { Button, Copy, ErrorNote, Field, Fold, LongText, Panel, Tabs, Text, announce, formatSize } from "../ui.js";
+import { saveText, useNamedWork } from "./pane_parts.js";
+
+const LARGEST_TRACE = 64 * 1024 * 1024;
+const ENDINGS = {
+  toml: "toml",
+  python: "py",
+  json: "json",
+  bash: "sh",
+  sh: "sh",
+  shell: "sh",
+  yaml: "yaml",
+  markdown: "md",
+};
+const SURFACES = [
+  ["lock", "Lock file"],
+  ["markdown", "Markdown list"],
+];
+const SESSIONS = [
+  ["trace", "Trace"],
+  ["json", "JSON"],
+  ["har", "HAR (HTTP)"],
+  ["text", "Text"],
+];
+
+/** A text to take along: shown, copied, saved. */
+function Exported({ name, text, note }) {
+  return html`
+    ${note && html`<p class="quiet"><${Text} lines>${note}<//></p>`}
+    <${LongText} label=${name}>${text}<//>
+    <div class="actions">
+      <${Copy} text=${text} />
+      <${Button} onClick=${() => saveText(name, text)}>Save as ${name}<//>
+    </div>
+  `;
+}
+
+/** The forms of one call; asked for when the menu is opened. */
+function CallForms({ target, side }) {
+  const [forms, setForms] = useState(null);
+  const work = useNamedWork();
+  const key = JSON.stringify(side);
+  useEffect(() => {
+    let isWanted = true;
+    work.run("ask", async () => {
+      const answer = await call("export.call", { target, ...side });
+      if (isWanted) setForms(answer.forms);
+    });
+    return () => (isWanted = false);
+  }, [target, key]);
+  const tabs = (forms ?? []).map((form) => ({
+    id: form.id,
+    title: form.title,
+    body: html`<${Exported}
+      key=${form.id}
+      name=${`call.${ENDINGS[form.language] ?? "txt"}`}
+      text=${form.text}
+      note=${form.note}
+    />`,
+  }));
+  return html`
+    <${ErrorNote} error=${work.error} />
+    ${tabs.length > 0 && html`<${Tabs} label="Forms of this call" tabs=${tabs} />`}
+  `;
+}
+
+/** A part that opens to the forms of a call: { call: id } of this session, or { history: id }. */
+export function ExportMenu({ target, call: callId, history: historyId }) {
+  const side = historyId === undefined ? { call: callId } : { history: historyId };
+  return html`<${Fold} title="Export this call">
+    <${CallForms} key=${JSON.stringify(side)} target=${target} side=${side} />
+  <//>`;
+}
+
+function HostEntry({ target }) {
+  const { data, error } = useAction("export.hosts", target, "session");
+  const [host, setHost] = useState("");
+  const [entry, setEntry] = useState(null);
+  const work = useNamedWork();
+  const choose = (chosen) => {
+    setHost(chosen);
+    setEntry(null);
+    if (chosen === "") return;
+    work.run("host", async () => setEntry(await call("export.host", { target, host: chosen })));
+  };
+  return html`<${Panel} title="Entry for a host">
+    <p class="quiet">How a host application is told about this server.</p>
+    <${ErrorNote} error=${error} />
+    <${Field} label="Host">
+      <select value=${host} onChange=${(event) => choose(event.target.value)}>
+        <option value="">Choose a host</option>
+        ${(data?.hosts ?? []).map((each) => html`<option key=${each.id} value=${each.id}>${each.title}</option>`)}
+      </select>
+    <//>
+    <${ErrorNote} error=${work.error} />
+    ${entry &&
+    html`
+      ${entry.place && html`<p>Place: <code><${Text}>${entry.place}<//></code></p>`}
+      ${(entry.remarks ?? []).map((each, index) => html`<p key=${index}><${Text}>${each}<//></p>`)}
+      <${LongText} label="Entry">${entry.text}<//>
+      <div class="actions"><${Copy} text=${entry.text} /></div>
+    `}
+  <//>`;
+}
+
+function Files({ target, title, explains, name, formats }) {
+  const work = useNamedWork();
+  return html`<${Panel} title=${title}>
+    <p class="quiet">${explains}</p>
+    <div class="actions">
+      ${formats.map(
+        ([format, label]) => html`<${Button}
+          key=${format}
+          busy=${work.busy === format}
+          onClick=${() => work.run(format, () => download(name, { target, format }))}
+        >
+          ${label}
+        <//>`,
+      )}
+    </div>
+    <${ErrorNote} error=${work.error} />
+  <//>`;
+}
+
+function Breaches({ target }) {
+  const [text, setText] = useState(null);
+  const work = useNamedWork();
+  const ask = () =>
+    work.run("ask", async () => setText((await call("export.breaches", { target })).text));
+  return html`<${Panel} title="Breaches">
+    <p class="quiet">A text for an issue: each broken clause, the evidence, how to see it again.</p>
+    <div class="actions">
+      <${Button} busy=${work.busy === "ask"} onClick=${ask}>
+        ${text === null ? "Write the text" : "Write it again"}
+      <//>
+    </div>
+    <${ErrorNote} error=${work.error} />
+    ${text !== null && html`<${Exported} name="breaches.md" text=${text} />`}
+  <//>`;
+}
+
+function OpenTrace({ target }) {
+  const work = useNamedWork();
+  const input = useRef(null);
+  const open = (file) =>
+    work.run("open", async () => {
+      if (file.size > LARGEST_TRACE) {
+        throw new Error(
+          `${file.name} has ${formatSize(file.size)}; the page takes ${formatSize(LARGEST_TRACE)}. ` +
+            `Open it with: accord inspect --trace FILE`,
+        );
+      }
+      const answer = await call("trace.open", { target, name: file.name, text: await file.text() });
+      announce("The trace is open.");
+      go(answer.target, "overview");
+    });
+  const onChange = (event) => {
+    const file = event.target.files[0];
+    if (file) open(file);
+    input.current.value = "";
+  };
+  return html`<${Panel} title="Open a trace">
+    <p class="quiet">A recorded session opens beside the others, read-only. Nothing is launched.</p>
+    <${Field} label="Trace file">
+      ${(bound) => html`<input type="file" ref=${input} disabled=${work.busy !== ""} onChange=${onChange} ...${bound} />`}
+    <//>
+    ${work.busy && html`<p role="status">Reading.</p>`}
+    <${ErrorNote} error=${work.error} />
+  <//>`;
+}
+
+export function Pane({ target }) {
+  const { data: session } = useAction("session.get", target, "session");
+  const isLive = session?.kind === "live";
+  return html`<div class="pane">
+    <p class="quiet">Values that are masked in the log are masked in every export, too.</p>
+    ${isLive && html`<${HostEntry} target=${target} />`}
+    ${isLive &&
+    html`<${Files}
+      target=${target}
+      title="Surface"
+      explains="Tools, resources and prompts: as a lock file for accord lock, or as a list to read."
+      name="export.surface"
+      formats=${SURFACES}
+    />`}
+    <${Files}
+      target=${target}
+      title="Session"
+      explains="All kept messages. accord inspect --trace opens a trace again."
+      name="export.session"
+      formats=${SESSIONS}
+    />
+    <${Breaches} target=${target} />
+    <${OpenTrace} target=${target} />
+  </div>`;
+}

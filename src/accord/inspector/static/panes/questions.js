@@ -1,0 +1,201 @@
+// The questions of the server that wait for a person: a queue; nothing opens by itself.
+import { html, useEffect, useRef, useState } from "../preact.js";
+import { call } from "../api.js";
+import { useAction } from "../store.js";
+import {
+  Button,
+  Empty,
+  ErrorNote,
+  Facts,
+  Field,
+  Panel,
+  SafeLink,
+  Text,
+  announce,
+  formatTime,
+} from "../ui.js";
+import { ArgumentEditor } from "../form/editor.js";
+import { SamplingAnswer, SamplingRequest } from "./sampling.js";
+import { focusPane, useNow, useNamedWork } from "./pane_parts.js";
+
+const TITLES = {
+  sampling: "The server asks for a message of a model",
+  elicitation: "The server asks you for information",
+  url: "The server asks you to open an address",
+  "sign-in": "The server asks you to sign in",
+};
+
+/** Sends one answer; `done` runs after the server has it. */
+function useAnswer(target, question, done) {
+  const work = useNamedWork();
+  const answer = (action, more = {}) =>
+    work.run(action, async () => {
+      await call("questions.answer", { target, id: question.id, action, ...more });
+      announce("Answered.");
+      done();
+    });
+  return { ...work, answer };
+}
+
+function TimeLeft({ expires }) {
+  const now = useNow(expires !== null && expires !== undefined);
+  if (expires === null || expires === undefined) return null;
+  const left = Math.max(0, Math.round(expires - now));
+  const shown = left >= 60 ? `${Math.floor(left / 60)} min ${left % 60} s` : `${left} s`;
+  return html`<span class="quiet">${left > 0 ? `${shown} left` : "The time is over."}</span>`;
+}
+
+function Elicitation({ target, question, work }) {
+  const [text, setText] = useState("{}");
+  const [errors, setErrors] = useState([]);
+  const isWrong = errors.length > 0;
+  return html`
+    <${ArgumentEditor}
+      target=${target}
+      kind="question"
+      name=${question.id}
+      model=${question.form}
+      text=${text}
+      onText=${setText}
+      onErrors=${(found) => setErrors(found ?? [])}
+    />
+    ${isWrong && html`<p class="quiet">The server gets nothing before the errors above are mended.</p>`}
+    <${Choices} work=${work} content=${{ content: text }} accept="Accept and send" />
+  `;
+}
+
+/** The three answers of an elicitation. */
+function Choices({ work, content = {}, accept }) {
+  const busy = work.busy;
+  return html`<div class="actions">
+    <${Button}
+      kind="primary"
+      busy=${busy === "accept"}
+      disabled=${busy !== ""}
+      onClick=${() => work.answer("accept", content)}
+    >
+      ${accept}
+    <//>
+    <${Button} disabled=${busy !== ""} onClick=${() => work.answer("decline")}>Decline<//>
+    <${Button} disabled=${busy !== ""} onClick=${() => work.answer("cancel")}>Cancel<//>
+  </div>`;
+}
+
+function Address({ question }) {
+  return html`
+    <${Facts}
+      facts=${[
+        ["Host", html`<${Text}>${question.host}<//>`],
+        ["Whole address", html`<${Text}>${question.url}<//>`],
+      ]}
+    />
+    <p>
+      Check the host before you open it: the server chose this address.${" "}
+      <${SafeLink} href=${question.url}>Open the address<//>
+    </p>
+  `;
+}
+
+function UrlQuestion({ question, work }) {
+  return html`
+    <${Address} question=${question} />
+    <p class="quiet">Accept says that you agree to open it, not that you have finished there.</p>
+    <${Choices} work=${work} accept="Accept" />
+  `;
+}
+
+function SignIn({ question, work }) {
+  const [pasted, setPasted] = useState("");
+  const send = (event) => {
+    event.preventDefault();
+    work.answer("accept", { redirected: pasted.trim() });
+  };
+  return html`
+    <${Address} question=${question} />
+    <p>
+      After the sign-in your browser returns here by itself. If it runs on another machine, it ends
+      at an address that it cannot open: paste that address here.
+    </p>
+    <form onSubmit=${send}>
+      <${Field} label="Address that the browser ended at">
+        <input
+          type="text"
+          inputmode="url"
+          autocomplete="off"
+          spellcheck="false"
+          value=${pasted}
+          onInput=${(event) => setPasted(event.target.value)}
+        />
+      <//>
+      <div class="actions">
+        <${Button} type="submit" kind="primary" busy=${work.busy === "accept"} disabled=${!pasted.trim()}>
+          Use this address
+        <//>
+        <${Button} disabled=${work.busy !== ""} onClick=${() => work.answer("cancel")}>
+          Cancel the sign-in
+        <//>
+      </div>
+    </form>
+  `;
+}
+
+function Question({ target, question, onAnswered }) {
+  const work = useAnswer(target, question, onAnswered);
+  const kind = question.kind;
+  return html`<li>
+    <${Panel} title=${TITLES[kind] ?? kind}>
+      <p class="quiet">
+        Asked at ${formatTime(question.at)}${" "}<${TimeLeft} expires=${question.expires_at} />
+        ${question.call !== null && question.call !== undefined && html`${" "}during call ${question.call}`}
+      </p>
+      ${question.message && html`<p><${Text} lines>${question.message}<//></p>`}
+      ${kind === "sampling" &&
+      html`<${SamplingRequest} text=${question.params} /><${SamplingAnswer}
+          question=${question}
+          work=${work}
+        />`}
+      ${kind === "elicitation" &&
+      html`<${Elicitation} target=${target} question=${question} work=${work} />`}
+      ${kind === "url" && html`<${UrlQuestion} question=${question} work=${work} />`}
+      ${kind === "sign-in" && html`<${SignIn} question=${question} work=${work} />`}
+      <${ErrorNote} error=${work.error} />
+    <//>
+  </li>`;
+}
+
+/** Says aloud that a question came or went while the queue is open; the focus stays. */
+function useAnnouncements(questions) {
+  const seen = useRef(null);
+  useEffect(() => {
+    if (questions === null) return;
+    const ids = new Set(questions.map((each) => each.id));
+    const fresh = questions.filter((each) => seen.current !== null && !seen.current.has(each.id));
+    if (fresh.length > 0) announce(`New question: ${TITLES[fresh[0].kind] ?? fresh[0].kind}.`);
+    seen.current = ids;
+  }, [questions]);
+}
+
+export function Pane({ target }) {
+  const { data, error, isLoading } = useAction("questions.list", target, "questions");
+  const questions = data?.questions ?? null;
+  useAnnouncements(questions);
+  return html`<div class="pane">
+    <${ErrorNote} error=${error} />
+    ${isLoading && html`<p class="quiet">Loading.</p>`}
+    ${questions?.length === 0 &&
+    html`<${Empty}>
+      No question waits. When the server asks for a message of a model (sampling), for information
+      (elicitation) or for a sign-in, the question appears here and waits for you.
+    <//>`}
+    <ol class="plain-list">
+      ${(questions ?? []).map(
+        (each) => html`<${Question}
+          key=${each.id}
+          target=${target}
+          question=${each}
+          onAnswered=${focusPane}
+        />`,
+      )}
+    </ol>
+  </div>`;
+}
