@@ -13,7 +13,8 @@ import pytest
 from accord import Server
 from accord.auth import Protected, StaticTokens
 from accord.auth.discovery import ResourceMetadata
-from accord.cli.doctor_steps import Diagnosis, token_facts
+from accord.check.connecting.diagnosis import Diagnosis
+from accord.check.connecting.token_facts import token_facts
 from support.http_server import bounded, free_port, serving
 from support.issuer import token
 from support.scripted_authorization import scripted

@@ -13,6 +13,7 @@ COMMANDS = (
         "proxy",
         "list",
         "call",
+        "inspect",
         "check",
         "check server",
         "check client",
@@ -68,7 +69,7 @@ def test_help_fits_a_narrow_terminal_except_for_examples(command, capsys, monkey
     [
         ("", "accord needs a COMMAND: run, proxy, list, call, "),
         ("lst x.py", "there is no COMMAND lst; did you mean list? (see accord --help)"),
-        ("zzz", "there is no COMMAND zzz; there are run, proxy, list, call, check, "),
+        ("zzz", "there is no COMMAND zzz; there are run, proxy, list, call, inspect, "),
         ("check servr x.py", "there is no WHAT servr; did you mean server? (see accord check"),
         ("list --fromat=json x.py", "no option --fromat; did you mean --format? (see accord list"),
         ("check server --zzz x.py", "there is no option --zzz (see accord check server --help)"),

@@ -46,7 +46,8 @@ def test_a_module_cannot_turn_text_into_code_or_markup(path: Path) -> None:
     assert found is None or found[0] in ALLOWED.get(path.name, ())
 
 
-ALLOWED: dict[str, tuple[str, ...]] = {}
+# The panes of its own table are loaded when they are opened.
+ALLOWED: dict[str, tuple[str, ...]] = {"app.js": ("import(",)}
 
 
 @pytest.mark.parametrize("path", OURS, ids=NAMES)

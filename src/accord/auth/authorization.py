@@ -54,6 +54,43 @@ _METHODS: Final[dict[str | None, AuthMethod]] = {
 _UNKNOWN_CLIENT: Final = ("", "invalid_client", "unauthorized_client")
 
 
+def describe_client(settings: "OAuth") -> ClientDescription:
+    """Return how the client describes itself to an authorization server."""
+    method = _METHODS.get(settings.authenticate)
+    return ClientDescription(
+        name=settings.client_name,
+        client_id=settings.client_id,
+        client_secret=settings.client_secret,
+        method="private_key_jwt" if settings.client_key is not None else method,
+        metadata_url=settings.client_metadata_url,
+    )
+
+
+async def listen_for_redirect(
+    settings: "OAuth", client: ClientIdentity | None, stack: AsyncExitStack
+) -> LoopbackRedirect:
+    """Listen on the port that the client is registered with, if it is free.
+
+    Raises:
+        FlowFailed: the port that the settings name is taken.
+    """
+    given = urlsplit(settings.redirect_uri or "")
+    where = {"host": HOST, "path": PATH}
+    if given.hostname is not None:
+        where = {"host": given.hostname, "path": given.path}
+    port = chosen = settings.redirect_port or given.port or 0
+    if not port and client is not None and client.redirect_uris:
+        port = urlsplit(client.redirect_uris[0]).port or 0
+    try:
+        return await stack.enter_async_context(LoopbackRedirect(port, **where))
+    except OSError as error:
+        came = error.strerror or str(error)
+    if not chosen:
+        return await stack.enter_async_context(LoopbackRedirect(0, **where))
+    hint = "end the program that uses it, or choose another redirect_port or redirect_uri"
+    raise FlowFailed("redirect", asked=f"port {port} of this machine", came=came, hint=hint)
+
+
 class AuthorizationAttempt:
     """Obtains one grant from an authorization server that was discovered."""
 
@@ -79,17 +116,7 @@ class AuthorizationAttempt:
             tell=settings.tell,
             seconds=settings.timeout,
         )
-        self._description = ClientDescription(
-            name=settings.client_name,
-            client_id=settings.client_id,
-            client_secret=settings.client_secret,
-            method=(
-                "private_key_jwt"
-                if settings.client_key is not None
-                else _METHODS.get(settings.authenticate)
-            ),
-            metadata_url=settings.client_metadata_url,
-        )
+        self._description = describe_client(settings)
 
     async def obtain(self) -> TokenGrant:
         """Obtain the grant, without the parameter `resource` if the server rejects it.
@@ -153,7 +180,7 @@ class AuthorizationAttempt:
             # kept while the user is asked: an attempt that is given up leads to a new registration.
             await self._forget_client(kept)
         async with AsyncExitStack() as stack:
-            redirect = await self._listen_for_redirect(kept, stack)
+            redirect = await listen_for_redirect(self._settings, kept, stack)
             client = kept
             if client is None or not client.is_usable_for(redirect.uri, self._scopes):
                 client = await self._register(redirect.uri)
@@ -201,26 +228,6 @@ class AuthorizationAttempt:
             raise
         await self._keep_client(request.client)
         return code
-
-    async def _listen_for_redirect(
-        self, client: ClientIdentity | None, stack: AsyncExitStack
-    ) -> LoopbackRedirect:
-        """Listen on the port that the client is registered with, if it is free."""
-        given = urlsplit(self._settings.redirect_uri or "")
-        where = {"host": HOST, "path": PATH}
-        if given.hostname is not None:
-            where = {"host": given.hostname, "path": given.path}
-        port = chosen = self._settings.redirect_port or given.port or 0
-        if not port and client is not None and client.redirect_uris:
-            port = urlsplit(client.redirect_uris[0]).port or 0
-        try:
-            return await stack.enter_async_context(LoopbackRedirect(port, **where))
-        except OSError as error:
-            came = error.strerror or str(error)
-        if not chosen:
-            return await stack.enter_async_context(LoopbackRedirect(0, **where))
-        hint = "end the program that uses it, or choose another redirect_port or redirect_uri"
-        raise FlowFailed("redirect", asked=f"port {port} of this machine", came=came, hint=hint)
 
     # -- the registered client
 

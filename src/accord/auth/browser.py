@@ -54,6 +54,8 @@ class LoopbackRedirect:
         self.uri = ""
         self.accepts: Callable[[Mapping[str, str]], bool] | None = None
         """Says whether a redirect with the right state is to be believed; the page follows it."""
+        self.on_ignored: Callable[[], object] | None = None
+        """Called when a redirect has another state and is ignored."""
 
     async def __aenter__(self) -> Self:
         self._received = asyncio.get_running_loop().create_future()
@@ -126,6 +128,8 @@ class LoopbackRedirect:
         given = params.get("state", "").encode()
         if not self.state or not hmac.compare_digest(given, self.state.encode()):
             title = "This answer belongs to another request and was ignored."
+            if self.on_ignored is not None:
+                self.on_ignored()
             return "400 Bad Request", title, None  # auth.state.verified
         if self.accepts is not None and not self.accepts(params):
             # Of such a response nothing is shown, not even whether it is an error.

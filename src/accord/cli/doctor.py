@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
-from accord.cli.connection import auth_of, auth_options
+from accord.cli.connection import advise_in_options, auth_of, auth_options
 from accord.cli.options import (
     ENV,
     TARGET,
@@ -23,9 +23,9 @@ from accord.cli.target import command_of, demand_target, suggest_url
 from accord.cli.terminal import escape_controls, painter, say, say_json
 
 if TYPE_CHECKING:
+    from accord.check.connecting.diagnosis import Diagnosis
+    from accord.check.connecting.step import DoctorStep, StepList
     from accord.cli.doctor_launch import LaunchDiagnosis
-    from accord.cli.doctor_step import DoctorStep, StepList
-    from accord.cli.doctor_steps import Diagnosis
     from accord.hosts.definition import HostEntry
 
 
@@ -102,7 +102,7 @@ def _new_diagnosis(
 
         return LaunchDiagnosis(entry, seconds=options.timeout, report=report)
     _demand_url(entry.url)
-    from accord.cli.doctor_steps import Diagnosis
+    from accord.check.connecting.diagnosis import Diagnosis
 
     return Diagnosis(
         entry.url,
@@ -110,6 +110,7 @@ def _new_diagnosis(
         headers={**entry.headers, **dict(options.header)},
         seconds=options.timeout,
         report=report,
+        advise=advise_in_options,
     )
 
 

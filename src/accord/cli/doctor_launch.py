@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from accord.check.connecting.step import DoctorStep, StepList, Stopped
 from accord.check.probing.failures import ConnectionEnded, MessageTimeout
 from accord.check.probing.messages import MessageLog, Reply, shorten
 from accord.check.probing.raw_connection import RawConnection
 from accord.check.probing.target import StdioCarrier
 from accord.check.probing.tool_calls import tool_refusal
-from accord.cli.doctor_step import DoctorStep, StepList, Stopped
 from accord.client import connect
 from accord.errors import AccordError
 from accord.hosts.checking.advice import advise_program, advise_start, quote_stderr

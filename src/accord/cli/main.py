@@ -32,6 +32,7 @@ _COMMANDS: Final = {
     "proxy": "serve another server over another transport, in any revision",
     "list": "show what a server offers",
     "call": "call a tool, read a resource, get a prompt",
+    "inspect": "open a page to explore and debug servers",
     "check": "check servers, clients and recordings",
     "watch": "judge the traffic of a real client and server, live",
     "test": "test a server against its own schemas, and your cases",
@@ -48,7 +49,7 @@ _COMMANDS: Final = {
     "requirements": "show the requirements of the protocol",
 }
 # Commands whose module has another name than the command.
-_MODULES: Final = {"verify": "lock"}
+_MODULES: Final = {"verify": "lock", "inspect": "inspect_"}
 # Commands with several kinds of work, one of which is meant if none is named.
 _DEFAULTING: Final = ("fleet", "hosts")
 _LAUNCHING: Final = (
@@ -56,6 +57,7 @@ _LAUNCHING: Final = (
     "proxy",
     "list",
     "call",
+    "inspect",
     "check",
     "watch",
     "test",
@@ -72,6 +74,7 @@ examples:
   accord proxy https://example.com/mcp --oauth
   accord list server.py
   accord call server.py add a=1 b=2
+  accord inspect server.py
   accord check server server.py
   accord check trace session.jsonl
   accord watch --record session.jsonl -- python server.py

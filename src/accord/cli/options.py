@@ -196,6 +196,7 @@ READERS: Final[dict[str, Callable[[str], object]]] = {
     "--hosts FILE": Path,
     "--jobs": _number_of("jobs", 1),
     "--keep": _number_of("runs", 1),
+    "--keep MB": _number_of("megabytes", 1),
     "--limit": _number_of("runs", 1),
     "--listen": _port,
     "--lock": Path,
@@ -211,6 +212,7 @@ READERS: Final[dict[str, Callable[[str], object]]] = {
     "--seed": int,
     "--time": _seconds,
     "--timeout": _seconds,
+    "--trace": Path,
 }
 """How the values of options are read, in all commands; others are texts.
 

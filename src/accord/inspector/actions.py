@@ -79,7 +79,11 @@ READ: Final = _ALL
 def load_actions() -> Mapping[str, Action]:
     """Return all actions by name."""
     for each in _MODULES:
-        import_module(each)
+        try:
+            import_module(each)
+        except ModuleNotFoundError as error:  # until all parts are merged
+            if not each.startswith(error.name or "?"):
+                raise
     return _actions
 
 

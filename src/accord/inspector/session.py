@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol, TypeVar
 
 from accord.inspector.changes import APP, Area, Changes
@@ -31,7 +31,8 @@ class Session:
         target: the server.
         kind: whether it is a live connection, a recording, or traffic of others.
         options: how the inspector works.
-        changes: told about each change of an area.
+        changes: learns of each change of an area.
+        add_session: adds another session to the same page.
     """
 
     def __init__(
@@ -42,12 +43,14 @@ class Session:
         *,
         options: InspectOptions,
         changes: Changes,
+        add_session: "Callable[[InspectTarget, SessionKind], Session] | None" = None,
     ) -> None:
         self.index = index
         self.target = target
         self.kind: SessionKind = kind
         self.options = options
         self._changes = changes
+        self._add_session = add_session
         self._parts: dict[type[Any], Any] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -65,6 +68,11 @@ class Session:
     def mark_app(self) -> None:
         """Note that the list of sessions shows something else now."""
         self._changes.mark(APP, "app")
+
+    def add_session(self, target: InspectTarget, kind: SessionKind) -> "Session":
+        """Add another session to the same page, such as a recording that a person opens."""
+        assert self._add_session is not None, "this session has no page"
+        return self._add_session(target, kind)
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
         """Run something in the background until it ends or the session is closed."""

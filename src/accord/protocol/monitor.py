@@ -4,7 +4,8 @@ It sees records, never sends, and has no clock but the times in the records. Unt
 known it holds the opening back, so that `initialize` is judged by the revision it led to.
 """
 
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -49,6 +50,9 @@ _HELD_BACK: Final = 64
 _NO_RULES: Final = Index(())
 _OVER_HTTP: Final = frozenset({"http", "sse"})
 
+Passed: TypeAlias = Callable[[Record, tuple[str, ...]], object]
+"""Called with a judged record and the requirements of the rules that held; some may repeat."""
+
 
 class Monitor:
     """Judges a conversation from the outside.
@@ -59,6 +63,7 @@ class Monitor:
             counts as missing.
         kept: how many breaches of one requirement are kept with their evidence; all are counted.
         judged: the one party to judge; both by default.
+        passed: called after each record that rules were applied to, with those that held.
     """
 
     def __init__(
@@ -68,6 +73,7 @@ class Monitor:
         patience: float = 300.0,
         kept: int = 5,
         judged: Party | None = None,
+        passed: Passed | None = None,
     ) -> None:
         self._given = None if revision is None else REVISIONS[revision]
         self._codec = Codec(Limits(message_bytes=LINE_LIMIT, message_values=LINE_LIMIT))
@@ -87,6 +93,10 @@ class Monitor:
         self.tallies: dict[str, Tally] = {}
         self.messages = 0
         self._memory = Memory()
+        self._passed = passed
+        self._passing: list[str] = []
+        # Without a listener the count stays as cheap as it can be.
+        self._on_held = self._count if passed is None else self._count_and_note
         self._http = HttpFactsJudge(self._memory, self._count_if_judged)
         self.conversation = Conversation(revision=self._given, memory=self._memory)
 
@@ -160,6 +170,9 @@ class Monitor:
         violations = self._judge(record)
         if record.http is not None and record.http.is_refusal:
             self._settle_refused(record.http)
+        if self._passing and self._passed is not None:
+            self._passed(record, tuple(self._passing))
+            self._passing.clear()
         return violations
 
     def _settle_refused(self, facts: HttpFacts) -> None:
@@ -272,7 +285,7 @@ class Monitor:
         )
         if is_readable:
             rules = complete(step.revision.id)
-            report = self._count if self._is_judged[record.sender] else None
+            report = self._on_held if self._is_judged[record.sender] else None
             found = [*self.conversation.apply(step, index=rules, report=report)]
             found += self._stray_error(step)
         else:
@@ -350,9 +363,15 @@ class Monitor:
         tally = self.tallies.get(rule.requirement) or self._tally(rule.requirement)
         tally.exercised += 1
 
+    def _count_and_note(self, rule: Rule) -> None:
+        self._count(rule)
+        self._passing.append(rule.requirement)
+
     def _count_if_judged(self, rule: HttpRule) -> None:
         if self._is_judged[rule.party]:
             self._tally(rule.requirement).exercised += 1
+            if self._passed is not None:
+                self._passing.append(rule.requirement)
 
     def _report(
         self, record: Record, violations: list[Violation], index: int | None = None

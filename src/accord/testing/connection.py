@@ -15,7 +15,7 @@ from accord.client.connect import connect
 from accord.client.options import ClientSettings
 from accord.errors import FlowFailed
 from accord.protocol.exchange import Exchange
-from accord.testing.recording import ProtocolBroken, Recording
+from accord.testing.recording import Observer, ProtocolBroken, Recording
 from accord.transports.http.server.app import HttpApp
 from accord.transports.http.server.state import HttpOptions
 from accord.transports.process import Process
@@ -168,7 +168,7 @@ class Connected:
 class TappedWire:
     """A wire that passes everything on unchanged, and records it first."""
 
-    def __init__(self, inner: Wire, recording: Recording) -> None:
+    def __init__(self, inner: Wire, recording: Observer) -> None:
         self.inner = inner
         self._recording = recording
 

@@ -15,7 +15,7 @@ from accord.client.options import ClientSettings
 from accord.errors import MissingExtra
 from accord.protocol.exchange import Exchange
 from accord.testing.http_records import ExchangeRecorder, StreamNames
-from accord.testing.recording import Recording
+from accord.testing.recording import Observer
 from accord.trace import HttpFacts, Party
 from accord.transports.http.client.sender import NotSent, Sender, SenderResponse
 from accord.transports.http.server.app import HttpApp
@@ -55,7 +55,7 @@ class TappedHttpWire:
     """
 
     def __init__(
-        self, target: str | HttpApp, recording: Recording, settings: ClientSettings
+        self, target: str | HttpApp, recording: Observer, settings: ClientSettings
     ) -> None:
         recording.transport = settings.transport or "http"
         self.inner: HttpWire | None = None
@@ -192,7 +192,7 @@ class TappedSender:
     recording has the order that the client sees.
     """
 
-    def __init__(self, inner: Sender, recording: Recording) -> None:
+    def __init__(self, inner: Sender, recording: Observer) -> None:
         self._inner = inner
         self._recording = recording
         self._numbers = count(1)

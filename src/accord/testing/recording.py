@@ -9,7 +9,7 @@ from os import PathLike
 from pathlib import Path
 from stat import S_ISREG
 from time import monotonic
-from typing import IO, Any, Final
+from typing import IO, Any, Final, Protocol
 
 import msgspec
 
@@ -39,6 +39,22 @@ class ProtocolBroken(AssertionError):
         super().__init__(_report(self.violations))
 
 
+class Observer(Protocol):
+    """Takes what passes over a tapped wire, in the order that the client sees.
+
+    Attributes:
+        transport: the transport of the next messages; a tap sets it when it is known.
+    """
+
+    transport: Transport
+
+    def observe(self, sender: Party, data: bytes | None, *, http: HttpFacts | None = None) -> None:
+        """Take what a party sends; `data` is None for HTTP without a body."""
+
+    def begin_anew(self) -> None:
+        """Take the next messages as another conversation."""
+
+
 class Recording:
     """The messages of one session in order, and the violations that a monitor found in them.
 
@@ -66,7 +82,7 @@ class Recording:
             data: the bytes; None for a request or response without a body.
             http: method, status and headers, over HTTP.
         """
-        text, raw = (None, None) if data is None else _as_json(data)
+        text, raw = (None, None) if data is None else parse_line(data)
         record = Record(
             sender=sender,
             t=round(monotonic() - self._start, 6),
@@ -134,7 +150,8 @@ class Recording:
         ]
 
 
-def _as_json(data: bytes) -> tuple[msgspec.Raw | None, str | None]:
+def parse_line(data: bytes) -> tuple[msgspec.Raw | None, str | None]:
+    """Return what travelled as JSON, or as text if it is not JSON: `message` and `raw`."""
     try:
         msgspec.json.decode(data)
     except (msgspec.DecodeError, ValueError, RecursionError):

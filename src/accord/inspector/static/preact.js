@@ -1,11 +1,12 @@
 // The one place that imports the library: components take what they need from here.
-import { h, render, Fragment } from "preact";
+import { cloneElement, h, isValidElement, render, toChildArray, Fragment } from "preact";
 import htm from "./vendor/htm.js";
 
-export { render, Fragment };
+export { cloneElement, isValidElement, render, toChildArray, Fragment };
 export {
   useCallback,
   useEffect,
+  useErrorBoundary,
   useId,
   useLayoutEffect,
   useMemo,

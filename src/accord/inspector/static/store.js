@@ -54,21 +54,28 @@ export async function followFeed() {
   }
 }
 
-/** Draw again when anything in the store changes; returns whether the feed is connected. */
-export function useFeed() {
-  const [, redraw] = useState(0);
+/** Draw again when a value of the store changes, and only then. */
+function useStore(read) {
+  const [, setValue] = useState(read());
+  const reading = useRef(read);
+  reading.current = read;
   useEffect(() => {
-    const listener = () => redraw((count) => count + 1);
+    const listener = () => setValue(reading.current());
     listeners.add(listener);
+    listener();
     return () => listeners.delete(listener);
   }, []);
-  return connected;
+  return read();
+}
+
+/** Whether the feed is connected. */
+export function useFeed() {
+  return useStore(() => connected);
 }
 
 /** The version of an area: use it as a dependency of effects. */
 export function useVersion(target, area) {
-  useFeed();
-  return versions.get(keyOf(target, area)) ?? 0;
+  return useStore(() => versions.get(keyOf(target, area)) ?? 0);
 }
 
 /**

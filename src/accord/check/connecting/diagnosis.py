@@ -1,15 +1,11 @@
-"""The steps of `accord doctor`, from DNS to the first list of the server."""
+"""A diagnosis of a server at a URL, from DNS to the first list of the server."""
 
 import asyncio
-import base64
 import contextlib
-import os
 import re
-import socket
-import ssl
 import time
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Callable
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import msgspec
@@ -22,22 +18,18 @@ from accord.auth.discovery import (
     discover,
     find_resource_metadata,
 )
-from accord.auth.resource import is_for
-from accord.auth.urls import canonical_resource, is_same_issuer
-from accord.bindings.headers import ACCEPT_BOTH, SESSION, media_type
+from accord.auth.urls import canonical_resource
+from accord.bindings.headers import ACCEPT_BOTH, media_type
 from accord.bindings.http_responses import AuthChallenge, bearer_challenge, explain, quote_url
-from accord.cli.connection import advise_in_options
-from accord.cli.doctor_step import DoctorStep, StepList, StepVerdict, Stopped
+from accord.check.connecting.first_requests import ask_first_list, post_initialize
+from accord.check.connecting.network import check_tls, open_port, resolve_host, shown_reason
+from accord.check.connecting.step import DoctorStep, StepList, StepVerdict, Stopped
+from accord.check.connecting.token_facts import token_facts
 from accord.client import connect
 from accord.errors import AccordError, FlowFailed, Unauthorized
 from accord.protocol.revisions import HANDSHAKE, REVISIONS, in_order
 from accord.transports.http.client.auth import Auth, Bearer
 from accord.transports.http.client.guarded import AddressPolicy, GuardedSender, NoResponse
-from accord.transports.http.client.sender import ConnectionCut, HttpClientOptions, NotSent
-
-if TYPE_CHECKING:
-    from multidict import CIMultiDictProxy
-
 
 _EXPIRES_SOON: Final = 14 * 86_400
 _BODY_LIMIT: Final = 4_096
@@ -61,6 +53,7 @@ class Diagnosis(StepList):
         seconds: how long one step may take.
         report: called with each step as soon as it is done.
         headers: sent to the server with every request.
+        advise: rewrites advice for the reader, such as parameters as options.
     """
 
     unreachable = frozenset({"dns", "tcp", "tls"})
@@ -73,6 +66,7 @@ class Diagnosis(StepList):
         seconds: float = 10.0,
         report: Callable[[DoctorStep], object] = lambda _step: None,
         headers: dict[str, str] | None = None,
+        advise: Callable[[str], str] = str,
     ) -> None:
         super().__init__(url, report)
         self.url = url
@@ -80,11 +74,11 @@ class Diagnosis(StepList):
         self._auth = auth
         self._seconds = seconds
         self._headers = headers or {}
+        self._advise = advise
         parts = urlsplit(url)
         self._host = parts.hostname or ""
         self._is_secure = parts.scheme == "https"
         self._port = parts.port or (443 if self._is_secure else 80)
-        self._addresses: list[str] = []
         self._challenge: AuthChallenge | None = None
         self._resource: ResourceMetadata | None = None
         self._is_protected = False
@@ -92,73 +86,27 @@ class Diagnosis(StepList):
     async def run(self) -> None:
         """Take the steps in order, until one fails so that no further step makes sense."""
         with contextlib.suppress(Stopped):
-            await self._resolve()
-            await self._connect()
-            if self._is_secure:
-                await self._check_tls()
+            await self._check_network()
             await self._try_without_token()
             await self._discover()
             await self._initialize_and_list()
 
     def _add(self, name: str, verdict: StepVerdict, *, change: str = "", **facts: str) -> None:
-        super()._add(name, verdict, change=advise_in_options(change), **facts)
+        super()._add(name, verdict, change=self._advise(change), **facts)
+
+    def _take(self, step: DoctorStep) -> None:
+        self._add(step.name, step.verdict, change=step.change, asked=step.asked, came=step.came)
+        if step.verdict == "failed":
+            raise Stopped
 
     # -- the network
 
-    async def _resolve(self) -> None:
-        asked = f"the addresses of {self._host}"
-        loop = asyncio.get_running_loop()
-        try:
-            async with asyncio.timeout(self._seconds):
-                found = await loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
-        except (OSError, UnicodeError, TimeoutError) as error:
-            change = "correct the host name, or the name server of this machine"
-            self._stop("dns", asked=asked, came=_reason(error), change=change)
-        self._addresses = list(dict.fromkeys(str(each[4][0]) for each in found))
-        return self._add("dns", "ok", asked=asked, came=", ".join(self._addresses[:4]))
-
-    async def _connect(self) -> None:
-        asked = f"a connection to port {self._port}"
-        refused: list[str] = []
-        for address in self._addresses:
-            try:
-                async with asyncio.timeout(self._seconds):
-                    _, writer = await asyncio.open_connection(address, self._port)
-            except (OSError, TimeoutError) as error:
-                refused.append(f"{address}: {_reason(error)}")
-                continue
-            writer.close()
-            if refused:
-                change = "remove addresses where nothing listens: clients lose time on them"
-                came = "; ".join(refused)[:300]
-                self._add("tcp", "warning", asked=asked, came=came, change=change)
-            else:
-                self._add("tcp", "ok", asked=asked, came=f"connected to {address}")
-            return
-        change = "start the server, open the port in the firewall, or correct the port"
-        self._stop("tcp", asked=asked, came="; ".join(refused)[:300], change=change)
-
-    async def _check_tls(self) -> None:
-        asked = f"TLS with {self._host}"
-        try:
-            async with asyncio.timeout(self._seconds):
-                _, writer = await asyncio.open_connection(
-                    self._host, self._port, ssl=ssl.create_default_context()
-                )
-        except ssl.SSLCertVerificationError as error:
-            change = f"serve a certificate that is valid for {self._host}, with its chain"
-            self._stop("tls", asked=asked, came=error.verify_message, change=change)
-        except (OSError, TimeoutError) as error:
-            change = "check the port: it may speak plain HTTP"
-            self._stop("tls", asked=asked, came=_reason(error), change=change)
-        tls: Any = writer.get_extra_info("ssl_object")
-        ends = ssl.cert_time_to_seconds(tls.getpeercert()["notAfter"])
-        writer.close()
-        days = int((ends - time.time()) / 86_400)
-        came = f"{tls.version()}, certificate valid for {days} days"
-        if ends - time.time() < _EXPIRES_SOON:
-            return self._add("tls", "warning", asked=asked, came=came, change="renew it soon")
-        return self._add("tls", "ok", asked=asked, came=came)
+    async def _check_network(self) -> None:
+        step, addresses = await resolve_host(self._host, self._port, self._seconds)
+        self._take(step)
+        self._take(await open_port(addresses, self._port, self._seconds))
+        if self._is_secure:
+            self._take(await check_tls(self._host, self._port, self._seconds))
 
     # -- the server
 
@@ -167,10 +115,11 @@ class Diagnosis(StepList):
         asked = f"POST {self._display_url} initialize, without a token"
         try:
             async with asyncio.timeout(self._seconds):
-                status, headers, body = await self._post()
+                answer = await post_initialize(self.url, self._headers, client="accord doctor")
         except (OSError, TimeoutError, ValueError, AccordError) as error:
             change = "check the URL: this may not be an HTTP server"
-            self._stop("http", asked=asked, came=_reason(error), change=change)
+            self._stop("http", asked=asked, came=shown_reason(error), change=change)
+        status, headers, body = answer.status, answer.headers, answer.body
         kind = media_type(headers.get("Content-Type"))
         came = explain(status, kind, body) if status >= 300 else f"HTTP {status} {kind}".strip()
         if status < 300 and kind not in ACCEPT_BOTH.split(", "):
@@ -182,7 +131,7 @@ class Diagnosis(StepList):
             self._is_protected = True
             self._add("http", "ok", asked=asked, came=f"HTTP {status}: protected")
             self._read_challenge(headers.getall("WWW-Authenticate", []))
-        elif newer := {*_named_revisions(body)} & ({*REVISIONS} - {*HANDSHAKE}):
+        elif newer := {*named_revisions(body)} & ({*REVISIONS} - {*HANDSHAKE}):
             came = f"HTTP {status}: no handshake, the server speaks {', '.join(newer)}"
             self._add("http", "ok", asked=asked, came=came)
         elif status in (404, 405) and await self._is_older_form():
@@ -196,7 +145,7 @@ class Diagnosis(StepList):
             change = f"use the URL that it redirects to, {place}"
             self._add("http", "warning", asked=asked, came=came, change=change)
         else:
-            self._add("http", "failed", asked=asked, came=came, change=_advice(body))
+            self._add("http", "failed", asked=asked, came=came, change=refusal_advice(body))
         return
 
     async def _is_older_form(self) -> bool:
@@ -210,34 +159,6 @@ class Diagnosis(StepList):
             return await find_form(target) == "sse"
         except AccordError:
             return False
-
-    async def _post(self) -> "tuple[int, CIMultiDictProxy[str], bytes]":
-        from accord.transports.http.client.aiohttp_sender import AiohttpSender
-
-        params = {
-            "protocolVersion": [*HANDSHAKE][-1],
-            "capabilities": {},
-            "clientInfo": {"name": "accord doctor", "version": "1"},
-        }
-        message = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
-        headers = {"Accept": ACCEPT_BOTH, "Content-Type": "application/json", **self._headers}
-        sender = AiohttpSender(HttpClientOptions(proxy=""), keeps_cookies=False)
-        try:
-            response = await sender.send("POST", self.url, headers, msgspec.json.encode(message))
-            body = b"" if response.status < 300 else (await response.chunk())[:_BODY_LIMIT]
-            response.close()
-            if opened := response.header(SESSION):
-                # The session is not used again; its end may be refused.
-                with contextlib.suppress(NotSent, ConnectionCut, TimeoutError):
-                    async with asyncio.timeout(_END_TIMEOUT):
-                        ended = {**headers, SESSION: opened}
-                        (await sender.send("DELETE", self.url, ended)).close()
-        except (NotSent, ConnectionCut) as error:
-            raise OSError(None, str(error)) from None
-        else:
-            return response.status, response.headers, body
-        finally:
-            await sender.close()
 
     def _read_challenge(self, values: list[str]) -> None:
         asked = "WWW-Authenticate of that answer"
@@ -368,7 +289,8 @@ class Diagnosis(StepList):
                 info = client.server_info
                 came = f"{info.name} {info.version}, revision {client.revision}"
                 self._add("initialize", "ok", asked=asked, came=came)
-                await self._list(client)
+                listed, came = await ask_first_list(client)
+                self._add("list", "ok", asked=listed, came=came)
         except FlowFailed as error:
             came = f"{error.step}: {error.came}"
             self._add("token", "failed", asked=error.asked, came=came, change=error.hint)
@@ -385,20 +307,6 @@ class Diagnosis(StepList):
         came, faults = token_facts(token, self._resource, time.time())
         verdict: StepVerdict = "warning" if faults else "ok"
         self._add("token", verdict, asked=asked, came=came, change="; ".join(faults))
-
-    async def _list(self, client: Any) -> None:
-        can = client.capabilities
-        for method, offered, ask in (
-            ("tools/list", can.tools, client.list_tools),
-            ("resources/list", can.resources, client.list_resources),
-            ("prompts/list", can.prompts, client.list_prompts),
-        ):
-            if offered is not None:
-                page = await ask()
-                count = len(getattr(page, method.partition("/")[0]))
-                return self._add("list", "ok", asked=method, came=f"{count} on the first page")
-        await client.ping()
-        return self._add("list", "ok", asked="ping", came="an answer; it declares nothing to list")
 
 
 class _ShowingAuth:
@@ -421,9 +329,9 @@ class _ShowingAuth:
         return again
 
 
-def _advice(body: bytes) -> str:
+def refusal_advice(body: bytes) -> str:
     """Return what to change after a refused initialize, from the error in its body."""
-    spoken = _named_revisions(body)
+    spoken = named_revisions(body)
     if not spoken:
         return "see the log of the server"
     return (
@@ -432,64 +340,9 @@ def _advice(body: bytes) -> str:
     )
 
 
-def _named_revisions(body: bytes) -> list[str]:
+def named_revisions(body: bytes) -> list[str]:
     """Return the revisions that the error in a body names, besides the one asked for."""
     named: set[str] = set()
     with contextlib.suppress(ValueError, RecursionError):
         named = {*_REVISION.findall(str(msgspec.json.decode(body, type=_ErrorResponse).error))}
     return in_order(named - {[*HANDSHAKE][-1]})
-
-
-def _reason(error: BaseException) -> str:
-    if isinstance(error, TimeoutError):
-        return "no answer in time"
-    number = getattr(error, "errno", None)
-    if isinstance(number, int) and number > 0:
-        return os.strerror(number).lower()
-    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return str(text).strip().split("\n", 1)[0][:200]
-
-
-# -- the claims of a token, to explain why a server refuses it; they are not verified
-
-
-class TokenFacts(NamedTuple):
-    """A description of a token, and the reasons why it does not fit the server."""
-
-    description: str
-    faults: tuple[str, ...] = ()
-
-
-def token_facts(token: str, about: ResourceMetadata | None, now: float) -> TokenFacts:
-    """Describe a token, and the claims of a JWT; `about` is the metadata of the server."""
-    claims = _claims(token)
-    if claims is None:
-        return TokenFacts(f"{len(token)} characters that only its issuer can read")
-    issuer, audience, ends = (claims.get(name) for name in ("iss", "aud", "exp"))
-    left = ends - now if isinstance(ends, int | float) else None
-    faults: list[str] = []
-    if left is not None and left <= 0:
-        faults.append(f"it expired {-left:.0f} s ago: obtain another")
-    if about is not None and not is_for(audience, [about.resource]):
-        faults.append(f"it is not meant for {about.resource}: obtain it with that as resource")
-    issuers = () if about is None else about.authorization_servers
-    if issuers and not any(is_same_issuer(issuer, each) for each in issuers):
-        faults.append(f"the server is protected by {', '.join(issuers)}: obtain it there")
-    scopes = claims.get("scope", claims.get("scp"))
-    ending = "no end" if left is None else f"{max(left, 0):.0f} s left"
-    description = (
-        f"a JWT of {issuer!r:.200} for {audience!r:.200}, {ending}, scopes {scopes!r:.200}"
-    )
-    return TokenFacts(description, tuple(faults))
-
-
-def _claims(token: str) -> Mapping[str, Any] | None:
-    head, _, rest = token.partition(".")
-    body, _, signature = rest.partition(".")
-    if not (head and body and signature):
-        return None
-    try:
-        decoded = base64.urlsafe_b64decode(f"{body}{'=' * (-len(body) % 4)}")
-        return msgspec.json.decode(decoded, type=dict[str, Any])
-    except (ValueError, RecursionError):
-        return None

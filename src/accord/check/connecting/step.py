@@ -1,4 +1,4 @@
-"""The steps that `accord doctor` reports, and the list of them that each kind of target fills."""
+"""The steps of connecting to a server, and the list of them that a diagnosis fills."""
 
 from collections.abc import Callable
 from typing import Literal, NoReturn, TypeAlias

@@ -1,0 +1,1 @@
+"""Connecting to a server step by step: what each step asked, what came, and what to change."""

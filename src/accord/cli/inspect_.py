@@ -1,0 +1,175 @@
+"""`accord inspect`: a page on this machine to explore and debug servers."""
+
+import argparse
+import asyncio
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from accord.cli.connection import CONNECTION
+from accord.cli.inspect_targets import read_targets
+from accord.cli.options import Commands, UsageError, add_command
+from accord.cli.terminal import note, say_json
+from accord.errors import MissingExtra
+
+if TYPE_CHECKING:
+    from accord.inspector.definition import InspectOptions, InspectTarget
+    from accord.inspector.inspection import Inspection
+    from accord.inspector.web.serving import PageSockets
+
+_HELP: Final = """\
+usage: accord inspect [options] TARGET ...
+       accord inspect [options] -- COMMAND ...
+       accord inspect [options] --config FILE NAME ...
+       accord inspect [options] --trace FILE
+       accord inspect [options] --watch -- COMMAND ...
+       accord inspect [options] --watch --listen PORT URL
+
+Open a page to explore and debug servers: call tools, read resources, get prompts, answer what the
+server asks, and see every message with the requirements that it keeps or breaks. The page is served
+by this command to this machine alone, and needs nothing else.
+
+TARGET is a URL, a Python file or module with a Server, the name of a server in the configuration of
+a host, or a command line after --. Several targets are shown side by side. A server in a Python
+file is launched anew when its code changes. With --trace the page shows a recording, and with
+--watch the traffic of another client, which connects through this command.
+
+The address has a key that is made anew at each launch. Only a page with the key can do something,
+and no page can choose what is launched.
+
+Exit code: 0 ended by Ctrl-C or a signal, 2 the page could not be served, or a target not be found.
+
+examples:
+  accord inspect server.py
+  accord inspect https://example.com/mcp --oauth
+  accord inspect --env API_KEY=... -- npx some-server --flag
+  accord inspect github --host cursor
+  accord inspect --config .vscode/mcp.json files
+  accord inspect --trace session.jsonl
+  accord inspect --watch --listen 9000 https://example.com/mcp
+"""
+_OPTIONS: Final = f"""\
+words* TARGET  the servers: URLs, Python files or modules, names of servers of a host
+--config FILE  the configuration of a host; each TARGET is the name of a server in it
+--host HOST    the host whose configuration has the server, such as cursor
+--trace FILE   show a recording; may be repeated
+--watch        show the traffic between another client and the server
+--listen PORT  with --watch and a URL: the port that the client connects to
+--no-open      do not open a browser
+--port N       the port of the page (default: any free port)
+--json         print the address of the page to stdout as JSON
+--no-reload    do not launch a Python server anew when its code changes
+--transport T  http or sse; without it, the form of a URL is found out
+--record FILE  write all messages as a trace, secrets masked
+--keep MB      megabytes of messages to keep for each server (default: 200)
+--no-secrets   never show masked values, even on request
+--no-history   forget calls at the end; otherwise they are kept, secrets masked
+--bind ADDRESS  with --public-url: listen on another address than loopback
+--public-url URL  where browsers find the page, through a proxy or directly
+{CONNECTION}"""
+_MEGABYTE: Final = 1024 * 1024
+
+
+def register(commands: Commands) -> None:
+    """Add the command to the command line."""
+    add_command(commands, "inspect", run, _HELP, _OPTIONS, keep=200)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve the page until Ctrl-C or a signal."""
+    if options.bind and not options.public_url:
+        raise UsageError("--bind needs --public-url, the only address that browsers may use")
+    for path in options.trace:
+        if not path.is_file():
+            raise UsageError(f"--trace: there is no file {path}")
+    targets = read_targets(options)
+    try:
+        from accord.inspector.web.serving import PageSockets
+    except ImportError:
+        raise MissingExtra("http", needed_for="the page of accord inspect") from None
+    sockets = PageSockets(
+        options.port or 0, bind=options.bind or "", public_url=options.public_url or ""
+    )
+    with suppress(KeyboardInterrupt):
+        asyncio.run(_serve(options, targets, sockets))
+    return 0
+
+
+async def _serve(
+    options: argparse.Namespace, targets: "list[InspectTarget]", sockets: "PageSockets"
+) -> None:
+    from accord.inspector.inspection import Inspection
+    from accord.inspector.web.serving import serve_inspection
+
+    inspection = Inspection(_read_options(options))
+    async with serve_inspection(inspection, sockets) as url:
+        _announce(options, url, sockets)
+        for each in targets:
+            inspection.add(each)
+        for path in options.trace:
+            _open_recording(inspection, path)
+        await asyncio.Event().wait()
+
+
+def _read_options(options: argparse.Namespace) -> "InspectOptions":
+    from accord.inspector.definition import InspectOptions
+
+    try:
+        from accord.inspector.history.store import default_history_file
+    except ModuleNotFoundError:  # until all parts are merged
+        options.no_history = True
+
+    return InspectOptions(
+        keep_bytes=options.keep * _MEGABYTE,
+        shows_secrets=not options.no_secrets,
+        history=None if options.no_history else default_history_file(),
+        record=options.record,
+    )
+
+
+def _open_recording(inspection: "Inspection", path: Path) -> None:
+    from accord.inspector.definition import InspectTarget
+    from accord.inspector.log.trace_session import open_trace
+
+    session = inspection.add(InspectTarget(title=path.name, shown=f"--trace {path}"), "trace")
+    session.spawn(open_trace(session, path))
+
+
+# -- telling where the page is
+
+
+def _announce(options: argparse.Namespace, url: str, sockets: "PageSockets") -> None:
+    """Print the address, and open it in a browser where there is one."""
+    if options.json:
+        say_json({"url": url})
+    note(f"accord inspect: {url}")
+    if options.bind:
+        note(
+            f"accord inspect: WARNING: the page listens on {options.bind}, for other machines too; "
+            "every browser with the key can use the servers"
+        )
+    if os.environ.get("SSH_CONNECTION") and not options.public_url:
+        port = sockets.port
+        note(f"accord inspect: from your own machine: ssh -L {port}:127.0.0.1:{port} HOST")
+    note("accord inspect: Ctrl-C ends")
+    if not options.no_open and not options.json and _has_display():
+        _open_browser(url)
+
+
+def _has_display() -> bool:
+    """Return whether a browser that is opened here is seen by the user."""
+    if os.environ.get("SSH_CONNECTION"):
+        return False
+    if sys.platform in ("win32", "darwin"):
+        return True
+    return any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")))
+
+
+def _open_browser(url: str) -> None:
+    import threading
+    import webbrowser
+
+    # Some browsers stay in the foreground.
+    threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()

@@ -1,0 +1,310 @@
+"""The servers that `accord inspect` is about: from the command line, or from a configuration."""
+
+import argparse
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from shlex import join
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from accord.cli.connection import auth_of
+from accord.cli.options import UsageError, did_you_mean, known_revision, one_of
+from accord.cli.target import ServerPlace, locate
+from accord.inspector.definition import InspectTarget
+
+if TYPE_CHECKING:
+    from accord.hosts.definition import HostEntry
+
+_URL: Final = re.compile(r"https?://", re.IGNORECASE)
+# A name as hosts have them; neither a file, nor module:object, nor a path.
+_NAME: Final = re.compile(r"[\w.@ -]+")
+_TRANSPORTS: Final = ("http", "sse")
+_TIMEOUT: Final = 60.0
+
+
+class NamedEntry(NamedTuple):
+    """An entry of a configuration, and where it is.
+
+    Attributes:
+        entry: in the common form.
+        folder: what its paths are relative to; empty leaves them to the current folder.
+        place: the host and file, for people.
+    """
+
+    entry: "HostEntry"
+    folder: str
+    place: str
+
+
+def read_targets(options: argparse.Namespace) -> list[InspectTarget]:
+    """Return the servers that the command line names.
+
+    Raises:
+        UsageError: one of them cannot be found.
+    """
+    if options.cwd is not None and not os.path.isdir(options.cwd):
+        raise UsageError(f"--cwd: there is no folder {options.cwd}")
+    common = _read_common(options)
+    if options.config:
+        names = options.words or [""]
+        found = [_target_of_entry(_find_in_file(options.config, each), options) for each in names]
+    else:
+        found = [_read_target(each, options) for each in options.words]
+    if options.command:
+        found.append(_target_of_command(options.command, options))
+    return [_with_common(each, common) for each in found]
+
+
+def _read_common(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the settings that hold for all targets."""
+    common: dict[str, Any] = {"auth": auth_of(options)}
+    if options.revision is not None:
+        common["revision"] = known_revision(options.revision)
+    if options.timeout is not None:
+        common["timeout"] = options.timeout
+    if options.transport is not None:
+        common["transport"] = one_of(options.transport, _TRANSPORTS, "transport")
+    return common
+
+
+def _with_common(target: InspectTarget, common: Mapping[str, Any]) -> InspectTarget:
+    from msgspec.structs import replace
+
+    only_http = ("auth", "transport")
+    return replace(
+        target,
+        **{name: value for name, value in common.items() if target.url or name not in only_http},
+    )
+
+
+def _read_target(given: str, options: argparse.Namespace) -> InspectTarget:
+    if _URL.match(given):
+        return _target_of_url(given, options)
+    if options.host:
+        return _target_of_entry(_find_in_hosts(given, options.host), options)
+    try:
+        place = locate(given)
+    except UsageError as error:
+        entry = _find_in_hosts(given, "") if _NAME.fullmatch(given) else None
+        if entry is None:
+            raise UsageError(f"{error}{_suggest_entries(given)}") from None
+        return _target_of_entry(entry, options)
+    is_name = place.file is None and not place.object
+    if is_name and (entry := _find_in_hosts(given, "")) is not None:
+        if given not in sys.stdlib_module_names:
+            raise UsageError(
+                f"{given} is a module, and a server of {entry.place}; write {given}:OBJECT for the "
+                "module, or name the host with --host"
+            )
+        return _target_of_entry(entry, options)
+    return _target_of_place(place, options)
+
+
+# -- what the user typed
+
+
+def _target_of_url(url: str, options: argparse.Namespace) -> InspectTarget:
+    from accord.check.probing.secret_filter import display_target
+
+    shown = display_target(url)
+    return InspectTarget(
+        title=shown.partition("://")[2] or shown,
+        shown=shown,
+        url=url,
+        headers=dict(options.header),
+    )
+
+
+def _target_of_command(command: Sequence[str], options: argparse.Namespace) -> InspectTarget:
+    return InspectTarget(
+        title=_name_command(command),
+        shown=f"-- {_without_secrets(command)}",
+        command=tuple(command),
+        env=_environment(options),
+        cwd=options.cwd,
+    )
+
+
+def _target_of_place(place: ServerPlace, options: argparse.Namespace) -> InspectTarget:
+    # -P: a file in the current folder must not hide a module of the same name.
+    run = (sys.executable, "-P", "-m", "accord.cli.main", "run", "--stdio", place.target)
+    folders = () if options.no_reload else _folders_of(place)
+    return InspectTarget(
+        title=place.shown,
+        shown=f"{place.shown}:{place.object}" if place.object else place.shown,
+        command=run,
+        env=_environment(options),
+        cwd=options.cwd,
+        folders=folders,
+    )
+
+
+def _folders_of(place: ServerPlace) -> tuple[Path, ...]:
+    """Return the folders with the code of a server; none for an installed package."""
+    if place.file is not None:
+        packages = place.module.count(".")
+        return (place.file.absolute().parents[max(0, packages - 1)],)
+    from importlib.machinery import PathFinder
+
+    top = place.module.partition(".")[0]
+    spec = PathFinder.find_spec(top, [os.getcwd(), *sys.path])
+    if spec is None:
+        return ()
+    found = spec.submodule_search_locations or (os.path.dirname(spec.origin or ""),)
+    installed = ("site-packages", "dist-packages")
+    folders = [Path(each).absolute() for each in found if each]
+    return tuple(each for each in folders if not {*each.parts}.intersection(installed))
+
+
+def _environment(options: argparse.Namespace) -> dict[str, str] | None:
+    """Return the variables of a launched server; None inherits those of this shell."""
+    return {**os.environ, **dict(options.env)} if options.env else None
+
+
+def _name_command(command: Sequence[str]) -> str:
+    """Return a short name of a command: its program, and what that runs."""
+    program = os.path.basename(command[0])
+    following = next((each for each in command[1:] if not each.startswith("-")), "")
+    is_path = os.path.isabs(following)
+    return f"{program} {os.path.basename(following) if is_path else following}".strip()
+
+
+def _without_secrets(command: Sequence[str]) -> str:
+    from accord.hosts.entries.literals import find_literals, replace_literal
+
+    entry: Mapping[str, Any] = {"command": command[0], "args": list(command[1:])}
+    for literal in list(find_literals("server", entry)):
+        entry = replace_literal(entry, literal)
+    return join([entry["command"], *entry["args"]])
+
+
+# -- entries of configurations
+
+
+def _find_in_file(path: str, name: str) -> NamedEntry:
+    from accord.client.configuration import folder_of
+    from accord.hosts.sources.configuration_file import read_file_entry
+
+    file = Path(path).expanduser().absolute()
+    return NamedEntry(read_file_entry(file, name), str(folder_of(file)), str(path))
+
+
+def _find_in_hosts(name: str, host: str) -> NamedEntry | None:
+    """Return the entry of a name in the configurations of hosts.
+
+    Raises:
+        UsageError: hosts have different servers of that name, or the named host has none.
+    """
+    found = [each for each in _list_entries(host) if each.entry.name == name]
+    if host and not found:
+        names = dict.fromkeys(each.entry.name for each in _list_entries(host))
+        hint = did_you_mean(name, names) or (f"; it has {', '.join(names)}" if names else "")
+        raise UsageError(f"{host} has no server {name!r}{hint}")
+    different = {_identity(each): each for each in reversed(found)}
+    if len(different) > 1:
+        places = "; ".join(each.place for each in reversed(different.values()))
+        raise UsageError(
+            f"several hosts have a server {name!r}, and not the same one: {places}; choose one "
+            "with --host HOST, or --config FILE"
+        )
+    return found[0] if found else None
+
+
+def _identity(named: NamedEntry) -> str:
+    entry = named.entry
+    return repr((entry.command, entry.url, entry.cwd, sorted(entry.env.items()), entry.headers))
+
+
+def _list_entries(host: str) -> list[NamedEntry]:
+    from accord.client.configuration import folder_of
+    from accord.hosts.definition import Machine
+    from accord.hosts.operations.listing import list_file
+    from accord.hosts.table.places import config_files, files_in_use
+    from accord.hosts.table.rows import find_host, load_hosts
+
+    known, machine = load_hosts(), Machine.current()
+    if host:
+        files = config_files(find_host(known, host), machine)
+    else:
+        files = files_in_use(known.values(), machine)
+    found = []
+    for file in files:
+        folder = str(folder_of(file.path)) if file.scope == "project" else ""
+        place = f"{file.host.name} ({file.path})"
+        entries = [each.entry for each in list_file(file).entries]
+        found += [NamedEntry(each, folder, place) for each in entries if each is not None]
+    return found
+
+
+def _suggest_entries(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        return ""
+    return did_you_mean(name, {each.entry.name for each in _list_entries("")})
+
+
+def _target_of_entry(named: NamedEntry | None, options: argparse.Namespace) -> InspectTarget:
+    assert named is not None
+    entry = named.entry
+    values = {**os.environ, **dict(options.env)}
+    fill = _PlaceholderReader(values, f"{entry.name} in {named.place}")
+    if entry.url:
+        url = fill.text(entry.url)
+        headers = {name.lower(): fill.text(each) for name, each in entry.headers.items()}
+        fill.demand_values()
+        target = _target_of_url(url, options)
+        return InspectTarget(
+            title=entry.name,
+            shown=target.shown,
+            url=url,
+            headers={**headers, **dict(options.header)},
+            transport="sse" if entry.transport == "sse" else None,
+            timeout=entry.timeout or _TIMEOUT,
+        )
+    command = tuple(fill.text(each) for each in entry.command)
+    env = {name: fill.text(each) for name, each in entry.env.items()}
+    cwd = options.cwd or fill.text(entry.cwd or "") or None
+    fill.demand_values()
+    if named.folder:
+        cwd = os.path.normpath(os.path.join(named.folder, os.path.expanduser(cwd or "")))
+    return InspectTarget(
+        title=entry.name,
+        # With placeholders, as the entry has them.
+        shown=f"-- {_without_secrets(entry.command)}",
+        command=command,
+        env={**values, **env, **dict(options.env)},
+        cwd=cwd,
+        timeout=entry.timeout or _TIMEOUT,
+    )
+
+
+class _PlaceholderReader:
+    """Fills in the placeholders of one entry, and notes those without a value."""
+
+    def __init__(self, values: Mapping[str, str], place: str) -> None:
+        self._values = values
+        self._place = place
+        self._missing: dict[str, None] = {}
+
+    def text(self, given: str) -> str:
+        """Return a text of the entry with the values of this shell."""
+        from accord.hosts.entries.literals import variable_name
+        from accord.hosts.entries.placeholders import PLACEHOLDER
+
+        def fill(found: re.Match[str]) -> str:
+            name = found["env"] or variable_name(found["input"])
+            value = self._values.get(name, found["default"])
+            if value is None:
+                self._missing[name] = None
+            return value or ""
+
+        return PLACEHOLDER.sub(fill, given)
+
+    def demand_values(self) -> None:
+        """Refuse an entry that asks for variables which are not set."""
+        if self._missing:
+            names = ", ".join(self._missing)
+            raise UsageError(
+                f"{self._place} asks for {names}: set it in this shell, or with --env NAME=VALUE"
+            )

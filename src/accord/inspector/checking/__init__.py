@@ -1,0 +1,1 @@
+"""The full check of a server, started from the page."""

@@ -1,0 +1,1 @@
+"""Differences between results, and between the revisions of one server."""

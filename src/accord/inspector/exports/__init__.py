@@ -1,0 +1,1 @@
+"""What a person takes away from the page: commands, cases, code, files."""

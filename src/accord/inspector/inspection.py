@@ -1,0 +1,110 @@
+"""Everything that one `accord inspect` shows: sessions, and the state of the whole page."""
+
+import asyncio
+import logging
+from typing import Any, Final
+
+from accord.inspector.actions import Nothing, load_actions
+from accord.inspector.changes import APP, Changes
+from accord.inspector.definition import InspectOptions, InspectTarget, Refused, SessionKind
+from accord.inspector.session import Session
+from accord.version import __version__
+
+log = logging.getLogger("accord.inspector")
+
+SESSIONS_MOST: Final = 32
+"""Sessions on one page, recordings that were opened there included; each keeps messages."""
+
+
+class Inspection:
+    """The sessions of one launch. For one event loop.
+
+    Args:
+        options: how the inspector works.
+
+    Attributes:
+        changes: which areas of the page are out of date.
+        sessions: in the order of the page.
+        lobby: stands for the whole page in actions that need no server, such as opening a
+            recording.
+    """
+
+    def __init__(self, options: InspectOptions | None = None) -> None:
+        self.options = options or InspectOptions()
+        self.changes = Changes()
+        self.sessions: list[Session] = []
+        self.lobby = self._make_session(APP, InspectTarget(title="accord inspect"), "trace")
+
+    def add(self, target: InspectTarget, kind: SessionKind = "live") -> Session:
+        """Add a session to the page; a live one begins to connect.
+
+        Raises:
+            Refused: there are too many.
+        """
+        if len(self.sessions) >= SESSIONS_MOST:
+            raise Refused(f"this page shows {SESSIONS_MOST} sessions already; start another one")
+        session = self._make_session(len(self.sessions), target, kind)
+        self.sessions.append(session)
+        session.mark_app()
+        if kind == "live":
+            _start_connection(session)
+        return session
+
+    def _make_session(self, index: int, target: InspectTarget, kind: SessionKind) -> Session:
+        return Session(
+            index, target, kind, options=self.options, changes=self.changes, add_session=self.add
+        )
+
+    def find(self, index: int) -> Session:
+        """Return the session with a number; that of the whole page is -1.
+
+        Raises:
+            Refused: it does not exist.
+        """
+        if index == APP:
+            return self.lobby
+        if not 0 <= index < len(self.sessions):
+            raise Refused(f"there is no session {index}", field="target")
+        return self.sessions[index]
+
+    async def describe(self) -> dict[str, Any]:
+        """Return what the page shows about all sessions: the action `app.state`."""
+        return {
+            "targets": [await _describe_session(each) for each in self.sessions],
+            "version": __version__,
+            "shows_secrets": self.options.shows_secrets,
+            "keeps_history": self.options.history is not None,
+        }
+
+    async def close(self) -> None:
+        """End all sessions, with the servers that they launched."""
+        everything = (*self.sessions, self.lobby)
+        await asyncio.gather(*(each.close() for each in everything))
+
+
+def _start_connection(session: Session) -> None:
+    # Imported late: it brings the client, which takes longer than listening.
+    try:
+        from accord.inspector.live.connection import LiveConnection
+    except ModuleNotFoundError:  # until all parts are merged
+        return
+
+    session.part(LiveConnection).start()
+
+
+async def _describe_session(session: Session) -> dict[str, Any]:
+    actions = load_actions()
+    if "session.get" not in actions:  # until all parts are merged
+        return {"index": session.index, "title": session.target.title, "kind": session.kind}
+    found: Any = await actions["session.get"].run(session, Nothing())
+    counters = found["counters"]
+    return {
+        "index": session.index,
+        "title": session.target.title,
+        "kind": session.kind,
+        "transport": found["transport"],
+        "state": found["state"],
+        "revision": found["revision"],
+        "fail": counters["fail"],
+        "warn": counters["warn"],
+    }

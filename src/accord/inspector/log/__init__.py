@@ -1,0 +1,1 @@
+"""The log of an inspected server: each message, with the clauses that it keeps or breaks."""

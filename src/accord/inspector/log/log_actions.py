@@ -1,0 +1,88 @@
+"""The actions of the page on the log."""
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from accord.inspector.actions import READ, Nothing, action
+from accord.inspector.definition import Refused
+from accord.inspector.log.message_log import InspectedLog
+from accord.inspector.log.row_filter import FilterCache, RowFilter
+from accord.inspector.log.views import show_counters, show_detail, show_row, show_summary
+from accord.types import JsonObject
+
+if TYPE_CHECKING:
+    from accord.inspector.session import Session
+
+_COUNT_MOST: Final = 1_000
+
+
+class LogFilters(FilterCache):
+    """The filters of a session's log."""
+
+    def __init__(self, session: "Session") -> None:
+        super().__init__(session.part(InspectedLog))
+
+
+class RowsParams(msgspec.Struct):
+    """Which rows are asked for: `count` from the position `start` on, of those that fit."""
+
+    start: int = -1
+    count: int = 100
+    filter: RowFilter = RowFilter()
+
+
+class DetailParams(msgspec.Struct):
+    """The row that is asked for."""
+
+    n: int
+    reveal: bool = False
+
+
+@action("log.rows", kinds=READ)
+async def list_rows(session: "Session", params: RowsParams) -> JsonObject:
+    """Return rows; a negative start means the last ones."""
+    log = session.part(InspectedLog)
+    if not 0 <= params.count <= _COUNT_MOST:
+        raise Refused(f"count is {params.count}, expected 0 to {_COUNT_MOST}", field="count")
+    numbers, is_complete = session.part(LogFilters).find(params.filter)
+    total = len(numbers)
+    start = max(0, total - params.count) if params.start < 0 else min(params.start, total)
+    rows = (log.get(number) for number in numbers[start : start + params.count])
+    if not is_complete:
+        # The page asks again, and the search goes on.
+        session.mark("log")
+    return {
+        "total": total,
+        "start": start,
+        "first_kept": log.first_kept,
+        "last": log.last,
+        "rows": [show_row(each) for each in rows if each is not None],
+        "counters": show_counters(log),
+        "is_complete": is_complete,
+    }
+
+
+@action("log.detail", kinds=READ)
+async def get_detail(session: "Session", params: DetailParams) -> JsonObject:
+    """Return everything about one row."""
+    log = session.part(InspectedLog)
+    entry = log.get(params.n)
+    if entry is None:
+        has_left = 0 < params.n < log.first_kept
+        why = "has left the log, which keeps the newest rows" if has_left else "does not exist"
+        raise Refused(f"row {params.n} {why}", field="n")
+    return show_detail(log, entry, reveal=params.reveal)
+
+
+@action("log.summary", kinds=READ)
+async def get_summary(session: "Session", params: Nothing) -> JsonObject:
+    """Return the verdicts so far."""
+    return show_summary(session.part(InspectedLog))
+
+
+@action("log.clear", kinds=READ)
+async def clear_log(session: "Session", params: Nothing) -> JsonObject:
+    """Forget all rows."""
+    session.part(InspectedLog).clear()
+    return {}

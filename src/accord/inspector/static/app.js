@@ -1,0 +1,157 @@
+// The page: header, navigation, the chosen pane, and the log beside it.
+import { html, render, useEffect, useErrorBoundary, useState } from "./preact.js";
+import { takeKey } from "./api.js";
+import { followFeed, useAction, useFeed } from "./store.js";
+import { go, useRoute } from "./route.js";
+import { applyTheme, remember, remembered } from "./theme.js";
+import { Button, Empty, ErrorNote, Split } from "./ui.js";
+import { Header } from "./shell/header.js";
+import { Navigation, PANES } from "./shell/navigation.js";
+import { Guide, NoKey } from "./shell/guide.js";
+import { KeysHelp, useKeys } from "./keys.js";
+import { Palette } from "./palette.js";
+import { onWish } from "./log/focus.js";
+import { LogView } from "./log/view.js";
+
+const WIDE = "(min-width: 1100px)";
+const loaded = new Map();
+
+function useMedia(query) {
+  const [matches, setMatches] = useState(() => matchMedia(query).matches);
+  useEffect(() => {
+    const list = matchMedia(query);
+    const follow = () => setMatches(list.matches);
+    list.addEventListener("change", follow);
+    return () => list.removeEventListener("change", follow);
+  }, [query]);
+  return matches;
+}
+
+/** A pane, loaded when it is first shown. */
+function PaneHost({ target, pane, name }) {
+  const [, redraw] = useState(0);
+  const [problem, forget] = useErrorBoundary();
+  useEffect(() => {
+    if (loaded.has(pane)) return;
+    import(`./panes/${pane}.js`)
+      .then((module) => loaded.set(pane, module.Pane))
+      .catch(() => loaded.set(pane, MissingPane))
+      .finally(() => redraw((count) => count + 1));
+  }, [pane]);
+  if (problem) {
+    return html`<div>
+      <${ErrorNote} error=${{ message: `This pane failed: ${problem.message}` }} />
+      <${Button} onClick=${forget}>Try again<//>
+    </div>`;
+  }
+  const Pane = loaded.get(pane);
+  return Pane ? html`<${Pane} target=${target} name=${name} />` : html`<${Empty}>Loading.<//>`;
+}
+
+function MissingPane() {
+  return html`<${ErrorNote} error="This pane could not be loaded." />`;
+}
+
+/** The pane and the log, side by side where there is room. */
+function Workspace({ target, pane, name, isLogOpen, onLog }) {
+  const isWide = useMedia(WIDE);
+  const isNarrow = useMedia("(max-width: 640px)");
+  const chosen = PANES.find((each) => each.id === pane);
+  const body = html`<main id="main" tabindex="-1">
+    <h1>${chosen?.title ?? "Nothing here"}</h1>
+    ${chosen
+      ? html`<${PaneHost} key=${`${target} ${pane}`} target=${target} pane=${pane} name=${name} />`
+      : html`<${Empty}>Choose a pane on the left.<//>`}
+  </main>`;
+  const log = isLogOpen && html`<${LogView} target=${target} onClose=${() => onLog(false)} />`;
+  // On a small screen the log takes the place of the pane; the pane keeps what was typed.
+  const only = !isLogOpen ? "first" : isNarrow ? "second" : null;
+  return html`<div class="workspace">
+    <${Split}
+      name=${isWide ? "log-beside" : "log-below"}
+      label="Size of the pane and the log"
+      isStacked=${!isWide}
+      initial=${isWide ? 56 : 60}
+      only=${only}
+    >
+      ${body}${log}
+    <//>
+  </div>`;
+}
+
+function App() {
+  const route = useRoute();
+  const isConnected = useFeed();
+  const { data, error } = useAction("app.state", -1, "app");
+  const [isLogOpen, setLogOpen] = useState(
+    () => remembered("accord-log", matchMedia("(max-width: 640px)").matches ? "no" : "yes") === "yes",
+  );
+  const [dialog, setDialog] = useState(null);
+  const targets = data?.targets ?? [];
+  const count = targets.length;
+  const index = targets[route.target] ? route.target : 0;
+  const onLog = (isOpen) => {
+    remember("accord-log", isOpen ? "yes" : "no");
+    setLogOpen(isOpen);
+  };
+  useKeys({ target: index, onPalette: () => setDialog("palette"), onHelp: () => setDialog("keys"), onLog });
+  useEffect(() => onWish(() => onLog(true)), []);
+  useEffect(() => {
+    if (count && route.target >= count) go(0, route.pane, "", { replace: true });
+  }, [count, route.target]);
+  useEffect(() => {
+    const pane = PANES.find((each) => each.id === route.pane)?.title;
+    document.title = [pane, targets[index]?.title.slice(0, 80), "accord inspect"]
+      .filter(Boolean)
+      .join(" - ");
+  }, [route.pane, index, count]);
+  if (error?.status === 401) return html`<${NoKey} isWrong=${true} />`;
+  if (!data) {
+    return html`<div class="loading">
+      ${error ? html`<${ErrorNote} error=${error} />` : html`<p>Loading.</p>`}
+    </div>`;
+  }
+  return html`<div class="page">
+    <a class="skip" href="#main" onClick=${skip}>Skip to the pane</a>
+    <${Header}
+      state=${data}
+      target=${index}
+      isConnected=${isConnected}
+      isLogOpen=${isLogOpen}
+      onLog=${onLog}
+      onDialog=${setDialog}
+    />
+    ${count === 0
+      ? html`<${Guide} />`
+      : html`<div class="body">
+          <${Navigation} target=${index} pane=${route.pane} kind=${targets[index].kind} />
+          <${Workspace}
+            key=${index}
+            target=${index}
+            pane=${route.pane}
+            name=${route.name}
+            isLogOpen=${isLogOpen}
+            onLog=${onLog}
+          />
+        </div>`}
+    ${dialog === "palette" &&
+    html`<${Palette} target=${index} targets=${targets} onClose=${() => setDialog(null)} onLog=${onLog} />`}
+    ${dialog === "keys" && html`<${KeysHelp} onClose=${() => setDialog(null)} />`}
+  </div>`;
+}
+
+function skip(event) {
+  // The address belongs to the route.
+  event.preventDefault();
+  document.getElementById("main")?.focus();
+}
+
+applyTheme();
+const root = document.getElementById("app");
+root.textContent = "";
+if (takeKey()) {
+  followFeed();
+  render(html`<${App} />`, root);
+} else {
+  render(html`<${NoKey} />`, root);
+}

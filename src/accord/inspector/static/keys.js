@@ -1,0 +1,133 @@
+// Keys of the whole page, and the dialog that lists them.
+import { html, useEffect, useRef, useState } from "./preact.js";
+import { go, place } from "./route.js";
+import { remember, remembered } from "./theme.js";
+import { PANES } from "./shell/navigation.js";
+import { Button, Check } from "./ui.js";
+
+const KEY = "accord-keys";
+const CHORD = 1500;
+
+/** Whether single letters are keys of the page. */
+export function hasLetters() {
+  return remembered(KEY, "on") === "on";
+}
+
+function isTyping(element) {
+  return Boolean(element?.closest?.("input, textarea, select, [contenteditable]"));
+}
+
+/** The filter nearest to where the focus is: of the log, else of the pane. */
+function focusFilter() {
+  const inLog = document.activeElement?.closest?.(".log");
+  const found =
+    (inLog ?? document.getElementById("main"))?.querySelector("[data-filter]") ??
+    document.querySelector("[data-filter]");
+  found?.focus();
+  found?.select?.();
+}
+
+/** Listen to the keys of the page while it is shown. */
+export function useKeys(doing) {
+  const current = useRef(doing);
+  current.current = doing;
+  useEffect(() => {
+    let chord = 0;
+    const onKeyDown = (event) => {
+      const { target, onPalette, onHelp, onLog } = current.current;
+      if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
+        event.preventDefault();
+        onPalette();
+        return;
+      }
+      if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+      if (!hasLetters() || isTyping(event.target) || document.querySelector("dialog[open]")) return;
+      if (Date.now() - chord < CHORD) {
+        chord = 0;
+        if (event.key === "l") {
+          event.preventDefault();
+          onLog(true);
+          setTimeout(() => document.querySelector(".log [role=grid]")?.focus(), 50);
+          return;
+        }
+        const pane = PANES.find((each) => each.key === event.key);
+        if (pane) {
+          event.preventDefault();
+          go(target, pane.id);
+          setTimeout(() => document.getElementById("main")?.focus(), 0);
+          return;
+        }
+      }
+      if (event.key === "g") chord = Date.now();
+      else if (event.key === "/") {
+        event.preventDefault();
+        focusFilter();
+      } else if (event.key === "?") {
+        event.preventDefault();
+        onHelp();
+      } else if (event.key === "r") {
+        document.querySelector("#main [data-again]")?.click();
+      }
+    };
+    addEventListener("keydown", onKeyDown);
+    return () => removeEventListener("keydown", onKeyDown);
+  }, []);
+}
+
+/** A dialog of the browser, which keeps the focus inside and gives it back. */
+export function Dialog({ title, onClose, children, kind = "" }) {
+  const box = useRef(null);
+  useEffect(() => {
+    const before = document.activeElement;
+    box.current.showModal();
+    return () => before?.focus?.();
+  }, []);
+  return html`<dialog
+    ref=${box}
+    class=${kind}
+    aria-label=${title}
+    onClose=${onClose}
+    onClick=${(event) => event.target === box.current && onClose()}
+  >
+    ${children}
+  </dialog>`;
+}
+
+const KEYS = [
+  ["Ctrl+K", "go to a pane, a tool or an action"],
+  ["/", "filter the list of the pane, or the log if the focus is there"],
+  ["Ctrl+Enter", "run the tool, read the resource, get the prompt"],
+  ["r", "run again"],
+  ["g l", "the log"],
+  ["j, k, arrows", "rows of the log; Home and End go to its ends"],
+  ["Enter, Escape", "open and close a message of the log"],
+  ["?", "these keys"],
+];
+
+/** The list of keys. */
+export function KeysHelp({ onClose }) {
+  const [isOn, setOn] = useState(hasLetters);
+  const onChange = (value) => {
+    remember(KEY, value ? "on" : "off");
+    setOn(value);
+  };
+  const panes = PANES.map((pane) => [`g ${pane.key}`, pane.title]);
+  return html`<${Dialog} title="Keys" onClose=${onClose}>
+    <h2>Keys</h2>
+    <${Check} checked=${isOn} onChange=${onChange}>Single letters are keys<//>
+    <div class="columns">
+      ${[KEYS, panes].map(
+        (group) => html`<dl class="keys">
+          ${group.map(([key, what]) => html`<div><dt><kbd>${key}</kbd></dt><dd>${what}</dd></div>`)}
+        </dl>`,
+      )}
+    </div>
+    <${Button} onClick=${onClose} kind="primary">Close<//>
+  <//>`;
+}
+
+/** Go to a place and put the focus there. */
+export function visit(target, pane, name) {
+  go(target ?? place().target, pane, name);
+  setTimeout(() => document.getElementById("main")?.focus(), 50);
+}

@@ -1,0 +1,83 @@
+// The line at the top: which server, how it is connected, and the settings of the page.
+import { html, useState } from "../preact.js";
+import { setTheme, theme, THEMES } from "../theme.js";
+import { go, place } from "../route.js";
+import { shown } from "../text.js";
+import { Button, Sign, Text } from "../ui.js";
+
+const STATES = {
+  connecting: ["running", "connecting"],
+  ready: ["pass", "connected"],
+  failed: ["fail", "not connected"],
+  closed: ["warn", "closed"],
+  reading: ["info", "reading"],
+};
+
+/** The state of a connection as a sign and a word. */
+export function StateSign({ state, kind }) {
+  const [severity, word] = STATES[state] ?? ["info", state];
+  const said = kind === "trace" ? "recording" : kind === "watch" ? `watching, ${word}` : word;
+  return html`<${Sign} severity=${kind === "trace" ? "info" : severity} word=${said} />`;
+}
+
+function ThemeSelect() {
+  const [chosen, setChosen] = useState(theme);
+  return html`<label class="compact">
+    <span class="unseen">Theme</span>
+    <select
+      value=${chosen}
+      title="Theme"
+      onChange=${(event) => {
+        setTheme(event.currentTarget.value);
+        setChosen(theme());
+      }}
+    >
+      ${THEMES.map((name) => html`<option value=${name}>${name}</option>`)}
+    </select>
+  </label>`;
+}
+
+function TargetSelect({ targets, target }) {
+  const current = targets[target];
+  if (targets.length < 2) return html`<span class="target"><${Text}>${current.title}<//></span>`;
+  return html`<label class="compact">
+    <span class="unseen">Server</span>
+    <select
+      value=${String(target)}
+      title="Server"
+      onChange=${(event) => go(Number(event.currentTarget.value), place().pane)}
+    >
+      ${targets.map((each, index) => {
+        const faults = each.fail ? ` (${each.fail} failed)` : "";
+        return html`<option value=${String(index)}>${shown(each.title)}${faults}</option>`;
+      })}
+    </select>
+  </label>`;
+}
+
+export function Header({ state, target, isConnected, isLogOpen, onLog, onDialog }) {
+  const current = state.targets[target];
+  return html`<header>
+    <span class="product">accord inspect</span>
+    ${current &&
+    html`<${TargetSelect} targets=${state.targets} target=${target} />
+      <${StateSign} state=${current.state} kind=${current.kind} />
+      <span class="quiet">
+        ${[current.revision, current.transport].filter(Boolean).map(shown).join(", ")}
+      </span>
+      ${current.fail > 0 && html`<${Sign} severity="fail" count=${current.fail} word="failed" />`}
+      ${current.warn > 0 && html`<${Sign} severity="warn" count=${current.warn} word="warned" />`}`}
+    <span class="push">
+      ${!isConnected && html`<${Sign} severity="warn" word="waiting for accord inspect" />`}
+      <${Button} onClick=${() => onDialog("palette")} title="Go to a pane or a tool (Ctrl+K)">
+        Go to<span class="wide-only"> …</span>
+      <//>
+      ${current &&
+      html`<${Button} onClick=${() => onLog(!isLogOpen)} aria-pressed=${isLogOpen ? "true" : "false"}>
+        Log
+      <//>`}
+      <${ThemeSelect} />
+      <${Button} onClick=${() => onDialog("keys")} title="Keys (?)" aria-label="Keys">?<//>
+    </span>
+  </header>`;
+}
