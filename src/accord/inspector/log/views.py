@@ -38,7 +38,7 @@ def show_row(entry: LogEntry) -> JsonObject:
         "call": entry.call,
         "severity": entry.severity,
         "breaches": len(entry.breaches),
-        "kept": len(entry.kept),
+        "kept": len(entry.kept_clauses),
         "status": None if entry.http is None else entry.http.status,
         "brief": entry.brief,
     }
@@ -73,7 +73,7 @@ def show_detail(log: InspectedLog, entry: LogEntry, *, reveal: bool) -> JsonObje
         "is_cut": is_cut,
         "http": None if facts is None else {"lines": http_lines(facts)},
         "breaches": [_show_breach(log, entry, each, revision) for each in entry.breaches],
-        "kept": [_show_kept(each, revision) for each in entry.kept],
+        "kept": [_show_kept(each, revision) for each in entry.kept_clauses],
         "related": log.find_related(entry, _RELATED_MOST),
         "is_masked": not reveal and _has_masks(entry),
     }
