@@ -42,7 +42,7 @@ export function ConnectionSettings({ target, session }) {
     ${isOpen && html`<${Button} onClick=${() => act("session.disconnect")} busy=${isActing}>Disconnect<//>`}
   `;
   return html`<${Panel} title="Connection" actions=${actions}>
-    <div class="bar">
+    <div class="bar is-form">
       <${Field} label="Revision" inline>
         <select value=${revision ?? session.chosen ?? ""} onChange=${(event) => setRevision(event.currentTarget.value)}>
           <option value="">negotiate</option>
@@ -52,9 +52,7 @@ export function ConnectionSettings({ target, session }) {
       <${Field} label="Timeout (seconds)" inline>
         <input type="text" inputmode="decimal" size="8" value=${timeout ?? String(session.timeout)} onInput=${(event) => setTimeout(event.currentTarget.value)} />
       <//>
-      <${Field} label=" " inline>
-        <${Button} kind="primary" onClick=${connect} busy=${isBusy}>${isOpen ? "Connect again" : "Connect"}<//>
-      <//>
+      <${Button} kind="primary" onClick=${connect} busy=${isBusy}>${isOpen ? "Connect again" : "Connect"}<//>
     </div>
     ${session.url && html`<${Headers} headers=${headers} onHeaders=${setHeaders} />`}
     <${ErrorNote} error=${error ?? problem} />

@@ -14,7 +14,7 @@ function Options({ entry, options, onOptions }) {
     <${Field} label="_meta (JSON object)" hint="Sent with the call, beside the arguments.">
       <textarea rows="3" spellcheck=${false} value=${options.meta} onInput=${set("meta")}></textarea>
     <//>
-    <div class="bar">
+    <div class="bar is-form">
       <${Field} label="Timeout (seconds)" inline>
         <input type="text" inputmode="decimal" size="8" value=${options.timeout} onInput=${set("timeout")} />
       <//>

@@ -2,7 +2,7 @@
 import { html } from "../preact.js";
 import { useAction } from "../store.js";
 import { JsonView } from "../json_view.js";
-import { Empty, ErrorNote, Facts, Fold, Panel, Text, formatCount } from "../ui.js";
+import { Empty, ErrorNote, Fold, Panel, Text, formatCount } from "../ui.js";
 import { Chooser, EntryList, Hints } from "./chooser.js";
 import { CallView, RecentCalls, Spread } from "./call_view.js";
 import { ToolCall } from "./tool_call.js";
@@ -30,13 +30,12 @@ function Tool({ target, name }) {
   const [shownCall, setShownCall] = useDraft(target, "tools", name, "call", null);
   const [ids, setIds] = useDraft(target, "tools", name, "ids", []);
   if (!data) return error ? html`<${ErrorNote} error=${error} />` : html`<${Empty}>Loading.<//>`;
-  const facts = [["tokens", `about ${formatCount(data.tokens)}`]];
   const onCalled = (called) => {
     setIds(called.length > 1 ? called : []);
     setShownCall(called.at(-1));
   };
   return html`<${Panel} title=${html`<${Text}>${data.name}<//>`}>
-      <${About} entry=${data} extra=${html`<${Facts} facts=${facts} />`} />
+      <${About} entry=${data} extra=${html`<p class="quiet">about ${formatCount(data.tokens)} tokens for a model</p>`} />
       <${ErrorNote} error=${error} />
       <${ToolCall} target=${target} entry=${data} hasCall=${shownCall !== null} onCalled=${onCalled} />
       <${Schemas} entry=${data} />
