@@ -113,11 +113,12 @@ function SessionCalls({ target, chosen, onChoose }) {
   `;
 }
 
-function Filters({ filter, change, keeps }) {
+function Filters({ filter, change }) {
   return html`<div class="bar" role="search" aria-label="History">
     <${Field} label="Text">
       <input
         type="search"
+        data-filter
         value=${filter.text}
         onInput=${(event) => change({ text: event.target.value })}
       />
@@ -126,7 +127,6 @@ function Filters({ filter, change, keeps }) {
     <${Check} checked=${filter.all_targets} onChange=${(all_targets) => change({ all_targets })}>
       Other servers, too
     <//>
-    ${keeps === false && html`<p class="quiet">This history ends with the inspector.</p>`}
   </div>`;
 }
 
@@ -194,7 +194,10 @@ function Calls({ target, session, openId, chosen, onChoose, onCompare, onReplaye
     setCount(PAGE);
   };
   return html`<${Panel} title="Calls">
-    <${Filters} filter=${filter} change=${change} keeps=${data?.keeps} />
+    <${Filters} filter=${filter} change=${change} />
+    ${data?.note
+      ? html`<p class="note is-warn"><${Text}>${data.note}<//></p>`
+      : data?.keeps === false && html`<p class="quiet">This history ends with the inspector.</p>`}
     <${ErrorNote} error=${error} />
     ${isLoading && html`<p class="quiet">Loading.</p>`}
     ${data &&

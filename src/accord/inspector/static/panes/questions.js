@@ -142,7 +142,9 @@ function Question({ target, question, onAnswered }) {
         Asked at ${formatTime(question.at)}${" "}<${TimeLeft} expires=${question.expires_at} />
         ${question.call !== null && question.call !== undefined && html`${" "}during call ${question.call}`}
       </p>
-      ${question.message && html`<p><${Text} lines>${question.message}<//></p>`}
+      ${question.message &&
+      kind !== "sampling" &&
+      html`<p><${Text} lines>${question.message}<//></p>`}
       ${kind === "sampling" &&
       html`<${SamplingRequest} text=${question.params} /><${SamplingAnswer}
           question=${question}

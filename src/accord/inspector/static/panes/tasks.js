@@ -12,15 +12,10 @@ import {
   formatSeconds,
   formatTime,
 } from "../ui.js";
-import { Result } from "../result.js";
+import { CallView } from "./call_view.js";
 import { useNamedWork } from "./pane_parts.js";
 
 const ENDED = new Set(["completed", "failed", "cancelled"]);
-
-/** Milliseconds of the protocol as a person reads them. */
-function lasting(milliseconds) {
-  return milliseconds === null || milliseconds === undefined ? "" : formatSeconds(milliseconds / 1000);
-}
 
 function TaskRow({ task, work, act }) {
   const isEnded = ENDED.has(task.status);
@@ -57,18 +52,9 @@ function TaskRow({ task, work, act }) {
       ${task.message && html`<br /><span class="quiet"><${Text}>${task.message}<//></span>`}
     </td>
     <td>${task.updated_at ? formatTime(task.updated_at) : formatTime(task.at)}</td>
-    <td>${lasting(task.poll)}</td>
-    <td>${lasting(task.ttl)}</td>
+    <td>${formatSeconds(task.poll)}</td>
+    <td>${formatSeconds(task.ttl)}</td>
   </tr>`;
-}
-
-function TaskResult({ target, id }) {
-  const { data, error } = useAction("calls.get", target, "calls", { id });
-  return html`<${Panel} title="Result of the task">
-    <${ErrorNote} error=${error} />
-    ${data?.state === "running" && html`<p>Waiting for the result.</p>`}
-    ${data && data.state !== "running" && html`<${Result} call=${data} />`}
-  <//>`;
 }
 
 function TaskTable({ target, tasks }) {
@@ -112,7 +98,7 @@ function TaskTable({ target, tasks }) {
       </table>
     </div>`}
     <//>
-    ${shown !== null && html`<${TaskResult} key=${shown} target=${target} id=${shown} />`}
+    ${shown !== null && html`<${CallView} key=${shown} target=${target} id=${shown} />`}
   `;
 }
 
