@@ -10,6 +10,7 @@ import contextlib
 import logging
 import math
 from collections.abc import Iterator
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
@@ -376,14 +377,16 @@ class Link:
         if self.wire.is_congested:
             await self._until_writable(name, timeout)
         try:
-            if on_progress is None:
-                result = await dispatcher.request(name, params, timeout=timeout, cap=cap)
-            else:
+            deliver: OnProgress | None = None
+            if on_progress is not None:
                 feed = self.callbacks.progress_feed(on_progress)
-                deliver: OnProgress = feed.deliver
-                result = await dispatcher.request(
-                    name, params, timeout=timeout, cap=cap, on_progress=deliver
-                )
+                deliver = feed.deliver
+            send: Any = dispatcher.request
+            if isinstance(params, dict):
+                from accord.client.plain_requests import send_plainly
+
+                send = partial(send_plainly, self)
+            result = await send(name, params, timeout=timeout, cap=cap, on_progress=deliver)
         except AccordError as error:
             raise self._explain(error, name) from None
         finally:
