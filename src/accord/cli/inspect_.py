@@ -119,10 +119,7 @@ async def _serve(
 def _read_options(options: argparse.Namespace) -> "InspectOptions":
     from accord.inspector.definition import InspectOptions
 
-    try:
-        from accord.inspector.history.store import default_history_file
-    except ModuleNotFoundError:  # until all parts are merged
-        options.no_history = True
+    from accord.inspector.history.store import default_history_file
 
     return InspectOptions(
         keep_bytes=options.keep * _MEGABYTE,
