@@ -59,7 +59,7 @@ def breaches_of(log):
 
 
 @on_a_loop
-async def test_a_recording_says_who_talks_and_in_which_revision():
+async def test_a_recording_names_both_parties_and_the_revision():
     session = make_session("trace")
     await open_trace(session, SHORT)
 
@@ -85,7 +85,7 @@ async def test_a_broken_line_is_named_and_the_rows_before_it_are_shown():
 
 
 @pytest.mark.parametrize("source", [b"", b"\n\n", Path("no-such-file.jsonl")])
-def test_what_cannot_be_read_is_said(source):
+def test_a_recording_that_cannot_be_read_is_explained(source):
     session = make_session("trace")
 
     @on_a_loop
