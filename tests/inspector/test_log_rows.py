@@ -1,5 +1,4 @@
-"""The rows of the log: what they say, what belongs together, and which clauses they keep or break.
-"""
+"""The rows of the log: what they say, what belongs together, and what they keep or break."""
 
 import pytest
 
@@ -77,7 +76,9 @@ async def test_a_breach_names_clause_place_mend_and_the_other_rows_that_break_it
 
     assert breach["severity"] == "fail"
     assert breach["place"].startswith("/result/content/0")
-    assert breach["clause"] and breach["mend"] and breach["party"] == "server"
+    assert breach["clause"]
+    assert breach["mend"]
+    assert breach["party"] == "server"
     assert breach["others"] == [7]
     assert breach["requirement"] not in [each["requirement"] for each in detail["kept"]]
     broken = await rows_of(session, requirement=breach["requirement"])
@@ -209,8 +210,10 @@ async def test_secrets_are_masked_until_they_are_asked_for():
     hidden = await ask(session, "log.detail", n=4)
     shown = await ask(session, "log.detail", n=4, reveal=True)
 
-    assert hidden["is_masked"] and not shown["is_masked"]
-    assert "hunter2" not in hidden["text"] and "hunter2" in shown["text"]
+    assert hidden["is_masked"]
+    assert not shown["is_masked"]
+    assert "hunter2" not in hidden["text"]
+    assert "hunter2" in shown["text"]
     assert ["authorization", "Bearer abc123def456ghi"] in shown["http"]["lines"]
     assert "abc123" not in str(hidden)
     assert (await rows_of(session, text="hunter2")) == []

@@ -69,6 +69,7 @@ class InspectedLog:
 
     Attributes:
         counters: see there.
+        t_start: the time of the first record, if the recording counts from another moment.
         first_kept: the number of the oldest row that is kept.
         late: numbers of rows whose verdict came after later rows.
         trouble: why something is not judged or recorded; empty if all is well.
@@ -82,6 +83,7 @@ class InspectedLog:
         self.counters = Counters()
         self.first_kept = 1
         self.next_number = 1
+        self.t_start = 0.0
         self.late: list[int] = []
         self.late_forgotten = 0
         self.trouble = ""
@@ -97,7 +99,7 @@ class InspectedLog:
         self._shared: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._conversations: dict[str, LoggedConversation] = {}
         self._parts: dict[str, int] = {}
-        path = session.options.record
+        path = None if session.kind == "trace" else session.options.record
         self._writer = None if path is None else TraceWriter(path, self._note_trouble)
 
     # -- conversations

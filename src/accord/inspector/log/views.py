@@ -21,12 +21,12 @@ _OTHERS_MOST: Final = 20
 _RELATED_MOST: Final = 200
 
 
-def show_row(entry: LogEntry) -> JsonObject:
+def show_row(log: InspectedLog, entry: LogEntry) -> JsonObject:
     """Return a row for the list."""
     return {
         "n": entry.number,
         "at": entry.at,
-        "t": entry.t,
+        "t": None if entry.t is None else round(entry.t - log.t_start, 6),
         "from": entry.sender,
         "conversation": entry.conversation,
         "kind": entry.kind,
@@ -67,7 +67,7 @@ def show_detail(log: InspectedLog, entry: LogEntry, *, reveal: bool) -> JsonObje
     revision = BEFORE_HANDSHAKE.id if main is None else main.judged_by
     is_cut = len(body) > TEXT_MOST
     return {
-        "row": show_row(entry),
+        "row": show_row(log, entry),
         "text": body[:TEXT_MOST].decode(errors="replace"),
         "is_json": entry.is_json,
         "is_cut": is_cut,
