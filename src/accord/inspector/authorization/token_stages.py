@@ -20,6 +20,7 @@ from accord.auth.flow import (
     ForgedResponse,
     GrantRequest,
     ResourceRejected,
+    TokenRefused,
     authorization_url,
     exchange_code,
     read_authorization_response,
@@ -256,6 +257,14 @@ async def obtain_token(context: WalkContext, step: WalkStep) -> None:
         step.judge("auth.resource.both-requests", is_kept=False)
         grant = await context.send(await _token_flow(context), step)
         step.warn(_WITHOUT_RESOURCE)
+    except TokenRefused as error:
+        context.is_code_used = not error.is_temporary
+        raise
+    except FlowFailed:
+        # Without an answer nothing is known about the code.
+        context.is_code_used = bool(step.exchanges[-1].response)
+        raise
+    context.is_code_used = True
     context.grant = grant
     _explain_grant(context, step, grant)
     if context.names_resource:

@@ -145,13 +145,31 @@ class AuthorizationWalk:
 
     # -- what the person does
 
-    def take_next(self) -> None:
-        """Make the next step, or the failed one again; returns at once."""
-        self._begin(1)
+    async def take_next(self) -> None:
+        """Make the next step, or the failed one again; it goes on after the return."""
+        await self._go_on(1)
 
-    def run_all(self) -> None:
-        """Make all steps that are left; returns at once."""
-        self._begin(len(STEP_IDS))
+    async def run_all(self) -> None:
+        """Make all steps that are left; they go on after the return."""
+        await self._go_on(len(STEP_IDS))
+
+    async def _go_on(self, count: int) -> None:
+        next_id = self._next()
+        if next_id is not None and self._step(next_id).state == "failed":
+            first = self._first_to_redo(next_id)
+            count += STEP_IDS.index(next_id) - STEP_IDS.index(first)
+            await self._reset(first)
+        self._begin(count)
+
+    def _first_to_redo(self, step: StepId) -> StepId:
+        """Return where to begin so that a step can be made again with fresh facts."""
+        context = self._demand_context()
+        if step == "endpoints":
+            return "server"  # which reads the metadata that this step judges
+        is_used = context.code is None or context.is_code_used
+        if step == "redirect" or (step == "token" and context.uses_code and is_used):
+            return "url"  # every sign-in needs a state and a challenge of its own
+        return step
 
     async def restart(self, step: StepId) -> None:
         """Forget a step and those after it, and make it again."""
@@ -162,10 +180,9 @@ class AuthorizationWalk:
         missing = [each for each in needed if self._step(each).state in ("todo", "failed")]
         if missing and step not in done:
             raise Refused(f"first make the step: {TITLES[missing[0]]}", field="step")
-        # Every sign-in needs a state and a challenge of its own.
-        first: StepId = "url" if step == "redirect" else step
+        first = self._first_to_redo(step)
         await self._reset(first)
-        self._begin(2 if first != step else 1)
+        self._begin(STEP_IDS.index(step) - STEP_IDS.index(first) + 1)
 
     async def choose_scopes(self, scopes: list[str]) -> None:
         """Ask for other scopes from now on; an empty list asks for those that clients choose.

@@ -41,7 +41,7 @@ _FACTS: Final[dict[StepId, tuple[str, ...]]] = {
     "server": ("server",),
     "registration": ("client",),
     "url": ("request", "sign_in_url"),
-    "redirect": ("code",),
+    "redirect": ("code", "is_code_used"),
     "token": ("grant",),
 }
 
@@ -78,6 +78,7 @@ class WalkContext:
     request: "AuthorizationRequest | None" = None
     sign_in_url: str | None = None
     code: str | None = None
+    is_code_used: bool | None = None
     grant: "TokenGrant | None" = None
     listener: "LoopbackRedirect | None" = None
     pasted: asyncio.Future[str] | None = None
