@@ -45,7 +45,7 @@ def replay(
     Raises:
         TraceError: it has no messages.
     """
-    conversations = _Conversations(revision)
+    conversations = TraceConversations(lambda: Monitor(revision=revision))
     groups = ViolationGroups()
     messages = 0
     transports: set[str] = set()
@@ -83,16 +83,19 @@ class _Head(msgspec.Struct):
     method: str | None = None
 
 
-class _Conversations:
+class TraceConversations:
     """The conversations of one recording, usually one, with a monitor for each.
+
+    Args:
+        make_monitor: returns a new monitor.
 
     Attributes:
         current: the monitor of the newest conversation.
     """
 
-    def __init__(self, revision: RevisionId | None) -> None:
-        self._revision = revision
-        self.current = Monitor(revision=revision)
+    def __init__(self, make_monitor: Callable[[], Monitor]) -> None:
+        self._make_monitor = make_monitor
+        self.current = make_monitor()
         self._all = [self.current]
         self._by_session: dict[str, Monitor] = {}
         # A late answer belongs to the conversation of its request.
@@ -108,7 +111,7 @@ class _Conversations:
         http = record.http
         session = None if http is None else http.header(_SESSION)
         if method == "initialize" and self._is_open and self._begins_again(record, session):
-            self.current = Monitor(revision=self._revision)
+            self.current = self._make_monitor()
             self._all.append(self.current)
             self._is_open = self._is_lost = False
         elif method == "notifications/initialized":

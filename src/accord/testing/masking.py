@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from accord.bindings.headers import LAST_EVENT, SESSION, is_session_id
 from accord.protocol.mirroring import decode_header
 from accord.protocol.party import Bounded
-from accord.trace import SHOWN_HEADERS, HttpFacts, Record
+from accord.trace import MASK, SHOWN_HEADERS, HttpFacts, Record
 from accord.types import JsonObject
 
 # -- names
@@ -149,13 +149,20 @@ def find_secret_forms(text: str) -> Iterator[tuple[int, int]]:
 
 
 class Masks:
-    """The masks of the secrets in one recording."""
+    """The masks of the secrets in one recording.
 
-    def __init__(self) -> None:
+    Args:
+        keeps_masks: whether masks of an earlier recording stay as they are.
+    """
+
+    def __init__(self, *, keeps_masks: bool = False) -> None:
+        self._keeps_masks = keeps_masks
         self._known: Bounded[str, str] = Bounded(_KNOWN_MOST)
         self._count = 0
 
     def _mask(self, text: str) -> str:
+        if self._keeps_masks and MASK.fullmatch(text):
+            return text
         found = self._known.get(text)
         if found is None:
             self._count += 1

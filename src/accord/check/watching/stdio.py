@@ -35,6 +35,7 @@ def watch_command(
     watcher: Watcher,
     *,
     env: Mapping[str, str] | None = None,
+    launched: Callable[[], None] | None = None,
     stdin: int = 0,
     stdout: int = 1,
 ) -> int:
@@ -42,6 +43,14 @@ def watch_command(
 
     Returns the server's exit code, or the signal that ended it as a negative number, so that the
     host sees the same exit.
+
+    Args:
+        command: launches the server.
+        watcher: receives the copies.
+        env: variables for the server, beside those of this process.
+        launched: called when the server runs; threads that it starts receive no signals.
+        stdin: the host writes to it.
+        stdout: the host reads from it.
 
     Raises:
         ConnectFailed: the command cannot be started.
@@ -62,6 +71,8 @@ def watch_command(
     to_server = _Pump(stdin, server_in, "client", watcher)
     to_host = _Pump(server_out, stdout, "server", watcher)
     with _forward_signals(process) as awaited:
+        if launched is not None:
+            launched()
         to_server.start()
         to_host.start()
         code = awaited()

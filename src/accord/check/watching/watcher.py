@@ -65,6 +65,9 @@ class Watcher:
     Args:
         target: the name of the conversation in reports.
         found: called with each violation, in the watcher's thread.
+        recorded: called with the conversation of each record and the record, in the watcher's
+            thread; it judges and keeps them in place of this watcher. It may wait: then copies are
+            held, up to a limit.
         recording: where to write the trace. A file that exists is left alone: the trace goes into
             `name-2` beside it, and so does that of a second conversation.
 
@@ -77,11 +80,13 @@ class Watcher:
         target: str,
         *,
         found: Callable[[Violation], None] | None = None,
+        recorded: Callable[[str, Record], None] | None = None,
         recording: Path | None = None,
     ) -> None:
         self.target = target
         self.dropped = 0
         self._found = found
+        self._recorded = recorded
         self._recording = recording
         self._start = monotonic()
         self._conversations: dict[str, _WatchedConversation] = {}
@@ -190,6 +195,9 @@ class Watcher:
                     self._end_recording(conversation, error)
 
     def _judge(self, copy: Copy) -> None:
+        if self._recorded is not None:
+            self._recorded(copy.conversation, _record(copy, 0))
+            return
         conversation = self._conversations.get(copy.conversation)
         if conversation is None:
             if len(self._conversations) >= _CONVERSATIONS_MOST:

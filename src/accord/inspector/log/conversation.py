@@ -209,9 +209,10 @@ class LoggedConversation:
         if self._is_judged:
             self.report(self._monitor.close())
 
-    def take_facts(self, monitor: Monitor) -> None:
-        """Let another monitor say the revision: the newest of a recording."""
-        self._monitor = monitor
+    def make_monitor(self) -> Monitor:
+        """Return a monitor for messages of this conversation; its revision is that of all."""
+        self._monitor = self._new_monitor()
+        return self._monitor
 
 
 def _bytes_of(record: Record) -> bytes | None:

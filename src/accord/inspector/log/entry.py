@@ -90,7 +90,7 @@ class LogEntry(msgspec.Struct, gc=False):
         return size + _BREACH_BYTES * len(self.breaches)
 
     @property
-    def kept(self) -> tuple[str, ...]:
+    def kept_clauses(self) -> tuple[str, ...]:
         """The requirements that it was held to and did not break."""
         if not self.breaches:
             return self.passed

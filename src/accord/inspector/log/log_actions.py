@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from accord.inspector.actions import READ, Nothing, action
-from accord.inspector.definition import Refused
+from accord.inspector.definition import InspectTarget, Refused
 from accord.inspector.log.message_log import InspectedLog
 from accord.inspector.log.row_filter import FilterCache, RowFilter
+from accord.inspector.log.trace_session import open_trace
 from accord.inspector.log.views import show_counters, show_detail, show_row, show_summary
 from accord.types import JsonObject
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from accord.inspector.session import Session
 
 _COUNT_MOST: Final = 1_000
+_NAME_MOST: Final = 80
 
 
 class LogFilters(FilterCache):
@@ -30,6 +32,13 @@ class RowsParams(msgspec.Struct):
     start: int = -1
     count: int = 100
     filter: RowFilter = RowFilter()
+
+
+class OpenParams(msgspec.Struct):
+    """A recording: the name that the page shows, and its text; never a path."""
+
+    name: str
+    text: str
 
 
 class DetailParams(msgspec.Struct):
@@ -57,7 +66,7 @@ async def list_rows(session: "Session", params: RowsParams) -> JsonObject:
         "start": start,
         "first_kept": log.first_kept,
         "last": log.last,
-        "rows": [show_row(each) for each in rows if each is not None],
+        "rows": [show_row(log, each) for each in rows if each is not None],
         "counters": show_counters(log),
         "is_complete": is_complete,
     }
@@ -86,3 +95,14 @@ async def clear_log(session: "Session", params: Nothing) -> JsonObject:
     """Forget all rows."""
     session.part(InspectedLog).clear()
     return {}
+
+
+@action("trace.open", kinds=READ)
+async def open_recording(session: "Session", params: OpenParams) -> JsonObject:
+    """Show a recording in a session of its own."""
+    if not params.text.strip():
+        raise Refused("the recording is empty", field="text")
+    title = params.name[:_NAME_MOST] or "a recording"
+    made = session.add_session(InspectTarget(title=title), "trace")
+    made.spawn(open_trace(made, params.text.encode(errors="replace")))
+    return {"target": made.index}

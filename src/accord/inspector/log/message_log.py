@@ -69,6 +69,7 @@ class InspectedLog:
 
     Attributes:
         counters: see there.
+        t_start: the time of the first record, if the recording counts from another moment.
         first_kept: the number of the oldest row that is kept.
         late: numbers of rows whose verdict came after later rows.
         trouble: why something is not judged or recorded; empty if all is well.
@@ -82,6 +83,7 @@ class InspectedLog:
         self.counters = Counters()
         self.first_kept = 1
         self.next_number = 1
+        self.t_start = 0.0
         self.late: list[int] = []
         self.late_forgotten = 0
         self.trouble = ""
@@ -92,10 +94,12 @@ class InspectedLog:
         self.requirements: Postings[str] = Postings()
         self._rows: dict[int, LogEntry] = {}
         self._bytes = 0
+        # The row that is judged right now: no list has it yet.
+        self._fresh = 0
         self._shared: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._conversations: dict[str, LoggedConversation] = {}
         self._parts: dict[str, int] = {}
-        path = session.options.record
+        path = None if session.kind == "trace" else session.options.record
         self._writer = None if path is None else TraceWriter(path, self._note_trouble)
 
     # -- conversations
@@ -189,6 +193,7 @@ class InspectedLog:
     def append(self, entry: LogEntry) -> None:
         """Add a row with the next number."""
         self.next_number = entry.number + 1
+        self._fresh = entry.number
         self._rows[entry.number] = entry
         self._bytes += entry.cost
         if entry.kind == "stderr":
@@ -247,7 +252,7 @@ class InspectedLog:
         self.session.mark_app()
 
     def _note_late(self, number: int) -> None:
-        if number == self.last:
+        if number == self._fresh:
             return
         if len(self.late) >= _LATE_MOST:
             self.late_forgotten += len(self.late)
@@ -255,7 +260,8 @@ class InspectedLog:
         self.late.append(number)
 
     def keep_within_limits(self) -> None:
-        """Let the oldest rows leave until the log is within its bounds."""
+        """Let the oldest rows leave until the log is within its bounds, after each new row."""
+        self._fresh = 0
         most = self.options.keep_bytes
         while len(self._rows) > ROWS_MOST or (self._bytes > most and len(self._rows) > 1):
             entry = self._rows.pop(self.first_kept)

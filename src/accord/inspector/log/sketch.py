@@ -106,7 +106,8 @@ def _sketch_batch(body: bytes) -> Sketch:
     except (ValueError, RecursionError):
         return Sketch("batch")
     # A batch in a batch is not a message.
-    each = tuple(sketch_message(bytes(part)) for part in parts[:_BATCH_MOST] if part[:1] != b"[")
+    texts = map(bytes, parts[:_BATCH_MOST])
+    each = tuple(sketch_message(text) for text in texts if not text.startswith(b"["))
     named = ", ".join(dict.fromkeys(part.method or part.kind for part in each))
     return Sketch("batch", brief=shorten(f"{len(parts)} messages: {named}"), parts=each)
 
@@ -189,7 +190,7 @@ def _progress_of(params: _Params) -> str:
 
 
 def _log_of(params: _Params) -> str:
-    text = bytes(params.data[: 4 * BRIEF_MOST]).decode(errors="replace")
+    text = ""
     with suppress(ValueError, RecursionError):
         text = _show(msgspec.json.decode(params.data))
     return f"{_show(params.level)}: {text}"

@@ -21,12 +21,12 @@ _OTHERS_MOST: Final = 20
 _RELATED_MOST: Final = 200
 
 
-def show_row(entry: LogEntry) -> JsonObject:
+def show_row(log: InspectedLog, entry: LogEntry) -> JsonObject:
     """Return a row for the list."""
     return {
         "n": entry.number,
         "at": entry.at,
-        "t": entry.t,
+        "t": None if entry.t is None else round(entry.t - log.t_start, 6),
         "from": entry.sender,
         "conversation": entry.conversation,
         "kind": entry.kind,
@@ -38,7 +38,7 @@ def show_row(entry: LogEntry) -> JsonObject:
         "call": entry.call,
         "severity": entry.severity,
         "breaches": len(entry.breaches),
-        "kept": len(entry.kept),
+        "kept": len(entry.kept_clauses),
         "status": None if entry.http is None else entry.http.status,
         "brief": entry.brief,
     }
@@ -67,13 +67,13 @@ def show_detail(log: InspectedLog, entry: LogEntry, *, reveal: bool) -> JsonObje
     revision = BEFORE_HANDSHAKE.id if main is None else main.judged_by
     is_cut = len(body) > TEXT_MOST
     return {
-        "row": show_row(entry),
+        "row": show_row(log, entry),
         "text": body[:TEXT_MOST].decode(errors="replace"),
         "is_json": entry.is_json,
         "is_cut": is_cut,
         "http": None if facts is None else {"lines": http_lines(facts)},
         "breaches": [_show_breach(log, entry, each, revision) for each in entry.breaches],
-        "kept": [_show_kept(each, revision) for each in entry.kept],
+        "kept": [_show_kept(each, revision) for each in entry.kept_clauses],
         "related": log.find_related(entry, _RELATED_MOST),
         "is_masked": not reveal and _has_masks(entry),
     }

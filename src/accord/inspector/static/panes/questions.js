@@ -1,5 +1,5 @@
 // The questions of the server that wait for a person: a queue; nothing opens by itself.
-import { html, useEffect, useRef, useState } from "../preact.js";
+import { html, useState } from "../preact.js";
 import { call } from "../api.js";
 import { useAction } from "../store.js";
 import {
@@ -16,14 +16,8 @@ import {
 } from "../ui.js";
 import { ArgumentEditor } from "../form/editor.js";
 import { SamplingAnswer, SamplingRequest } from "./sampling.js";
+import { TITLES } from "./question_notice.js";
 import { focusPane, useNow, useNamedWork } from "./pane_parts.js";
-
-const TITLES = {
-  sampling: "The server asks for a message of a model",
-  elicitation: "The server asks you for information",
-  url: "The server asks you to open an address",
-  "sign-in": "The server asks you to sign in",
-};
 
 /** Sends one answer; `done` runs after the server has it. */
 function useAnswer(target, question, done) {
@@ -148,7 +142,9 @@ function Question({ target, question, onAnswered }) {
         Asked at ${formatTime(question.at)}${" "}<${TimeLeft} expires=${question.expires_at} />
         ${question.call !== null && question.call !== undefined && html`${" "}during call ${question.call}`}
       </p>
-      ${question.message && html`<p><${Text} lines>${question.message}<//></p>`}
+      ${question.message &&
+      kind !== "sampling" &&
+      html`<p><${Text} lines>${question.message}<//></p>`}
       ${kind === "sampling" &&
       html`<${SamplingRequest} text=${question.params} /><${SamplingAnswer}
           question=${question}
@@ -163,22 +159,9 @@ function Question({ target, question, onAnswered }) {
   </li>`;
 }
 
-/** Says aloud that a question came or went while the queue is open; the focus stays. */
-function useAnnouncements(questions) {
-  const seen = useRef(null);
-  useEffect(() => {
-    if (questions === null) return;
-    const ids = new Set(questions.map((each) => each.id));
-    const fresh = questions.filter((each) => seen.current !== null && !seen.current.has(each.id));
-    if (fresh.length > 0) announce(`New question: ${TITLES[fresh[0].kind] ?? fresh[0].kind}.`);
-    seen.current = ids;
-  }, [questions]);
-}
-
 export function Pane({ target }) {
   const { data, error, isLoading } = useAction("questions.list", target, "questions");
   const questions = data?.questions ?? null;
-  useAnnouncements(questions);
   return html`<div class="pane">
     <${ErrorNote} error=${error} />
     ${isLoading && html`<p class="quiet">Loading.</p>`}

@@ -29,7 +29,10 @@ function Opening({ target, raw, revisions }) {
     <p role="status">
       ${STATES[raw.state] ?? raw.state}
       ${raw.reason && html`${" "}<${Text}>${raw.reason}<//>`}
-      ${isOpen && html`${" "}<span class="quiet">Messages are ${raw.conversation} in the log.</span>`}
+      ${isOpen &&
+      html`${" "}<span class="quiet">
+        ${raw.revision && `Revision ${raw.revision}. `}Messages are ${raw.conversation} in the log.
+      </span>`}
     </p>
     ${!isOpen &&
     html`<div class="bar">
@@ -97,13 +100,13 @@ function Templates({ templates, chosen, onChoose }) {
   `;
 }
 
-function Message({ target, raw }) {
+function Message({ target, raw, transport }) {
   const [draft, change] = useDraft(target);
   const work = useNamedWork();
   const text = draft.text ?? "";
   const headers = draft.headers ?? [];
   const method = draft.http_method ?? "POST";
-  const isHttp = raw.transport === "http" || raw.transport === "sse";
+  const isHttp = transport === "http" || transport === "sse";
   const canSend = raw.state === "open";
   const choose = (template) =>
     change(
@@ -173,7 +176,11 @@ export function Pane({ target }) {
     ${raw &&
     html`
       <${Opening} target=${target} raw=${raw} revisions=${session?.revisions ?? []} />
-      <${Message} target=${target} raw=${raw} />
+      <${Message}
+        target=${target}
+        raw=${raw}
+        transport=${raw.transport ?? session?.transport}
+      />
       ${raw.conversation &&
       html`<${Conversation} key=${raw.conversation} target=${target} name=${raw.conversation} />`}
     `}

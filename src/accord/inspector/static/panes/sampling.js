@@ -90,7 +90,7 @@ function TextAnswer({ draft, change }) {
     <//>
     <div class="bar">
       <${Field} label="Name of the model"><input type="text" ...${bind("model")} /><//>
-      <${Field} label="Stop reason" hint="One of the list, or another text.">
+      <${Field} label="Stop reason">
         <input type="text" list="stop-reasons" ...${bind("stop_reason")} />
       <//>
     </div>

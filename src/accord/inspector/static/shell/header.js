@@ -32,7 +32,7 @@ function ThemeSelect() {
         setChosen(theme());
       }}
     >
-      ${THEMES.map((name) => html`<option value=${name}>${name}</option>`)}
+      ${THEMES.map((name) => html`<option value=${name}>${name} theme</option>`)}
     </select>
   </label>`;
 }

@@ -1,0 +1,62 @@
+"""The facts about a session that the inspector only observes: a recording, or watched traffic."""
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from accord.inspector.log.message_log import InspectedLog
+from accord.inspector.log.trace_session import TraceReading
+from accord.inspector.log.watched import WatchedTraffic
+from accord.types import REVISION_IDS, JsonObject
+
+if TYPE_CHECKING:
+    from accord.inspector.session import Session
+
+
+def observed_facts(session: "Session") -> JsonObject:
+    """Return the facts about a session in the shape of the action `session.get`."""
+    log = session.part(InspectedLog)
+    main = log.main
+    opening = None if main is None else main.opening
+    return {
+        "title": session.target.title,
+        "kind": session.kind,
+        "transport": "stdio" if main is None else main.transport,
+        **_state(session),
+        "at": None if opening is None else opening.began_at,
+        "started_seconds": None if opening is None else opening.took,
+        "revision": None if main is None else main.revision,
+        "chosen": None,
+        "revisions": list(REVISION_IDS),
+        "server": None if opening is None else opening.server,
+        "client": None if opening is None else opening.client,
+        "instructions": None if opening is None else opening.instructions or None,
+        "server_capabilities": "{}" if opening is None else opening.server_capabilities or "{}",
+        "client_capabilities": "{}" if opening is None else opening.client_capabilities or "{}",
+        "command": None,
+        "env": [],
+        "cwd": None,
+        "url": "",
+        "headers": [],
+        "timeout": 0.0,
+        "reloads": False,
+        "log_level": None,
+        "unanswered": 0 if main is None else main.unanswered_count,
+        "counters": msgspec.to_builtins(log.counters),
+        "can_send": False,
+        "sign_in": False,
+    }
+
+
+def _state(session: "Session") -> JsonObject:
+    if session.kind == "watch":
+        traffic = session.part(WatchedTraffic)
+        return {"state": traffic.state, "error": _error(traffic.error), "note": traffic.note}
+    reading = session.part(TraceReading)
+    advice = "the rows before the mistake are shown" if reading.count else ""
+    note = f"{reading.count} records read so far" if reading.state == "reading" else ""
+    return {"state": reading.state, "error": _error(reading.error, advice), "note": note}
+
+
+def _error(message: str, advice: str = "") -> JsonObject | None:
+    return {"message": message, "advice": advice, "stderr": []} if message else None
