@@ -80,7 +80,7 @@ function Step({ step, isNext, isBusy, canRedo, onRedo }) {
   const [severity, word] = SIGNS[step.state];
   const hasMore = step.exchanges.length + step.explains.length + step.clauses.length > 0;
   const broken = step.clauses.filter((each) => each.verdict === "broken").length;
-  return html`<li aria-current=${isNext ? "step" : undefined} id=${`step-${step.id}`}>
+  return html`<li class="panel" aria-current=${isNext ? "step" : undefined} id=${`step-${step.id}`}>
     <div class="panel-head">
       <h3>${step.title}</h3>
       <${Sign} severity=${severity} word=${word} />
