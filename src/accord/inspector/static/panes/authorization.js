@@ -15,6 +15,7 @@ import {
   Sign,
   Text,
   announce,
+  plural,
 } from "../ui.js";
 import { JsonView } from "../json_view.js";
 import { Clause, focusPane, useNamedWork } from "./pane_parts.js";
@@ -30,22 +31,15 @@ const SIGNS = {
 const VERDICTS = { kept: ["pass", "kept"], broken: ["fail", "broken"] };
 
 function Values({ rows }) {
-  return html`<div class="scroll">
-    <table>
-      <thead>
-        <tr><th scope="col">Name</th><th scope="col">Value</th><th scope="col">Meaning</th></tr>
-      </thead>
-      <tbody>
-        ${rows.map(
-          ([name, value, meaning], index) => html`<tr key=${index}>
-            <th scope="row"><${Text}>${name}<//></th>
-            <td class="mono"><${Text}>${value}<//></td>
-            <td><${Text}>${meaning}<//></td>
-          </tr>`,
-        )}
-      </tbody>
-    </table>
-  </div>`;
+  return html`<dl class="explained">
+    ${rows.map(
+      ([name, value, meaning], index) => html`<div key=${index}>
+        <dt><${Text}>${name}<//></dt>
+        <dd class="mono"><${Text}>${value}<//></dd>
+        <dd class="quiet"><${Text}>${meaning}<//></dd>
+      </div>`,
+    )}
+  </dl>`;
 }
 
 function Exchanges({ exchanges }) {
@@ -61,7 +55,8 @@ function Exchanges({ exchanges }) {
 }
 
 function Clauses({ clauses }) {
-  return html`<ul class="plain-list rows">
+  return html`<h4>What the specification says</h4>
+  <ul class="plain-list rows">
     ${clauses.map((each) => {
       const [severity, word] = VERDICTS[each.verdict] ?? [];
       const isWarning = severity === "fail" && !each.level.startsWith("MUST");
@@ -97,15 +92,15 @@ function Step({ step, isNext, isBusy, canRedo, onRedo }) {
       <b>To change:</b> <${Text} lines>${step.change}<//>
     </p>`}
     ${hasMore &&
-    step.state !== "todo" &&
-    html`<${Fold} title="Details" open=${step.state === "failed"}>
+    html`<${Fold}
+      key=${step.state === "failed" ? "failed" : "other"}
+      title=${`Details${broken ? `, ${plural(broken, "clause")} broken` : ""}`}
+      open=${step.state === "failed"}
+    >
       ${step.asked && html`<p><span class="quiet">Asked:</span> <${Text}>${step.asked}<//></p>`}
       ${step.explains.length > 0 && html`<${Values} rows=${step.explains} />`}
       <${Exchanges} exchanges=${step.exchanges} />
-    <//>`}
-    ${step.clauses.length > 0 &&
-    html`<${Fold} title=${`What the specification says${broken ? ` (${broken} broken)` : ""}`}>
-      <${Clauses} clauses=${step.clauses} />
+      ${step.clauses.length > 0 && html`<${Clauses} clauses=${step.clauses} />`}
     <//>`}
   </li>`;
 }
@@ -285,12 +280,17 @@ function useAnnouncements(data) {
   }, [data]);
 }
 
+function nextLabel(next, isWaiting) {
+  if (isWaiting) return "Waiting for you to sign in";
+  if (!next) return "All steps are made";
+  return `${next.state === "failed" ? "Try again" : "Next"}: ${next.title}`;
+}
+
 function Walk({ target, data }) {
   const work = useNamedWork();
   const isBusy = data.state === "running";
   const isWaiting = data.state === "waiting";
   const next = data.steps.find((each) => each.id === data.next);
-  const isFailed = next?.state === "failed";
   const run = (name, params = {}) => work.run(name, () => call(name, { target, ...params }));
   return html`<div>
     ${!data.applies && html`<p class="note is-info">${data.reason}</p>`}
@@ -301,7 +301,7 @@ function Walk({ target, data }) {
         busy=${isBusy}
         onClick=${() => run("authorization.next")}
       >
-        ${next ? `${isFailed ? "Try again" : "Next"}: ${next.title}` : "All steps are made"}
+        ${nextLabel(next, isWaiting)}
       <//>
       <${Button}
         disabled=${!next || isWaiting || isBusy}
