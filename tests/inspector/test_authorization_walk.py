@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from aiohttp import web
+from msgspec.structs import replace
 
 from accord import Server
 from accord.auth import AuthorizationServer, MemoryStore, OAuth
@@ -14,6 +15,7 @@ from accord.inspector.authorization.walk import AuthorizationWalk
 from accord.inspector.authorization.walk_step import CLAUSES, STEP_IDS, TITLES
 from accord.inspector.changes import Changes
 from accord.inspector.definition import InspectOptions, InspectTarget, Refused
+from accord.inspector.live.connection import LiveConnection
 from accord.inspector.session import Session
 from accord.protocol.catalogue import catalogue
 from support.http_server import serving
@@ -424,6 +426,43 @@ async def test_tokens_are_forgotten_with_those_in_the_store():
         assert await store.read(f"server {script.url} desk") is None
         assert not await walk.forget()
         assert walk.describe()["next"] == "registration"
+
+
+@in_loop
+async def test_the_session_connects_with_the_token_and_without_it_once_forgotten():
+    async with scripted() as script, walking(script.url) as walk:
+        with pytest.raises(Refused, match="no token yet"):
+            walk.connect()
+        await walk_to(walk, "token")
+        walk.connect()
+        connection = walk.session.part(LiveConnection)
+        await until(lambda: connection.state in ("ready", "failed"))
+        assert connection.state == "ready", connection.failure
+        assert walk.describe()["connected_token"]
+        # The refresh of the walk and the connection share one refresh token.
+        await walk.take_next()
+        await rest(walk)
+        assert await connection.auth.token(script.url) == [*script.good][-1]
+        assert await walk.forget()
+        assert not walk.describe()["connected_token"]
+        connection.restart()
+        await until(lambda: connection.state == "failed")
+
+
+@in_loop
+async def test_a_token_that_is_due_is_renewed_once_for_all_requests():
+    async with scripted(token={"expires_in": 1}) as script, walking(script.url) as walk:
+        await walk_to(walk, "token")
+        walk.connect()
+        auth = walk.session.part(LiveConnection).auth
+        walk.session.part(LiveConnection).disconnect()
+        script.token = {}
+        auth.grant = replace(auth.grant, expires_at=1.0)
+        given = await asyncio.gather(*(auth.token(script.url) for _ in range(5)))
+        assert len({*given}) == 1
+        assert given[0] in script.good
+        assert script.reused == 0
+        assert not await auth.challenged(None)
 
 
 @in_loop

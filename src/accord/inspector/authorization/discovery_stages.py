@@ -154,7 +154,9 @@ async def find_server(context: WalkContext, step: WalkStep) -> None:
     """Find the metadata of the authorization server, and make sure that it may be trusted."""
     settings = context.settings
     offered = () if context.resource is None else context.resource.authorization_servers
-    step.asked = f"the metadata of {offered[0]}" if offered else f"metadata at {context.url}"
+    step.asked = (
+        f"the metadata of {offered[0]}" if offered else f"metadata at {quote_url(context.url)}"
+    )
     preferred = [settings.issuer] if settings.issuer else []
     flow = find_authorization_server(context.url, context.resource, preferred=preferred)
     server = await context.send(flow, step)

@@ -22,6 +22,7 @@ from accord.inspector.authorization.walk_step import (
     describe_clauses,
 )
 from accord.inspector.definition import Refused
+from accord.inspector.target_access import current_target, find_secrets
 from accord.transports.http.client.guarded import NoResponse
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class AuthorizationWalk:
     """
 
     def __init__(self, session: "Session") -> None:
-        self._session = session
+        self.session = session
         self._steps = [WalkStep(each) for each in STEP_IDS]
         self._task: asyncio.Task[Any] | None = None
         self._used: GrantedAuth | None = None
@@ -71,6 +72,8 @@ class AuthorizationWalk:
                 transport=target.transport,
                 mark=self._mark,
             )
+            for each in find_secrets(target):
+                self._context.secrets.add("credential", each)
 
     async def close(self) -> None:
         """Stop waiting for the redirect."""
@@ -79,7 +82,7 @@ class AuthorizationWalk:
             await self._context.stop_listening()
 
     def _mark(self) -> None:
-        self._session.mark("authorization")
+        self.session.mark("authorization")
 
     # -- what the page shows
 
@@ -127,7 +130,7 @@ class AuthorizationWalk:
             "state": step.state,
             "asked": hide(step.asked),
             "came": hide(step.came),
-            "change": hide(self._session.options.advise(step.change)),
+            "change": hide(self.session.options.advise(step.change)),
             "exchanges": [
                 {"request": hide(each.request), "response": hide(each.response)}
                 for each in step.exchanges
@@ -247,7 +250,7 @@ class AuthorizationWalk:
         from accord.inspector.live.connection import LiveConnection
 
         self._used = GrantedAuth(context.settings, context.grant, self._on_renewed)
-        connection = self._session.part(LiveConnection)
+        connection = self.session.part(LiveConnection)
         connection.use_auth(self._used)
         connection.restart()
         self._mark()
@@ -299,7 +302,7 @@ class AuthorizationWalk:
             raise Refused("sign in first" if waits else "a step is being made")
         if self._next() is None:
             raise Refused("all steps are made; redo one of them")
-        self._task = self._session.spawn(self._make(context, count))
+        self._task = self.session.spawn(self._make(context, count))
         self._mark()
 
     async def _cancel(self) -> None:
@@ -317,6 +320,8 @@ class AuthorizationWalk:
         self._mark()
 
     async def _make(self, context: WalkContext, count: int) -> None:
+        # A person may have added headers on the page.
+        context.headers = current_target(self.session).headers
         for _ in range(count):
             id = self._next()
             if id is None:
