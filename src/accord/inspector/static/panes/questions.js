@@ -65,13 +65,12 @@ function Choices({ work, content = {}, accept }) {
     <${Button}
       kind="primary"
       busy=${busy === "accept"}
-      disabled=${busy !== ""}
       onClick=${() => work.answer("accept", content)}
     >
       ${accept}
     <//>
-    <${Button} disabled=${busy !== ""} onClick=${() => work.answer("decline")}>Decline<//>
-    <${Button} disabled=${busy !== ""} onClick=${() => work.answer("cancel")}>Cancel<//>
+    <${Button} onClick=${() => work.answer("decline")}>Decline<//>
+    <${Button} onClick=${() => work.answer("cancel")}>Cancel<//>
   </div>`;
 }
 
@@ -122,10 +121,10 @@ function SignIn({ question, work }) {
         />
       <//>
       <div class="actions">
-        <${Button} type="submit" kind="primary" busy=${work.busy === "accept"} disabled=${!pasted.trim()}>
+        <${Button} type="submit" kind="primary" busy=${work.busy === "accept"}>
           Use this address
         <//>
-        <${Button} disabled=${work.busy !== ""} onClick=${() => work.answer("cancel")}>
+        <${Button} onClick=${() => work.answer("cancel")}>
           Cancel the sign-in
         <//>
       </div>

@@ -156,10 +156,10 @@ export function SamplingAnswer({ question, work }) {
     <h3>Your answer</h3>
     <${Tabs} label="How to answer" tabs=${tabs} chosen=${way} onChoose=${setWay} />
     <div class="actions">
-      <${Button} kind="primary" busy=${work.busy === "accept"} disabled=${work.busy !== ""} onClick=${send}>
+      <${Button} kind="primary" busy=${work.busy === "accept"} onClick=${send}>
         Send the answer
       <//>
-      <${Button} disabled=${work.busy !== ""} onClick=${() => work.answer("decline")}>Decline<//>
+      <${Button} onClick=${() => work.answer("decline")}>Decline<//>
     </div>
   `;
 }
