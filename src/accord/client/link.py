@@ -381,11 +381,7 @@ class Link:
             if on_progress is not None:
                 feed = self.callbacks.progress_feed(on_progress)
                 deliver = feed.deliver
-            send: Any = dispatcher.request
-            if isinstance(params, dict):
-                from accord.client.plain_requests import send_plainly
-
-                send = partial(send_plainly, self)
+            send = self._sender(params)
             result = await send(name, params, timeout=timeout, cap=cap, on_progress=deliver)
         except AccordError as error:
             raise self._explain(error, name) from None
@@ -397,6 +393,14 @@ class Link:
 
             return await answer_and_repeat(self, name, params, how, result, started=started)
         return result
+
+    def _sender(self, params: Any) -> Any:
+        """Return what sends the params: a message type, or plain JSON."""
+        if not isinstance(params, dict):
+            return self.dispatcher.request
+        from accord.client.plain_requests import send_plainly
+
+        return partial(send_plainly, self)
 
     async def fetch(self, name: str, params: Any, how: CallOptions) -> Any:
         """Return a result that is still fresh; ask for any other."""

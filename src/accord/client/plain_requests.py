@@ -82,7 +82,7 @@ async def send_plainly(
         try:
             sent = shape.decode(data, method.params, revision.id)
         except (ValueError, RecursionError) as error:
-            why = f"the params do not fit {name} of {revision.id}: {lower_first(error)}"
+            why = f"the params do not fit {revision.id}: {lower_first(error)}"
             raise LocalProtocolError(why) from None
         unknown = find_unknown(data, sent)
     elif name in KNOWN:

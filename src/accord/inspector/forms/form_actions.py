@@ -105,8 +105,8 @@ def _schema_of(session: "Session", kind: FormKind, name: str) -> Any:
     if kind == "templates":
         return _template_schema(name)
     if kind == "question":
-        return _live(session, "questions", "Questions").schema_of(name)
-    found = _live(session, "surface", "Surface").schema_of(kind, name)
+        return _live(session, "questions", "AskedQuestions").schema_of(name)
+    found = _live(session, "surfaces", "Surfaces").schema_of(kind, name)
     if kind == "prompts":
         return prompt_schema(found) if isinstance(found, list | tuple) else found or _TEXTS
     return found

@@ -1,6 +1,5 @@
 """One call that a person made: what was sent, how it goes, what came back."""
 
-import asyncio
 import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
@@ -19,6 +18,8 @@ from accord.inspector.live.texts import show_text
 from accord.types import JsonObject, ProgressParams
 
 if TYPE_CHECKING:
+    import asyncio
+
     from accord.inspector.live.hiding import Hiding
 
 CallKind: TypeAlias = Literal["tool", "resource", "prompt", "request"]

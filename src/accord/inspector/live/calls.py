@@ -10,14 +10,14 @@ from accord.client.options import CallOptions
 from accord.errors import AccordError
 from accord.inspector.definition import Refused
 from accord.inspector.forms.errors import find_errors
-from accord.inspector.history.call_record import CallRecord
 from accord.inspector.history.call_history import CallHistory
+from accord.inspector.history.call_record import CallRecord
 from accord.inspector.live.call_state import Call, CallError, CallKind
 from accord.inspector.live.capture import capture
 from accord.inspector.live.connection import LiveConnection
+from accord.inspector.live.hiding import Hiding
 from accord.inspector.live.surface_entries import reason_to_confirm
 from accord.inspector.live.surfaces import Surfaces
-from accord.inspector.live.hiding import Hiding
 from accord.inspector.live.texts import (
     read_meta,
     read_object,
@@ -89,7 +89,7 @@ class Calls:
         """Read a resource."""
 
         async def perform(client: "Client", call: Call, how: CallOptions) -> None:
-            await client.read_resource(uri, fresh=True, **how)
+            await client.read_resource(uri, **how)
 
         return self._begin("resource", uri, "{}", perform, {})
 
@@ -184,9 +184,7 @@ class Calls:
             if not self._calls[id].is_running:
                 del self._calls[id]
 
-    async def _run(
-        self, client: "Client", call: Call, perform: Perform, how: CallOptions
-    ) -> None:
+    async def _run(self, client: "Client", call: Call, perform: Perform, how: CallOptions) -> None:
         current_call.set(call.id)
         try:
             with capture() as call.captured:
@@ -327,7 +325,9 @@ class Calls:
 
     def spread(self, ids: list[str]) -> JsonObject:
         """Return how long some calls took."""
-        ended = [self._calls[id] for id in ids if id in self._calls and not self._calls[id].is_running]
+        ended = [
+            self._calls[id] for id in ids if id in self._calls and not self._calls[id].is_running
+        ]
         times = sorted(each.seconds or 0.0 for each in ended)
         if not times:
             return {"count": 0, "min": None, "median": None, "p90": None, "max": None, "errors": 0}

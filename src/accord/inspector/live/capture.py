@@ -7,11 +7,14 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from accord.trace import HttpFacts, Party, Transport
+
+if TYPE_CHECKING:
+    from accord.inspector.log.conversation import LoggedConversation
 
 # A task that is followed for hours asks for its state again and again.
 _EXCHANGES_MOST: Final = 50
@@ -27,21 +30,6 @@ class _Envelope(msgspec.Struct):
 class _Answer(msgspec.Struct):
     result: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     error: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-
-
-class Observer(Protocol):
-    """What the taps of a wire need."""
-
-    transport: Transport
-
-    def observe(self, sender: Party, data: bytes | None, *, http: HttpFacts | None = None) -> None:
-        """Take one message, or a part of an HTTP exchange without one."""
-
-    def begin_anew(self) -> None:
-        """Judge the next messages as another conversation."""
-
-    def close(self) -> None:
-        """Judge what can only be judged at the end."""
 
 
 class CapturedExchange:
@@ -115,12 +103,12 @@ class CapturingObserver:
         inner: the conversation in the log.
     """
 
-    def __init__(self, inner: Observer) -> None:
+    def __init__(self, inner: "LoggedConversation") -> None:
         self._inner = inner
         self._waiting: dict[bytes, CapturedExchange] = {}
 
     @property
-    def transport(self) -> Any:
+    def transport(self) -> Transport:
         """The transport that the log names."""
         return self._inner.transport
 

@@ -1,10 +1,9 @@
-"""The connection of a session to its server: made, lost and made again, with all messages logged."""
+"""The connection of a session to its server: made, lost and made again, with a log."""
 
 import asyncio
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
@@ -24,6 +23,8 @@ from accord.types import Implementation, RevisionId
 from accord.version import __version__
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from accord.inspector.session import Session
     from accord.transports.http.client.auth import Auth
 

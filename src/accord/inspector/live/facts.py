@@ -1,18 +1,18 @@
 """What the page shows about a session: its server, its state, its settings."""
 
 import os
-import shlex
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
+from accord.check.probing.secret_filter import display_target
 from accord.inspector.live.capture import Captured
 from accord.inspector.live.connection import LiveConnection
 from accord.inspector.live.questions import AskedQuestions
 from accord.inspector.live.subscriptions import WatchedResources
 from accord.inspector.live.texts import show_text
 from accord.inspector.log.message_log import InspectedLog
+from accord.inspector.target_access import mask_command
 from accord.protocol.exchange import META_CAPABILITIES
 from accord.protocol.revisions import REVISIONS
 from accord.testing.masking import Masks
@@ -92,24 +92,9 @@ def _launch_facts(session: "Session") -> JsonObject:
         "command": mask_command(target.command) if target.command else None,
         "env": sorted(name for name, value in env.items() if os.environ.get(name) != value),
         "cwd": target.cwd,
-        "url": plain_url(target.url) if target.url else "",
+        "url": display_target(target.url) if target.url else "",
         "headers": sorted({*target.headers, *(name for name, _ in settings.headers)}),
     }
-
-
-def mask_command(command: "Any") -> list[str]:
-    """Return a command without the secrets in its arguments."""
-    hide = Masks().mask_text
-    masked = shlex.split(hide(shlex.join(command)))
-    return masked if len(masked) == len(command) else [hide(each) for each in command]
-
-
-def plain_url(url: str) -> str:
-    """Return a URL without user, password and query values."""
-    parts = urlsplit(url)
-    query = "&".join(f"{pair.partition('=')[0]}=..." for pair in parts.query.split("&") if pair)
-    place = parts.netloc.rpartition("@")[2]
-    return urlunsplit((parts.scheme, place, parts.path, query, ""))
 
 
 def _client_capabilities(opening: Captured) -> str:
@@ -133,5 +118,3 @@ def _server_capabilities(opening: Captured) -> str:
         return show_text(bytes(msgspec.json.decode(result, type=_Result).capabilities))
     except msgspec.MsgspecError:
         return "{}"
-
-

@@ -1,5 +1,6 @@
 """Actions of the page on a live connection: the session itself, roots, subscriptions, tasks."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -14,7 +15,6 @@ from accord.inspector.live.questions import AskedQuestions, QuestionAnswer
 from accord.inspector.live.roots import DeclaredRoots, GivenRoot
 from accord.inspector.live.subscriptions import WatchedResources
 from accord.inspector.live.task_list import TaskList
-from accord.inspector.log.observed_facts import observed_facts
 from accord.types import REVISION_IDS, JsonObject, RevisionId
 
 if TYPE_CHECKING:
@@ -32,13 +32,16 @@ _HEADERS_MOST: Final = 50
 @action("session.get", kinds=READ)
 async def get_session(session: "Session", params: Nothing) -> object:
     """Return what is known about the session."""
-    return live_facts(session) if session.kind == "live" else observed_facts(session)
+    if session.kind == "live":
+        return live_facts(session)
+    observed = import_module("accord.inspector.log.observed_facts")
+    return observed.observed_facts(session)
 
 
 class ConnectParams(msgspec.Struct):
     """Settings of a new connection; those left out stay, an empty revision negotiates."""
 
-    revision: str | None | msgspec.UnsetType = msgspec.UNSET
+    revision: str | msgspec.UnsetType | None = msgspec.UNSET
     timeout: float | None = None
     headers: list[tuple[str, str]] | None = None
 

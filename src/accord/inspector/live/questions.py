@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from accord.client.options import Sampled
 from accord.errors import FlowFailed
 from accord.inspector.definition import Refused
 from accord.inspector.forms.errors import find_errors
@@ -120,7 +121,7 @@ class AskedQuestions:
 
     # -- asked by the client
 
-    async def sample(self, params: CreateMessageParams) -> CreateMessageResult | None | bool:
+    async def sample(self, params: CreateMessageParams) -> Sampled:
         """Have a person answer in place of a model."""
         return await self._ask("sampling", params)  # type: ignore[no-any-return]
 
@@ -189,7 +190,9 @@ def _accept_form(params: ElicitParams, given: QuestionAnswer) -> ElicitResult:
         raise Refused("the content of a form is an object", field="content")
     found = find_errors(params.requested_schema or {}, content)
     if found:
-        shown = "; ".join(f"{each.pointer or '/'}: {each.message}" for each in found[:_ERRORS_SHOWN])
+        shown = "; ".join(
+            f"{each.pointer or '/'}: {each.message}" for each in found[:_ERRORS_SHOWN]
+        )
         raise Refused(f"the answer does not fit the form: {shown}", field="content")
     return ElicitResult("accept", content)
 

@@ -1,4 +1,4 @@
-"""Subscriptions to resources and the level of log messages; both are restored after reconnecting."""
+"""Subscriptions and the level of log messages; both are restored after reconnecting."""
 
 import logging
 import time

@@ -52,8 +52,8 @@ class KindParams(msgspec.Struct):
 @action("surface.refresh")
 async def refresh_surface(session: "Session", params: KindParams) -> object:
     """Fetch a list again."""
-    connection, surfaces = session.part(LiveConnection), session.part(Surfaces)
-    if surfaces.list_of(params.kind).state == "absent" and connection.client:
+    surfaces, client = session.part(Surfaces), session.part(LiveConnection).client
+    if not surfaces.is_declared(params.kind, client):
         raise Refused(f"the server declares no {params.kind}")
     surfaces.fetch(params.kind)
     return {}

@@ -45,7 +45,7 @@ _HINTS: Final = {
 }
 
 
-class ListedEntry:
+class InspectedEntry:
     """One entry of a list, as it came."""
 
     __slots__ = ("_searched", "description", "mime", "name", "raw", "size", "title")
@@ -142,7 +142,7 @@ _CHANGES_SHOWN: Final = 20
 
 
 def describe_changes(
-    before: dict[str, ListedEntry], after: dict[str, ListedEntry]
+    before: dict[str, InspectedEntry], after: dict[str, InspectedEntry]
 ) -> list[str]:
     """Return what is new in a list, in words."""
     lines = [f"added {name}" for name in after if name not in before]

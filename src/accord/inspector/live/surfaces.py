@@ -12,13 +12,14 @@ from accord.inspector.live.capture import capture
 from accord.inspector.live.connection import LiveConnection
 from accord.inspector.live.surface_entries import (
     LISTS,
-    ListedEntry,
+    InspectedEntry,
     SurfaceKind,
     describe_changes,
     reason_to_confirm,
     task_support,
 )
 from accord.inspector.live.texts import encode_text, show_text
+from accord.protocol.revisions import REVISIONS
 from accord.types import JsonObject
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class FetchedList:
     def __init__(self) -> None:
         self.state: ListState = "absent"
         self.error = ""
-        self.entries: dict[str, ListedEntry] = {}
+        self.entries: dict[str, InspectedEntry] = {}
         self.changes: list[str] = []
         self.is_stale = False
         self.has_more = False
@@ -62,14 +63,19 @@ class Surfaces:
 
     def fetch_all(self, client: "Client") -> None:
         """Fetch every list that the server declares, in the background."""
-        for kind, facts in LISTS.items():
+        for kind in LISTS:
             fetched = self._lists[kind]
-            if getattr(client.capabilities, facts.capability, None) is None:
+            if not self.is_declared(kind, client):
                 was_absent, self._lists[kind] = fetched.state == "absent", FetchedList()
                 if not was_absent:
                     self._session.mark("surface")
             else:
                 self.fetch(kind)
+
+    @staticmethod
+    def is_declared(kind: SurfaceKind, client: "Client") -> bool:
+        """Whether the server says that it has a list."""
+        return getattr(client.capabilities, LISTS[kind].capability, None) is not None
 
     def fetch(self, kind: SurfaceKind) -> None:
         """Fetch a list in the background; while that is done, once more after it."""
@@ -83,6 +89,11 @@ class Surfaces:
             fetched.state = "loading"
         self._session.mark("surface")
         self._session.spawn(self._fetch(kind, fetched))
+
+    def fetch_resources(self) -> None:
+        """Fetch resources and templates: one notification is for both."""
+        self.fetch("resources")
+        self.fetch("templates")
 
     def mark_stale(self) -> None:
         """Note that the connection is gone; the lists stay to be read."""
@@ -105,7 +116,7 @@ class Surfaces:
         client = self._session.part(LiveConnection).current
         if client is None:
             return
-        entries: dict[str, ListedEntry] = {}
+        entries: dict[str, InspectedEntry] = {}
         fetched.error, fetched.has_more = "", False
         try:
             await self._read_pages(client, kind, fetched, entries)
@@ -124,7 +135,7 @@ class Surfaces:
         client: "Client",
         kind: SurfaceKind,
         fetched: FetchedList,
-        entries: dict[str, ListedEntry],
+        entries: dict[str, InspectedEntry],
     ) -> None:
         cursor: Any = None
         seen: set[str] = set()
@@ -169,7 +180,7 @@ class Surfaces:
         """Return a list."""
         return self._lists[kind]
 
-    def find(self, kind: SurfaceKind, name: str) -> ListedEntry:
+    def find(self, kind: SurfaceKind, name: str) -> InspectedEntry:
         """Return an entry.
 
         Raises:
@@ -179,6 +190,14 @@ class Surfaces:
         if entry is None:
             raise Refused(f"the server lists no {kind[:-1]} {name!r:.100}", field="name")
         return entry
+
+    def schema_of(self, kind: Literal["tools", "prompts"], name: str) -> Any:
+        """Return the input schema of a tool, or the arguments of a prompt; None if unknown."""
+        entry = self._lists[kind].entries.get(name)
+        value = None if entry is None else entry.value
+        if not isinstance(value, dict):
+            return None
+        return value.get("inputSchema") if kind == "tools" else _arguments(value)
 
     def snapshot(self, kind: SurfaceKind, text: str, start: int, count: int) -> JsonObject:
         """Return a part of a list."""
@@ -226,7 +245,8 @@ class Surfaces:
         if client is None or kind in ("tools", "resources"):
             return []
         # The oldest revision has no capability for it.
-        if client.capabilities.completions is None and client.revision != "2024-11-05":
+        needed = REVISIONS[client.revision].needed_for("client", "completion/complete")
+        if client.capabilities.completions is None and needed is not None:
             return []
         if kind == "prompts":
             return [each["name"] for each in _arguments(value)]
@@ -249,7 +269,7 @@ class Surfaces:
             await asyncio.sleep(0.01)
 
 
-def _add_entries(entries: dict[str, ListedEntry], raw: bytes, kind: SurfaceKind) -> None:
+def _add_entries(entries: dict[str, InspectedEntry], raw: bytes, kind: SurfaceKind) -> None:
     facts = LISTS[kind]
     try:
         found = msgspec.json.decode(raw, type=dict[str, msgspec.Raw]).get(facts.member)
@@ -257,7 +277,7 @@ def _add_entries(entries: dict[str, ListedEntry], raw: bytes, kind: SurfaceKind)
     except msgspec.MsgspecError as error:
         raise RemoteProtocolError(f"{facts.member} is not a list: {error}") from None
     for item in items:
-        entry = ListedEntry(bytes(item), facts.name)
+        entry = InspectedEntry(bytes(item), facts.name)
         name = entry.name
         number = 2
         while name in entries:  # equal names are a mistake that must be seen

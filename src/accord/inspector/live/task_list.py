@@ -7,6 +7,7 @@ from accord.client.tasks import ToolTask
 from accord.errors import AccordError
 from accord.inspector.definition import Refused
 from accord.inspector.live.connection import LiveConnection
+from accord.protocol.revisions import REVISIONS
 from accord.types import JsonObject
 
 if TYPE_CHECKING:
@@ -84,12 +85,12 @@ class TaskList:
         client = self._session.part(LiveConnection).current
         if client is None:
             return False, "there is no connection"
-        can = client.capabilities
-        if client.revision == "2025-11-25":
+        can, revision = client.capabilities, REVISIONS[client.revision]
+        if revision.tasks:
             if can.tasks is None:
                 return False, "the server does not declare tasks"
             return True, ""
-        if client.revision > "2025-11-25":
+        if revision.result_type:
             if _EXTENSION not in (can.extensions or {}):
                 return False, f"the server does not declare the extension {_EXTENSION}"
             return True, "the server decides which calls become tasks"
@@ -112,7 +113,7 @@ class TaskList:
             if id is not None:
                 await self._refresh_one(client, id)
                 return
-            if client.revision == "2025-11-25" and _lists(client):
+            if _lists(client):
                 count = 0
                 async for task in client.tasks():
                     self._add(task)
@@ -176,5 +177,5 @@ class TaskList:
 
 
 def _lists(client: "Client") -> bool:
-    tasks = client.capabilities.tasks
+    tasks = client.capabilities.tasks if REVISIONS[client.revision].tasks else None
     return tasks is not None and getattr(tasks, "list", None) is not None

@@ -1,5 +1,6 @@
 """Ties the parts of a live session to its connection."""
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from accord.client.options import ConnectOptions
@@ -31,19 +32,16 @@ def wire_parts(session: "Session") -> None:
             # The log shows the messages; without a callback some servers would send none.
             "on_log": lambda params: None,
             "on_tools_changed": lambda: surfaces.fetch("tools"),
-            "on_resources_changed": lambda: (
-                surfaces.fetch("resources"),
-                surfaces.fetch("templates"),
-            ),
+            "on_resources_changed": surfaces.fetch_resources,
             "on_prompts_changed": lambda: surfaces.fetch("prompts"),
             "on_resource_updated": watched.note_update,
         }
 
     connection.options.append(options)
     connection.on_ready += [surfaces.fetch_all, watched.restore]
-    for area in ("tasks", "roots"):
-        connection.on_ready.append(lambda _, area=area: session.mark(area))
+    connection.on_ready.append(lambda client: session.mark("tasks"))
     connection.on_closed.append(surfaces.mark_stale)
-    connection.on_closed.append(lambda: session.mark("subscriptions"))
+    for area in ("subscriptions", "tasks"):
+        connection.on_closed.append(partial(session.mark, area))
     if session.target.folders:
         session.part(SourceWatch).start()

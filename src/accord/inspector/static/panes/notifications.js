@@ -46,7 +46,7 @@ function Subscribed({ target }) {
   return html`<div class="scroll">
     <${ErrorNote} error=${error} />
     <table>
-      <thead><tr><th>resource</th><th>updates</th><th>last</th><th></th></tr></thead>
+      <thead><tr><th>resource</th><th>updates</th><th>last</th><th><span class="unseen">action</span></th></tr></thead>
       <tbody>
         ${data.subscribed.map(
           (each) => html`<tr key=${each.uri}>
