@@ -15,6 +15,7 @@ import {
   formatTime,
 } from "../ui.js";
 import { ArgumentEditor } from "../form/editor.js";
+import { useDraft } from "./drafts.js";
 import { SamplingAnswer, SamplingRequest } from "./sampling.js";
 import { TITLES } from "./question_notice.js";
 import { focusPane, useNow, useNamedWork } from "./pane_parts.js";
@@ -40,7 +41,7 @@ function TimeLeft({ expires }) {
 }
 
 function Elicitation({ target, question, work }) {
-  const [text, setText] = useState("{}");
+  const [text, setText] = useDraft(target, "question", question.id, "text", "{}");
   const [errors, setErrors] = useState([]);
   const isWrong = errors.length > 0;
   return html`
@@ -145,10 +146,8 @@ function Question({ target, question, onAnswered }) {
       kind !== "sampling" &&
       html`<p><${Text} lines>${question.message}<//></p>`}
       ${kind === "sampling" &&
-      html`<${SamplingRequest} text=${question.params} /><${SamplingAnswer}
-          question=${question}
-          work=${work}
-        />`}
+      html`<${SamplingRequest} text=${question.params} />
+        <${SamplingAnswer} target=${target} question=${question} work=${work} />`}
       ${kind === "elicitation" &&
       html`<${Elicitation} target=${target} question=${question} work=${work} />`}
       ${kind === "url" && html`<${UrlQuestion} question=${question} work=${work} />`}
