@@ -5,7 +5,7 @@ import pytest
 
 from accord.errors import MissingExtra
 from accord.json_schema import validation
-from accord.json_schema.validation import compile_schema
+from accord.json_schema.validation import compile_for_lists, compile_schema
 
 POINT = {
     "type": "object",
@@ -121,3 +121,19 @@ def test_of_many_errors_only_the_first_is_made():
 
 def test_a_pattern_that_backtracks_without_end_is_given_up():
     assert compile_schema({"pattern": r"(?:(x+)+\1)+y"})("x" * 60) is not None
+
+
+def test_all_errors_are_listed():
+    found = compile_for_lists(POINT)({"x": "1", "tags": ["a", 2]})
+    assert {tuple(each.instance_path) for each in found} == {("x",), ("tags", 1)}
+    assert compile_for_lists(POINT)({"x": 1}) == []
+
+
+def test_a_list_of_errors_that_takes_long_is_not_made():
+    assert compile_for_lists({"items": {"type": "string"}})([0] * 30_000) is None
+    assert compile_for_lists({"type": "string"})("\ud800") is None
+
+
+def test_a_schema_that_cannot_be_used_lists_no_errors():
+    with pytest.raises(ValueError, match="not valid"):
+        compile_for_lists({"type": "strin"})

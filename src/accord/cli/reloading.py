@@ -14,32 +14,32 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from accord.cli.options import UsageError
 from accord.cli.run_settings import RunSettings
-from accord.cli.target import ServerPlace, describe_syntax_error
+from accord.cli.target import ServerPlace
 from accord.cli.terminal import complain
+from accord.runtime.source_files import (
+    INTERVAL,
+    SHARE,
+    SourceFiles,
+    TooManyFiles,
+    changed_files,
+    drop_bytecode,
+    find_syntax_error,
+    name_files,
+    scan_files,
+    wait_until_settled,
+)
 
 if TYPE_CHECKING:
     from socket import socket
 
-# Path, time of change, size and number of each Python file.
-Files: TypeAlias = dict[str, tuple[int, int, int]]
-
-_INTERVAL: Final = 0.25
-# The scan of a large folder takes no more than this part of the time.
-_SHARE: Final = 0.1
-# How long a file must stay as it is: editors write in several steps.
-_SETTLED: Final = 0.05
-_FILES_MOST: Final = 20_000
-_SKIPPED: Final = ("__pycache__", "node_modules", "site-packages")
-_ENVIRONMENT: Final = "pyvenv.cfg"
 # How many seconds a server gets beyond its grace period.
 _SLACK: Final = 2.0
-_NAMED: Final = 3
 
 
 class _Adoption(msgspec.Struct):
@@ -85,7 +85,10 @@ def supervise(place: ServerPlace, settings: RunSettings, folders: Iterable[Path]
     from accord.transports.shutdown import take_signals
 
     watched = [str(each.absolute()) for each in folders]
-    seen = _scan(watched)
+    try:
+        seen = scan_files(watched)
+    except TooManyFiles as error:
+        raise _too_many(error) from None
     sockets = listen(settings.host, settings.port)
     wake, on_signal = os.pipe()
     os.set_blocking(on_signal, False)
@@ -95,12 +98,19 @@ def supervise(place: ServerPlace, settings: RunSettings, folders: Iterable[Path]
             os.write(on_signal, b"x")
 
     with take_signals(stop):
-        _Supervisor(place, settings, sockets).run(watched, seen, wake)
+        try:
+            _Supervisor(place, settings, sockets).run(watched, seen, wake)
+        except TooManyFiles as error:
+            raise _too_many(error) from None
     for descriptor in (wake, on_signal):
         os.close(descriptor)
     for each in sockets:
         each.close()
     return 0
+
+
+def _too_many(error: TooManyFiles) -> UsageError:
+    return UsageError(f"{error}; name the folders of your code with --reload-dir")
 
 
 class _Supervisor:
@@ -113,21 +123,20 @@ class _Supervisor:
         self._child: subprocess.Popen[bytes] | None = None
         self._lifeline = -1
 
-    def run(self, watched: list[str], seen: Files, wake: int) -> None:
+    def run(self, watched: list[str], seen: SourceFiles, wake: int) -> None:
         """Restart the child after each change, until the pipe `wake` has something to read."""
-        interval = _INTERVAL
+        interval = INTERVAL
         try:
             self._start()
             while not select.select([wake], [], [], interval)[0]:
                 self._look_after_child()
                 began = time.monotonic()
-                files = _scan(watched)
-                interval = max(_INTERVAL, (time.monotonic() - began) / _SHARE)
+                files = scan_files(watched)
+                interval = max(INTERVAL, (time.monotonic() - began) / SHARE)
                 if files != seen:
-                    files = _wait_until_settled(watched, files)
-                    changed = sorted(path for path, _ in files.items() ^ seen.items())
-                    seen = files
-                    self._restart(list(dict.fromkeys(changed)))
+                    files = wait_until_settled(watched, files)
+                    changed, seen = changed_files(seen, files), files
+                    self._restart(changed)
         finally:
             self._stop()
 
@@ -138,16 +147,14 @@ class _Supervisor:
             complain(f"the server ended with exit code {code}; requests wait until a file changes")
 
     def _restart(self, changed: list[str]) -> None:
-        error = _find_syntax_error(changed, self._place)
+        error = find_syntax_error(changed)
         if error:
             meanwhile = "requests wait" if self._child is None else "the last version goes on"
             complain(f"{error}; {meanwhile} until the next change")
             return
-        names = ", ".join(os.path.relpath(each) for each in changed[:_NAMED])
-        more = f" and {len(changed) - _NAMED} more" if len(changed) > _NAMED else ""
         self._stop()
-        complain(f"{names}{more} changed; the server restarts")
-        _drop_bytecode(changed)
+        complain(f"{name_files(changed)} changed; the server restarts")
+        drop_bytecode(changed)
         self._start()
 
     def _start(self) -> None:
@@ -180,69 +187,3 @@ class _Supervisor:
     def _forget_child(self) -> None:
         self._child = None
         os.close(self._lifeline)
-
-
-# -- files
-
-
-def _scan(folders: Iterable[str]) -> Files:
-    """Return the Python files below some folders, without environments and hidden folders."""
-    found: Files = {}
-    waiting = list(folders)
-    count = 0
-    while waiting:
-        folder = waiting.pop()
-        with suppress(OSError), os.scandir(folder) as entries:
-            inside = list(entries)
-            count += len(inside)
-            if count > _FILES_MOST:
-                raise UsageError(
-                    f"there are more than {_FILES_MOST} files to watch in {folder}; name the "
-                    "folders of your code with --reload-dir"
-                )
-            if any(each.name == _ENVIRONMENT for each in inside):
-                continue
-            for each in inside:
-                if each.name.startswith(".") or each.name in _SKIPPED:
-                    continue
-                if each.is_dir(follow_symlinks=False):
-                    waiting.append(each.path)
-                elif each.name.endswith(".py"):
-                    state = each.stat()
-                    found[each.path] = (state.st_mtime_ns, state.st_size, state.st_ino)
-    return found
-
-
-def _wait_until_settled(folders: Iterable[str], files: Files) -> Files:
-    while True:
-        time.sleep(_SETTLED)
-        now = _scan(folders)
-        if now == files:
-            return now
-        files = now
-
-
-def _find_syntax_error(paths: Iterable[str], place: ServerPlace) -> str:
-    """Return the first syntax error in some files; empty without one."""
-    import warnings
-
-    for path in paths:
-        with suppress(OSError), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            source = Path(path).read_bytes()
-            try:
-                compile(source, path, "exec", dont_inherit=True)
-            except SyntaxError as error:
-                return describe_syntax_error(error, place)
-            except ValueError as error:  # null bytes
-                return f"{os.path.relpath(path)}: {error}"
-    return ""
-
-
-def _drop_bytecode(paths: Iterable[str]) -> None:
-    """Remove cached bytecode: Python takes it for that of a file of equal size and second."""
-    from importlib.util import cache_from_source
-
-    for path in paths:
-        with suppress(OSError, NotImplementedError):
-            os.unlink(cache_from_source(path))

@@ -14,6 +14,7 @@ from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from accord.cli.options import UsageError, did_you_mean
+from accord.runtime.source_files import describe_syntax_error, shorten_path
 
 if TYPE_CHECKING:
     import argparse
@@ -86,7 +87,7 @@ def locate(target: str, following: Sequence[str] = ()) -> ServerPlace:
     if path.is_dir() and not (name and (path / "__init__.py").is_file()):
         raise UsageError(f"{where} is a folder; name the file in it{_list_files(path)}")
     if path.is_file() and path.suffix == ".py":
-        return ServerPlace(_relative_path(where), path, _module_name(path), name)
+        return ServerPlace(shorten_path(where), path, _module_name(path), name)
     if path.suffix == ".py" and not _is_command_line(where):
         raise UsageError(f"there is no file {where}{_suggest_files(path)}")
     if _OBJECT.fullmatch(where) and _is_module(where):
@@ -202,7 +203,7 @@ def load(place: ServerPlace) -> "Server[Any]":
     try:
         module = _import(place)
     except SyntaxError as error:
-        raise UsageError(describe_syntax_error(error, place)) from None
+        raise UsageError(describe_syntax_error(error, place.shown)) from None
     except SystemExit as error:
         where = _describe_frame(error.__traceback__)
         raise UsageError(
@@ -246,13 +247,6 @@ def _module_name(path: Path) -> str:
 # -- errors in the user's code
 
 
-def describe_syntax_error(error: SyntaxError, place: ServerPlace) -> str:
-    """Return a syntax error in one line, with its place and its line."""
-    file = _relative_path(error.filename or place.shown)
-    line = " ".join((error.text or "").split())[:_LONGEST_LINE]
-    return f"{file}:{error.lineno or 1}: {error.msg}" + (f": {line}" if line else "")
-
-
 def _describe_import_error(error: Exception, place: ServerPlace) -> str:
     where = _describe_frame(error.__traceback__) or place.shown
     if isinstance(error, ModuleNotFoundError) and error.name:
@@ -286,15 +280,7 @@ def _describe_frame(traceback: TracebackType | None) -> str:
         return ""
     file, line = (users or frames)[-1]
     source = linecache.getline(file, line).strip()[:_LONGEST_LINE]
-    return f"{_relative_path(file)}:{line}" + (f" `{source}`" if source else "")
-
-
-def _relative_path(file: str) -> str:
-    try:
-        relative = os.path.relpath(file)
-    except ValueError:  # another drive
-        return file
-    return file if relative.startswith("..") else relative
+    return f"{shorten_path(file)}:{line}" + (f" `{source}`" if source else "")
 
 
 # -- the server in the module

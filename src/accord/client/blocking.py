@@ -363,6 +363,7 @@ class BlockingClient(ConnectionFacts):
     unsubscribe = _wait_for(AsyncClient.unsubscribe)
     get_prompt = _wait_for(AsyncClient.get_prompt)
     complete = _wait_for(AsyncClient.complete)
+    request = _wait_for(AsyncClient.request)
     ping = _wait_for(AsyncClient.ping)
     set_log_level = _wait_for(AsyncClient.set_log_level)
     roots_changed = _wait_for(AsyncClient.roots_changed)

@@ -11,6 +11,7 @@ from accord.client.change_calls import ChangeCalls
 from accord.client.link import Link
 from accord.client.negotiation import Opening
 from accord.client.options import CallOptions, Roots
+from accord.client.plain_calls import PlainCalls
 from accord.client.results import OutputSchema, PageGuard, decode_output
 from accord.client.task_calls import TaskCalls, link_has_tasks, task_support
 from accord.errors import (
@@ -97,7 +98,7 @@ class ConnectionFacts:
         return self._link.is_closed
 
 
-class Client(ConnectionFacts, ChangeCalls, TaskCalls):
+class Client(ConnectionFacts, ChangeCalls, PlainCalls, TaskCalls):
     """A connected client, as `connect` returns it.
 
     Every operation takes the options of `CallOptions` as keywords: `timeout`, `cap`, `on_progress`,

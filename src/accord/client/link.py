@@ -10,6 +10,7 @@ import contextlib
 import logging
 import math
 from collections.abc import Iterator
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
@@ -376,14 +377,12 @@ class Link:
         if self.wire.is_congested:
             await self._until_writable(name, timeout)
         try:
-            if on_progress is None:
-                result = await dispatcher.request(name, params, timeout=timeout, cap=cap)
-            else:
+            deliver: OnProgress | None = None
+            if on_progress is not None:
                 feed = self.callbacks.progress_feed(on_progress)
-                deliver: OnProgress = feed.deliver
-                result = await dispatcher.request(
-                    name, params, timeout=timeout, cap=cap, on_progress=deliver
-                )
+                deliver = feed.deliver
+            send = self._sender(params)
+            result = await send(name, params, timeout=timeout, cap=cap, on_progress=deliver)
         except AccordError as error:
             raise self._explain(error, name) from None
         finally:
@@ -394,6 +393,14 @@ class Link:
 
             return await answer_and_repeat(self, name, params, how, result, started=started)
         return result
+
+    def _sender(self, params: Any) -> Any:
+        """Return what sends the params: a message type, or plain JSON."""
+        if not isinstance(params, dict):
+            return self.dispatcher.request
+        from accord.client.plain_requests import send_plainly
+
+        return partial(send_plainly, self)
 
     async def fetch(self, name: str, params: Any, how: CallOptions) -> Any:
         """Return a result that is still fresh; ask for any other."""

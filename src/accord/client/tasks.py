@@ -136,6 +136,11 @@ class ToolTask:
         return self._update.message
 
     @property
+    def poll_interval(self) -> float:
+        """Seconds after which the server is asked again."""
+        return self._poll
+
+    @property
     def is_finished(self) -> bool:
         """Whether it is over, as far as that is known."""
         return self.status in _FINISHED

@@ -253,14 +253,19 @@ class Cost:
         # Of any one value: visits, and atoms that read it. None where it depends on the instance.
         self._per_value = _per_value(self._root)
 
-    def excess(self, instance: object) -> str | None:
-        """Say why an instance takes too long to validate; None if it does not."""
+    def excess(self, instance: object, *, most: int = _MOST_VISITS) -> str | None:
+        """Say why an instance takes too long to validate; None if it does not.
+
+        Args:
+            instance: the value.
+            most: how many visits are not too many.
+        """
         if self._per_value is not None:
             visits, atoms = self._per_value
-            values, size = _measure(instance, _MOST_VISITS // visits)
-            if values * visits <= _MOST_VISITS and size * atoms <= _MOST_READING:
+            values, size = _measure(instance, most // visits)
+            if values * visits <= most and size * atoms <= _MOST_READING:
                 return None
-        return _walk(self._root, instance)
+        return _walk(self._root, instance, most)
 
 
 def _measure(instance: object, enough: int) -> tuple[int, int]:
@@ -417,7 +422,7 @@ def _per_value(root: Node) -> tuple[int, int] | None:
     return visits, reads
 
 
-def _walk(root: Node, instance: object) -> str | None:
+def _walk(root: Node, instance: object, most: int) -> str | None:
     """Count the visits of one instance; say why they are too many, None if they are not."""
     states = _States(root)
     visits = reading = values = 0
@@ -430,7 +435,7 @@ def _walk(root: Node, instance: object) -> str | None:
         if state.whole:
             visits += state.whole * _META_VISITS * count_values(value)
         parts = len(value) if isinstance(value, dict | list | tuple) else 0
-        is_long = visits > _MOST_VISITS or reading > _MOST_READING
+        is_long = visits > most or reading > _MOST_READING
         if is_long or values + len(waiting) + parts + states.steps > _MOST_STEPS:
             return "the schema and the size of the value make it take too long"
         if isinstance(value, dict):

@@ -6,7 +6,7 @@ refused before.
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Final, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
 import msgspec
 
@@ -14,12 +14,20 @@ from accord.errors import MissingExtra
 from accord.json_schema.cost import Cost, SchemaRefused
 
 Validate = Callable[[object], str | None]
+ListErrors = Callable[[object], list[Any] | None]
 
 UNDECIDED: Final = "cannot be validated: "
 """How the answer of a validator begins if it could not decide."""
 
 # Steps that a pattern with references or conditions may take on one text, some 30 ns each.
 _BACKTRACKING: Final = 10_000
+# Each error takes 10 µs and a kilobyte, and each visit may find one.
+_MOST_VISITS_FOR_LISTS: Final = 20_000
+
+
+class _Compiled(NamedTuple):
+    validate: Validate
+    list_errors: ListErrors
 
 
 def compile_schema(schema: object) -> Validate:
@@ -33,14 +41,31 @@ def compile_schema(schema: object) -> Validate:
             validation take too long whatever the instance.
         MissingExtra: no validator is installed.
     """
+    return _look_up(schema).validate
+
+
+def compile_for_lists(schema: object) -> ListErrors:
+    """Return a function that lists all errors of an instance, as the library describes them.
+
+    It returns None if the list would take too long or cannot be made; the function that
+    `compile_schema` returns may then find the first.
+
+    Raises:
+        ValueError: as `compile_schema` does.
+        MissingExtra: no validator is installed.
+    """
+    return _look_up(schema).list_errors
+
+
+def _look_up(schema: object) -> _Compiled:
     found = _compile(msgspec.json.encode(schema, order="deterministic"))
-    if callable(found):
-        return found
-    raise ValueError(found)
+    if isinstance(found, str):
+        raise ValueError(found)  # noqa: TRY004 - it is the value that is wrong
+    return found
 
 
 @lru_cache(maxsize=1_000)
-def _compile(encoded: bytes) -> Validate | str:
+def _compile(encoded: bytes) -> _Compiled | str:
     """Return the validator of a schema, or why it has none; both are cached."""
     try:
         import jsonschema_rs
@@ -72,7 +97,15 @@ def _compile(encoded: bytes) -> Validate | str:
             return UNDECIDED + _first_line(beyond).lower()
         return None
 
-    return validate
+    def list_errors(instance: object) -> list[Any] | None:
+        if cost.excess(instance, most=_MOST_VISITS_FOR_LISTS) is not None:
+            return None
+        try:
+            return list(validator.iter_errors(instance))
+        except ValueError:
+            return None
+
+    return _Compiled(validate, list_errors)
 
 
 def _refuse_to_fetch(uri: str) -> NoReturn:

@@ -1,0 +1,134 @@
+"""Actions on arguments that a person fills in: validate them, and make an example."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from accord.inspector.actions import READ, action
+from accord.inspector.definition import Refused
+from accord.inspector.forms.errors import FormError, find_errors
+from accord.inspector.forms.model import prompt_schema
+from accord.inspector.forms.uri_template import expand, variables
+from accord.inspector.forms.values import TextFault, parse_text, read_text, write_text
+from accord.json_schema.samples import sample
+
+if TYPE_CHECKING:
+    from accord.inspector.session import Session
+
+FormKind: TypeAlias = Literal["tools", "prompts", "templates", "question", "text"]
+
+_INDENT: Final = 2
+_TEXTS: Final = {"type": "object", "additionalProperties": {"type": "string"}}
+
+
+class ValidateParams(msgspec.Struct):
+    """What to validate: the arguments of an entry, the answer to a question, or any JSON."""
+
+    kind: FormKind
+    text: str
+    name: str = ""
+
+
+class ExampleParams(msgspec.Struct):
+    """What to make an example for."""
+
+    kind: FormKind
+    name: str
+
+
+class ExpandParams(msgspec.Struct):
+    """The URI template, and its variables as JSON."""
+
+    name: str
+    text: str
+
+
+class SyntaxFault(msgspec.Struct):
+    """Where a text is not JSON."""
+
+    line: int
+    column: int
+    message: str
+
+
+class Validated(msgspec.Struct):
+    """What is wrong with a text."""
+
+    errors: list[FormError]
+    syntax: SyntaxFault | None = None
+
+
+@action("forms.validate", kinds=READ)
+async def validate(session: "Session", params: ValidateParams) -> Validated:
+    """Return what is wrong with arguments, by place."""
+    try:
+        parsed = read_text(params.text)
+    except TextFault as fault:
+        return Validated([], SyntaxFault(fault.line, fault.column, fault.message))
+    errors = [
+        FormError("", f"an object has the name {name!r} more than once; the last one counts")
+        for name in parsed.duplicates
+    ]
+    schema = _schema_of(session, params.kind, params.name)
+    return Validated(errors if schema is None else errors + find_errors(schema, parsed.value))
+
+
+@action("forms.example")
+async def make_example(session: "Session", params: ExampleParams) -> dict[str, str]:
+    """Return arguments that fit a schema, as far as they can be guessed."""
+    schema = _schema_of(session, params.kind, params.name)
+    if schema is None:
+        raise Refused(f"{params.name!r} has no schema to make an example of", field="name")
+    return {"text": write_text(sample(schema), indent=_INDENT)}
+
+
+@action("forms.expand")
+async def expand_template(session: "Session", params: ExpandParams) -> dict[str, str]:
+    """Return the URI that a template makes of its variables."""
+    try:
+        values = parse_text(params.text)
+    except TextFault as fault:
+        raise Refused(str(fault), field="text") from None
+    if not isinstance(values, dict):
+        raise Refused("the variables of a template are an object", field="text")
+    try:
+        return {"uri": expand(params.name, values)}
+    except ValueError as error:
+        raise Refused(str(error), field="text") from None
+
+
+def _schema_of(session: "Session", kind: FormKind, name: str) -> Any:
+    """Return the schema of what is filled in; None if it is not known."""
+    if kind == "text" or session.kind != "live":
+        return None
+    if kind == "templates":
+        return _template_schema(name)
+    if kind == "question":
+        return _live(session, "questions", "AskedQuestions").schema_of(name)
+    found = _live(session, "surfaces", "Surfaces").schema_of(kind, name)
+    if kind == "prompts":
+        return prompt_schema(found) if isinstance(found, list | tuple) else found or _TEXTS
+    return found
+
+
+def _live(session: "Session", module: str, name: str) -> Any:
+    # The connection is a part of live sessions alone; recordings never load it.
+    return session.part(getattr(import_module(f"accord.inspector.live.{module}"), name))
+
+
+def _template_schema(template: str) -> dict[str, object] | None:
+    try:
+        found = variables(template)
+    except ValueError:
+        return None
+    text = {"type": "string"}
+    several = {"type": "array", "items": text}
+    return {
+        "type": "object",
+        "properties": {
+            each.name: {"anyOf": [several, text]} if each.exploded else text for each in found
+        },
+        "required": [each.name for each in found if each.model().required],
+        "additionalProperties": False,
+    }

@@ -1,0 +1,1 @@
+"""The live connection of a session: connect, lists, calls, questions, roots, tasks, reload."""

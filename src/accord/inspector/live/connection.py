@@ -1,0 +1,314 @@
+"""The connection of a session to its server: made, lost and made again, with a log."""
+
+import asyncio
+import os
+import time
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from accord.client.client import Client
+from accord.client.connect import connect
+from accord.client.options import ConnectOptions
+from accord.errors import AccordError, AuthError, ConnectFailed
+from accord.inspector.definition import Refused
+from accord.inspector.live.advice import advise_connection
+from accord.inspector.live.capture import Captured, CapturingObserver, capture
+from accord.inspector.live.sign_in import with_questions
+from accord.inspector.live.tapped_target import InspectedTarget
+from accord.inspector.log.message_log import InspectedLog
+from accord.transports.http.client.sender import HttpClientOptions
+from accord.types import Implementation, RevisionId
+from accord.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from accord.inspector.session import Session
+    from accord.transports.http.client.auth import Auth
+
+LinkState: TypeAlias = Literal["connecting", "ready", "failed", "closed"]
+
+_STDERR_SHOWN: Final = 15
+_CONNECT_TIMEOUT: Final = 30.0
+# A person wants to see soon that a server is gone, and a server that restarts comes back soon.
+_PATIENCE: Final = 3.0
+# How long the wire may take to end when the session is over.
+_CLOSING: Final = 5.0
+
+
+class LinkSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a person may change about a connection.
+
+    Attributes:
+        revision: the one revision to speak; None negotiates.
+        timeout: seconds to wait for an answer.
+        headers: sent with every HTTP request, in addition to those of the command line.
+    """
+
+    revision: RevisionId | None = None
+    timeout: float = 60.0
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+class ConnectionFailure(msgspec.Struct, frozen=True):
+    """Why there is no connection, for the person."""
+
+    message: str
+    advice: str = ""
+    stderr: tuple[str, ...] = ()
+    is_about_access: bool = False
+
+
+class LiveConnection:
+    """The connection of a session. Other parts register what they need from it.
+
+    Attributes:
+        state: how it is.
+        failure: why there is none.
+        settings: what the person chose.
+        note: what happened last without the person, such as a restart.
+        options: functions that return options for `connect`: callbacks and roots.
+        on_ready: called with each new client.
+        on_closed: called when a connection is over.
+        on_task_notice: called with each notification about a task.
+    """
+
+    def __init__(self, session: "Session") -> None:
+        target = session.target
+        self._session = session
+        self.settings = LinkSettings(revision=target.revision, timeout=target.timeout)
+        self.state: LinkState = "connecting"
+        self.failure: ConnectionFailure | None = None
+        self.note = ""
+        self.began = time.time()
+        self.started_seconds: float | None = None
+        self.opening = Captured()
+        self.options: list[Callable[[], ConnectOptions]] = []
+        self.on_ready: list[Callable[[Client], object]] = []
+        self.on_closed: list[Callable[[], object]] = []
+        self.on_task_notice: list[Callable[[bytes], object]] = []
+        self._auth: Auth | None = target.auth
+        self._client: Client | None = None
+        self._observer: CapturingObserver | None = None
+        self._work: asyncio.Task[Any] | None = None
+        self._turn = asyncio.Lock()
+        self._stderr: deque[str] = deque(maxlen=_STDERR_SHOWN)
+        self._is_wired = False
+        self._trouble = ""
+
+    # -- for other parts
+
+    @property
+    def client(self) -> Client:
+        """The connected client.
+
+        Raises:
+            Refused: there is none.
+        """
+        if self._client is not None and self.state == "ready":
+            return self._client
+        advice = "wait a moment" if self.state == "connecting" else "connect first"
+        raise Refused(f"there is no connection ({self.state}): {advice}")
+
+    @property
+    def current(self) -> Client | None:
+        """The connected client, if there is one."""
+        return self._client if self.state == "ready" else None
+
+    @property
+    def auth(self) -> "Auth | None":
+        """What authorizes requests."""
+        return self._auth
+
+    def use_auth(self, auth: "Auth | None") -> None:
+        """Authorize the next connections with something else; connect again to use it."""
+        self._auth = auth
+
+    def note_outcome(self, trouble: str) -> None:
+        """Note whether the server could be reached: over HTTP each request is on its own."""
+        if self.state == "ready" and trouble != self._trouble:
+            self.note = trouble or ("" if self.note == self._trouble else self.note)
+            self._trouble = trouble
+            self._session.mark("session")
+
+    # -- what the person does
+
+    def start(self) -> None:
+        """Begin to connect for the first time."""
+        self.connect(self.settings)
+
+    def connect(self, settings: LinkSettings) -> None:
+        """Connect, in place of the connection that there is; returns at once.
+
+        Raises:
+            Refused: a header cannot be sent.
+        """
+        self._wire_parts()
+        self.settings = settings
+        self._begin(self._reconnect())
+
+    def disconnect(self) -> None:
+        """End the connection; returns at once."""
+        self._begin(self._end("closed"))
+
+    def restart(self, note: str = "") -> None:
+        """Connect again with the same settings; a launched server is started anew."""
+        self.note = note
+        self.connect(self.settings)
+
+    async def close(self) -> None:
+        """End the connection with the session."""
+        work, self._work = self._work, None
+        if work is not None:
+            work.cancel()
+            await asyncio.wait([work], timeout=_CLOSING)
+        await self._end("closed")
+
+    # -- work
+
+    def _begin(self, work: Any) -> None:
+        if self._work is not None:
+            self._work.cancel()
+        self._work = self._session.spawn(work)
+
+    def _wire_parts(self) -> None:
+        if not self._is_wired:
+            self._is_wired = True
+            from accord.inspector.live.wiring import wire_parts
+
+            wire_parts(self._session)
+
+    def _change(self, state: LinkState, failure: ConnectionFailure | None = None) -> None:
+        self.state, self.failure = state, failure
+        self._session.mark("session")
+        self._session.mark_app()
+
+    async def _reconnect(self) -> None:
+        async with self._turn:
+            self.started_seconds = None
+            self._change("connecting")
+            await self._end_client()
+            self.opening = Captured()
+            self._stderr.clear()
+            started = time.monotonic()
+            try:
+                client = await self._open()
+            except AccordError as error:
+                self._close_observer()
+                self._change("failed", self._explain(error))
+                return
+            except (ValueError, TypeError) as error:
+                self._close_observer()
+                self._change("failed", ConnectionFailure(str(error), "correct it, then connect"))
+                return
+            except BaseException:
+                self._close_observer()
+                raise
+            self.started_seconds = time.monotonic() - started
+            self._client = client
+            if client.is_closed:  # it ended in the same moment
+                self._lose(f"{self._session.target.title}: the server has ended")
+                return
+            self._change("ready")
+            for call in self.on_ready:
+                call(client)
+
+    async def _open(self) -> Client:
+        options = self._connect_options()
+        transport = self._session.target.transport or "http"
+        log = self._session.part(InspectedLog)
+        logged = log.conversation("main", transport if self._session.target.url else "stdio")
+        observer = self._observer = CapturingObserver(logged, self._take_task_notice)
+
+        def on_lost(why: str, code: int | None) -> None:
+            if self._observer is observer and self._client is not None:
+                self._lose(why)
+
+        target = InspectedTarget(
+            self._session.target,
+            options,
+            observer,
+            on_lost=on_lost,
+            on_retry=self._stderr.clear,
+        )
+        with capture() as self.opening:
+            return await connect(target, **options)
+
+    def _connect_options(self) -> ConnectOptions:
+        target, settings = self._session.target, self.settings
+        env: Mapping[str, str] = os.environ if target.env is None else target.env
+        options: ConnectOptions = {
+            "revision": settings.revision,
+            "timeout": settings.timeout,
+            "connect_timeout": max(_CONNECT_TIMEOUT, settings.timeout),
+            "client_info": Implementation("accord-inspect", __version__),
+            "env": dict(env),
+            "cwd": target.cwd,
+            "stderr": self._take_stderr,
+            "transport": target.transport,
+            # What is shown is what the server says now.
+            "cache": False,
+        }
+        if target.url:
+            options["headers"] = {**target.headers, **dict(settings.headers)} or None
+            options["http"] = HttpClientOptions(patience=_PATIENCE)
+            options["auth"] = with_questions(self._session, self._auth)
+        for more in self.options:
+            options.update(more())
+        return options
+
+    def _take_task_notice(self, data: bytes) -> None:
+        for call in self.on_task_notice:
+            call(data)
+
+    def _take_stderr(self, line: str) -> None:
+        self._stderr.append(line)
+        self._session.part(InspectedLog).add_stderr(line)
+
+    # -- ends
+
+    def _lose(self, why: str) -> None:
+        """Note that the server has ended, or that the connection broke."""
+        client, self._client = self._client, None
+        if client is not None:
+            self._session.spawn(client.close())
+        advice = "connect again" if self._session.target.url else "restart it"
+        self._change("closed", ConnectionFailure(why, advice, tuple(self._stderr)))
+        self._close_observer()
+        self._tell_closed()
+
+    async def _end(self, state: LinkState) -> None:
+        async with self._turn:
+            await self._end_client()
+            self._change(state)
+
+    async def _end_client(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            # The end of a process takes its time; calls are over at once.
+            self._tell_closed()
+            with suppress(AccordError):
+                await client.close()
+        self._close_observer()
+
+    def _close_observer(self) -> None:
+        observer, self._observer = self._observer, None
+        if observer is not None:
+            observer.close()
+
+    def _tell_closed(self) -> None:
+        for call in self.on_closed:
+            call()
+
+    def _explain(self, error: AccordError) -> ConnectionFailure:
+        message, _, quoted = str(error).partition("; it said: ")
+        stderr = tuple(self._stderr)
+        if isinstance(error, ConnectFailed) and not stderr:
+            stderr = tuple(error.stderr.splitlines()[-_STDERR_SHOWN:])
+        if quoted and not stderr:
+            message = str(error)
+        advice = advise_connection(self._session.target, error, stderr)
+        return ConnectionFailure(message, advice, stderr, isinstance(error, AuthError))

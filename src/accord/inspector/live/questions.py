@@ -1,0 +1,227 @@
+"""Questions of the server, and sign-ins: they wait until a person answers them on the page."""
+
+import asyncio
+import time
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from urllib.parse import urlsplit
+
+import msgspec
+
+from accord.client.options import Sampled
+from accord.errors import FlowFailed
+from accord.inspector.definition import Refused
+from accord.inspector.forms.errors import find_errors
+from accord.inspector.forms.model import build_form
+from accord.inspector.live.texts import encode_text, read_plain
+from accord.inspector.log.call_tag import current_call
+from accord.types import (
+    CreateMessageParams,
+    CreateMessageResult,
+    ElicitParams,
+    ElicitResult,
+    JsonObject,
+    TextContent,
+)
+
+if TYPE_CHECKING:
+    from accord.inspector.session import Session
+
+QuestionKind: TypeAlias = Literal["sampling", "elicitation", "url", "sign-in"]
+AnswerAction: TypeAlias = Literal["accept", "decline", "cancel"]
+
+# Servers may ask much; a person cannot answer more.
+_OPEN_MOST: Final = 100
+_ERRORS_SHOWN: Final = 5
+_MODEL: Final = "a person"
+
+
+class QuestionAnswer(msgspec.Struct, kw_only=True):
+    """What a person answered.
+
+    Attributes:
+        id: of the question.
+        action: whether the person accepts.
+        content: JSON text, for elicitation.
+        text: what the model says, for sampling.
+        model: its name.
+        stop_reason: why it stopped.
+        result: JSON text of a whole result of sampling, in place of `text`.
+        redirected: the address that the browser ended up at, or the code, after a sign-in.
+    """
+
+    id: str
+    action: AnswerAction
+    content: str | None = None
+    text: str | None = None
+    model: str | None = None
+    stop_reason: str | None = None
+    result: str | None = None
+    redirected: str | None = None
+
+
+class _Question:
+    """One question while it is open."""
+
+    def __init__(self, id: str, kind: QuestionKind, params: Any, *, url: str = "") -> None:
+        self.id = id
+        self.kind: QuestionKind = kind
+        self.params = params
+        self.url = url
+        self.at = time.time()
+        self.call = current_call.get()
+        loop = asyncio.get_running_loop()
+        self.answer: asyncio.Future[Any] = loop.create_future()
+
+    def snapshot(self) -> JsonObject:
+        params = self.params
+        found: JsonObject = {
+            "id": self.id,
+            "kind": self.kind,
+            "at": self.at,
+            "expires_at": None,
+            "call": self.call,
+            "message": getattr(params, "message", ""),
+            "params": "{}" if params is None else encode_text(params),
+            "form": None,
+            "url": self.url,
+            "host": (urlsplit(self.url).hostname or "") if self.url else "",
+            "model_hint": "",
+        }
+        if self.kind == "elicitation":
+            found["form"] = build_form(params.requested_schema or {"type": "object"})
+        elif self.kind == "sampling":
+            found["message"] = params.system_prompt or ""
+            hints = params.model_preferences and params.model_preferences.hints
+            found["model_hint"] = next((each.name for each in hints or () if each.name), "")
+        elif self.kind == "sign-in":
+            found["message"] = "sign in at this address; then the connection goes on"
+        return found
+
+
+class AskedQuestions:
+    """The questions that wait for a person, a part of a session."""
+
+    def __init__(self, session: "Session") -> None:
+        self._session = session
+        self._open: dict[str, _Question] = {}
+        self._numbers = count(1)
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def snapshot(self) -> list[JsonObject]:
+        """Return the open questions, the oldest first."""
+        return [each.snapshot() for each in self._open.values()]
+
+    def schema_of(self, id: str) -> JsonObject | None:
+        """Return the schema of the form of an open question; None if it has none."""
+        question = self._open.get(id)
+        return getattr(question and question.params, "requested_schema", None)
+
+    # -- asked by the client
+
+    async def sample(self, params: CreateMessageParams) -> Sampled:
+        """Have a person answer in place of a model."""
+        return await self._ask("sampling", params)  # type: ignore[no-any-return]
+
+    async def fill_in(self, params: ElicitParams) -> ElicitResult:
+        """Have a person fill in a form."""
+        return await self._ask("elicitation", params)  # type: ignore[no-any-return]
+
+    async def visit(self, params: ElicitParams) -> bool | None:
+        """Ask a person to open a page; the client has checked its address."""
+        return await self._ask("url", params, url=params.url or "")  # type: ignore[no-any-return]
+
+    async def sign_in(self, url: str) -> str:
+        """Show the address of a sign-in; returns the address of the redirect that was pasted.
+
+        The question is withdrawn when the redirect reaches this machine by itself.
+        """
+        return await self._ask("sign-in", None, url=url)  # type: ignore[no-any-return]
+
+    async def _ask(self, kind: QuestionKind, params: Any, *, url: str = "") -> Any:
+        if len(self._open) >= _OPEN_MOST:
+            return False
+        question = _Question(f"q{next(self._numbers)}", kind, params, url=url)
+        if question.call is None:
+            from accord.inspector.live.calls import Calls
+
+            question.call = self._session.part(Calls).only_running()
+        self._open[question.id] = question
+        self._mark()
+        try:
+            return await question.answer
+        finally:
+            # Also where the call has ended, or the server does not want an answer any more.
+            self._open.pop(question.id, None)
+            self._mark()
+
+    def _mark(self) -> None:
+        self._session.mark("questions")
+        self._session.mark("session")
+
+    # -- answered by a person
+
+    def answer(self, given: QuestionAnswer) -> None:
+        """Answer a question.
+
+        Raises:
+            Refused: it is answered or withdrawn, or the answer does not fit it.
+        """
+        question = self._open.get(given.id)
+        if question is None or question.answer.done():
+            raise Refused("this question is answered already, or the server withdrew it")
+        if given.action != "accept":
+            if question.kind == "sign-in":
+                came = "a person did not sign in"
+                question.answer.set_exception(FlowFailed("authorization", came=came))
+            elif question.kind == "elicitation":
+                question.answer.set_result(ElicitResult(given.action))
+            else:
+                question.answer.set_result(False if given.action == "decline" else None)
+            return
+        question.answer.set_result(_ACCEPT[question.kind](question.params, given))
+
+
+def _accept_form(params: ElicitParams, given: QuestionAnswer) -> ElicitResult:
+    content = read_plain(given.content or "{}", "content")
+    if not isinstance(content, dict):
+        raise Refused("the content of a form is an object", field="content")
+    found = find_errors(params.requested_schema or {}, content)
+    if found:
+        shown = "; ".join(
+            f"{each.pointer or '/'}: {each.message}" for each in found[:_ERRORS_SHOWN]
+        )
+        raise Refused(f"the answer does not fit the form: {shown}", field="content")
+    return ElicitResult("accept", content)
+
+
+def _accept_sampling(params: CreateMessageParams, given: QuestionAnswer) -> CreateMessageResult:
+    if given.result is not None:
+        try:
+            return msgspec.json.decode(given.result, type=CreateMessageResult)
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            raise Refused(f"this is not a result of sampling: {error}", field="result") from None
+    if given.text is None:
+        raise Refused("write what the model says", field="text")
+    return CreateMessageResult(
+        "assistant",
+        TextContent(given.text),
+        given.model or _MODEL,
+        stop_reason=given.stop_reason or "endTurn",
+    )
+
+
+def _accept_sign_in(params: object, given: QuestionAnswer) -> str:
+    if not given.redirected:
+        raise Refused("paste the address that the browser ended up at", field="redirected")
+    return given.redirected
+
+
+_ACCEPT: Final[dict[QuestionKind, Any]] = {
+    "elicitation": _accept_form,
+    "sampling": _accept_sampling,
+    "url": lambda params, given: True,
+    "sign-in": _accept_sign_in,
+}

@@ -1,0 +1,80 @@
+"""Actions of the page on the lists of a server."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from accord.inspector.actions import Nothing, action
+from accord.inspector.definition import Refused
+from accord.inspector.live.connection import LiveConnection
+from accord.inspector.live.surface_entries import SurfaceKind
+from accord.inspector.live.surfaces import Surfaces
+
+if TYPE_CHECKING:
+    from accord.inspector.session import Session
+
+
+class ListParams(msgspec.Struct):
+    """A part of a list."""
+
+    kind: SurfaceKind
+    text: str = ""
+    start: int = 0
+    count: int = 100
+
+
+@action("surface.list")
+async def list_surface(session: "Session", params: ListParams) -> object:
+    """Return a part of a list."""
+    return session.part(Surfaces).snapshot(params.kind, params.text, params.start, params.count)
+
+
+class EntryParams(msgspec.Struct):
+    """An entry of a list."""
+
+    kind: SurfaceKind
+    name: str
+
+
+@action("surface.entry")
+async def get_entry(session: "Session", params: EntryParams) -> object:
+    """Return everything about an entry."""
+    return session.part(Surfaces).describe(params.kind, params.name)
+
+
+class KindParams(msgspec.Struct):
+    """A list."""
+
+    kind: SurfaceKind
+
+
+@action("surface.refresh")
+async def refresh_surface(session: "Session", params: KindParams) -> object:
+    """Fetch a list again."""
+    surfaces, client = session.part(Surfaces), session.part(LiveConnection).client
+    if not surfaces.is_declared(params.kind, client):
+        raise Refused(f"the server declares no {params.kind}")
+    surfaces.fetch(params.kind)
+    return {}
+
+
+@action("surface.lint")
+async def lint_lists(session: "Session", params: Nothing) -> object:
+    """Return what is odd about names, descriptions and schemas."""
+    from accord.fleet.surfaces.lint import lint_surface
+
+    surface, title = session.part(Surfaces).as_surface(), session.target.title
+    # Off the loop: thousands of tools take a while.
+    findings = await asyncio.to_thread(lambda: lint_surface(surface, server=title))
+    return {
+        "findings": [
+            {
+                "rule": each.id,
+                "severity": each.severity,
+                "where": each.subject,
+                "message": each.text,
+            }
+            for each in findings
+        ]
+    }
