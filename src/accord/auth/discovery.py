@@ -134,17 +134,32 @@ def discover(
         found = yield from find_resource_metadata(url, named=named)
     except UnreadableMetadata as error:
         found, unreadable = None, error
+    server = yield from find_authorization_server(url, found, preferred=preferred)
+    if unreadable is not None and server.is_assumed:
+        raise unreadable
+    resource = canonical_resource(url) if found is None else found.resource
+    return DiscoveryResult(resource=resource, server=server, resource_metadata=found)
+
+
+def find_authorization_server(
+    url: str, found: ResourceMetadata | None, *, preferred: Sequence[str] = ()
+) -> Flow[ServerMetadata]:
+    """Find the authorization server that resource metadata names, or else the server itself.
+
+    Args:
+        url: of the server.
+        found: its metadata; None if it publishes none.
+        preferred: the issuers to choose among several.
+
+    Raises:
+        FlowFailed: none was found, or the metadata must not be trusted.
+    """
     if found is None or not found.authorization_servers:
-        server = yield from _find_at_root(url)
-        if unreadable is not None and server.is_assumed:
-            raise unreadable
-        resource = canonical_resource(url) if found is None else found.resource
-        return DiscoveryResult(resource=resource, server=server, resource_metadata=found)
+        return (yield from _find_at_root(url))
     offered = found.authorization_servers
     chosen = ((each, wish) for wish in preferred for each in offered if is_same_issuer(each, wish))
     issuer, wished = next(chosen, (offered[0], offered[0]))
-    server = yield from find_server_metadata(issuer, spelled=wished)
-    return DiscoveryResult(resource=found.resource, server=server, resource_metadata=found)
+    return (yield from find_server_metadata(issuer, spelled=wished))
 
 
 def find_resource_metadata(url: str, *, named: str | None = None) -> Flow[ResourceMetadata | None]:

@@ -401,8 +401,8 @@ class OAuth:
             found = await sender.run(
                 discover(url, named=bearer.resource_metadata, preferred=preferred)
             )
-            self._check_issuer(found.server)
-            await self._check_binding(url, found.server)
+            self.check_issuer(found.server)
+            await self.check_binding(url, found.server)
             asked, asked_of = state.asked, state.asked_of
             if held is not None:
                 asked, asked_of = held.asked, held.issuer
@@ -429,8 +429,12 @@ class OAuth:
         await self._keep(url, state, grant)
         return True
 
-    def _check_issuer(self, server: ServerMetadata) -> None:
-        """Make sure that the server names the authorization server that was configured."""
+    def check_issuer(self, server: ServerMetadata) -> None:
+        """Make sure that the server names the authorization server that was configured.
+
+        Raises:
+            FlowFailed: it names another.
+        """
         if self.issuer is None or is_same_issuer(server.issuer, self.issuer):
             return
         raise FlowFailed(
@@ -440,11 +444,14 @@ class OAuth:
             hint=f"OAuth(issuer={self.issuer!r}) trusts no other",
         )
 
-    async def _check_binding(self, url: str, server: ServerMetadata) -> None:
+    async def check_binding(self, url: str, server: ServerMetadata) -> None:
         """Make sure that a given client id is shown only to the server that it was used with.
 
         A registered client is stored by issuer, so another server leads to another registration; a
         metadata document is the same everywhere.
+
+        Raises:
+            FlowFailed: it was used with another.
         """
         if self.client_id is None or self.issuer is not None:
             return

@@ -1,6 +1,6 @@
 """What the parts of the inspector share: targets, options, refusals and downloads."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -64,12 +64,14 @@ class InspectOptions(msgspec.Struct, frozen=True, kw_only=True):
         shows_secrets: whether the page may ask for masked values.
         history: the file that keeps calls; None keeps them in memory.
         record: where a trace of the session is written.
+        advise: rewrites advice of the library for the reader, such as parameters as options.
     """
 
     keep_bytes: int = 200 * 1024 * 1024
     shows_secrets: bool = True
     history: Path | None = None
     record: Path | None = None
+    advise: Callable[[str], str] = str
 
 
 class Download(msgspec.Struct, frozen=True):

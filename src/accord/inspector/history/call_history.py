@@ -16,7 +16,7 @@ from accord.inspector.history.call_record import CallRecord
 from accord.inspector.history.entry_masking import EntryMasks, mask_record
 from accord.inspector.history.store import HistoryStore
 from accord.inspector.session import Session
-from accord.inspector.target_access import display_command, find_secrets
+from accord.inspector.target_access import find_secrets, make_safe
 
 log = logging.getLogger("accord.inspector")
 
@@ -66,8 +66,9 @@ def shared_store(options: InspectOptions) -> SharedStore:
 
 def target_key(target: InspectTarget) -> str:
     """Return a key that is the same for a server in each run of the inspector, and no secret."""
-    where = (target.url and display_command([target.url])) or display_command(target.command)
-    identity = msgspec.json.encode([where, target.cwd or "", target.title if not where else ""])
+    safe = make_safe(target)
+    where = [safe.url, *safe.command]
+    identity = msgspec.json.encode([where, target.cwd or "", "" if any(where) else target.title])
     return hashlib.sha256(identity).hexdigest()[:24]
 
 

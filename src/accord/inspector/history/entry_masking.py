@@ -4,7 +4,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from accord.check.probing.secret_filter import HIDDEN, SecretFilter
+from accord.check.probing.secret_filter import SecretFilter
 from accord.inspector.comparing.differences import find_differences
 from accord.inspector.history.call_record import CallRecord
 from accord.testing.masking import Masks
@@ -70,6 +70,10 @@ class EntryMasks:
         shown = clean.raw if clean.message is None else bytes(clean.message).decode()
         return self._filter.hide(shown or "", may_be_cut=False)
 
+    def hide_given(self, text: str) -> str:
+        """Return a text without the credentials that the user gave; nothing else is masked."""
+        return self._filter.hide(text, may_be_cut=False)
+
     def hide_line(self, text: str) -> str:
         """Return a line about calls, such as a command, without secrets."""
         return self._filter.hide(self._masks.mask_text(text), may_be_cut=False)
@@ -86,6 +90,3 @@ def mask_record(masks: EntryMasks, record: CallRecord) -> tuple[MaskedText, Mask
         masks.apply(record.arguments, ARGUMENTS_MOST),
         masks.apply(record.response, RESPONSE_MOST),
     )
-
-
-__all__ = ["ARGUMENTS_MOST", "HIDDEN", "RESPONSE_MOST", "EntryMasks", "MaskedText", "mask_record"]

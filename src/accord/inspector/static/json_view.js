@@ -1,5 +1,5 @@
 // JSON as a tree: opens and closes, marks places, copies values and paths. Numbers stay as sent.
-import { html, useEffect, useMemo, useRef, useState } from "./preact.js";
+import { html, useEffect, useMemo, useState } from "./preact.js";
 import { parseJson, printJson } from "./json_text.js";
 import { Button, Copy, LongText, Text } from "./ui.js";
 
@@ -115,13 +115,9 @@ function Branch({ name, isIndex, node, pointer, depth, marked }) {
 
 function Node({ name = null, isIndex = false, node, pointer, depth, marked }) {
   const isMarked = marked.includes(pointer);
-  const own = useRef(null);
-  useEffect(() => {
-    if (isMarked) own.current?.scrollIntoView?.({ block: "nearest" });
-  }, [isMarked]);
   const isBranch = node.kind === "object" || node.kind === "array";
   const Element = depth === 0 ? "div" : "li";
-  return html`<${Element} class=${isMarked ? "json-marked" : undefined} ref=${own}>
+  return html`<${Element} class=${isMarked ? "json-marked" : undefined} data-pointer=${isMarked ? pointer : undefined}>
     ${isMarked && html`<span class="sign is-fail"><span aria-hidden="true">✗</span> here </span>`}
     ${isBranch
       ? html`<${Branch} ...${{ name, isIndex, node, pointer, depth, marked }} />`

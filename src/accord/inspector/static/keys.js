@@ -17,14 +17,24 @@ function isTyping(element) {
   return Boolean(element?.closest?.("input, textarea, select, [contenteditable]"));
 }
 
+/**
+ * An element that can have the focus.
+ * @param {string} selector
+ * @param {ParentNode | null | undefined} [within]
+ * @returns {HTMLInputElement | null}
+ */
+export function findElement(selector, within = document) {
+  return within?.querySelector(selector) ?? null;
+}
+
 /** The filter nearest to where the focus is: of the log, else of the pane. */
 function focusFilter() {
   const inLog = document.activeElement?.closest?.(".log");
   const found =
-    (inLog ?? document.getElementById("main"))?.querySelector("[data-filter]") ??
-    document.querySelector("[data-filter]");
+    findElement("[data-filter]", inLog ?? document.getElementById("main")) ??
+    findElement("[data-filter]");
   found?.focus();
-  found?.select?.();
+  found?.select();
 }
 
 /** Listen to the keys of the page while it is shown. */
@@ -47,7 +57,7 @@ export function useKeys(doing) {
         if (event.key === "l") {
           event.preventDefault();
           onLog(true);
-          setTimeout(() => document.querySelector(".log [role=grid]")?.focus(), 50);
+          setTimeout(() => findElement(".log [role=grid]")?.focus(), 50);
           return;
         }
         const pane = PANES.find((each) => each.key === event.key);
@@ -66,7 +76,7 @@ export function useKeys(doing) {
         event.preventDefault();
         onHelp();
       } else if (event.key === "r") {
-        document.querySelector("#main [data-again]")?.click();
+        findElement("#main [data-again]:not(:disabled)")?.click();
       }
     };
     addEventListener("keydown", onKeyDown);
@@ -78,9 +88,9 @@ export function useKeys(doing) {
 export function Dialog({ title, onClose, children, kind = "" }) {
   const box = useRef(null);
   useEffect(() => {
-    const before = document.activeElement;
+    const before = /** @type {HTMLElement | null} */ (document.activeElement);
     box.current.showModal();
-    return () => before?.focus?.();
+    return () => before?.focus();
   }, []);
   return html`<dialog
     ref=${box}

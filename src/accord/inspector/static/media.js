@@ -43,7 +43,7 @@ function hexLines(bytes, end) {
 function Hex({ bytes }) {
   const [end, setEnd] = useState(HEX_BYTES);
   return html`<div>
-    <pre class="long" tabindex="0" role="region" aria-label="Bytes">${hexLines(bytes, Math.min(end, bytes.length))}</pre>
+    <pre class="long" tabindex="0" role="group" aria-label="Bytes">${hexLines(bytes, Math.min(end, bytes.length))}</pre>
     ${bytes.length > end &&
     html`<${Button} onClick=${() => setEnd(end * 4)}>Show more bytes<//>`}
   </div>`;

@@ -117,7 +117,7 @@ function PromptMessage({ node }) {
   const content = memberOf(node, "content");
   const nodes = content?.kind === "array" ? content.items : content ? [content] : [];
   return html`<div class="message">
-    <h4><${Text}>${textAt(node, "role") ?? "no role"}<//></h4>
+    <h3><${Text}>${textAt(node, "role") ?? "no role"}<//></h3>
     <${Blocks} nodes=${nodes} Each=${ContentBlock} />
   </div>`;
 }

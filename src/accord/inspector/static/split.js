@@ -14,7 +14,7 @@ function clamp(share) {
  * Two children; the share of the first in percent is kept under `name`. `only` hides one of the
  * two without taking it out of the page, so that it keeps what was typed.
  * @param {{name: string, label: string, isStacked?: boolean, initial?: number,
- *   only?: "first" | "second" | null}} props
+ *   only?: "first" | "second" | null, children?: any}} props
  */
 export function Split({ name, label, isStacked = false, initial = 55, only = null, children }) {
   const key = `accord-split-${name}`;

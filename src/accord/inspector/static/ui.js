@@ -47,7 +47,7 @@ export function LongText({ children, label }) {
   const whole = textOf(children);
   const [length, setLength] = useState(PAGE);
   return html`<div>
-    <pre class="long" tabindex="0" role="region" aria-label=${label ?? "Text"}><bdi>${drawRuns(
+    <pre class="long" tabindex="0" role="group" aria-label=${label ?? "Text"}><bdi>${drawRuns(
       whole.slice(0, length),
       { lines: true },
     )}</bdi></pre>

@@ -24,6 +24,12 @@ function Numbers({ numbers, onRow, label }) {
   </div>`;
 }
 
+/** Scroll the message to a marked place. */
+function showPlace(place) {
+  const marked = [...document.querySelectorAll(".log-detail [data-pointer]")];
+  marked.find((each) => each.getAttribute("data-pointer") === place)?.scrollIntoView({ block: "center" });
+}
+
 function Breach({ breach, onRow, onFilter }) {
   return html`<div class=${"breach is-" + breach.severity}>
     <p>
@@ -32,7 +38,10 @@ function Breach({ breach, onRow, onFilter }) {
     </p>
     <p>
       <${Text}>${breach.why}<//>
-      ${breach.place != null && html` <span class="quiet">at </span><code>${breach.place || "/"}</code>`}
+      ${breach.place != null &&
+      html` <${Button} kind="plain small" title="Go to this place" onClick=${() => showPlace(breach.place)}>
+        at <code><${Text}>${breach.place || "/"}<//></code>
+      <//>`}
     </p>
     <p class="clause"><${Text}>${breach.clause}<//></p>
     ${breach.mend && html`<p class="mend"><b>To mend: </b><${Text}>${breach.mend}<//></p>`}

@@ -19,6 +19,13 @@ const SENDERS = [
   ["server", "from the server"],
 ];
 
+const CHIPS = {
+  call: "messages of call",
+  related: "messages related to",
+  requirement: "messages that break",
+  conversation: "conversation",
+};
+
 /** The filter that lets all messages through. */
 export const EVERYTHING = { with_http: false, with_stderr: true };
 
@@ -50,24 +57,18 @@ function Choice({ label, value, choices, onValue }) {
 
 /** Filters that were set by a link elsewhere on the page, each with a way to drop it. */
 function Chips({ filter, onFilter }) {
-  const texts = [
-    ["call", (value) => `messages of call ${value}`],
-    ["related", (value) => `messages related to ${value}`],
-    ["requirement", (value) => `messages that break ${value}`],
-    ["conversation", (value) => `conversation ${value}`],
-  ];
-  const found = texts.filter(([name]) => filter[name] !== undefined);
+  const found = Object.keys(CHIPS).filter((name) => filter[name] !== undefined);
   return (
     found.length > 0 &&
     html`<div class="bar">
       ${found.map(
-        ([name, say]) => html`<${Button}
+        (name) => html`<${Button}
           kind="plain small"
           title="Drop this filter"
           aria-pressed="true"
           onClick=${() => onFilter({ ...filter, [name]: undefined })}
         >
-          ${shown(say(filter[name]))} <span aria-hidden="true">×</span>
+          ${shown(`${CHIPS[name]} ${filter[name]}`)} <span aria-hidden="true">×</span>
         <//>`,
       )}
     </div>`

@@ -24,7 +24,7 @@ function Verdict({ row }) {
   return row.kept > 0 && html`<${Sign} severity="pass" short />`;
 }
 
-function Row({ row, index, top, isChosen, pairs, onChoose, onOpen }) {
+function Row({ row, index, top, isChosen, pairs, onChoose, onOpen, onFollow }) {
   const id = "log-row-" + index;
   const style = { top: `${top}px` };
   if (!row) return html`<div class="log-row" role="row" style=${style} aria-rowindex=${index + 2}></div>`;
@@ -41,6 +41,7 @@ function Row({ row, index, top, isChosen, pairs, onChoose, onOpen }) {
     onClick=${() => {
       onChoose(index);
       onOpen();
+      onFollow(false);
     }}
   >
     <span role="gridcell" class="end">${row.n}</span>
@@ -133,6 +134,10 @@ export function LogList({ log, chosen, onChoose, onOpen, onEscape, isFollowing, 
     if (y < 0) box.current.scrollTop = part.scrollTo(index);
     else if (y + ROW > view) box.current.scrollTop = part.scrollTo(index - view / ROW + 1);
   };
+  // The list gets smaller when a message opens; the chosen row stays in view.
+  useEffect(() => {
+    if (chosen !== null && !isFollowing) bringIntoView(chosen);
+  }, [view, chosen]);
   useEffect(() => {
     if (wanted) {
       onFollow(false);
@@ -187,6 +192,7 @@ export function LogList({ log, chosen, onChoose, onOpen, onEscape, isFollowing, 
           pairs=${pairs}
           onChoose=${onChoose}
           onOpen=${onOpen}
+          onFollow=${onFollow}
         />`,
       )}
     </div>

@@ -1,6 +1,6 @@
 // The results of a check: the summary, filters, and one page of rows at a time.
 import { html, useMemo, useState } from "../preact.js";
-import { Empty, Facts, Field, Sign, Text, formatCount } from "../ui.js";
+import { Copy, Empty, Facts, Field, Fold, Sign, Text, formatCount } from "../ui.js";
 import { Clause, Pager } from "./pane_parts.js";
 
 const PAGE = 100;
@@ -57,12 +57,29 @@ function CheckResult({ result }) {
       html`<div class="fold-body">
         <${Clause} item=${result} />
         <${ByRevision} verdicts=${result.by_revision} />
+        ${result.repeat &&
+        html`<p>
+          See it again: <code><${Text}>${result.repeat}<//></code> <${Copy} text=${result.repeat} />
+        </p>`}
         ${result.evidence?.length > 0 &&
         html`<h3>Evidence</h3>
           ${result.evidence.map((each, index) => html`<pre class="long" key=${index}><${Text} lines>${each}<//></pre>`)}`}
       </div>`}
     </details>
   </li>`;
+}
+
+/** Tools that the check left alone, each with the reason. */
+function NotCalled({ tools }) {
+  const pairs = Object.entries(tools ?? {});
+  if (pairs.length === 0) return null;
+  return html`<${Fold} title=${`Tools that were not called (${pairs.length})`}>
+    <ul>
+      ${pairs.map(
+        ([name, why]) => html`<li key=${name}><code><${Text}>${name}<//></code> <${Text}>${why}<//></li>`,
+      )}
+    </ul>
+  <//>`;
 }
 
 function Summary({ report }) {
@@ -75,6 +92,8 @@ function Summary({ report }) {
         ...Object.entries(report.counts ?? {}).map(([name, count]) => [name, formatCount(count)]),
       ]}
     />
+    ${(report.notes ?? []).map((each, index) => html`<p key=${index}><${Text}>${each}<//></p>`)}
+    <${NotCalled} tools=${report.not_called} />
   `;
 }
 
@@ -106,6 +125,7 @@ export function CheckResults({ report }) {
       <${Field} label="Text">
         <input
           type="search"
+          data-filter
           value=${filter.text}
           onInput=${(event) => change({ text: event.target.value })}
         />

@@ -1,7 +1,7 @@
 // Two results side by side: where they differ, by path.
-import { html } from "../preact.js";
+import { html, useEffect, useRef } from "../preact.js";
 import { useAction } from "../store.js";
-import { ErrorNote, Panel, Text, formatCount } from "../ui.js";
+import { Button, ErrorNote, Panel, Text, plural } from "../ui.js";
 
 const CHANGES = {
   added: ["+", "added"],
@@ -27,7 +27,7 @@ function Difference({ item }) {
 function Differences({ data }) {
   if (data.is_same) return html`<p role="status">The results are the same.</p>`;
   return html`
-    <p role="status">${formatCount(data.differences.length)} differences.</p>
+    <p role="status">${plural(data.differences.length, "difference")}.</p>
     <div class="scroll">
       <table>
         <thead>
@@ -47,11 +47,16 @@ function Differences({ data }) {
 }
 
 /** The differences of two results; each side is { call: id } or { history: id }. */
-export function Comparison({ target, left, right }) {
+export function Comparison({ target, left, right, onClose }) {
   const { data, error, isLoading } = useAction("compare.results", target, "calls", { left, right });
-  return html`<${Panel} title="Comparison">
-    <${ErrorNote} error=${error} />
-    ${isLoading && html`<p class="quiet">Comparing.</p>`}
-    ${data && !error && html`<${Differences} data=${data} />`}
-  <//>`;
+  const place = useRef(null);
+  useEffect(() => place.current?.focus(), []);
+  const close = onClose && html`<${Button} onClick=${onClose}>Close<//>`;
+  return html`<div ref=${place} tabindex="-1" class="focus-place">
+    <${Panel} title="Comparison" actions=${close}>
+      <${ErrorNote} error=${error} />
+      ${isLoading && html`<p class="quiet">Comparing.</p>`}
+      ${data && !error && html`<${Differences} data=${data} />`}
+    <//>
+  </div>`;
 }

@@ -1,5 +1,5 @@
 // The calls of this and earlier sessions: find, open, replay, keep, compare.
-import { html, useEffect, useState } from "../preact.js";
+import { html, useState } from "../preact.js";
 import { call } from "../api.js";
 import { useAction } from "../store.js";
 import { go } from "../route.js";
@@ -29,6 +29,11 @@ function keyOf(side) {
   return JSON.stringify(side);
 }
 
+/** How a kept call ended, in words. */
+function outcomeOf(entry) {
+  return entry.outcome === "done" && entry.is_error ? "tool error" : shown(entry.outcome);
+}
+
 function ChooseBox({ side, title, chosen, onChoose }) {
   const isChosen = chosen.some((each) => keyOf(each) === keyOf(side));
   return html`<input
@@ -55,7 +60,7 @@ function EntryRow({ entry, isOpen, onOpen, chosen, onChoose }) {
       ${!entry.is_same_target && html`<br /><span class="quiet"><${Text}>${entry.target}<//></span>`}
     </th>
     <td>${formatDate(entry.at)}</td>
-    <td><${Text}>${entry.outcome}<//></td>
+    <td>${outcomeOf(entry)}</td>
     <td>${formatSeconds(entry.seconds)}</td>
     <td>${formatSize(entry.size)}</td>
   </tr>`;
@@ -113,11 +118,12 @@ function SessionCalls({ target, chosen, onChoose }) {
   `;
 }
 
-function Filters({ filter, change, keeps }) {
+function Filters({ filter, change }) {
   return html`<div class="bar" role="search" aria-label="History">
     <${Field} label="Text">
       <input
         type="search"
+        data-filter
         value=${filter.text}
         onInput=${(event) => change({ text: event.target.value })}
       />
@@ -126,7 +132,6 @@ function Filters({ filter, change, keeps }) {
     <${Check} checked=${filter.all_targets} onChange=${(all_targets) => change({ all_targets })}>
       Other servers, too
     <//>
-    ${keeps === false && html`<p class="quiet">This history ends with the inspector.</p>`}
   </div>`;
 }
 
@@ -180,19 +185,60 @@ function useSides() {
   return { chosen, choose, sides, setSides };
 }
 
-export function Pane({ target, name }) {
+/** The list with its filters, and what can be done with several calls. */
+function Calls({ target, session, openId, chosen, onChoose, onCompare, onReplayed, onDeleted }) {
   const [filter, setFilter] = useState({ text: "", pinned: false, all_targets: false });
   const [count, setCount] = useState(PAGE);
-  const [replayed, setReplayed] = useState(null);
-  const { chosen, choose, sides, setSides } = useSides();
   const text = useSettled(filter.text);
   const asked = { ...filter, text, count: count + 1 };
   const { data, error, isLoading } = useAction("history.list", target, "history", asked);
-  const { data: session } = useAction("session.get", target, "session");
-  const canSend = session?.can_send ?? false;
   const entries = (data?.entries ?? []).slice(0, count);
   const hasMore = (data?.entries ?? []).length > count;
-  useEffect(() => setCount(PAGE), [text, filter.pinned, filter.all_targets]);
+  const change = (more) => {
+    setFilter({ ...filter, ...more });
+    setCount(PAGE);
+  };
+  return html`<${Panel} title="Calls">
+    <${Filters} filter=${filter} change=${change} />
+    ${data?.note
+      ? html`<p class="note is-warn"><${Text}>${data.note}<//></p>`
+      : data?.keeps === false && html`<p class="quiet">This history ends with the inspector.</p>`}
+    <${ErrorNote} error=${error} />
+    ${isLoading && html`<p class="quiet">Loading.</p>`}
+    ${data &&
+    entries.length === 0 &&
+    html`<${Empty}>No call matches. Each call that you make is kept here.<//>`}
+    ${entries.length > 0 &&
+    html`<${EntryTable}
+      entries=${entries}
+      openId=${openId}
+      onOpen=${(id) => go(target, "history", String(id))}
+      chosen=${chosen}
+      onChoose=${onChoose}
+    />`}
+    ${hasMore && html`<${Button} onClick=${() => setCount(count + PAGE)}>Show more<//>`}
+    ${session?.kind === "live" &&
+    html`<${Fold} title="Calls of this session, to compare">
+      <${SessionCalls} target=${target} chosen=${chosen} onChoose=${onChoose} />
+    <//>`}
+    <div class="actions">
+      <${Button} disabled=${chosen.length !== 2} onClick=${onCompare}>Compare the two chosen<//>
+      <span class="quiet">${chosen.length} of 2 chosen</span>
+    </div>
+    ${entries.length > 0 &&
+    html`<${Bulk}
+      target=${target}
+      canSend=${session?.can_send ?? false}
+      onReplayed=${onReplayed}
+      onDeleted=${onDeleted}
+    />`}
+  <//>`;
+}
+
+export function Pane({ target, name }) {
+  const [replayed, setReplayed] = useState(null);
+  const { chosen, choose, sides, setSides } = useSides();
+  const { data: session } = useAction("session.get", target, "session");
   const close = () => {
     go(target, "history");
     const row = document.getElementById(`history-${name}`);
@@ -201,37 +247,31 @@ export function Pane({ target, name }) {
   };
   return html`<div class="pane">
     ${name &&
-    html`<${HistoryEntry} key=${name} target=${target} id=${name} canSend=${canSend} onClose=${close} />`}
-    <${Filters}
-      filter=${filter}
-      change=${(more) => setFilter({ ...filter, ...more })}
-      keeps=${data?.keeps}
-    />
-    <${ErrorNote} error=${error} />
-    ${isLoading && html`<p class="quiet">Loading.</p>`}
-    ${data && entries.length === 0 && html`<${Empty}>No call matches. Each call that you make is kept here.<//>`}
-    ${entries.length > 0 &&
-    html`<${EntryTable}
-      entries=${entries}
+    html`<${HistoryEntry}
+      key=${name}
+      target=${target}
+      id=${name}
+      canSend=${session?.can_send ?? false}
+      onClose=${close}
+    />`}
+    ${sides &&
+    html`<${Comparison}
+      key=${keyOf(sides)}
+      target=${target}
+      left=${sides[0]}
+      right=${sides[1]}
+      onClose=${() => setSides(null)}
+    />`}
+    ${replayed && html`<${Replayed} target=${target} ids=${replayed} />`}
+    <${Calls}
+      target=${target}
+      session=${session}
       openId=${name}
-      onOpen=${(id) => go(target, "history", String(id))}
       chosen=${chosen}
       onChoose=${choose}
-    />`}
-    ${hasMore && html`<${Button} onClick=${() => setCount(count + PAGE)}>Show more<//>`}
-    ${session?.kind === "live" &&
-    html`<${Fold} title="Calls of this session, to compare">
-      <${SessionCalls} target=${target} chosen=${chosen} onChoose=${choose} />
-    <//>`}
-    <div class="actions">
-      <${Button} disabled=${chosen.length !== 2} onClick=${() => setSides(chosen)}>
-        Compare the two chosen
-      <//>
-    </div>
-    ${sides &&
-    html`<${Comparison} key=${keyOf(sides)} target=${target} left=${sides[0]} right=${sides[1]} />`}
-    ${entries.length > 0 &&
-    html`<${Bulk} target=${target} canSend=${canSend} onReplayed=${setReplayed} onDeleted=${close} />`}
-    ${replayed && html`<${Replayed} target=${target} ids=${replayed} />`}
+      onCompare=${() => setSides(chosen)}
+      onReplayed=${setReplayed}
+      onDeleted=${close}
+    />
   </div>`;
 }

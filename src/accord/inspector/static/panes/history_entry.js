@@ -9,6 +9,7 @@ import {
   Facts,
   Field,
   Fold,
+  LongText,
   Panel,
   Text,
   announce,
@@ -16,7 +17,7 @@ import {
   formatSeconds,
 } from "../ui.js";
 import { JsonView } from "../json_view.js";
-import { Result } from "../result.js";
+import { CallView } from "./call_view.js";
 import { Comparison } from "./compare.js";
 import { ExportMenu } from "./exports.js";
 import { TwoPress, useNamedWork } from "./pane_parts.js";
@@ -44,31 +45,30 @@ function Note({ target, entry }) {
     <${Field} label="Note" inline>
       <input type="text" value=${note} onInput=${(event) => setNote(event.target.value)} />
     <//>
-    <${Button} type="submit" disabled=${note === (entry.note ?? "")} busy=${work.busy === "note"}>
-      Save the note
-    <//>
+    <${Button} type="submit" busy=${work.busy === "note"}>Save the note<//>
     <${ErrorNote} error=${work.error} />
   </form>`;
 }
 
 /** A call that was sent again, and how its result differs from the kept one. */
 function Again({ target, id, entry }) {
-  const { data, error } = useAction("calls.get", target, "calls", { id });
   const [compares, setCompares] = useState(false);
-  return html`<${Panel} title="Replayed" level=${3}>
-    <${ErrorNote} error=${error} />
-    ${data?.state === "running" && html`<p role="status">Running.</p>`}
-    ${data &&
-    data.state !== "running" &&
-    html`
-      <${Result} call=${data} />
-      <${Button} onClick=${() => setCompares(!compares)} aria-expanded=${compares ? "true" : "false"}>
-        Compare with the kept result
-      <//>
-      ${compares &&
-      html`<${Comparison} target=${target} left=${{ history: entry.id }} right=${{ call: id }} />`}
-    `}
-  <//>`;
+  return html`
+    <${CallView} target=${target} id=${id} />
+    <${Button} onClick=${() => setCompares(!compares)} aria-expanded=${compares ? "true" : "false"}>
+      Compare with the kept result
+    <//>
+    ${compares &&
+    html`<${Comparison} target=${target} left=${{ history: entry.id }} right=${{ call: id }} />`}
+  `;
+}
+
+/** A kept text; one that was cut is no JSON any more. */
+function KeptText({ text, isCut }) {
+  if (!text) return html`<p>Nothing was kept.</p>`;
+  if (!isCut) return html`<${JsonView} text=${text} />`;
+  return html`<p class="quiet">Only the beginning was kept.</p>
+    <${LongText}>${text}<//>`;
 }
 
 function Actions({ target, entry, canSend, onReplayed, onClose }) {
@@ -128,9 +128,16 @@ function Kept({ target, entry, canSend, onClose }) {
     />
     <${Note} key=${entry.id} target=${target} entry=${entry} />
     ${again !== null && html`<${Again} key=${again} target=${target} id=${again} entry=${entry} />`}
-    <${Fold} title="Arguments" open><${JsonView} text=${entry.arguments || "null"} /><//>
+    ${entry.masked?.length > 0 &&
+    html`<p class="note is-info">
+      Secrets are not kept: type them again before you replay. Masked:${" "}
+      <code><${Text}>${entry.masked.map((each) => each || "(the whole)").join(", ")}<//></code>
+    </p>`}
+    <${Fold} title="Arguments" open>
+      <${KeptText} text=${entry.arguments} isCut=${entry.cut?.includes("arguments")} />
+    <//>
     <${Fold} title="Response" open>
-      ${entry.response ? html`<${JsonView} text=${entry.response} />` : html`<p>No response was kept.</p>`}
+      <${KeptText} text=${entry.response} isCut=${entry.cut?.includes("response")} />
     <//>
     <${ExportMenu} target=${target} history=${entry.id} />
   `;

@@ -1,5 +1,5 @@
 // The questions of the server that wait for a person: a queue; nothing opens by itself.
-import { html, useEffect, useRef, useState } from "../preact.js";
+import { html, useState } from "../preact.js";
 import { call } from "../api.js";
 import { useAction } from "../store.js";
 import {
@@ -14,16 +14,14 @@ import {
   announce,
   formatTime,
 } from "../ui.js";
+import { addressOf } from "../route.js";
 import { ArgumentEditor } from "../form/editor.js";
+import { useDraft } from "./drafts.js";
 import { SamplingAnswer, SamplingRequest } from "./sampling.js";
+import { TITLES } from "./question_notice.js";
 import { focusPane, useNow, useNamedWork } from "./pane_parts.js";
 
-const TITLES = {
-  sampling: "The server asks for a message of a model",
-  elicitation: "The server asks you for information",
-  url: "The server asks you to open an address",
-  "sign-in": "The server asks you to sign in",
-};
+const PANES = { tool: "tools", resource: "resources", prompt: "prompts" };
 
 /** Sends one answer; `done` runs after the server has it. */
 function useAnswer(target, question, done) {
@@ -46,7 +44,7 @@ function TimeLeft({ expires }) {
 }
 
 function Elicitation({ target, question, work }) {
-  const [text, setText] = useState("{}");
+  const [text, setText] = useDraft(target, "question", question.id, "text", "{}");
   const [errors, setErrors] = useState([]);
   const isWrong = errors.length > 0;
   return html`
@@ -71,13 +69,12 @@ function Choices({ work, content = {}, accept }) {
     <${Button}
       kind="primary"
       busy=${busy === "accept"}
-      disabled=${busy !== ""}
       onClick=${() => work.answer("accept", content)}
     >
       ${accept}
     <//>
-    <${Button} disabled=${busy !== ""} onClick=${() => work.answer("decline")}>Decline<//>
-    <${Button} disabled=${busy !== ""} onClick=${() => work.answer("cancel")}>Cancel<//>
+    <${Button} onClick=${() => work.answer("decline")}>Decline<//>
+    <${Button} onClick=${() => work.answer("cancel")}>Cancel<//>
   </div>`;
 }
 
@@ -128,10 +125,10 @@ function SignIn({ question, work }) {
         />
       <//>
       <div class="actions">
-        <${Button} type="submit" kind="primary" busy=${work.busy === "accept"} disabled=${!pasted.trim()}>
+        <${Button} type="submit" kind="primary" busy=${work.busy === "accept"}>
           Use this address
         <//>
-        <${Button} disabled=${work.busy !== ""} onClick=${() => work.answer("cancel")}>
+        <${Button} onClick=${() => work.answer("cancel")}>
           Cancel the sign-in
         <//>
       </div>
@@ -139,21 +136,30 @@ function SignIn({ question, work }) {
   `;
 }
 
-function Question({ target, question, onAnswered }) {
+/** The call that a question belongs to, as a way to its pane. */
+function CallLink({ target, calls, id }) {
+  const found = calls.find((each) => each.id === id);
+  if (!found || !PANES[found.kind]) return html`<span>call ${id}</span>`;
+  return html`<a href=${addressOf(target, PANES[found.kind], found.name)}>
+    the call of <${Text}>${found.name}<//>
+  </a>`;
+}
+
+function Question({ target, question, calls, onAnswered }) {
   const work = useAnswer(target, question, onAnswered);
   const kind = question.kind;
   return html`<li>
     <${Panel} title=${TITLES[kind] ?? kind}>
       <p class="quiet">
         Asked at ${formatTime(question.at)}${" "}<${TimeLeft} expires=${question.expires_at} />
-        ${question.call !== null && question.call !== undefined && html`${" "}during call ${question.call}`}
+        ${question.call && html`${" "}during <${CallLink} target=${target} calls=${calls} id=${question.call} />`}
       </p>
-      ${question.message && html`<p><${Text} lines>${question.message}<//></p>`}
+      ${question.message &&
+      kind !== "sampling" &&
+      html`<p><${Text} lines>${question.message}<//></p>`}
       ${kind === "sampling" &&
-      html`<${SamplingRequest} text=${question.params} /><${SamplingAnswer}
-          question=${question}
-          work=${work}
-        />`}
+      html`<${SamplingRequest} text=${question.params} />
+        <${SamplingAnswer} target=${target} question=${question} work=${work} />`}
       ${kind === "elicitation" &&
       html`<${Elicitation} target=${target} question=${question} work=${work} />`}
       ${kind === "url" && html`<${UrlQuestion} question=${question} work=${work} />`}
@@ -163,22 +169,11 @@ function Question({ target, question, onAnswered }) {
   </li>`;
 }
 
-/** Says aloud that a question came or went while the queue is open; the focus stays. */
-function useAnnouncements(questions) {
-  const seen = useRef(null);
-  useEffect(() => {
-    if (questions === null) return;
-    const ids = new Set(questions.map((each) => each.id));
-    const fresh = questions.filter((each) => seen.current !== null && !seen.current.has(each.id));
-    if (fresh.length > 0) announce(`New question: ${TITLES[fresh[0].kind] ?? fresh[0].kind}.`);
-    seen.current = ids;
-  }, [questions]);
-}
-
 export function Pane({ target }) {
   const { data, error, isLoading } = useAction("questions.list", target, "questions");
+  const calls = useAction("calls.list", target, "calls").data?.calls ?? [];
+  const [answered, setAnswered] = useState(null);
   const questions = data?.questions ?? null;
-  useAnnouncements(questions);
   return html`<div class="pane">
     <${ErrorNote} error=${error} />
     ${isLoading && html`<p class="quiet">Loading.</p>`}
@@ -187,13 +182,21 @@ export function Pane({ target }) {
       No question waits. When the server asks for a message of a model (sampling), for information
       (elicitation) or for a sign-in, the question appears here and waits for you.
     <//>`}
+    ${answered &&
+    html`<p class="note is-info">
+      Answered. See <${CallLink} target=${target} calls=${calls} id=${answered} />.
+    </p>`}
     <ol class="plain-list">
       ${(questions ?? []).map(
         (each) => html`<${Question}
           key=${each.id}
           target=${target}
           question=${each}
-          onAnswered=${focusPane}
+          calls=${calls}
+          onAnswered=${() => {
+            setAnswered(each.call);
+            focusPane();
+          }}
         />`,
       )}
     </ol>

@@ -25,11 +25,15 @@ function Opening({ target, raw, revisions }) {
     work.run("open", () =>
       call("raw.open", { target, handshake, ...(revision ? { revision } : {}) }),
     );
+  const close = () => work.run("close", () => call("raw.close", { target }));
   return html`<${Panel} title="Connection">
     <p role="status">
       ${STATES[raw.state] ?? raw.state}
       ${raw.reason && html`${" "}<${Text}>${raw.reason}<//>`}
-      ${isOpen && html`${" "}<span class="quiet">Messages are ${raw.conversation} in the log.</span>`}
+      ${isOpen &&
+      html`${" "}<span class="quiet">
+        ${raw.revision && `Revision ${raw.revision}. `}Messages are ${raw.conversation} in the log.
+      </span>`}
     </p>
     ${!isOpen &&
     html`<div class="bar">
@@ -44,14 +48,11 @@ function Opening({ target, raw, revisions }) {
       <//>
     </div>`}
     <div class="actions">
-      ${!isOpen && html`<${Button} kind="primary" busy=${work.busy === "open"} onClick=${open}>Open<//>`}
-      ${isOpen &&
-      html`<${Button}
-        busy=${work.busy === "close"}
-        onClick=${() => work.run("close", () => call("raw.close", { target }))}
-      >
-        Close
-      <//>`}
+      ${isOpen
+        ? html`<${Button} busy=${work.busy === "close"} onClick=${close}>Close the connection<//>`
+        : html`<${Button} kind="primary" busy=${work.busy === "open"} onClick=${open}>
+            Open a connection
+          <//>`}
     </div>
     <${ErrorNote} error=${work.error} />
   <//>`;
@@ -97,13 +98,13 @@ function Templates({ templates, chosen, onChoose }) {
   `;
 }
 
-function Message({ target, raw }) {
+function Message({ target, raw, transport }) {
   const [draft, change] = useDraft(target);
   const work = useNamedWork();
   const text = draft.text ?? "";
   const headers = draft.headers ?? [];
   const method = draft.http_method ?? "POST";
-  const isHttp = raw.transport === "http" || raw.transport === "sse";
+  const isHttp = transport === "http" || transport === "sse";
   const canSend = raw.state === "open";
   const choose = (template) =>
     change(
@@ -117,7 +118,7 @@ function Message({ target, raw }) {
         : { template: "" },
     );
   const send = async () => {
-    if (!canSend || work.busy) return;
+    if (!canSend) return;
     const named = headers.filter(([name]) => name.trim() !== "");
     const http = isHttp ? { headers: named, http_method: method } : {};
     const sent = await work.run("send", () => call("raw.send", { target, text, ...http }));
@@ -151,7 +152,12 @@ function Message({ target, raw }) {
         <${RawHeaders} headers=${headers} onChange=${(next) => change({ headers: next })} />
       `}
       <div class="actions">
-        <${Button} kind="primary" disabled=${!canSend} busy=${work.busy === "send"} onClick=${send}>
+        <${Button}
+          kind="primary"
+          aria-disabled=${canSend ? undefined : "true"}
+          busy=${work.busy === "send"}
+          onClick=${send}
+        >
           Send
         <//>
         ${!canSend && html`<span class="quiet">Open a connection first.</span>`}
@@ -173,7 +179,11 @@ export function Pane({ target }) {
     ${raw &&
     html`
       <${Opening} target=${target} raw=${raw} revisions=${session?.revisions ?? []} />
-      <${Message} target=${target} raw=${raw} />
+      <${Message}
+        target=${target}
+        raw=${raw}
+        transport=${raw.transport ?? session?.transport}
+      />
       ${raw.conversation &&
       html`<${Conversation} key=${raw.conversation} target=${target} name=${raw.conversation} />`}
     `}

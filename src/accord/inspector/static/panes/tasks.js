@@ -12,40 +12,25 @@ import {
   formatSeconds,
   formatTime,
 } from "../ui.js";
-import { Result } from "../result.js";
+import { CallView } from "./call_view.js";
 import { useNamedWork } from "./pane_parts.js";
 
 const ENDED = new Set(["completed", "failed", "cancelled"]);
-
-/** Milliseconds of the protocol as a person reads them. */
-function lasting(milliseconds) {
-  return milliseconds === null || milliseconds === undefined ? "" : formatSeconds(milliseconds / 1000);
-}
 
 function TaskRow({ task, work, act }) {
   const isEnded = ENDED.has(task.status);
   const label = (what) => `${what} of task ${task.id}`;
   return html`<tr>
     <th scope="row" class="mono"><${Text}>${task.id}<//></th>
-    <td><${Text}>${task.tool ?? ""}<//></td>
-    <td>
-      <${Text}>${task.status}<//>
-      ${task.message && html`<br /><span class="quiet"><${Text}>${task.message}<//></span>`}
-    </td>
-    <td>${task.updated_at ? formatTime(task.updated_at) : formatTime(task.at)}</td>
-    <td>${lasting(task.poll)}</td>
-    <td>${lasting(task.ttl)}</td>
-    <td class="actions">
+    <td><div class="actions">
       <${Button}
         title=${label("State")}
-        disabled=${work.busy !== ""}
         onClick=${() => act("state", task.id)}
       >
         Ask state
       <//>
       <${Button}
         title=${label("Result")}
-        disabled=${work.busy !== "" || task.status === "cancelled"}
         onClick=${() => act("result", task.id)}
       >
         Result
@@ -53,22 +38,21 @@ function TaskRow({ task, work, act }) {
       <${Button}
         kind="danger"
         title=${label("Cancellation")}
-        disabled=${work.busy !== "" || isEnded}
-        onClick=${() => act("cancel", task.id)}
+        aria-disabled=${isEnded ? "true" : undefined}
+        onClick=${() => !isEnded && act("cancel", task.id)}
       >
         Cancel
       <//>
+    </div></td>
+    <td><${Text}>${task.tool ?? ""}<//></td>
+    <td>
+      <${Text}>${task.status}<//>
+      ${task.message && html`<br /><span class="quiet"><${Text}>${task.message}<//></span>`}
     </td>
+    <td>${task.updated_at ? formatTime(task.updated_at) : formatTime(task.at)}</td>
+    <td>${formatSeconds(task.poll)}</td>
+    <td>${formatSeconds(task.ttl)}</td>
   </tr>`;
-}
-
-function TaskResult({ target, id }) {
-  const { data, error } = useAction("calls.get", target, "calls", { id });
-  return html`<${Panel} title="Result of the task">
-    <${ErrorNote} error=${error} />
-    ${data?.state === "running" && html`<p>Waiting for the result.</p>`}
-    ${data && data.state !== "running" && html`<${Result} call=${data} />`}
-  <//>`;
 }
 
 function TaskTable({ target, tasks }) {
@@ -81,15 +65,13 @@ function TaskTable({ target, tasks }) {
       if (what === "result") setShown((await call("tasks.result", { target, id })).id);
       announce(what === "cancel" ? "The task is cancelled." : "Asked the server.");
     });
+  const all = html`<${Button}
+    onClick=${() => work.run("all", () => call("tasks.refresh", { target }))}
+  >
+    Ask the state of all
+  <//>`;
   return html`
-    <div class="actions">
-      <${Button}
-        disabled=${work.busy !== ""}
-        onClick=${() => work.run("all", () => call("tasks.refresh", { target }))}
-      >
-        Ask the state of all
-      <//>
-    </div>
+    <${Panel} title="Tasks of the server" actions=${all}>
     <${ErrorNote} error=${work.error} />
     ${tasks.length === 0 &&
     html`<${Empty}>No tasks yet. Run a tool as a task: the tool's pane offers it where the tool allows it.<//>`}
@@ -99,12 +81,12 @@ function TaskTable({ target, tasks }) {
         <thead>
           <tr>
             <th scope="col">Task</th>
+            <th scope="col">Ask</th>
             <th scope="col">Tool</th>
             <th scope="col">Status</th>
             <th scope="col">Updated</th>
             <th scope="col">Poll every</th>
             <th scope="col">Kept for</th>
-            <th scope="col">Ask</th>
           </tr>
         </thead>
         <tbody>
@@ -112,7 +94,8 @@ function TaskTable({ target, tasks }) {
         </tbody>
       </table>
     </div>`}
-    ${shown !== null && html`<${TaskResult} key=${shown} target=${target} id=${shown} />`}
+    <//>
+    ${shown !== null && html`<${CallView} key=${shown} target=${target} id=${shown} />`}
   `;
 }
 

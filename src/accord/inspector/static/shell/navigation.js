@@ -2,6 +2,7 @@
 import { html } from "../preact.js";
 import { useAction } from "../store.js";
 import { addressOf, go } from "../route.js";
+import { QuestionNotice } from "../panes/question_notice.js";
 
 /** All panes; `key` is the letter after g, `live` ones need a connection of their own. */
 export const PANES = [
@@ -35,6 +36,7 @@ function QuestionCount({ target }) {
 export function Navigation({ target, pane, kind }) {
   const panes = panesOf(kind);
   return html`<nav aria-label="Panes">
+    ${kind === "live" && html`<${QuestionNotice} key=${target} target=${target} />`}
     <div class="nav-select">
       <label for="pane-select">Pane</label>
       <select

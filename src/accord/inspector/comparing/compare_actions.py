@@ -1,0 +1,57 @@
+"""The actions that compare: two results, and the revisions of one server."""
+
+import msgspec
+
+from accord.inspector.actions import READ, Nothing, action
+from accord.inspector.comparing.differences import DIFFERENCES_MOST, find_differences
+from accord.inspector.comparing.revision_survey import RevisionSurvey
+from accord.inspector.definition import Refused
+from accord.inspector.exports.exported_call import CallReference, ExportedCall, find_call
+from accord.inspector.session import Session
+
+
+class CompareResults(msgspec.Struct):
+    """Two calls, of this session or of the history."""
+
+    left: CallReference
+    right: CallReference
+
+
+@action("compare.results", kinds=READ)
+async def compare_results(session: Session, params: CompareResults) -> object:
+    """Return where the answers to two calls differ."""
+    left = await _find(session, params.left, "left")
+    right = await _find(session, params.right, "right")
+    found = find_differences(left.response, right.response, most=DIFFERENCES_MOST + 1)
+    return {
+        "is_same": not found,
+        "left": {"title": left.title},
+        "right": {"title": right.title},
+        "differences": found[:DIFFERENCES_MOST],
+        "is_cut": len(found) > DIFFERENCES_MOST,
+    }
+
+
+async def _find(session: Session, reference: CallReference, side: str) -> ExportedCall:
+    if reference.call is not None and session.kind != "live":
+        raise Refused("a recording has no calls; name entries of the history", field=side)
+    call = await find_call(session, reference)
+    if not call.response:
+        raise Refused(f"{call.title} has no answer", field=side)
+    if not call.is_complete:
+        raise Refused(f"the answer of {call.title} was too long to be kept whole", field=side)
+    return call
+
+
+@action("revisions.get", kinds=READ)
+async def get_revisions(session: Session, params: Nothing) -> object:
+    """Return how the server answers in each revision, as far as it was asked."""
+    survey = session.part(RevisionSurvey)
+    return {"state": survey.state, "rows": survey.rows}
+
+
+@action("revisions.run")
+async def run_revisions(session: Session, params: Nothing) -> object:
+    """Begin to ask the server in each revision."""
+    session.part(RevisionSurvey).start()
+    return {}

@@ -1,0 +1,78 @@
+"""A call to export: one of this session, or one of the history."""
+
+import msgspec
+
+from accord.inspector.definition import Refused
+from accord.inspector.history.call_history import CallHistory
+from accord.inspector.history.history_actions import find_entry
+from accord.inspector.session import Session
+
+
+class CallReference(msgspec.Struct):
+    """Names a call: of this session, or of the history."""
+
+    call: str | None = None
+    history: int | None = None
+
+
+class ExportedCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A call without secrets.
+
+    Attributes:
+        kind: tool, resource, prompt or request.
+        name: what was called.
+        arguments: JSON text.
+        response: JSON text; empty without an answer.
+        is_complete: whether nothing of the response was cut off.
+        revision: what was spoken.
+        title: names the call for people.
+        masked: JSON pointers of arguments that were masked.
+    """
+
+    kind: str
+    name: str
+    arguments: str
+    response: str
+    is_complete: bool
+    revision: str
+    title: str
+    masked: list[str] = []
+
+
+async def find_call(session: Session, reference: CallReference) -> ExportedCall:
+    """Return the call that is meant.
+
+    Raises:
+        Refused: it does not exist.
+    """
+    if reference.history is not None:
+        entry = await find_entry(session, reference.history)
+        return ExportedCall(
+            kind=entry.kind,
+            name=entry.name,
+            arguments=entry.arguments,
+            response=entry.response,
+            is_complete="response" not in entry.cut,
+            revision=entry.revision,
+            title=f"{entry.name}, history {entry.id}",
+            masked=entry.masked,
+        )
+    if reference.call is None:
+        raise Refused("name a call, or an entry of the history")
+    from accord.inspector.live.calls import Calls
+
+    found = session.part(Calls).find(reference.call)
+    masks = session.part(CallHistory).masks
+    response = found.response
+    arguments = masks.apply(found.arguments or "{}", len(found.arguments) * 2 + 1000)
+    shown = "" if response is None else response.decode(errors="replace")
+    return ExportedCall(
+        kind=found.kind,
+        name=found.name,
+        arguments=arguments.text,
+        response=masks.hide(shown),
+        is_complete=True,
+        revision=found.revision,
+        title=f"{found.name}, call {found.id}",
+        masked=arguments.masked,
+    )

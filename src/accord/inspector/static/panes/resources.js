@@ -1,0 +1,155 @@
+// Resources and templates: choose, fill in variables, read, subscribe.
+import { html, useEffect, useState } from "../preact.js";
+import { call } from "../api.js";
+import { useAction } from "../store.js";
+import { JsonView } from "../json_view.js";
+import { Button, Copy, Empty, ErrorNote, Field, Fold, Panel, Sign, Tabs, Text, formatTime, useWork } from "../ui.js";
+import { Chooser, EntryList } from "./chooser.js";
+import { CallView, RecentCalls } from "./call_view.js";
+import { About } from "./tools.js";
+import { ArgumentEditor } from "../form/editor.js";
+import { useDraft } from "./drafts.js";
+
+// In the address, templates have a mark before their name; no URI begins like this.
+const MARK = "templates/";
+
+function Subscription({ target, uri }) {
+  const { data } = useAction("subscriptions.get", target, "subscriptions");
+  const found = data?.subscribed.find((each) => each.uri === uri);
+  const [set, isBusy, error] = useWork((on) => call("subscriptions.set", { target, uri, on }));
+  if (!data?.can_subscribe) return null;
+  return html`<${Button} onClick=${() => set(!found)} busy=${isBusy} aria-pressed=${found ? "true" : "false"}>
+      ${found ? "Unsubscribe" : "Subscribe"}
+    <//>
+    ${found?.updates > 0 &&
+    html`<${Sign} severity="info" word=${`updated ${found.updates} times, last at ${formatTime(found.last_at)}`} />`}
+    <${ErrorNote} error=${error} />`;
+}
+
+/** Read a URI; the result is below. */
+function Reader({ target, uri, children }) {
+  const [shownCall, setShownCall] = useDraft(target, "resources", uri, "call", null);
+  const [read, isBusy, error] = useWork(async () => {
+    setShownCall((await call("calls.read", { target, uri })).id);
+  });
+  return html`<div class="bar">
+      <${Button} kind="primary" onClick=${read} busy=${isBusy} disabled=${!uri} data-again="" title="Ctrl+Enter">
+        ${shownCall === null ? "Read" : "Read again"}
+      <//>
+      <${Subscription} target=${target} uri=${uri} />
+      ${children}
+    </div>
+    <${ErrorNote} error=${error} />
+    <${CallView} target=${target} id=${shownCall} />
+    <${RecentCalls} target=${target} kind="resource" name=${uri} chosen=${shownCall} onChoose=${setShownCall} />`;
+}
+
+/** Ctrl+Enter anywhere in the entry reads it. */
+function onRunKey(event) {
+  if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
+    event.preventDefault();
+    event.currentTarget.querySelector("[data-again]:not(:disabled)")?.click();
+  }
+}
+
+function Resource({ target, uri }) {
+  const { data, error } = useAction("surface.entry", target, "surface", { kind: "resources", name: uri });
+  // A link or a template may lead to what is not listed; it can be read all the same.
+  return html`<div onKeyDown=${onRunKey}>
+    <${Panel} title=${html`<${Text}>${data?.title || uri}<//>`} actions=${html`<${Copy} text=${uri} label="Copy the URI" />`}>
+      <p><code><${Text}>${uri}<//></code></p>
+      ${data && html`<${About} entry=${{ ...data, title: "" }} />`}
+      ${error && html`<p class="quiet">This URI is not in the list of resources.</p>`}
+      ${data && html`<${Fold} title="Definition as it came"><${JsonView} text=${data.raw} /><//>`}
+    <//>
+    <${Reader} key=${uri} target=${target} uri=${uri} />
+  </div>`;
+}
+
+/** The URI that a template and its variables make; Python expands it. */
+function useExpanded(target, name, text) {
+  const [state, setState] = useState({ uri: "", error: null });
+  useEffect(() => {
+    let isCurrent = true;
+    const timer = setTimeout(() => {
+      call("forms.expand", { target, name, text }).then(
+        ({ uri }) => isCurrent && setState({ uri, error: null }),
+        (error) => isCurrent && setState({ uri: "", error }),
+      );
+    }, 100);
+    return () => {
+      isCurrent = false;
+      clearTimeout(timer);
+    };
+  }, [target, name, text]);
+  return state;
+}
+
+function Template({ target, template }) {
+  const params = { kind: "templates", name: template };
+  const { data, error } = useAction("surface.entry", target, "surface", params);
+  const [text, setText] = useDraft(target, "templates", template, "text", "{}");
+  const expanded = useExpanded(target, template, text);
+  if (!data) return error ? html`<${ErrorNote} error=${error} />` : html`<${Empty}>Loading.<//>`;
+  return html`<div onKeyDown=${onRunKey}>
+    <${Panel} title=${html`<${Text}>${data.title || template}<//>`}>
+      <p><code><${Text}>${template}<//></code></p>
+      <${About} entry=${{ ...data, title: "" }} />
+      <${ArgumentEditor}
+        target=${target}
+        kind="templates"
+        name=${template}
+        model=${data.form}
+        completes=${data.completes}
+        text=${text}
+        onText=${setText}
+      />
+      <${Field} label="URI">
+        <input type="text" readonly class="mono" value=${expanded.uri} />
+      <//>
+      <${ErrorNote} error=${expanded.error} />
+      <${Fold} title="Definition as it came"><${JsonView} text=${data.raw} /><//>
+    <//>
+    <${Reader} target=${target} uri=${expanded.uri} />
+  </div>`;
+}
+
+/** Any URI can be read, listed or not. */
+function OtherUri({ target }) {
+  const [uri, setUri] = useDraft(target, "resources", "", "other", "");
+  return html`<div onKeyDown=${onRunKey}>
+    <${Panel} title="Read any URI">
+      <${Field} label="URI">
+        <input type="text" class="mono" spellcheck=${false} value=${uri} onInput=${(event) => setUri(event.currentTarget.value)} />
+      <//>
+    <//>
+    <${Reader} target=${target} uri=${uri.trim()} />
+  </div>`;
+}
+
+export function Pane({ target, name }) {
+  const isTemplate = name.startsWith(MARK);
+  const template = isTemplate ? name.slice(MARK.length) : "";
+  const [tab, setTab] = useState(isTemplate ? "templates" : "resources");
+  useEffect(() => {
+    if (name) setTab(isTemplate ? "templates" : "resources");
+  }, [name]);
+  const resources = html`<${EntryList} target=${target} kind="resources" pane="resources" chosen=${name} />`;
+  const templates = html`<${EntryList}
+    target=${target}
+    kind="templates"
+    pane="resources"
+    chosen=${template}
+    placeOf=${(each) => MARK + each}
+  />`;
+  const tabs = [
+    { id: "resources", title: "Resources", body: resources },
+    { id: "templates", title: "Templates", body: templates },
+  ];
+  const list = html`<${Tabs} label="Kind" tabs=${tabs} chosen=${tab} onChoose=${setTab} />`;
+  return html`<${Chooser} target=${target} pane="resources" list=${list} hasChosen=${Boolean(name)}>
+    ${!name && html`<${OtherUri} target=${target} />`}
+    ${isTemplate && html`<${Template} key=${name} target=${target} template=${template} />`}
+    ${name && !isTemplate && html`<${Resource} key=${name} target=${target} uri=${name} />`}
+  <//>`;
+}

@@ -1,0 +1,73 @@
+// The surface of the server: advice on its entries, and what it is like in each revision.
+import { html } from "../preact.js";
+import { call } from "../api.js";
+import { useAction } from "../store.js";
+import { Button, ErrorNote, Panel, Sign, Text, useWork } from "../ui.js";
+
+const SHOWN = 50;
+const SEVERITIES = { error: "fail", fail: "fail", warning: "warn", warn: "warn" };
+const STATES = { ok: "pass", refused: "info", failed: "fail" };
+
+/** Advice on names, descriptions and schemas. */
+export function Lint({ target }) {
+  const { data } = useAction("surface.lint", target, "surface");
+  if (!data?.findings.length) return null;
+  return html`<${Panel} title=${`Advice on the surface (${data.findings.length})`}>
+    <ul class="plain">
+      ${data.findings.slice(0, SHOWN).map(
+        (each, index) => html`<li key=${index}>
+          <${Sign} severity=${SEVERITIES[each.severity] ?? "info"} />
+          ${" "}<b><${Text}>${each.where}<//></b> <${Text}>${each.message}<//>
+          <span class="quiet"> ${each.rule}</span>
+        </li>`,
+      )}
+    </ul>
+    ${data.findings.length > SHOWN && html`<p class="quiet">And ${data.findings.length - SHOWN} more.</p>`}
+  <//>`;
+}
+
+function Counts({ counts }) {
+  return Object.entries(counts ?? {})
+    .map(([kind, count]) => `${count} ${kind}`)
+    .join(", ");
+}
+
+/** The server in each revision of the protocol, on connections of their own. */
+export function Revisions({ target, isLive }) {
+  const { data, error } = useAction("revisions.get", target, "revisions");
+  const [run, isBusy, problem] = useWork(() => call("revisions.run", { target }));
+  if (!data) return null;
+  const isRunning = isBusy || data.state === "running";
+  const rows = data.rows ?? [];
+  if (!isLive && rows.length === 0) return null;
+  const actions =
+    isLive &&
+    html`<${Button} onClick=${run} busy=${isRunning}>${rows.length ? "Compare again" : "Compare revisions"}<//>`;
+  return html`<${Panel} title="Revisions of the protocol" actions=${actions}>
+    <${ErrorNote} error=${error ?? problem} />
+    ${rows.length === 0
+      ? html`<p class="quiet">Connects once with each revision, and says what differs.</p>`
+      : html`<div class="scroll">
+          <table>
+            <thead><tr><th>revision</th><th>answer</th><th>offers</th><th>differences from the newest</th></tr></thead>
+            <tbody>
+              ${rows.map(
+                (row) => html`<tr key=${row.revision}>
+                  <td>${row.revision}</td>
+                  <td>
+                    <${Sign} severity=${STATES[row.state] ?? "running"} word=${row.state} />
+                    ${row.detail && html`<div class="quiet"><${Text}>${row.detail}<//></div>`}
+                  </td>
+                  <td><${Counts} counts=${row.counts} /></td>
+                  <td>
+                    ${row.differences?.length
+                      ? html`<ul class="plain">${row.differences.map((each) => html`<li><${Text}>${each}<//></li>`)}</ul>`
+                      : ""}
+                  </td>
+                </tr>`,
+              )}
+            </tbody>
+          </table>
+        </div>`}
+  <//>`;
+}

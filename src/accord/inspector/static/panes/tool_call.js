@@ -1,0 +1,137 @@
+// The form of a tool, and the ways to call it.
+import { html, useEffect, useRef, useState } from "../preact.js";
+import { call } from "../api.js";
+import { Button, Check, ErrorNote, Field, Fold, Text, plural, useWork } from "../ui.js";
+import { ArgumentEditor } from "../form/editor.js";
+import { useDraft } from "./drafts.js";
+
+const MOST_TIMES = 100;
+
+/** The options of a call that are seldom needed. */
+function Options({ entry, options, onOptions }) {
+  const set = (name) => (event) => onOptions({ ...options, [name]: event.currentTarget.value });
+  return html`<${Fold} title="Options: _meta, timeout, repeat" open=${Boolean(options.meta)}>
+    <${Field} label="_meta (JSON object)" hint="Sent with the call, beside the arguments.">
+      <textarea rows="3" spellcheck=${false} value=${options.meta} onInput=${set("meta")}></textarea>
+    <//>
+    <div class="bar is-form">
+      <${Field} label="Timeout (seconds)" inline>
+        <input type="text" inputmode="decimal" size="8" value=${options.timeout} onInput=${set("timeout")} />
+      <//>
+      <${Field} label="Run this many times" inline>
+        <input type="number" min="1" max=${MOST_TIMES} value=${options.times} onInput=${set("times")} />
+      <//>
+      ${entry.task !== "forbidden" &&
+      html`<${Check}
+        checked=${options.asTask || entry.task === "required"}
+        disabled=${entry.task === "required"}
+        onChange=${(value) => onOptions({ ...options, asTask: value })}
+      >
+        as a task
+      <//>`}
+    </div>
+  <//>`;
+}
+
+function paramsOf(target, entry, text, options) {
+  const params = { target, name: entry.name, arguments: text || "{}" };
+  if (options.meta.trim()) params.meta = options.meta;
+  if (options.timeout.trim()) {
+    const seconds = Number(options.timeout);
+    if (!(seconds > 0)) throw new Error("The timeout must be a number of seconds above 0.");
+    params.timeout = seconds;
+  }
+  const times = Number(options.times);
+  if (!Number.isInteger(times) || times < 1 || times > MOST_TIMES) {
+    throw new Error(`A tool can be run 1 to ${MOST_TIMES} times.`);
+  }
+  if (times > 1) params.times = times;
+  if (options.asTask || entry.task === "required") params.as_task = true;
+  return params;
+}
+
+/** A question before the call goes out, in place of the run button; the focus goes to it. */
+function Ask({ question, yes, onYes, onNo, isBusy }) {
+  const box = useRef(null);
+  useEffect(() => box.current?.querySelector("button")?.focus(), []);
+  return html`<div class="note is-warn" role="group" aria-label="Confirm the call" ref=${box}>
+    <p><span class="sign is-warn"><span aria-hidden="true">! </span></span><${Text}>${question}<//></p>
+    <div class="actions">
+      <${Button} kind="danger" onClick=${onYes} busy=${isBusy}>${yes}<//>
+      <${Button} onClick=${onNo}>Do not call<//>
+    </div>
+  </div>`;
+}
+
+const OPTIONS = { meta: "", timeout: "", times: "1", asTask: false };
+
+export function ToolCall({ target, entry, hasCall, onCalled }) {
+  const [text, setText] = useDraft(target, "tools", entry.name, "text", "{}");
+  const [options, setOptions] = useDraft(target, "tools", entry.name, "options", OPTIONS);
+  const [errors, setErrors] = useState([]);
+  // What has to be agreed to before the call goes out: "errors", or the reason of the server.
+  const [asking, setAsking] = useState(null);
+  const button = useRef(null);
+  const [run, isBusy, problem] = useWork(async ({ isAnyway = false, confirmed = false } = {}) => {
+    if (errors.length > 0 && !isAnyway) {
+      setAsking({ isErrors: true });
+      return;
+    }
+    const params = paramsOf(target, entry, text, options);
+    if (confirmed) params.confirmed = true;
+    const answer = await call("calls.tool", params);
+    if (answer.confirm) {
+      setAsking({ reason: answer.confirm, isAnyway });
+      return;
+    }
+    setAsking(null);
+    onCalled(answer.ids ?? [answer.id]);
+  });
+  const cancel = () => {
+    setAsking(null);
+    setTimeout(() => button.current?.querySelector("button")?.focus(), 0);
+  };
+  const onKeyDown = (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
+      event.preventDefault();
+      run();
+    }
+  };
+  const many = Number(options.times) > 1 ? ` ${options.times} times` : "";
+  return html`<div onKeyDown=${onKeyDown} role="group" aria-label="Call">
+    <${ArgumentEditor}
+      target=${target}
+      kind="tools"
+      name=${entry.name}
+      model=${entry.form}
+      text=${text}
+      onText=${setText}
+      onErrors=${setErrors}
+    />
+    <${Options} entry=${entry} options=${options} onOptions=${setOptions} />
+    ${asking?.isErrors &&
+    html`<${Ask}
+      question=${`The arguments do not fit the schema (${plural(errors.length, "error")}).`}
+      yes="Send anyway"
+      onYes=${() => run({ isAnyway: true })}
+      onNo=${cancel}
+      isBusy=${isBusy}
+    />`}
+    ${asking?.reason &&
+    html`<${Ask}
+      key="reason"
+      question=${asking.reason}
+      yes="Call it"
+      onYes=${() => run({ isAnyway: true, confirmed: true })}
+      onNo=${cancel}
+      isBusy=${isBusy}
+    />`}
+    <div class="bar" ref=${button}>
+      <${Button} kind="primary" onClick=${() => run()} busy=${isBusy} title="Ctrl+Enter" data-again=${hasCall ? "" : undefined}>
+        ${hasCall ? "Run again" : "Run"}${many}
+      <//>
+      ${errors.length > 0 && html`<span class="error">${plural(errors.length, "error")} in the arguments</span>`}
+    </div>
+    <${ErrorNote} error=${problem} />
+  </div>`;
+}
