@@ -90,9 +90,7 @@ async def test_the_arguments_used_last_are_offered():
     with serving(make_server().asgi()) as port:
         async with session_of(url_target(port), is_connected=True) as session:
             for text in ("one", "two", "one"):
-                await call_of(
-                    session, "calls.tool", name="echo", arguments=f'{{"text": "{text}"}}'
-                )
+                await call_of(session, "calls.tool", name="echo", arguments=f'{{"text": "{text}"}}')
             last = await ask(session, "history.last", kind="tool", name="echo")
             assert last["arguments"] == '{"text": "one"}'
             assert [each["arguments"] for each in last["recent"]] == [
