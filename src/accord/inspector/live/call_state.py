@@ -105,9 +105,10 @@ class Call:
         if isinstance(error, RequestTimeout):
             self.end("timeout", CallError(None, str(error)))
         elif isinstance(error, ConnectionClosed):
-            self.end("lost", CallError(None, str(error)))
+            why = "the connection ended; the server may have done its work all the same"
+            self.end("lost", CallError(None, str(error), why))
         elif isinstance(error, RequestError):
-            explained = _EXPLANATIONS.get(error.code, "")
+            explained = _EXPLANATIONS.get(error.code, "") if error.is_received else ""
             self.end("error", CallError(error.code, str(error), explained))
         elif isinstance(error, LocalProtocolError):
             why = "nothing was sent: the protocol forbids it; the raw pane sends anything"

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from itertools import count
 from statistics import quantiles
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -13,11 +14,12 @@ from accord.inspector.forms.errors import find_errors
 from accord.inspector.history.call_history import CallHistory
 from accord.inspector.history.call_record import CallRecord
 from accord.inspector.live.call_state import Call, CallError, CallKind
-from accord.inspector.live.capture import capture
+from accord.inspector.live.capture import CapturedExchange, capture
 from accord.inspector.live.connection import LiveConnection
 from accord.inspector.live.hiding import Hiding
 from accord.inspector.live.surface_entries import reason_to_confirm
 from accord.inspector.live.surfaces import Surfaces
+from accord.inspector.live.task_list import TaskList
 from accord.inspector.live.texts import (
     read_meta,
     read_object,
@@ -75,12 +77,7 @@ class Calls:
             if not as_task:
                 await client.call_tool(name, given, **how)
                 return
-            from accord.inspector.live.task_list import TaskList
-
             task = await client.start_tool(name, given, **how)
-            if task.id:
-                call.tasks.append(task.id)
-                self._session.part(TaskList).follow(task, call.id)
             await task.result()
 
         return self._begin("tool", name, arguments, perform, how)
@@ -119,9 +116,15 @@ class Calls:
 
         return self._begin("request", method, params or "{}", perform, {})
 
-    def follow(self, kind: CallKind, name: str, perform: Perform) -> Call:
-        """Show other work as a call, such as fetching the result of a task."""
-        return self._begin(kind, name, "{}", perform, {})
+    def task_result(self, id: str) -> Call:
+        """Fetch the result of a task."""
+
+        async def perform(client: "Client", call: Call, how: CallOptions) -> None:
+            task = await client.task(id, **how)
+            await task.result()
+
+        name = self._session.part(TaskList).tool_of(id)
+        return self._begin("tool", name or id, "{}", perform, {})
 
     def repeat(self, times: int, start: Callable[[], Call]) -> list[str]:
         """Make the same call several times, one after another.
@@ -187,20 +190,30 @@ class Calls:
     async def _run(self, client: "Client", call: Call, perform: Perform, how: CallOptions) -> None:
         current_call.set(call.id)
         try:
-            with capture() as call.captured:
+            with capture(partial(self._take_answer, call)) as call.captured:
                 await perform(client, call, how)
             call.end("done")
         except asyncio.CancelledError:
             call.end("cancelled")
         except AccordError as error:
             call.end_with(error)
+            if call.tasks and self._session.part(TaskList).is_cancelled(call.tasks[-1]):
+                call.state = "cancelled"
         except (TypeError, ValueError) as error:
             call.end("error", CallError(None, str(error), "nothing was sent"))
         finally:
             if call.is_running:
                 call.end("error", CallError(None, "the call failed within the inspector"))
             self._session.mark("calls")
+            lost = call.error.message if call.state == "lost" and call.error else ""
+            self._session.part(LiveConnection).note_outcome(lost)
             self._keep(call)
+
+    def _take_answer(self, call: Call, exchange: CapturedExchange) -> None:
+        id = self._session.part(TaskList).take_answer(exchange, call)
+        if id is not None and id not in call.tasks:
+            call.tasks.append(id)
+        self._session.mark("calls")
 
     def _note_progress(self, call: Call, params: Any) -> None:
         call.note_progress(params)

@@ -19,6 +19,7 @@ from accord.inspector.live.capture import Captured, CapturingObserver, capture
 from accord.inspector.live.sign_in import with_questions
 from accord.inspector.live.tapped_target import InspectedTarget
 from accord.inspector.log.message_log import InspectedLog
+from accord.transports.http.client.sender import HttpClientOptions
 from accord.types import Implementation, RevisionId
 from accord.version import __version__
 
@@ -32,6 +33,8 @@ LinkState: TypeAlias = Literal["connecting", "ready", "failed", "closed"]
 
 _STDERR_SHOWN: Final = 15
 _CONNECT_TIMEOUT: Final = 30.0
+# A person wants to see soon that a server is gone, and a server that restarts comes back soon.
+_PATIENCE: Final = 3.0
 # How long the wire may take to end when the session is over.
 _CLOSING: Final = 5.0
 
@@ -70,6 +73,7 @@ class LiveConnection:
         options: functions that return options for `connect`: callbacks and roots.
         on_ready: called with each new client.
         on_closed: called when a connection is over.
+        on_task_notice: called with each notification about a task.
     """
 
     def __init__(self, session: "Session") -> None:
@@ -85,6 +89,7 @@ class LiveConnection:
         self.options: list[Callable[[], ConnectOptions]] = []
         self.on_ready: list[Callable[[Client], object]] = []
         self.on_closed: list[Callable[[], object]] = []
+        self.on_task_notice: list[Callable[[bytes], object]] = []
         self._auth: Auth | None = target.auth
         self._client: Client | None = None
         self._observer: CapturingObserver | None = None
@@ -92,6 +97,7 @@ class LiveConnection:
         self._turn = asyncio.Lock()
         self._stderr: deque[str] = deque(maxlen=_STDERR_SHOWN)
         self._is_wired = False
+        self._trouble = ""
 
     # -- for other parts
 
@@ -120,6 +126,13 @@ class LiveConnection:
     def use_auth(self, auth: "Auth | None") -> None:
         """Authorize the next connections with something else; connect again to use it."""
         self._auth = auth
+
+    def note_outcome(self, trouble: str) -> None:
+        """Note whether the server could be reached: over HTTP each request is on its own."""
+        if self.state == "ready" and trouble != self._trouble:
+            self.note = trouble or ("" if self.note == self._trouble else self.note)
+            self._trouble = trouble
+            self._session.mark("session")
 
     # -- what the person does
 
@@ -208,13 +221,19 @@ class LiveConnection:
         transport = self._session.target.transport or "http"
         log = self._session.part(InspectedLog)
         logged = log.conversation("main", transport if self._session.target.url else "stdio")
-        observer = self._observer = CapturingObserver(logged)
+        observer = self._observer = CapturingObserver(logged, self._take_task_notice)
 
         def on_lost(why: str, code: int | None) -> None:
             if self._observer is observer and self._client is not None:
                 self._lose(why)
 
-        target = InspectedTarget(self._session.target, options, observer, on_lost)
+        target = InspectedTarget(
+            self._session.target,
+            options,
+            observer,
+            on_lost=on_lost,
+            on_retry=self._stderr.clear,
+        )
         with capture() as self.opening:
             return await connect(target, **options)
 
@@ -235,10 +254,15 @@ class LiveConnection:
         }
         if target.url:
             options["headers"] = {**target.headers, **dict(settings.headers)} or None
+            options["http"] = HttpClientOptions(patience=_PATIENCE)
             options["auth"] = with_questions(self._session, self._auth)
         for more in self.options:
             options.update(more())
         return options
+
+    def _take_task_notice(self, data: bytes) -> None:
+        for call in self.on_task_notice:
+            call(data)
 
     def _take_stderr(self, line: str) -> None:
         self._stderr.append(line)
@@ -248,7 +272,9 @@ class LiveConnection:
 
     def _lose(self, why: str) -> None:
         """Note that the server has ended, or that the connection broke."""
-        self._client = None
+        client, self._client = self._client, None
+        if client is not None:
+            self._session.spawn(client.close())
         advice = "connect again" if self._session.target.url else "restart it"
         self._change("closed", ConnectionFailure(why, advice, tuple(self._stderr)))
         self._close_observer()

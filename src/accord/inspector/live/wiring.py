@@ -10,6 +10,7 @@ from accord.inspector.live.reloading import SourceWatch
 from accord.inspector.live.roots import DeclaredRoots
 from accord.inspector.live.subscriptions import WatchedResources
 from accord.inspector.live.surfaces import Surfaces
+from accord.inspector.live.task_list import TaskList
 
 if TYPE_CHECKING:
     from accord.inspector.session import Session
@@ -38,6 +39,7 @@ def wire_parts(session: "Session") -> None:
         }
 
     connection.options.append(options)
+    connection.on_task_notice.append(session.part(TaskList).take_notice)
     connection.on_ready += [surfaces.fetch_all, watched.restore]
     connection.on_ready.append(lambda client: session.mark("tasks"))
     connection.on_closed.append(surfaces.mark_stale)
