@@ -61,7 +61,9 @@ async def inspected(words: Sequence[str], **environ: str) -> AsyncIterator[str]:
     assert process.stdout is not None
     try:
         async with asyncio.timeout(PATIENCE):
-            line = await process.stdout.readline()
+            line = b""
+            while not line.endswith(b"}\n") and (more := await process.stdout.readline()):
+                line += more
         if not line:
             _, said = await process.communicate()
             raise AssertionError(f"accord inspect ended: {said.decode()}")
