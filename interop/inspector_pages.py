@@ -61,9 +61,9 @@ async def inspected(words: Sequence[str], **environ: str) -> AsyncIterator[str]:
     assert process.stdout is not None
     try:
         async with asyncio.timeout(PATIENCE):
-            line = b""
-            while not line.endswith(b"}\n") and (more := await process.stdout.readline()):
-                line += more
+            line = await process.stdout.readline()
+            while line and not line.endswith(b"}\n"):
+                line += await process.stdout.readline()
         if not line:
             _, said = await process.communicate()
             raise AssertionError(f"accord inspect ended: {said.decode()}")
