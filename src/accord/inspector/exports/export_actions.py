@@ -3,8 +3,7 @@
 import asyncio
 import re
 import time
-from collections.abc import Iterable
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
@@ -29,6 +28,9 @@ from accord.inspector.session import Session
 from accord.inspector.target_access import current_target, make_safe, spoken_revision
 from accord.testing.surface import surface_of
 from accord.types import JsonObject, RevisionId
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 SessionFormat: TypeAlias = Literal["trace", "json", "har", "text"]
 SurfaceFormat: TypeAlias = Literal["lock", "markdown"]

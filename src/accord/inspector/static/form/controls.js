@@ -4,17 +4,13 @@ import { parseJson, printJson } from "../json_text.js";
 import { shown } from "../text.js";
 import { Button, ErrorNote } from "../ui.js";
 import { NULL, choiceOf, readText } from "./model.js";
-import { Frame, Presence, bind } from "./frame.js";
+import { Frame, Presence, bind, focusIn } from "./frame.js";
 
 const MOST_BYTES = 4_000_000;
 const PIECE = 0x8000;
 const WAIT = 150;
 const MOST_COMPLETIONS = 100;
 const KEYBOARDS = { email: "email", uri: "url", tel: "tel" };
-
-function focusOn(id) {
-  return () => setTimeout(() => document.getElementById(id)?.focus(), 0);
-}
 
 /** The values that the server offers for what was typed so far. */
 function useCompletion(form, name, isOffered, typed) {
@@ -103,7 +99,7 @@ export function TextField({ form, name, pointer, model, node, onNode, isFixed })
         html`<datalist id=${bound.id + "-list"}>
           ${offered.map((each) => html`<option value=${each}>${shown(each)}</option>`)}
         </datalist>`}`;
-  const presence = html`<${Presence} form=${form} name=${name} model=${model} node=${node} onNode=${onNode} isFixed=${isFixed} focus=${focusOn(bound.id)} />`;
+  const presence = html`<${Presence} form=${form} name=${name} model=${model} node=${node} onNode=${onNode} isFixed=${isFixed} pointer=${pointer} />`;
   return html`<${Frame} form=${form} name=${name} pointer=${pointer} model=${model} presence=${presence}>
     <div class="form-line">
       ${control}
@@ -111,7 +107,7 @@ export function TextField({ form, name, pointer, model, node, onNode, isFixed })
       model.format !== "password" &&
       html`<${Button} class="plain small" title="Several lines" aria-label=${`Several lines for ${shown(name)}`} onClick=${() => {
         setTall(true);
-        focusOn(bound.id)();
+        focusIn(bound.id);
       }}>↵<//>`}
     </div>
     ${isOther && html`<p class="hint">This value is JSON of another type; typing replaces it by a text.</p>`}
@@ -156,7 +152,7 @@ export function NumberField({ form, name, pointer, model, node, onNode, isFixed 
   const typed = useTyped(node, !isFixed, onNode);
   const isNull = node?.kind === "null" && model.nullable;
   const value = node === undefined || isNull ? "" : printJson(node);
-  const presence = html`<${Presence} form=${form} name=${name} model=${model} node=${node} onNode=${onNode} isFixed=${isFixed} focus=${focusOn(bound.id)} />`;
+  const presence = html`<${Presence} form=${form} name=${name} model=${model} node=${node} onNode=${onNode} isFixed=${isFixed} pointer=${pointer} />`;
   return html`<${Frame} form=${form} name=${name} pointer=${pointer} model=${model} presence=${presence}>
     <input
       ...${bound}
@@ -177,7 +173,7 @@ export function JsonField({ form, name, pointer, model, node, onNode, isFixed })
   const bound = bind(form, pointer, model);
   const typed = useTyped(node, !isFixed, onNode);
   const value = typed.text ?? (node === undefined ? "" : printJson(node, 2));
-  const presence = html`<${Presence} form=${form} name=${name} model=${model} node=${node} onNode=${onNode} isFixed=${isFixed} focus=${focusOn(bound.id)} />`;
+  const presence = html`<${Presence} form=${form} name=${name} model=${model} node=${node} onNode=${onNode} isFixed=${isFixed} pointer=${pointer} />`;
   return html`<${Frame} form=${form} name=${name} pointer=${pointer} model=${model} presence=${presence}>
     <textarea
       ...${bound}
@@ -189,8 +185,7 @@ export function JsonField({ form, name, pointer, model, node, onNode, isFixed })
     ></textarea>
     ${typed.fault &&
     html`<p class="hint">
-      Not JSON (line ${typed.fault.line}, column ${typed.fault.column}: ${typed.fault.message}); it is
-      sent as a text.
+      ${`Not JSON (line ${typed.fault.line}, column ${typed.fault.column}: ${typed.fault.message}); it is sent as a text.`}
     </p>`}
   <//>`;
 }

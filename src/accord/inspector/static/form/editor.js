@@ -113,9 +113,8 @@ function Fill({ target, kind, name, model, text, onFill }) {
       html`<${Button} class="plain small" onClick=${() => put(printJson(parseJson(text), 2), "Formatted.")}>Format<//>`}
       ${before !== null &&
       html`<${Button} class="plain small" onClick=${() => {
-        onFill(before);
-        setBefore(null);
-        announce("Undone.");
+        // Pressed again, it brings back what it took away.
+        put(before, "Undone.");
       }}>Undo<//>`}
       ${isUnused && html`<span class="quiet">not called before</span>`}
     </div>

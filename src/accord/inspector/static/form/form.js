@@ -82,9 +82,9 @@ export function Form({ model, text, onText, errors = [], idPrefix, onComplete, c
   }
   const places = useMemo(() => byPlace(errors), [errors]);
   if (fault) {
+    const place = `line ${fault.line}, column ${fault.column}`;
     return html`<p class="note is-warn">
-      The form shows nothing while the JSON has a fault in line ${fault.line}, column
-      ${fault.column}: ${fault.message}.
+      ${`The form shows nothing while the JSON has a fault in ${place}: ${fault.message}.`}
     </p>`;
   }
   const form = {

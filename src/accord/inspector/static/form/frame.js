@@ -22,6 +22,18 @@ export function bind(form, pointer, model) {
   };
 }
 
+const CONTROLS = "input:not([type=file]),select,textarea,button:not(:disabled)";
+
+/** Focus an element, or the first control in it. */
+export function focusControl(element) {
+  (element?.matches(CONTROLS) ? element : (element?.querySelector(CONTROLS) ?? element))?.focus();
+}
+
+/** Focus what has an id, once it is drawn. */
+export function focusIn(id) {
+  setTimeout(() => focusControl(document.getElementById(id)), 0);
+}
+
 function hasHint(model) {
   return Boolean(model.description || model.note || model.examples?.length);
 }
@@ -71,12 +83,13 @@ function stateOf(model, node) {
  * Whether a value is sent, and the buttons that change that. Absent, null and empty are three
  * states: typing sets a value, and emptying an optional text leaves it out again.
  */
-export function Presence({ form, name, model, node, onNode, isFixed, onAdd, focus }) {
+export function Presence({ form, name, model, node, onNode, isFixed, pointer, onAdd }) {
   const state = stateOf(model, node);
   const label = shown(name);
   const set = (next) => () => {
     onNode(next);
-    focus?.();
+    // The button that was pressed may be gone.
+    focusIn(form.id(pointer));
   };
   const isUnset = node === undefined || node.kind === "null";
   const standard = isUnset ? readText(model.default ?? "") : undefined;

@@ -90,7 +90,7 @@ function OtherMembers({ form, pointer, model, node, onNode }) {
 
 /** An object with fields, a map from names to values, or both. */
 export function ObjectGroup({ form, name, pointer, model, node, onNode, isFixed, isRoot }) {
-  const presence = html`<${Presence} form=${form} name=${name} model=${model} node=${node} onNode=${onNode} isFixed=${isFixed} />`;
+  const presence = html`<${Presence} form=${form} name=${name} model=${model} node=${node} onNode=${onNode} isFixed=${isFixed} pointer=${pointer} />`;
   const isOpen = node?.kind === "object" || (isRoot && node === undefined);
   const members = node?.kind === "object" ? node : { kind: "object", members: [] };
   const fields = model.fields ?? [];

@@ -4,7 +4,7 @@ import { printJson } from "../json_text.js";
 import { shown } from "../text.js";
 import { Button, Check, Text, announce, plural } from "../ui.js";
 import { choiceOf, deeper, isSame, readText, someNode } from "./model.js";
-import { Group, Presence } from "./frame.js";
+import { Group, Presence, focusControl } from "./frame.js";
 import { ModelField } from "./field.js";
 
 // More items are drawn on demand.
@@ -17,10 +17,7 @@ export function useFocus() {
     if (wanted.current === null) return;
     const found = wanted.current.map((id) => document.getElementById(id)).find(Boolean);
     wanted.current = null;
-    const control = found?.matches("input,select,textarea,button")
-      ? found
-      : found?.querySelector("input,select,textarea,button");
-    (control ?? found)?.focus();
+    focusControl(found);
   });
   return (...ids) => {
     wanted.current = ids;
@@ -97,7 +94,7 @@ export function ListGroup({ form, name, pointer, model, node, onNode, isFixed, i
     focus(form.id(deeper(pointer, 0)));
     onNode({ kind: "array", items: [someNode(model.items, form.defs)] });
   };
-  const presence = html`<${Presence} form=${form} name=${name} model=${model} node=${node} onNode=${onNode} isFixed=${isFixed} onAdd=${model.items && add} />`;
+  const presence = html`<${Presence} form=${form} name=${name} model=${model} node=${node} onNode=${onNode} isFixed=${isFixed} pointer=${pointer} onAdd=${model.items && add} />`;
   const isOpen = node?.kind === "array";
   return html`<${Group} form=${form} name=${name} pointer=${pointer} model=${model} presence=${presence} isRoot=${isRoot && isOpen}>
     ${isOpen &&
@@ -107,7 +104,7 @@ export function ListGroup({ form, name, pointer, model, node, onNode, isFixed, i
 
 /** A list whose first items have fields of their own. */
 export function TupleGroup({ form, name, pointer, model, node, onNode, isFixed, isRoot }) {
-  const presence = html`<${Presence} form=${form} name=${name} model=${model} node=${node} onNode=${onNode} isFixed=${isFixed} />`;
+  const presence = html`<${Presence} form=${form} name=${name} model=${model} node=${node} onNode=${onNode} isFixed=${isFixed} pointer=${pointer} />`;
   const isOpen = node?.kind === "array";
   const items = isOpen ? node.items : [];
   const set = (index, item) => {
@@ -140,7 +137,7 @@ export function TupleGroup({ form, name, pointer, model, node, onNode, isFixed, 
 
 /** A list of values out of some: boxes to tick. Values that are not offered stay. */
 export function ManyChoices({ form, name, pointer, model, node, onNode, isFixed, isRoot }) {
-  const presence = html`<${Presence} form=${form} name=${name} model=${model} node=${node} onNode=${onNode} isFixed=${isFixed} />`;
+  const presence = html`<${Presence} form=${form} name=${name} model=${model} node=${node} onNode=${onNode} isFixed=${isFixed} pointer=${pointer} />`;
   const items = node?.kind === "array" ? node.items : [];
   const toggle = (value, isOn) => {
     const next = isOn ? [...items, value] : items.filter((each) => !isSame(each, value));
