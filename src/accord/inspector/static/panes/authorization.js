@@ -105,10 +105,23 @@ function Step({ step, isNext, isBusy, canRedo, onRedo }) {
   </li>`;
 }
 
+/** Whether what had the focus was removed or disabled. */
+function isFocusLost() {
+  const found = document.activeElement;
+  return !found || found === document.body || found.matches(":disabled");
+}
+
 /** The link to sign in, and a field for the URL that the browser ended up at. */
 function SignIn({ target, data }) {
   const [url, setUrl] = useState("");
   const work = useNamedWork();
+  const place = useRef(null);
+  useEffect(() => {
+    // The button that led here can no longer be pressed.
+    if (isFocusLost() || document.activeElement.closest(".bar")) {
+      place.current?.querySelector("a")?.focus();
+    }
+  }, []);
   const send = async (event) => {
     event.preventDefault();
     const done = await work.run("paste", () => call("authorization.redirected", { target, url }));
@@ -118,7 +131,7 @@ function SignIn({ target, data }) {
     }
   };
   return html`<${Panel} title="Sign in" kind="is-current">
-    <p>
+    <p ref=${place}>
       <${SafeLink} href=${data.sign_in_url}>Open the sign-in page in a new tab<//>${" "}
       <${Copy} text=${data.sign_in_url} label="Copy the URL" />
     </p>
@@ -273,8 +286,10 @@ function useAnnouncements(data) {
         (each) => before.current[each.id] !== each.state && !["todo", "running"].includes(each.state),
       );
       const last = ended.at(-1);
-      if (last) announce(`${last.title}: ${SIGNS[last.state][1]}. ${last.came}`);
-      else if (data.state === "waiting") announce("Waiting for you to sign in.");
+      const said = last ? `${last.title}: ${SIGNS[last.state][1]}. ${last.came}. ` : "";
+      const waits = data.state === "waiting" ? "Waiting for you to sign in." : "";
+      if (said || waits) announce(said + waits);
+      if (last && isFocusLost()) focusPane();
     }
     before.current = states;
   }, [data]);
@@ -304,7 +319,8 @@ function Walk({ target, data }) {
         ${nextLabel(next, isWaiting)}
       <//>
       <${Button}
-        disabled=${!next || isWaiting || isBusy}
+        disabled=${!next || isWaiting}
+        busy=${isBusy}
         onClick=${() => run("authorization.run")}
       >
         Run all
