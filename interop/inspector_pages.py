@@ -62,6 +62,8 @@ async def inspected(words: Sequence[str], **environ: str) -> AsyncIterator[str]:
     try:
         async with asyncio.timeout(PATIENCE):
             line = await process.stdout.readline()
+            while line and not line.endswith(b"}\n"):
+                line += await process.stdout.readline()
         if not line:
             _, said = await process.communicate()
             raise AssertionError(f"accord inspect ended: {said.decode()}")

@@ -7,11 +7,12 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
-from accord.cli.connection import CONNECTION
+from accord.cli.connection import CONNECTION, advise_in_options
 from accord.cli.inspect_targets import read_targets
 from accord.cli.options import Commands, UsageError, add_command
-from accord.cli.terminal import note, say_json
+from accord.cli.terminal import note, say
 from accord.errors import MissingExtra
 
 if TYPE_CHECKING:
@@ -81,6 +82,8 @@ def run(options: argparse.Namespace) -> int:
     """Serve the page until Ctrl-C or a signal."""
     if options.bind and not options.public_url:
         raise UsageError("--bind needs --public-url, the only address that browsers may use")
+    if options.public_url and urlsplit(options.public_url).path not in ("", "/"):
+        raise UsageError("--public-url has a path; the page has to be at the root of its host")
     for path in options.trace:
         if not path.is_file():
             raise UsageError(f"--trace: there is no file {path}")
@@ -116,16 +119,14 @@ async def _serve(
 def _read_options(options: argparse.Namespace) -> "InspectOptions":
     from accord.inspector.definition import InspectOptions
 
-    try:
-        from accord.inspector.history.store import default_history_file
-    except ModuleNotFoundError:  # until all parts are merged
-        options.no_history = True
+    from accord.inspector.history.store import default_history_file
 
     return InspectOptions(
         keep_bytes=options.keep * _MEGABYTE,
         shows_secrets=not options.no_secrets,
         history=None if options.no_history else default_history_file(),
         record=options.record,
+        advise=advise_in_options,
     )
 
 
@@ -143,7 +144,7 @@ def _open_recording(inspection: "Inspection", path: Path) -> None:
 def _announce(options: argparse.Namespace, url: str, sockets: "PageSockets") -> None:
     """Print the address, and open it in a browser where there is one."""
     if options.json:
-        say_json({"url": url})
+        say(f'{{"url": "{url}"}}\n')  # on one line: programs read it while the page is served
     note(f"accord inspect: {url}")
     if options.bind:
         note(

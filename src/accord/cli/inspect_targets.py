@@ -294,7 +294,8 @@ class _PlaceholderReader:
 
         def fill(found: re.Match[str]) -> str:
             name = found["env"] or variable_name(found["input"])
-            value = self._values.get(name, found["default"])
+            default: str | None = found["default"]
+            value = self._values.get(name, default)
             if value is None:
                 self._missing[name] = None
             return value or ""

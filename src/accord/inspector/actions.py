@@ -79,11 +79,7 @@ READ: Final = _ALL
 def load_actions() -> Mapping[str, Action]:
     """Return all actions by name."""
     for each in _MODULES:
-        try:
-            import_module(each)
-        except ModuleNotFoundError as error:  # until all parts are merged
-            if not each.startswith(error.name or "?"):
-                raise
+        import_module(each)
     return _actions
 
 

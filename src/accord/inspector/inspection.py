@@ -84,19 +84,13 @@ class Inspection:
 
 def _start_connection(session: Session) -> None:
     # Imported late: it brings the client, which takes longer than listening.
-    try:
-        from accord.inspector.live.connection import LiveConnection
-    except ModuleNotFoundError:  # until all parts are merged
-        return
+    from accord.inspector.live.connection import LiveConnection
 
     session.part(LiveConnection).start()
 
 
 async def _describe_session(session: Session) -> dict[str, Any]:
-    actions = load_actions()
-    if "session.get" not in actions:  # until all parts are merged
-        return {"index": session.index, "title": session.target.title, "kind": session.kind}
-    found: Any = await actions["session.get"].run(session, Nothing())
+    found: Any = await load_actions()["session.get"].run(session, Nothing())
     counters = found["counters"]
     return {
         "index": session.index,

@@ -12,7 +12,7 @@ from accord.inspector.live.questions import AskedQuestions
 from accord.inspector.live.subscriptions import WatchedResources
 from accord.inspector.live.texts import show_text
 from accord.inspector.log.message_log import InspectedLog
-from accord.inspector.target_access import mask_command
+from accord.inspector.target_access import make_safe
 from accord.protocol.exchange import META_CAPABILITIES
 from accord.protocol.revisions import REVISIONS
 from accord.testing.masking import Masks
@@ -89,7 +89,7 @@ def _launch_facts(session: "Session") -> JsonObject:
     target, settings = session.target, session.part(LiveConnection).settings
     env = target.env or {}
     return {
-        "command": mask_command(target.command) if target.command else None,
+        "command": list(make_safe(target).command) if target.command else None,
         "env": sorted(name for name, value in env.items() if os.environ.get(name) != value),
         "cwd": target.cwd,
         "url": display_target(target.url) if target.url else "",

@@ -14,6 +14,7 @@ from accord.errors import TransportError
 from accord.inspector.inspection import Inspection
 from accord.inspector.web.app import HEADERS, InspectorApp
 from accord.inspector.web.gate import PageAddress, loopback_address, public_address
+from accord.inspector.web.peers import allowed_users, find_user
 from accord.transports.http.server.sockets import listen
 from accord.transports.http.server.uvicorn_server import BoundedProtocol
 
@@ -30,11 +31,15 @@ _HEAD_TIMEOUT: Final = 10.0
 _WRITE_TIMEOUT: Final = 20.0
 # Seconds that the last responses get.
 _LAST: Final = 0.5
+_FOREIGN: Final = (
+    b"user %d of this machine may not use the page of another user; "
+    b"--public-url http://127.0.0.1:%d allows it"
+)
 _REFUSAL: Final = b"HTTP/1.1 %b\r\ncontent-type: text/plain\r\n%bcontent-length: %d\r\n\r\n%b"
 
 
 class PageSockets:
-    """Open sockets for the page, and what browsers call them.
+    """Open sockets for the page, what browsers call them, and which users may connect.
 
     Args:
         port: 0 takes any free one.
@@ -52,8 +57,10 @@ class PageSockets:
         if public_url:
             self.address: PageAddress = public_address(public_url)
             self.url = public_url.rstrip("/")
+            self.users = None
         else:
             self.address = loopback_address(self.port)
+            self.users = allowed_users()
             name = f"[{first[0]}]" if ":" in first[0] else first[0]
             self.url = f"http://{name}:{self.port}"
 
@@ -96,6 +103,17 @@ class _PageProtocol(BoundedProtocol):
     """A connection of a browser; its refusals have the headers of all other responses."""
 
     connections_most = _CONNECTIONS_MOST
+    # None lets everyone in who can reach the page.
+    users: frozenset[int] | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
+        super().connection_made(transport)
+        if self.users is None:
+            return
+        theirs, ours = (transport.get_extra_info(each) for each in ("peername", "sockname"))
+        user = find_user(theirs[:2], ours[:2])
+        if user is not None and user not in self.users:
+            self.refuse(b"403 Forbidden", _FOREIGN % (user, ours[1]))
 
     def _write_refusal(self, status: bytes, why: bytes) -> None:
         headers = b"".join(b"%b: %b\r\n" % each for each in (*HEADERS, (b"connection", b"close")))
@@ -105,11 +123,11 @@ class _PageProtocol(BoundedProtocol):
 class _PageServer(uvicorn.Server):
     """Serves the page; slow clients are cut off, and signals are left to the command."""
 
-    def __init__(self, app: InspectorApp) -> None:
+    def __init__(self, app: InspectorApp, users: frozenset[int] | None) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
-                http=_PageProtocol,
+                http=type("PageProtocol", (_PageProtocol,), {"users": users}),
                 ws="none",
                 lifespan="off",
                 access_log=False,
@@ -161,7 +179,7 @@ async def serve_inspection(
     """
     sockets = sockets or PageSockets()
     key = secrets.token_urlsafe(_KEY_BYTES)
-    server = _PageServer(InspectorApp(inspection, sockets.address, key))
+    server = _PageServer(InspectorApp(inspection, sockets.address, key), sockets.users)
     opened: Sequence[socket.socket] = sockets.sockets
     serving = asyncio.ensure_future(server.serve(list(opened)))
     try:

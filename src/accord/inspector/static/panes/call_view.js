@@ -21,6 +21,7 @@ import {
   useWork,
 } from "../ui.js";
 import { ExportMenu } from "./exports.js";
+import { WaitingQuestion } from "./question_notice.js";
 
 const RECENT = 10;
 
@@ -51,6 +52,7 @@ function Running({ target, current }) {
   const [cancel, isBusy, error] = useWork(() => call("calls.cancel", { target, id: current.id }));
   const { progress } = current;
   return html`<div>
+    <${WaitingQuestion} target=${target} call=${current.id} />
     <${Progress} label="Progress" value=${progress?.value} total=${progress?.total} />
     <p aria-live="off">
       ${progress

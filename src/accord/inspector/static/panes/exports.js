@@ -167,7 +167,7 @@ function OpenTrace({ target }) {
   return html`<${Panel} title="Open a trace">
     <p class="quiet">A recorded session opens beside the others, read-only. Nothing is launched.</p>
     <${Field} label="Trace file">
-      ${(bound) => html`<input type="file" ref=${input} disabled=${work.busy !== ""} onChange=${onChange} ...${bound} />`}
+      ${(bound) => html`<input type="file" ref=${input} onChange=${onChange} ...${bound} />`}
     <//>
     ${work.busy && html`<p role="status">Reading.</p>`}
     <${ErrorNote} error=${work.error} />

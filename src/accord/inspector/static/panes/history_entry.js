@@ -45,9 +45,7 @@ function Note({ target, entry }) {
     <${Field} label="Note" inline>
       <input type="text" value=${note} onInput=${(event) => setNote(event.target.value)} />
     <//>
-    <${Button} type="submit" disabled=${note === (entry.note ?? "")} busy=${work.busy === "note"}>
-      Save the note
-    <//>
+    <${Button} type="submit" busy=${work.busy === "note"}>Save the note<//>
     <${ErrorNote} error=${work.error} />
   </form>`;
 }

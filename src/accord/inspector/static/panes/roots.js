@@ -2,7 +2,7 @@
 import { html, useEffect, useRef, useState } from "../preact.js";
 import { call } from "../api.js";
 import { useAction } from "../store.js";
-import { Button, Empty, ErrorNote, announce } from "../ui.js";
+import { Button, Empty, ErrorNote, Panel, announce } from "../ui.js";
 import { useNamedWork } from "./pane_parts.js";
 
 const SCHEME = "file://";
@@ -75,6 +75,11 @@ function Editor({ target, saved }) {
     setDraft(draft.filter((_, at) => at !== index));
     add.current?.querySelector("button")?.focus();
   };
+  const undo = () => {
+    setDraft(saved);
+    setShows(false);
+    add.current?.querySelector("button")?.focus();
+  };
   const append = () => {
     setDraft([...draft, { uri: SCHEME + "/", name: "" }]);
     setTimeout(() => document.getElementById(`root-uri-${draft.length}`)?.focus(), 0);
@@ -117,10 +122,10 @@ function Editor({ target, saved }) {
     <${ErrorNote} error=${work.error} />
     <div class="actions" ref=${add}>
       <${Button} onClick=${append}>Add a root<//>
-      <${Button} type="submit" kind="primary" disabled=${!isChanged} busy=${work.busy === "save"}>
+      <${Button} type="submit" kind="primary" busy=${work.busy === "save"}>
         Save and notify the server
       <//>
-      <${Button} disabled=${!isChanged} onClick=${() => setDraft(saved)}>Undo changes<//>
+      ${isChanged && html`<${Button} onClick=${undo}>Undo changes<//>`}
     </div>
   </form>`;
 }
@@ -135,6 +140,7 @@ export function Pane({ target }) {
     <${ErrorNote} error=${error} />
     ${data && !data.is_declared &&
     html`<p>This connection has not declared roots, so the server will not ask for them.</p>`}
-    ${data && html`<${Editor} target=${target} saved=${data.roots} />`}
+    ${data &&
+    html`<${Panel} title="Declared roots"><${Editor} target=${target} saved=${data.roots} /><//>`}
   </div>`;
 }

@@ -25,14 +25,12 @@ function TaskRow({ task, work, act }) {
     <td><div class="actions">
       <${Button}
         title=${label("State")}
-        disabled=${work.busy !== ""}
         onClick=${() => act("state", task.id)}
       >
         Ask state
       <//>
       <${Button}
         title=${label("Result")}
-        disabled=${work.busy !== "" || task.status === "cancelled"}
         onClick=${() => act("result", task.id)}
       >
         Result
@@ -40,8 +38,8 @@ function TaskRow({ task, work, act }) {
       <${Button}
         kind="danger"
         title=${label("Cancellation")}
-        disabled=${work.busy !== "" || isEnded}
-        onClick=${() => act("cancel", task.id)}
+        aria-disabled=${isEnded ? "true" : undefined}
+        onClick=${() => !isEnded && act("cancel", task.id)}
       >
         Cancel
       <//>
@@ -68,7 +66,6 @@ function TaskTable({ target, tasks }) {
       announce(what === "cancel" ? "The task is cancelled." : "Asked the server.");
     });
   const all = html`<${Button}
-    disabled=${work.busy !== ""}
     onClick=${() => work.run("all", () => call("tasks.refresh", { target }))}
   >
     Ask the state of all

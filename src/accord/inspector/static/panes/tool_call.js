@@ -2,7 +2,7 @@
 import { html, useEffect, useRef, useState } from "../preact.js";
 import { call } from "../api.js";
 import { Button, Check, ErrorNote, Field, Fold, Text, plural, useWork } from "../ui.js";
-import { Arguments } from "./arguments.js";
+import { ArgumentEditor } from "../form/editor.js";
 import { useDraft } from "./drafts.js";
 
 const MOST_TIMES = 100;
@@ -99,7 +99,7 @@ export function ToolCall({ target, entry, hasCall, onCalled }) {
   };
   const many = Number(options.times) > 1 ? ` ${options.times} times` : "";
   return html`<div onKeyDown=${onKeyDown} role="group" aria-label="Call">
-    <${Arguments}
+    <${ArgumentEditor}
       target=${target}
       kind="tools"
       name=${entry.name}

@@ -1,0 +1,56 @@
+"""Which user of this machine connects to the page."""
+
+import asyncio
+import os
+import socket
+import sys
+
+import pytest
+
+from accord.inspector.inspection import Inspection
+from accord.inspector.web.peers import allowed_users, find_user
+from accord.inspector.web.serving import PageSockets, serve_inspection
+from support.page_client import PageClient
+from support.waiting import in_loop
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux says whose it is")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_the_user_of_a_connection_is_found(host):
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listening = socket.create_server((host, 0), family=family)
+    except OSError:
+        pytest.skip(f"this machine has no {host}")
+    with listening, socket.create_connection(listening.getsockname()[:2]) as client:
+        served, theirs = listening.accept()
+        with served:
+            assert find_user(theirs[:2], served.getsockname()[:2]) == os.getuid()
+            assert find_user((host, 1), served.getsockname()[:2]) is None
+            assert client.getsockname()[:2] == theirs[:2]
+
+
+def test_root_and_the_caller_of_sudo_may_connect():
+    assert allowed_users({}) == {0, os.getuid()}
+    assert allowed_users({"SUDO_UID": "1234"}) == {0, os.getuid(), 1234}
+    assert allowed_users({"SUDO_UID": "-1"}) == {0, os.getuid()}
+
+
+@in_loop
+async def test_another_user_is_refused_whatever_is_sent():
+    sockets = PageSockets()
+    sockets.users = frozenset({os.getuid() + 1})
+    async with serve_inspection(Inspection(), sockets) as url:
+        page = PageClient(url)
+        for _ in range(2):
+            answer = await page.send("GET", "/", {"x-accord-key": page.key})
+            assert answer.status == 403
+            assert b"may not use the page of another user" in answer.body
+            await asyncio.sleep(0)
+
+
+def test_a_public_page_does_not_ask_for_the_user():
+    sockets = PageSockets(public_url="http://127.0.0.1:1")
+    assert sockets.users is None
+    sockets.close()
