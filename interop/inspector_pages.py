@@ -128,6 +128,7 @@ class InspectorPage:
                     if found[0] == role and wanted.fullmatch(found[1]):
                         return
                     if found in seen and found[0] in ("RootWebArea", "none"):
+                        await self.press("Tab")
                         break
                     seen.append(found)
                     await self.press("Tab")
