@@ -1,6 +1,5 @@
 """The lists of a server, fetched page by page after connecting and again when they change."""
 
-import asyncio
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -262,11 +261,6 @@ class Surfaces:
         if client is not None and client.instructions:
             found["instructions"] = client.instructions
         return found
-
-    async def until_fetched(self) -> None:
-        """Wait until no list is being fetched."""
-        while any(each.is_fetching for each in self._lists.values()):
-            await asyncio.sleep(0.01)
 
 
 def _add_entries(entries: dict[str, InspectedEntry], raw: bytes, kind: SurfaceKind) -> None:

@@ -40,3 +40,6 @@ class Postings(Generic[PostingKey]):
     def clear(self) -> None:
         """Forget everything."""
         self._lists.clear()
+
+    def __len__(self) -> int:
+        return len(self._lists)

@@ -11,8 +11,9 @@ import msgspec
 from accord.inspector.log.entry import EntryKind, EntrySender, LogEntry
 from accord.inspector.log.message_log import InspectedLog
 
-# Seconds that one request may search; the next one goes on from there.
-_SEARCHING: Final = 0.04
+# Seconds that one request may search, in the bodies and without; the next one goes on from there.
+_READING: Final = 0.04
+_SEARCHING: Final = 0.15
 # Rows between two looks at the clock, and bytes of bodies.
 _ROWS_PER_LOOK: Final = 500
 _BYTES_PER_LOOK: Final = 1_000_000
@@ -92,7 +93,8 @@ class MatchingRows:
         self._late_seen = log.late_forgotten + len(log.late)
 
     def _search(self) -> None:
-        log, end = self._log, perf_counter() + _SEARCHING
+        log = self._log
+        end = perf_counter() + (_READING if self._reads_bodies else _SEARCHING)
         get, fits, add = log.get, self._fits, self.numbers.append
         rows = read = 0
         while self._next < log.next_number:

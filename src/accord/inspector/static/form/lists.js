@@ -4,7 +4,7 @@ import { printJson } from "../json_text.js";
 import { shown } from "../text.js";
 import { Button, Check, Text, announce, plural } from "../ui.js";
 import { choiceOf, deeper, isSame, readText, someNode } from "./model.js";
-import { Group, Presence, focusControl } from "./frame.js";
+import { Group, Presence, errorsAt, focusControl } from "./frame.js";
 import { ModelField } from "./field.js";
 
 // More items are drawn on demand.
@@ -63,15 +63,15 @@ function Items({ form, pointer, model, items, from, onItems }) {
     change([...items, someNode(model.items, form.defs)]);
   };
   const drawn = items.slice(from, from + count);
-  return html`<ol class="form-items" start=${from + 1}>
+  return html`<ol class="form-items">
       ${drawn.map((item, offset) => {
         const index = from + offset;
         return html`<li key=${index}>
           <${ModelField}
             form=${form}
-            name=${index}
+            name=${`item ${index + 1}`}
             pointer=${deeper(pointer, index)}
-            model=${model.items ?? { kind: "json" }}
+            model=${{ ...(model.items ?? { kind: "json" }), required: false }}
             node=${item}
             onNode=${(node) => onItems(items.with(index, node ?? { kind: "null" }))}
             isFixed
@@ -123,7 +123,7 @@ export function TupleGroup({ form, name, pointer, model, node, onNode, isFixed, 
       (each, index) => html`<${ModelField}
         key=${index}
         form=${form}
-        name=${each.title || index}
+        name=${each.title || `item ${index + 1}`}
         pointer=${deeper(pointer, index)}
         model=${each}
         node=${items[index]}
@@ -136,7 +136,7 @@ export function TupleGroup({ form, name, pointer, model, node, onNode, isFixed, 
 }
 
 /** A list of values out of some: boxes to tick. Values that are not offered stay. */
-export function ManyChoices({ form, name, pointer, model, node, onNode, isFixed, isRoot }) {
+export function ManyChoices({ form, name, pointer, model, node, onNode, isFixed }) {
   const presence = html`<${Presence} form=${form} name=${name} model=${model} node=${node} onNode=${onNode} isFixed=${isFixed} pointer=${pointer} />`;
   const items = node?.kind === "array" ? node.items : [];
   const toggle = (value, isOn) => {
@@ -147,7 +147,7 @@ export function ManyChoices({ form, name, pointer, model, node, onNode, isFixed,
   const others = items.flatMap((each, index) =>
     offered[index] < 0 || offered.indexOf(offered[index]) < index ? [[each, index]] : [],
   );
-  return html`<${Group} form=${form} name=${name} pointer=${pointer} model=${model} presence=${presence} isRoot=${isRoot && false}>
+  return html`<${Group} form=${form} name=${name} pointer=${pointer} model=${model} presence=${presence}>
     <div class="form-choices">
       ${model.choices.map((choice, index) => {
         const value = readText(choice.value);
@@ -158,9 +158,10 @@ export function ManyChoices({ form, name, pointer, model, node, onNode, isFixed,
     </div>
     ${others.length > 0 && html`<p class="hint">Also in the list:</p>`}
     ${others.map(
-      ([each, index]) => html`<div class="form-state" key=${"other" + index}>
+      ([each, index]) => html`<div class="form-state" key=${"other" + index} id=${form.id(deeper(pointer, index))} tabindex="-1">
         <code><${Text}>${printJson(each)}<//></code>
         <${Button} class="plain small" aria-label=${`Remove ${shown(printJson(each))}`} onClick=${() => onNode({ kind: "array", items: items.toSpliced(index, 1) })}>Remove<//>
+        ${errorsAt(form, deeper(pointer, index)).map((said) => html`<span class="error"><${Text}>${said}<//></span>`)}
       </div>`,
     )}
   <//>`;
