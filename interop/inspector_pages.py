@@ -138,9 +138,9 @@ class InspectorPage:
         await self.go_to(role, name)
         await self.press(key)
 
-    async def fill(self, name: str, text: str) -> None:
+    async def fill(self, name: str, text: str, *, role: str = "textbox|searchbox|combobox") -> None:
         """Go to a field and type into it."""
-        await self.go_to("textbox|searchbox|combobox", name)
+        await self.go_to(role, name)
         await self.write(text)
 
     async def until(self, condition: str) -> None:

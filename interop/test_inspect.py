@@ -1,14 +1,12 @@
 """`accord inspect` in Chromium, used by the keyboard alone: every pane, every revision."""
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from browser import browser
-from inspector_pages import CONTROL, InspectorPage, inspected, open_inspector
+from inspector_pages import InspectorPage, inspected, open_inspector
 
 from accord.protocol.revisions import REVISIONS
 
