@@ -3,7 +3,7 @@ import { html, useId, useState } from "../preact.js";
 import { shown } from "../text.js";
 import { Button, announce } from "../ui.js";
 import { memberOf } from "../json_text.js";
-import { NULL, deeper, initialNode, optionOf, someNode, withMember } from "./model.js";
+import { NULL, deeper, initialOption, optionOf, someNode, withMember } from "./model.js";
 import { Group, Label, Notes, FieldFacts, Presence, bind } from "./frame.js";
 import { useFocus } from "./lists.js";
 import { ModelField } from "./field.js";
@@ -159,7 +159,7 @@ export function UnionGroup({ form, name, pointer, model, node, onNode, isFixed, 
 }
 
 function begin(model, defs) {
-  return initialNode(model, defs) ?? someNode(model, defs);
+  return initialOption(model, defs) ?? someNode(model, defs);
 }
 
 function isPlainObject(model) {
