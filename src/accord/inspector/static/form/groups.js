@@ -26,7 +26,7 @@ function OtherMember({ form, pointer, values, entry, isTwice, id, onName, onMemb
     <div class="form-state">
       <label class="quiet" for=${own}>Name</label>
       <input id=${own} type="text" class="mono" autocomplete="off" spellcheck=${false} value=${entry.name} onInput=${(event) => onName(event.currentTarget.value)} />
-      <${Button} class="plain small" id=${id} aria-label=${`Remove ${shown(entry.name)}`} onClick=${onRemove}>Remove<//>
+      <${Button} class="plain small" id=${id} aria-label=${`Remove ${shown(entry.name) || `""`}`} onClick=${onRemove}>Remove<//>
     </div>
     ${isTwice && html`<p class="error">This name comes twice; servers use one of the values.</p>`}
     <${ModelField} form=${form} name=${entry.name} pointer=${deeper(pointer, entry.name)} model=${values} node=${entry.member} onNode=${(node) => onMember(node ?? NULL)} isFixed />
