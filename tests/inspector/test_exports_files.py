@@ -101,9 +101,14 @@ async def test_broken_clauses_are_described_with_evidence_and_a_command(tmp_path
             wrong = f'{{"jsonrpc":"1.0","id":1,"result":{{"tools":[],"password":"{PASSWORD}"}}}}'
             conversation.observe("server", wrong.encode())
             conversation.close()
+            typed = session.part(InspectedLog).conversation("raw-1", "stdio")
+            typed.observe("client", b'{"jsonrpc":"2.0","id":null,"method":"tools/list"}')
+            typed.close()
             text = (await ask(session, "export.breaches"))["text"]
     assert "## jsonrpc.message.version-2-0 (fail)" in text
     assert "to mend it:" in text
+    # A person sent that one on purpose.
+    assert "id-not-null" not in text
     assert f"accord check server http://127.0.0.1:{port}/mcp" in text
     assert "--only jsonrpc.message.version-2-0" in text
     assert not any(secret in text for secret in SECRETS)

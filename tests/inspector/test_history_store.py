@@ -3,6 +3,7 @@
 import sqlite3
 import stat
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -152,6 +153,22 @@ def test_two_inspectors_share_a_file(tmp_path):
     assert len(one.entries(target="t")) == len(other.entries(target="t")) == 20
     one.close()
     other.close()
+
+
+def test_inspectors_that_begin_at_once_share_a_new_file(tmp_path):
+    path = tmp_path / "inspect.sqlite"
+
+    def begin(number):
+        store = HistoryStore(path)
+        add(store, f"tool-{number}")
+        store.close()
+        return store.note
+
+    with ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(begin, range(8))) == {""}
+    store = HistoryStore(path)
+    assert len(store.entries(target="t")) == 8
+    store.close()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has another place")
