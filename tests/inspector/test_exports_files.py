@@ -8,7 +8,7 @@ import pytest
 
 from accord import trace
 from accord.hosts.table.rows import load_hosts
-from accord.inspector.definition import Refused
+from accord.inspector.definition import InspectTarget, Refused
 from accord.inspector.exports.host_entries import host_entry
 from accord.inspector.log.message_log import InspectedLog
 from accord.transports.http.client.auth import Bearer
@@ -120,6 +120,23 @@ async def test_a_log_without_breaches_says_so():
         assert "No message broke a clause" in (await ask(session, "export.breaches"))["text"]
         with pytest.raises(Refused, match="empty"):
             await download(session, "export.session", format="trace")
+
+
+@on_a_loop
+async def test_a_recording_is_exported_too():
+    async with session_of(InspectTarget(title="session.jsonl"), kind="trace") as session:
+        conversation = session.part(InspectedLog).conversation("main", "http")
+        facts = trace.HttpFacts(method="POST", path="/mcp", exchange="post-1")
+        conversation.observe("client", b'{"jsonrpc":"2.0","id":1,"method":"ping"}', http=facts)
+        came = trace.HttpFacts(method="POST", status=200, exchange="post-1")
+        conversation.observe("server", b'{"jsonrpc":"2.0","id":1,"result":{}}', http=came)
+        lines = await download(session, "export.session", format="trace")
+        har = json.loads(await download(session, "export.session", format="har"))
+        assert "check again" not in (await ask(session, "export.breaches"))["text"]
+        with pytest.raises(Refused, match="needs a connection"):
+            await ask(session, "export.hosts")
+    assert len(lines.splitlines()) == 2
+    assert har["log"]["entries"][0]["response"]["content"]["text"].endswith("}")
 
 
 # -- hosts
