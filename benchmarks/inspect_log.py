@@ -65,6 +65,7 @@ async def ask(session: Session, chosen: dict[str, object]) -> float:
 
 
 async def measure() -> bool:
+    load_actions()  # imports them
     session = opened()
     flood(session, 1_000)
     each = flood(session, ROWS)

@@ -80,9 +80,12 @@ async def test_filters_find_what_a_look_at_all_rows_finds():
         log.add_stderr("some text")
         for each in chosen:
             found = [row["n"] for row in await rows_of(session, 1000, **each)]
-            fresh = row_filter.FilterCache(log)
             made = row_filter.RowFilter(**{"with_http": True, "with_stderr": True, **each})
-            assert found == fresh.find(made)[0]
+            assert found == list(row_filter.FilterCache(log).find(made)[0])
+            looking = row_filter.MatchingRows(log, made)
+            entries = map(log.get, range(log.first_kept, log.next_number))
+            tests = looking._tests
+            assert found == [row.number for row in entries if all(test(row) for test in tests)]
         assert (await rows_of(session, **chosen[0])) != []
 
 

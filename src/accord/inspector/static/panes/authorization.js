@@ -1,5 +1,5 @@
 // Authorization step by step: an ordered list of steps, each with its requests, values and clauses.
-import { html, useEffect, useRef, useState } from "../preact.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "../preact.js";
 import { call } from "../api.js";
 import { useAction } from "../store.js";
 import {
@@ -116,7 +116,7 @@ function SignIn({ target, data }) {
   const [url, setUrl] = useState("");
   const work = useNamedWork();
   const place = useRef(null);
-  useEffect(() => {
+  useLayoutEffect(() => {
     // The button that led here can no longer be pressed.
     if (isFocusLost() || document.activeElement.closest(".bar")) {
       place.current?.querySelector("a")?.focus();
@@ -295,8 +295,10 @@ function useAnnouncements(data) {
   }, [data]);
 }
 
-function nextLabel(next, isWaiting) {
-  if (isWaiting) return "Waiting for you to sign in";
+function nextLabel(data, next) {
+  if (data.state === "waiting") return "Waiting for you to sign in";
+  const running = data.steps.find((each) => each.state === "running");
+  if (running) return `Running: ${running.title}`;
   if (!next) return "All steps are made";
   return `${next.state === "failed" ? "Try again" : "Next"}: ${next.title}`;
 }
@@ -316,7 +318,7 @@ function Walk({ target, data }) {
         busy=${isBusy}
         onClick=${() => run("authorization.next")}
       >
-        ${nextLabel(next, isWaiting)}
+        ${nextLabel(data, next)}
       <//>
       <${Button}
         disabled=${!next || isWaiting}
