@@ -2,12 +2,15 @@
 
 import json
 import sys
+from base64 import b64encode
 from typing import Any, Final
 
 MARKUP: Final = "<img src=x onerror=\"document.title='owned'\"><script>alert(1)</script>"
 ADDRESS: Final = "javascript:document.title='owned'"
 HIDDEN: Final = "\x1b[31mred\x1b[0m \u202egnp.exe\u202c zero\u200bwidth \U000e0041tag"
-SVG: Final = "PHN2ZyB4bWxucz0iaHR0cDovL3d3dy53My5vcmcvMjAwMC9zdmciPjxzY3JpcHQ+YWxlcnQoMSk8L3NjcmlwdD48L3N2Zz4="
+SVG: Final = b64encode(
+    b'<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'
+).decode()
 EVERYTHING: Final = f"{MARKUP} {HIDDEN}"
 
 

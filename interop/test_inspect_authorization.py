@@ -63,6 +63,7 @@ def test_a_person_obtains_a_token_by_the_keyboard_alone(look: Look) -> None:
             await page.press("Enter")
             await page.sees("Next: Protected resource metadata")
             await page.use("button", "Run all")
+            await page.sees("Open the sign-in page")
             await page.go_to("link", "Open the sign-in page.*")
             address = await page.page.run("return document.activeElement.href")
             rel = await page.page.run("return document.activeElement.rel")

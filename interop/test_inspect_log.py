@@ -68,7 +68,7 @@ def test_a_long_log_is_read_by_keys_and_only_its_visible_part_is_drawn(
     async def use(chromium: Chromium) -> None:
         async with inspected(["--trace", str(tmp_path / "long.jsonl")]) as url:
             page = await open_inspector(chromium, url)
-            await page.sees("city-3999", where=".log")
+            await page.sees("sunny in 3999", where=".log")
             await focus_log(page)
             await page.press("Home")
             assert await chosen_row(page) == "1"
@@ -90,7 +90,7 @@ def test_a_long_log_is_read_by_keys_and_only_its_visible_part_is_drawn(
     look(use)
 
 
-def test_a_breach_shows_its_clause_and_its_place_in_the_message(look: Look, tmp_path: Path) -> None:
+def test_a_breach_shows_its_clause_and_its_place_in_the_message(look: Look) -> None:
     trace = EXAMPLES / "traces/2025-06-18-faulty.jsonl"
 
     async def use(chromium: Chromium) -> None:
@@ -101,12 +101,11 @@ def test_a_breach_shows_its_clause_and_its_place_in_the_message(look: Look, tmp_
             await page.page.wait_for(
                 "document.querySelector('.log-grid').getAttribute('aria-rowcount') < 12"
             )
-            await page.use("searchbox", "Filter by text", "Tab")
-            await page.fill("Filter by text", "contents: application", role="searchbox")
+            await page.fill("Filter by text", "weather://stations", role="searchbox")
             await page.page.wait_for(
                 "document.querySelector('.log-grid').getAttribute('aria-rowcount') === '2'"
             )
-            await focus_log_from_field(page)
+            await page.go_to("grid", "Messages, .*")
             await page.press("Home")
             await page.press("Enter")
             await page.sees("resources.contents.text-or-blob", where=".log-detail")
@@ -116,10 +115,6 @@ def test_a_breach_shows_its_clause_and_its_place_in_the_message(look: Look, tmp_
             assert await page.troubles() == []
 
     look(use)
-
-
-async def focus_log_from_field(page: InspectorPage) -> None:
-    await page.go_to("grid", "Messages, .*")
 
 
 def test_a_tool_is_found_filled_in_and_called_without_a_mouse(look: Look) -> None:
@@ -159,9 +154,9 @@ def test_texts_of_a_server_stay_texts(look: Look) -> None:
             await page.sees("done", where="#main .result")
             await page.sees("<script>alert(1)</script>", where="#main .result")
             await page.sees("The data are not base64.", where="#main .result")
-            for pane in ("overview", "resources", "prompts", "notifications", "history"):
+            for pane in ("overview", "prompts", "resources"):
                 await page.page.run(f"location.hash = '#/t/0/{pane}'")
-                await page.page.wait_for("document.querySelector('#main .empty') === null || true")
+                await page.sees("<img src=x", where="#main")
             await page.page.run("location.hash = '#/t/0/tools'")
             await page.sees("<img src=x", where="#main")
             state = await page.page.run(
@@ -176,13 +171,12 @@ def test_texts_of_a_server_stay_texts(look: Look) -> None:
     look(use)
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_a_small_screen_needs_no_scrolling_sideways(look: Look, theme: str) -> None:
+def test_a_small_screen_needs_no_scrolling_sideways(look: Look) -> None:
     trace = EXAMPLES / "traces/2025-06-18-faulty.jsonl"
 
     async def use(chromium: Chromium) -> None:
         async with inspected(["--trace", str(trace)]) as url:
-            page = await open_inspector(chromium, url, width=320, theme=theme)
+            page = await open_inspector(chromium, url, width=320, theme="dark")
             await page.sees("Rules of the protocol")
             assert await is_narrow_enough(page)
             assert await page.faults() == []

@@ -11,9 +11,9 @@ import msgspec
 from accord import Server
 from accord.inspector.actions import _actions, perform
 from accord.inspector.changes import Changes
-from accord.inspector.definition import InspectOptions, InspectTarget
 from accord.inspector.checking import check_actions
 from accord.inspector.comparing import compare_actions
+from accord.inspector.definition import InspectOptions, InspectTarget
 from accord.inspector.exports import export_actions
 from accord.inspector.history import history_actions
 from accord.inspector.live import call_actions

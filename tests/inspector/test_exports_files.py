@@ -34,12 +34,6 @@ def guarded_target(port):
     return url_target(port, headers={"x-api-key": KEY}, auth=Bearer(TOKEN))
 
 
-async def make_traffic(session):
-    arguments = json.dumps({"text": KEY + TOKEN, "password": PASSWORD})
-    await call_of(session, "calls.tool", name="echo", arguments=arguments)
-    await call_of(session, "calls.tool", name="add", arguments='{"a": 1, "b": 2}')
-
-
 @on_a_loop
 async def test_the_log_is_exported_in_each_format_without_secrets():
     with serving(make_server().asgi()) as port:
@@ -88,7 +82,7 @@ async def test_the_surface_is_exported():
         async with session_of(url_target(port), is_connected=True) as session:
             lock = json.loads(await download(session, "export.surface", format="lock"))
             text = (await download(session, "export.surface", format="markdown")).decode()
-            with pytest.raises(Refused, match="msgspec|Invalid|format"):
+            with pytest.raises(Refused, match="format"):
                 await download(session, "export.surface", format="../../etc/passwd")
     assert [each["name"] for each in lock["tools"]] == ["add", "echo", "fail"]
     assert lock["revision"]
@@ -135,20 +129,12 @@ COMMAND = small_target(
 
 @pytest.mark.parametrize("target", [guarded_target(80), COMMAND], ids=["url", "command"])
 def test_an_entry_for_each_host_has_no_secret(target):
-    made = 0
-    for id, host in load_hosts().items():
-        try:
-            entry = host_entry(target, id)
-        except Refused as error:
-            assert host.name in str(error)
-            assert not any(secret in str(error) for secret in SECRETS)
-            continue
-        made += 1
+    for id in load_hosts():
+        entry = host_entry(target, id)
+        assert not any(secret in str(entry) for secret in SECRETS)
         assert entry["text"].strip()
         assert entry["place"]
-        assert not any(secret in str(entry) for secret in SECRETS)
         assert any("MY_TOKEN" in each or "X_API_KEY" in each for each in entry["remarks"])
-    assert made > len(load_hosts()) * 0.8
 
 
 @on_a_loop

@@ -89,6 +89,7 @@ async def test_calls_end_by_timeouts_and_errors():
 @on_a_loop
 async def test_several_calls_run_one_after_another_and_are_compared():
     async with live_page(**scripted()) as page:
+        await page.until_listed()
         ids = (await page.ask("calls.tool", name="echo", times=5))["ids"]
         spread = await page.until("calls.spread", lambda got: got["count"] == 5, ids=ids)
         assert spread["errors"] == 0

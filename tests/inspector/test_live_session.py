@@ -101,7 +101,7 @@ async def test_everything_is_listed_called_and_asked(revision):
 
 
 @on_a_loop
-async def test_what_a_person_chose_is_restored_after_reconnecting():
+async def test_settings_and_subscriptions_are_restored_after_reconnecting():
     async with live_page(revision="2025-06-18") as page:
         await page.ask("subscriptions.level", level="warning")
         await page.ask("subscriptions.set", uri="desk://departures", on=True)

@@ -118,7 +118,6 @@ async def _serve(
 
 def _read_options(options: argparse.Namespace) -> "InspectOptions":
     from accord.inspector.definition import InspectOptions
-
     from accord.inspector.history.store import default_history_file
 
     return InspectOptions(

@@ -49,10 +49,12 @@ def host_entry(target: InspectTarget, host_id: str) -> JsonObject:
     except HostsError as error:
         raise Refused(f"{host.name}: {error}", field="host") from None
     remarks = paste_remarks(adapted)
-    if names:
-        shown = ", ".join(f"<{name}>" for name in names if f"<{name}>" in text)
-        advice = f"set {', '.join(names)} where the host finds it"
-        remarks.append(f"put the values in the places of {shown}" if shown else advice)
+    gaps = [f"<{name}>" for name in names if f"<{name}>" in text]
+    if gaps:
+        remarks.append(f"put the values in the places of {', '.join(gaps)}")
+    others = [name for name in names if f"<{name}>" not in gaps]
+    if others:
+        remarks.append(f"set {', '.join(others)} where the host finds it")
     place = str(file.path) if file.path.name else f"to paste into {host.name}"
     return {"text": text, "place": place, "remarks": remarks}
 

@@ -77,6 +77,8 @@ class LiveConnection:
     """
 
     def __init__(self, session: "Session") -> None:
+        # Made first, so that it is closed after the connection.
+        session.part(InspectedLog)
         target = session.target
         self._session = session
         self.settings = LinkSettings(revision=target.revision, timeout=target.timeout)

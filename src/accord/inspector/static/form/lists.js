@@ -4,7 +4,7 @@ import { printJson } from "../json_text.js";
 import { shown } from "../text.js";
 import { Button, Check, Text, announce, plural } from "../ui.js";
 import { choiceOf, deeper, isSame, readText, someNode } from "./model.js";
-import { Group, Presence, errorsAt, focusControl } from "./frame.js";
+import { Group, Presence, errorsAt, focusControl, focusIn } from "./frame.js";
 import { ModelField } from "./field.js";
 
 // More items are drawn on demand.
@@ -62,6 +62,10 @@ function Items({ form, pointer, model, items, from, onItems }) {
     focus(form.id(deeper(pointer, items.length)), id + "-add");
     change([...items, someNode(model.items, form.defs)]);
   };
+  const showMore = () => {
+    focus(form.id(deeper(pointer, from + count)));
+    setCount(count + PAGE);
+  };
   const drawn = items.slice(from, from + count);
   return html`<ol class="form-items">
       ${drawn.map((item, offset) => {
@@ -82,7 +86,7 @@ function Items({ form, pointer, model, items, from, onItems }) {
     </ol>
     <div class="form-state">
       ${items.length - from > count &&
-      html`<${Button} onClick=${() => setCount(count + PAGE)}>Show more (${items.length - from - count} left)<//>`}
+      html`<${Button} onClick=${showMore}>Show more (${items.length - from - count} left)<//>`}
       ${model.items && html`<${Button} class="plain small" id=${id + "-add"} onClick=${add}>Add an item<//>`}
       <span class="quiet">${plural(items.length - from, "item")}</span>
     </div>`;
@@ -143,6 +147,10 @@ export function ManyChoices({ form, name, pointer, model, node, onNode, isFixed 
     const next = isOn ? [...items, value] : items.filter((each) => !isSame(each, value));
     onNode({ kind: "array", items: next });
   };
+  const remove = (index) => {
+    onNode({ kind: "array", items: items.toSpliced(index, 1) });
+    focusIn(form.id(pointer));
+  };
   const offered = items.map((each) => choiceOf(model, each));
   const others = items.flatMap((each, index) =>
     offered[index] < 0 || offered.indexOf(offered[index]) < index ? [[each, index]] : [],
@@ -160,7 +168,7 @@ export function ManyChoices({ form, name, pointer, model, node, onNode, isFixed 
     ${others.map(
       ([each, index]) => html`<div class="form-state" key=${"other" + index} id=${form.id(deeper(pointer, index))} tabindex="-1">
         <code><${Text}>${printJson(each)}<//></code>
-        <${Button} class="plain small" aria-label=${`Remove ${shown(printJson(each))}`} onClick=${() => onNode({ kind: "array", items: items.toSpliced(index, 1) })}>Remove<//>
+        <${Button} class="plain small" aria-label=${`Remove ${shown(printJson(each))}`} onClick=${() => remove(index)}>Remove<//>
         ${errorsAt(form, deeper(pointer, index)).map((said) => html`<span class="error"><${Text}>${said}<//></span>`)}
       </div>`,
     )}

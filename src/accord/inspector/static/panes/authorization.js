@@ -1,5 +1,5 @@
 // Authorization step by step: an ordered list of steps, each with its requests, values and clauses.
-import { html, useEffect, useRef, useState } from "../preact.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "../preact.js";
 import { call } from "../api.js";
 import { useAction } from "../store.js";
 import {
@@ -45,17 +45,17 @@ function Values({ rows }) {
 function Exchanges({ exchanges }) {
   return exchanges.map(
     (each, index) => html`<div class="block" key=${index}>
-      <h4>Request${exchanges.length > 1 ? ` ${index + 1}` : ""}</h4>
+      <h3>Request${exchanges.length > 1 ? ` ${index + 1}` : ""}</h3>
       <${LongText} label=${`Request ${index + 1}`}>${each.request}<//>
       ${each.response &&
-      html`<h4>Answer</h4>
+      html`<h3>Answer</h3>
         <${LongText} label=${`Answer ${index + 1}`}>${each.response}<//>`}
     </div>`,
   );
 }
 
 function Clauses({ clauses }) {
-  return html`<h4>What the specification says</h4>
+  return html`<h3>What the specification says</h3>
   <ul class="plain-list rows">
     ${clauses.map((each) => {
       const [severity, word] = VERDICTS[each.verdict] ?? [];
@@ -77,7 +77,7 @@ function Step({ step, isNext, isBusy, canRedo, onRedo }) {
   const broken = step.clauses.filter((each) => each.verdict === "broken").length;
   return html`<li class="panel" aria-current=${isNext ? "step" : undefined} id=${`step-${step.id}`}>
     <div class="panel-head">
-      <h3>${step.title}</h3>
+      <h2>${step.title}</h2>
       <${Sign} severity=${severity} word=${word} />
       <div class="actions push">
         ${canRedo &&
@@ -116,7 +116,7 @@ function SignIn({ target, data }) {
   const [url, setUrl] = useState("");
   const work = useNamedWork();
   const place = useRef(null);
-  useEffect(() => {
+  useLayoutEffect(() => {
     // The button that led here can no longer be pressed.
     if (isFocusLost() || document.activeElement.closest(".bar")) {
       place.current?.querySelector("a")?.focus();
@@ -211,7 +211,7 @@ function TokenFacts({ token }) {
     ${token.claims &&
     html`<p class="quiet">The claims as they are written; nothing is verified here.</p>
       <${JsonView} text=${token.claims} />
-      ${token.header && html`<h4>Header</h4><${JsonView} text=${token.header} />`}`}
+      ${token.header && html`<h3>Header</h3><${JsonView} text=${token.header} />`}`}
   </div>`;
 }
 
@@ -295,8 +295,10 @@ function useAnnouncements(data) {
   }, [data]);
 }
 
-function nextLabel(next, isWaiting) {
-  if (isWaiting) return "Waiting for you to sign in";
+function nextLabel(data, next) {
+  if (data.state === "waiting") return "Waiting for you to sign in";
+  const running = data.steps.find((each) => each.state === "running");
+  if (running) return `Running: ${running.title}`;
   if (!next) return "All steps are made";
   return `${next.state === "failed" ? "Try again" : "Next"}: ${next.title}`;
 }
@@ -316,7 +318,7 @@ function Walk({ target, data }) {
         busy=${isBusy}
         onClick=${() => run("authorization.next")}
       >
-        ${nextLabel(next, isWaiting)}
+        ${nextLabel(data, next)}
       <//>
       <${Button}
         disabled=${!next || isWaiting}
