@@ -86,7 +86,7 @@ def call(id, params, line):
 
 def main():
     if "late-start" in ASKED:
-        sys.stderr.write("KeyError: 'API_TOKEN'\n")
+        sys.stderr.write(f"KeyError: 'API_TOKEN' {sys.argv[-1]}\n")
         sys.exit(1)
     while True:
         line, message = hear()

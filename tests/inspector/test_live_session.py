@@ -152,6 +152,16 @@ async def test_a_server_that_does_not_start_says_why_and_a_retry_works(tmp_path)
 
 
 @on_a_loop
+async def test_credentials_of_the_command_line_are_not_shown():
+    given = scripted("late-start", "--api-key=a1b2c3d4e5f6")
+    async with live_page(is_ready=False, **given) as page:
+        facts = await page.until_state("failed")
+        assert facts["error"]["advice"].startswith("set the variable that it misses")
+        assert facts["error"]["stderr"] == ["KeyError: 'API_TOKEN' --api-key=(secret)"]
+        assert "a1b2c3d4e5f6" not in json.dumps(facts)
+
+
+@on_a_loop
 async def test_a_program_that_does_not_exist_is_named():
     async with live_page(is_ready=False, command=["no-such-program-here"]) as page:
         error = (await page.until_state("failed"))["error"]

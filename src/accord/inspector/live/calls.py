@@ -190,8 +190,14 @@ class Calls:
         self._calls[id] = call
         self._forget_oldest()
         call.work = self._session.spawn(self._run(client, call, perform, how))
+        call.work.add_done_callback(lambda _: self._on_done(call))
         self._session.mark("calls")
         return call
+
+    def _on_done(self, call: Call) -> None:
+        if call.is_running:  # cancelled before its first step
+            call.end("cancelled")
+            self._session.mark("calls")
 
     def _forget_oldest(self) -> None:
         for id in list(self._calls):
