@@ -40,14 +40,16 @@ function Page({ name, model, start }) {
   window.text = () => text;
   window.put = setText;
   window.errors = () => errors;
-  return html`<main><h1>Form</h1>
-    <${ArgumentEditor} target=${0} kind=${name.startsWith("prompt") ? "prompts" : "tools"} name=${name}
-      model=${model} text=${text} onText=${setText} onErrors=${setErrors} completes=${["language"]} />
+  const kind = name.startsWith("prompt") ? "prompts" : "tools";
+  return html`<main class="guide"><h1>Form</h1>
+    <${ArgumentEditor} target=${0} kind=${kind} name=${name} model=${model} text=${text}
+      onText=${setText} onErrors=${setErrors} completes=${["language"]} />
   </main>`;
 }
 const name = decodeURIComponent(location.hash.slice(1));
 const { model } = await call("model", { name });
 Object.assign(window, { json, models, model, Form, html, render });
+document.getElementById("app").replaceChildren();
 render(html`<${Page} name=${name} model=${model} start="{}" />`, document.getElementById("app"));
 window.isReady = true;
 """

@@ -11,9 +11,9 @@ import msgspec
 from accord import Server
 from accord.inspector.actions import _actions, perform
 from accord.inspector.changes import Changes
-from accord.inspector.definition import InspectOptions, InspectTarget
 from accord.inspector.checking import check_actions
 from accord.inspector.comparing import compare_actions
+from accord.inspector.definition import InspectOptions, InspectTarget
 from accord.inspector.exports import export_actions
 from accord.inspector.history import history_actions
 from accord.inspector.live import call_actions
@@ -72,13 +72,13 @@ async def session_of(target: InspectTarget, *, is_connected=False, kind="live", 
         await session.close()
 
 
-async def ask(session, name, **params):
+async def ask(session, name, /, **params):
     """Run an action as the page does; the answer has travelled as JSON."""
     made = await perform(session, _actions[name], json.dumps(params).encode())
     return json.loads(msgspec.json.encode(made))
 
 
-async def download(session, name, **params) -> bytes:
+async def download(session, name, /, **params) -> bytes:
     made = await perform(session, _actions[name], json.dumps(params).encode())
     return b"".join(made.chunks)
 
@@ -89,7 +89,7 @@ async def until(condition, seconds=30.0):
             await asyncio.sleep(0.005)
 
 
-async def call_of(session, name, **params):
+async def call_of(session, name, /, **params):
     """Make a call and wait for its end; return the id."""
     from accord.inspector.live.calls import Calls
 

@@ -199,6 +199,12 @@ FAULTS = {
         "without token_endpoint",
         "publish",
     ),
+    "the token endpoint has no TLS": (
+        {"metadata": {"token_endpoint": "http://auth.example/token"}},
+        "endpoints",
+        "is not https",
+        "https",
+    ),
     "PKCE is not supported": (
         {"metadata": {"code_challenge_methods_supported": ["plain"]}},
         "endpoints",

@@ -5,7 +5,7 @@ A text for other programs has `${env:NAME}` in place of each secret, never the v
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
@@ -33,6 +33,7 @@ _SHORTEST: Final = 6
 # Rounds of looking for secrets: a URL shows one after another.
 _ROUNDS: Final = 20
 _QUERY_PAIR: Final = re.compile(r"([?&])([^=&#]+)=([^&#]*)")
+_PLACEHOLDER: Final = re.compile(r"\$\{env:[A-Za-z_]\w*\}")
 # What these headers say is not secret.
 _HARMLESS: Final = frozenset({"accept", "accept-language", "content-type", "origin", "user-agent"})
 TOKEN_VARIABLE: Final = "TOKEN"  # noqa: S105  # the name of a variable
@@ -149,6 +150,19 @@ def make_safe(target: InspectTarget) -> SafeTarget:
         has_sign_in=target.auth is not None and not isinstance(target.auth, str | Bearer),
         shown=target.shown if is_named else "",
     )
+
+
+def mask_command(command: Sequence[str]) -> list[str]:
+    """Return the words of a command as a person may see them, with `...` for each secret.
+
+    >>> mask_command(["srv", "--api-key", "abc123xyz", "--port=1", "--token=s3cret99"])
+    ['srv', '--api-key', '...', '--port=1', '--token=...']
+    """
+    words: list[str] = _replace_secrets({"command": list(command)})["command"]
+    return [
+        _PLACEHOLDER.sub("...", word) if word != given else word
+        for given, word in zip(command, words, strict=True)
+    ]
 
 
 def given_variables(target: InspectTarget) -> tuple[str, ...]:

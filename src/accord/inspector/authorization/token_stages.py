@@ -163,6 +163,8 @@ async def make_url(context: WalkContext, step: WalkStep) -> None:
     step.explain(
         "code_verifier", mask_of("code_verifier"), "not in the URL: it is sent with the code alone"
     )
+    if settings.grant == "device":
+        step.explain("grant", "authorization_code", "the steps use a browser, not another device")
     for each in ("auth.pkce.implemented", "auth.pkce.s256", "auth.redirect.localhost-or-https"):
         step.judge(each, is_kept=True)
     if not request.names_resource:

@@ -97,12 +97,12 @@ async def export_surface(session: Session, params: ExportSurface) -> object:
     name = _file_name(session)
     if params.format == "lock":
         text = format_lock(surface, client.revision)
-        return Download(f"{name}.lock.json", "application/json", [_masked(session, text)])
+        return Download(f"{name}.lock.json", "application/json", [_encode_safely(session, text)])
     text = surface_as_markdown(surface, client.revision)
-    return Download(f"{name}.md", "text/markdown; charset=utf-8", [_masked(session, text)])
+    return Download(f"{name}.md", "text/markdown; charset=utf-8", [_encode_safely(session, text)])
 
 
-def _masked(session: Session, text: str) -> bytes:
+def _encode_safely(session: Session, text: str) -> bytes:
     hidden = session.part(CallHistory).masks.hide_given(text)
     return hidden.encode(errors="replace")
 

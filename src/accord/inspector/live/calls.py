@@ -8,6 +8,7 @@ from statistics import quantiles
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from accord.client.options import CallOptions
+from accord.client.tasks import ToolTask
 from accord.errors import AccordError
 from accord.inspector.definition import Refused
 from accord.inspector.forms.errors import find_errors
@@ -42,6 +43,8 @@ _KEPT: Final = 100
 _OPEN_MOST: Final = 100
 TIMES_MOST: Final = 100
 _ROWS_SHOWN: Final = 200
+# Requests and answers of all calls together; the log has them, too.
+_TEXTS_MOST: Final = 64 * 1024 * 1024
 
 
 class Calls:
@@ -78,7 +81,11 @@ class Calls:
                 await client.call_tool(name, given, **how)
                 return
             task = await client.start_tool(name, given, **how)
-            await task.result()
+            try:
+                await task.result()
+            except asyncio.CancelledError:
+                self._session.spawn(_abandon(task))
+                raise
 
         return self._begin("tool", name, arguments, perform, how)
 
@@ -208,11 +215,23 @@ class Calls:
             lost = call.error.message if call.state == "lost" and call.error else ""
             self._session.part(LiveConnection).note_outcome(lost)
             self._keep(call)
+            self._drop_texts()
+
+    def _drop_texts(self) -> None:
+        """Forget the texts of the oldest calls where all together are too large."""
+        kept = 0
+        for call in reversed(self._calls.values()):
+            kept += call.captured.size
+            if kept > _TEXTS_MOST and not call.is_running:
+                kept -= call.captured.size
+                call.captured.exchanges.clear()
 
     def _take_answer(self, call: Call, exchange: CapturedExchange) -> None:
         id = self._session.part(TaskList).take_answer(exchange, call)
         if id is not None and id not in call.tasks:
             call.tasks.append(id)
+        if not call.is_running:
+            call.measure()
         self._session.mark("calls")
 
     def _note_progress(self, call: Call, params: Any) -> None:
@@ -247,7 +266,7 @@ class Calls:
         try:
             reason = reason_to_confirm(self._session.part(Surfaces).find("tools", name).value)
         except Refused:
-            reason = "the server does not list this tool"
+            reason = "the server has not listed this tool, which may change things"
         if is_confirmed or not reason:
             self._agreed.add(name)
             return ""
@@ -304,7 +323,7 @@ class Calls:
             **call.describe(hide),
             **self._count_breaches(rows),
             "rows": rows,
-            "schema_errors": self._schema_errors(call),
+            "schema_errors": self._check_output(call),
         }
 
     def _rows(self, id: str) -> list[int]:
@@ -318,7 +337,14 @@ class Calls:
                 counts[breach.severity] += 1
         return counts
 
-    def _schema_errors(self, call: Call) -> list[JsonObject]:
+    def _check_output(self, call: Call) -> list[JsonObject]:
+        if call.is_running:
+            return []
+        if call.schema_errors is None:
+            call.schema_errors = self._find_schema_errors(call)
+        return call.schema_errors
+
+    def _find_schema_errors(self, call: Call) -> list[JsonObject]:
         """Return where structured content does not fit the output schema of its tool."""
         if call.kind != "tool" or call.state == "error" or call.response is None:
             return []
@@ -353,3 +379,10 @@ class Calls:
             "max": times[-1],
             "errors": sum(each.state != "done" or each.is_error for each in ended),
         }
+
+
+async def _abandon(task: ToolTask) -> None:
+    try:
+        await task.cancel()
+    except AccordError:
+        return  # it is finished, or the connection is gone

@@ -83,6 +83,11 @@ class Captured:
         self.on_answer = on_answer
         self.exchanges: deque[CapturedExchange] = deque(maxlen=_EXCHANGES_MOST)
 
+    @property
+    def size(self) -> int:
+        """How many bytes are kept."""
+        return sum(len(each.request) + len(each.answer or b"") for each in self.exchanges)
+
     def last(self, *methods: str) -> CapturedExchange | None:
         """Return the last exchange, of some methods if they are given."""
         for each in reversed(self.exchanges):

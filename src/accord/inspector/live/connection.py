@@ -77,6 +77,8 @@ class LiveConnection:
     """
 
     def __init__(self, session: "Session") -> None:
+        # Made first, so that it is closed after the connection.
+        session.part(InspectedLog)
         target = session.target
         self._session = session
         self.settings = LinkSettings(revision=target.revision, timeout=target.timeout)
@@ -148,11 +150,15 @@ class LiveConnection:
         """
         self._wire_parts()
         self.settings = settings
+        self.started_seconds = None
+        # At once, so that nothing is sent over the connection that is about to end.
+        self._change("connecting")
         self._begin(self._reconnect())
 
     def disconnect(self) -> None:
         """End the connection; returns at once."""
-        self._begin(self._end("closed"))
+        self._change("closed")
+        self._begin(self._end())
 
     def restart(self, note: str = "") -> None:
         """Connect again with the same settings; a launched server is started anew."""
@@ -165,7 +171,8 @@ class LiveConnection:
         if work is not None:
             work.cancel()
             await asyncio.wait([work], timeout=_CLOSING)
-        await self._end("closed")
+        await self._end()
+        self._change("closed")
 
     # -- work
 
@@ -188,8 +195,6 @@ class LiveConnection:
 
     async def _reconnect(self) -> None:
         async with self._turn:
-            self.started_seconds = None
-            self._change("connecting")
             await self._end_client()
             self.opening = Captured()
             self._stderr.clear()
@@ -224,7 +229,7 @@ class LiveConnection:
         observer = self._observer = CapturingObserver(logged, self._take_task_notice)
 
         def on_lost(why: str, code: int | None) -> None:
-            if self._observer is observer and self._client is not None:
+            if self._observer is observer and self.state == "ready":
                 self._lose(why)
 
         target = InspectedTarget(
@@ -280,10 +285,9 @@ class LiveConnection:
         self._close_observer()
         self._tell_closed()
 
-    async def _end(self, state: LinkState) -> None:
+    async def _end(self) -> None:
         async with self._turn:
             await self._end_client()
-            self._change(state)
 
     async def _end_client(self) -> None:
         client, self._client = self._client, None

@@ -31,6 +31,11 @@ ListState: TypeAlias = Literal["absent", "loading", "ready", "failed"]
 ENTRIES_MOST: Final = 20_000
 _PAGES_MOST: Final = 5_000
 _PAGE_ROWS: Final = 500
+# Of one list; a server may describe a tool by megabytes.
+_BYTES_MOST: Final = 64 * 1024 * 1024
+# Between two fetches of a list that changes all the time.
+_PAUSE: Final = 0.1
+_PAUSE_MOST: Final = 30.0
 
 
 class _Page(msgspec.Struct):
@@ -102,12 +107,18 @@ class Surfaces:
         self._session.mark("surface")
 
     async def _fetch(self, kind: SurfaceKind, fetched: FetchedList) -> None:
+        pause = _PAUSE
         try:
             while True:
                 fetched.is_wanted_again = False
+                before = fetched.entries
                 await self._fetch_once(kind, fetched)
                 if not fetched.is_wanted_again:
                     return
+                # Some servers announce a change whenever they are asked for the list.
+                is_new = fetched.entries.keys() != before.keys() or bool(fetched.changes)
+                pause = _PAUSE if is_new else min(pause * 2, _PAUSE_MOST)
+                await asyncio.sleep(pause)
         finally:
             fetched.is_fetching = False
             self._session.mark("surface")
@@ -138,6 +149,7 @@ class Surfaces:
         entries: dict[str, InspectedEntry],
     ) -> None:
         cursor: Any = None
+        size = 0
         seen: set[str] = set()
         for _ in range(_PAGES_MOST):
             raw, error = await self._read_page(client, kind, cursor)
@@ -155,7 +167,8 @@ class Surfaces:
                 fetched.error = f"the server names the page {cursor!r:.60} a second time"
                 return
             seen.add(cursor)
-            if len(entries) >= ENTRIES_MOST:
+            size += len(raw)
+            if len(entries) >= ENTRIES_MOST or size >= _BYTES_MOST:
                 break
         fetched.has_more = True
 
@@ -262,11 +275,6 @@ class Surfaces:
         if client is not None and client.instructions:
             found["instructions"] = client.instructions
         return found
-
-    async def until_fetched(self) -> None:
-        """Wait until no list is being fetched."""
-        while any(each.is_fetching for each in self._lists.values()):
-            await asyncio.sleep(0.01)
 
 
 def _add_entries(entries: dict[str, InspectedEntry], raw: bytes, kind: SurfaceKind) -> None:

@@ -22,6 +22,13 @@ def wire_parts(session: "Session") -> None:
     surfaces, watched = session.part(Surfaces), session.part(WatchedResources)
     questions, roots = session.part(AskedQuestions), session.part(DeclaredRoots)
 
+    def note_renewal() -> None:
+        connection.note = "the server lost the session; a new one was begun"
+        session.mark("session")
+        client = connection.current
+        if client is not None:
+            surfaces.fetch_all(client)
+
     def options() -> ConnectOptions:
         return {
             "on_sample": questions.sample,
@@ -36,6 +43,7 @@ def wire_parts(session: "Session") -> None:
             "on_resources_changed": surfaces.fetch_resources,
             "on_prompts_changed": lambda: surfaces.fetch("prompts"),
             "on_resource_updated": watched.note_update,
+            "on_renewed": note_renewal,
         }
 
     connection.options.append(options)

@@ -47,7 +47,8 @@ export function ModelField(props) {
   const [isTyping, setTyping] = useState(false);
   if (isTyping || !canShow(model, props.node)) {
     const note = "This value does not fit the form, so it is shown as JSON.";
-    return html`<div onFocusIn=${() => setTyping(true)} onFocusOut=${() => setTyping(false)}>
+    const onLeave = (event) => setTyping(event.currentTarget.contains(event.relatedTarget));
+    return html`<div onFocusIn=${() => setTyping(true)} onFocusOut=${onLeave}>
       <${JsonField} ...${props} model=${{ ...model, kind: "json", limits: [], note }} />
     </div>`;
   }

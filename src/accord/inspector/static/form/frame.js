@@ -2,7 +2,7 @@
 import { html } from "../preact.js";
 import { Button, Text } from "../ui.js";
 import { shown } from "../text.js";
-import { NULL, describeModel, initialNode, readText } from "./model.js";
+import { NULL, describeModel, initialNode, isSame, readText } from "./model.js";
 
 /** The errors at exactly this place. */
 export function errorsAt(form, pointer) {
@@ -71,8 +71,7 @@ export function Notes({ form, pointer, model }) {
 
 function stateOf(model, node) {
   if (node === undefined) {
-    const text = model.default == null ? "" : `; the server may use its default ${model.default}`;
-    return (model.required ? "missing" : "left out") + text;
+    return (model.required ? "missing" : "left out") + (model.default == null ? "" : `, default ${model.default}`);
   }
   if (node.kind === "null") return "null";
   if (node.kind === "string" && node.value === "") return "an empty text is sent";
@@ -95,10 +94,10 @@ export function Presence({ form, name, model, node, onNode, isFixed, pointer, on
   const standard = isUnset ? readText(model.default ?? "") : undefined;
   const empty = isUnset ? initialNode({ ...model, default: undefined }, form.defs) : undefined;
   const buttons = [
-    standard && ["Use the default", set(standard)],
+    standard && !isSame(standard, node) && standard.kind !== "null" && ["Use the default", set(standard)],
     isUnset && onAdd && ["Add an item", onAdd],
-    empty && [setWord(empty), set(empty)],
-    model.nullable && node?.kind !== "null" && standard?.kind !== "null" && ["Null", set(NULL)],
+    empty && !isSame(empty, standard) && [setWord(empty), set(empty)],
+    model.nullable && node?.kind !== "null" && ["Null", set(NULL)],
     node !== undefined && !model.required && !isFixed && ["Leave out", set(undefined)],
   ].filter(Boolean);
   if (!state && buttons.length === 0) return null;

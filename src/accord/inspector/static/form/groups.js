@@ -56,6 +56,10 @@ function OtherMembers({ form, pointer, model, node, onNode }) {
     put([...node.members, [name, someNode(values, form.defs)]]);
     setName("");
   };
+  const showMore = () => {
+    focus(`${id}-remove-${count}`);
+    setCount(count + PAGE);
+  };
   const isKnown = names.has(name);
   const onKeyDown = (event) => {
     if (event.key !== "Enter" || isKnown || event.ctrlKey || event.metaKey) return;
@@ -78,7 +82,7 @@ function OtherMembers({ form, pointer, model, node, onNode }) {
       />`,
     )}
     ${others.length > count &&
-    html`<${Button} onClick=${() => setCount(count + PAGE)}>Show more (${others.length - count} left)<//>`}
+    html`<${Button} onClick=${showMore}>Show more (${others.length - count} left)<//>`}
     ${model.values &&
     html`<div class="form-state">
       <label class="quiet" for=${id + "-name"}>New name</label>

@@ -4,7 +4,7 @@ import { printJson } from "../json_text.js";
 import { shown } from "../text.js";
 import { Button, Check, Text, announce, plural } from "../ui.js";
 import { choiceOf, deeper, isSame, readText, someNode } from "./model.js";
-import { Group, Presence, focusControl } from "./frame.js";
+import { Group, Presence, errorsAt, focusControl, focusIn } from "./frame.js";
 import { ModelField } from "./field.js";
 
 // More items are drawn on demand.
@@ -62,16 +62,20 @@ function Items({ form, pointer, model, items, from, onItems }) {
     focus(form.id(deeper(pointer, items.length)), id + "-add");
     change([...items, someNode(model.items, form.defs)]);
   };
+  const showMore = () => {
+    focus(form.id(deeper(pointer, from + count)));
+    setCount(count + PAGE);
+  };
   const drawn = items.slice(from, from + count);
-  return html`<ol class="form-items" start=${from + 1}>
+  return html`<ol class="form-items">
       ${drawn.map((item, offset) => {
         const index = from + offset;
         return html`<li key=${index}>
           <${ModelField}
             form=${form}
-            name=${index}
+            name=${`item ${index + 1}`}
             pointer=${deeper(pointer, index)}
-            model=${model.items ?? { kind: "json" }}
+            model=${{ ...(model.items ?? { kind: "json" }), required: false }}
             node=${item}
             onNode=${(node) => onItems(items.with(index, node ?? { kind: "null" }))}
             isFixed
@@ -82,7 +86,7 @@ function Items({ form, pointer, model, items, from, onItems }) {
     </ol>
     <div class="form-state">
       ${items.length - from > count &&
-      html`<${Button} onClick=${() => setCount(count + PAGE)}>Show more (${items.length - from - count} left)<//>`}
+      html`<${Button} onClick=${showMore}>Show more (${items.length - from - count} left)<//>`}
       ${model.items && html`<${Button} class="plain small" id=${id + "-add"} onClick=${add}>Add an item<//>`}
       <span class="quiet">${plural(items.length - from, "item")}</span>
     </div>`;
@@ -123,7 +127,7 @@ export function TupleGroup({ form, name, pointer, model, node, onNode, isFixed, 
       (each, index) => html`<${ModelField}
         key=${index}
         form=${form}
-        name=${each.title || index}
+        name=${each.title || `item ${index + 1}`}
         pointer=${deeper(pointer, index)}
         model=${each}
         node=${items[index]}
@@ -136,18 +140,22 @@ export function TupleGroup({ form, name, pointer, model, node, onNode, isFixed, 
 }
 
 /** A list of values out of some: boxes to tick. Values that are not offered stay. */
-export function ManyChoices({ form, name, pointer, model, node, onNode, isFixed, isRoot }) {
+export function ManyChoices({ form, name, pointer, model, node, onNode, isFixed }) {
   const presence = html`<${Presence} form=${form} name=${name} model=${model} node=${node} onNode=${onNode} isFixed=${isFixed} pointer=${pointer} />`;
   const items = node?.kind === "array" ? node.items : [];
   const toggle = (value, isOn) => {
     const next = isOn ? [...items, value] : items.filter((each) => !isSame(each, value));
     onNode({ kind: "array", items: next });
   };
+  const remove = (index) => {
+    onNode({ kind: "array", items: items.toSpliced(index, 1) });
+    focusIn(form.id(pointer));
+  };
   const offered = items.map((each) => choiceOf(model, each));
   const others = items.flatMap((each, index) =>
     offered[index] < 0 || offered.indexOf(offered[index]) < index ? [[each, index]] : [],
   );
-  return html`<${Group} form=${form} name=${name} pointer=${pointer} model=${model} presence=${presence} isRoot=${isRoot && false}>
+  return html`<${Group} form=${form} name=${name} pointer=${pointer} model=${model} presence=${presence}>
     <div class="form-choices">
       ${model.choices.map((choice, index) => {
         const value = readText(choice.value);
@@ -158,9 +166,10 @@ export function ManyChoices({ form, name, pointer, model, node, onNode, isFixed,
     </div>
     ${others.length > 0 && html`<p class="hint">Also in the list:</p>`}
     ${others.map(
-      ([each, index]) => html`<div class="form-state" key=${"other" + index}>
+      ([each, index]) => html`<div class="form-state" key=${"other" + index} id=${form.id(deeper(pointer, index))} tabindex="-1">
         <code><${Text}>${printJson(each)}<//></code>
-        <${Button} class="plain small" aria-label=${`Remove ${shown(printJson(each))}`} onClick=${() => onNode({ kind: "array", items: items.toSpliced(index, 1) })}>Remove<//>
+        <${Button} class="plain small" aria-label=${`Remove ${shown(printJson(each))}`} onClick=${() => remove(index)}>Remove<//>
+        ${errorsAt(form, deeper(pointer, index)).map((said) => html`<span class="error"><${Text}>${said}<//></span>`)}
       </div>`,
     )}
   <//>`;

@@ -1,7 +1,7 @@
 // What the models of a form mean for values. No part of this draws.
 import { memberOf, parseJson, printJson } from "../json_text.js";
 
-/** @typedef {import("../json_text.js").Node} Node */
+/** @typedef {any} Node as parseJson returns it */
 
 const LONGEST_CHAIN = 20;
 const DEEPEST = 6;
@@ -97,7 +97,8 @@ export function someNode(given, defs) {
 
 /** Whether two values are the same, but for spaces. */
 export function isSame(one, other) {
-  return one?.kind === other?.kind && printJson(one) === printJson(other);
+  if (one === undefined || other === undefined) return one === other;
+  return one.kind === other.kind && printJson(one) === printJson(other);
 }
 
 /** The index of the choice that a value is; -1 if it is another one. */

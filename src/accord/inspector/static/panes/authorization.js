@@ -1,5 +1,5 @@
 // Authorization step by step: an ordered list of steps, each with its requests, values and clauses.
-import { html, useEffect, useRef, useState } from "../preact.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "../preact.js";
 import { call } from "../api.js";
 import { useAction } from "../store.js";
 import {
@@ -105,10 +105,23 @@ function Step({ step, isNext, isBusy, canRedo, onRedo }) {
   </li>`;
 }
 
+/** Whether what had the focus was removed or disabled. */
+function isFocusLost() {
+  const found = document.activeElement;
+  return !found || found === document.body || found.matches(":disabled");
+}
+
 /** The link to sign in, and a field for the URL that the browser ended up at. */
 function SignIn({ target, data }) {
   const [url, setUrl] = useState("");
   const work = useNamedWork();
+  const place = useRef(null);
+  useLayoutEffect(() => {
+    // The button that led here can no longer be pressed.
+    if (isFocusLost() || document.activeElement.closest(".bar")) {
+      place.current?.querySelector("a")?.focus();
+    }
+  }, []);
   const send = async (event) => {
     event.preventDefault();
     const done = await work.run("paste", () => call("authorization.redirected", { target, url }));
@@ -118,7 +131,7 @@ function SignIn({ target, data }) {
     }
   };
   return html`<${Panel} title="Sign in" kind="is-current">
-    <p>
+    <p ref=${place}>
       <${SafeLink} href=${data.sign_in_url}>Open the sign-in page in a new tab<//>${" "}
       <${Copy} text=${data.sign_in_url} label="Copy the URL" />
     </p>
@@ -273,15 +286,19 @@ function useAnnouncements(data) {
         (each) => before.current[each.id] !== each.state && !["todo", "running"].includes(each.state),
       );
       const last = ended.at(-1);
-      if (last) announce(`${last.title}: ${SIGNS[last.state][1]}. ${last.came}`);
-      else if (data.state === "waiting") announce("Waiting for you to sign in.");
+      const said = last ? `${last.title}: ${SIGNS[last.state][1]}. ${last.came}. ` : "";
+      const waits = data.state === "waiting" ? "Waiting for you to sign in." : "";
+      if (said || waits) announce(said + waits);
+      if (last && isFocusLost()) focusPane();
     }
     before.current = states;
   }, [data]);
 }
 
-function nextLabel(next, isWaiting) {
-  if (isWaiting) return "Waiting for you to sign in";
+function nextLabel(data, next) {
+  if (data.state === "waiting") return "Waiting for you to sign in";
+  const running = data.steps.find((each) => each.state === "running");
+  if (running) return `Running: ${running.title}`;
   if (!next) return "All steps are made";
   return `${next.state === "failed" ? "Try again" : "Next"}: ${next.title}`;
 }
@@ -301,10 +318,11 @@ function Walk({ target, data }) {
         busy=${isBusy}
         onClick=${() => run("authorization.next")}
       >
-        ${nextLabel(next, isWaiting)}
+        ${nextLabel(data, next)}
       <//>
       <${Button}
-        disabled=${!next || isWaiting || isBusy}
+        disabled=${!next || isWaiting}
+        busy=${isBusy}
         onClick=${() => run("authorization.run")}
       >
         Run all
