@@ -72,6 +72,7 @@ export function ToolCall({ target, entry, hasCall, onCalled }) {
   // What has to be agreed to before the call goes out: "errors", or the reason of the server.
   const [asking, setAsking] = useState(null);
   const button = useRef(null);
+  const focusRun = () => setTimeout(() => button.current?.querySelector("button")?.focus(), 0);
   const [run, isBusy, problem] = useWork(async ({ isAnyway = false, confirmed = false } = {}) => {
     if (errors.length > 0 && !isAnyway) {
       setAsking({ isErrors: true });
@@ -84,12 +85,14 @@ export function ToolCall({ target, entry, hasCall, onCalled }) {
       setAsking({ reason: answer.confirm, isAnyway });
       return;
     }
+    // The button that was pressed is about to leave the page.
+    if (asking) focusRun();
     setAsking(null);
     onCalled(answer.ids ?? [answer.id]);
   });
   const cancel = () => {
     setAsking(null);
-    setTimeout(() => button.current?.querySelector("button")?.focus(), 0);
+    focusRun();
   };
   const onKeyDown = (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
