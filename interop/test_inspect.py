@@ -218,6 +218,7 @@ async def use_time(page: InspectorPage) -> None:
 async def use_raw_message(page: InspectorPage) -> None:
     await open_pane(page, "Raw messages")
     await page.use("button", "Open a connection")
+    await page.sees("Open.", where="main")
     await page.fill("Text", '{"jsonrpc": "2.0", "id": 77, "method": "no/such"}')
     await page.use("button", "Send")
     await page.sees("-32601", where="main")
