@@ -177,7 +177,7 @@ function OpenTrace({ target }) {
 export function Pane({ target }) {
   const { data: session } = useAction("session.get", target, "session");
   const isLive = session?.kind === "live";
-  return html`<div class="pane">
+  return html`<div class="pane" data-pane="exports">
     <p class="quiet">Values that are masked in the log are masked in every export, too.</p>
     ${isLive && html`<${HostEntry} target=${target} />`}
     ${isLive &&

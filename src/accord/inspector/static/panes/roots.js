@@ -132,7 +132,7 @@ function Editor({ target, saved }) {
 
 export function Pane({ target }) {
   const { data, error } = useAction("roots.get", target, "roots");
-  return html`<div class="pane">
+  return html`<div class="pane" data-pane="roots">
     <p class="quiet">
       Folders and files that this client offers to the server. They are names only: saving them gives
       the server no access.

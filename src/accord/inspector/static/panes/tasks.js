@@ -101,7 +101,7 @@ function TaskTable({ target, tasks }) {
 
 export function Pane({ target }) {
   const { data, error } = useAction("tasks.list", target, "tasks");
-  return html`<div class="pane">
+  return html`<div class="pane" data-pane="tasks">
     <${ErrorNote} error=${error} />
     ${data && !data.is_supported && html`<${Empty}><${Text}>${data.reason}<//><//>`}
     ${data?.is_supported && html`<${TaskTable} target=${target} tasks=${data.tasks} />`}
