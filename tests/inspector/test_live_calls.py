@@ -91,6 +91,7 @@ async def test_several_calls_run_one_after_another_and_are_compared():
     async with live_page(**scripted()) as page:
         await page.until_listed()
         ids = (await page.ask("calls.tool", name="echo", times=5))["ids"]
+        assert (await page.ask("calls.get", id=ids[4]))["state"] == "running"
         spread = await page.until("calls.spread", lambda got: got["count"] == 5, ids=ids)
         assert (spread["errors"], spread["pending"]) == (0, 0)
         assert spread["min"] <= spread["median"] <= spread["p90"] <= spread["max"]

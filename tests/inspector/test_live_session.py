@@ -201,6 +201,8 @@ async def test_a_wrong_list_is_shown_as_far_as_it_can_be_read(way, total, error)
         listed = await page.until_listed()
         assert (listed["state"], listed["total"]) == ("ready", total)
         assert (error or "") in (listed["error"] or "")
+        if way == "twice":
+            assert [each["name"] for each in listed["entries"]] == ["echo", "echo (2)"]
         prompts = await page.until_listed("prompts")
         assert prompts["state"] == ("failed" if way == "no-prompts" else "ready")
 

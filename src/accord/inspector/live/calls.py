@@ -57,7 +57,7 @@ class Calls:
         self._agreed: set[str] = set()
         # The id of the next call, where it was named in advance.
         self._reserved = ""
-        self._planned: set[str] = set()
+        self._planned: dict[str, Call] = {}
 
     # -- starting
 
@@ -143,8 +143,11 @@ class Calls:
         first = start()
         ids = [first.id, *(self._next_id() for _ in range(times - 1))]
 
-        self._planned.update(ids[1:])
-        self._session.spawn(self._go_on(first, ids[1:], start))
+        for id in ids[1:]:
+            self._planned[id] = Call(id, first.kind, first.name, first.arguments)
+        series = self._session.spawn(self._go_on(first, ids[1:], start))
+        for id in ids[1:]:
+            self._planned[id].work = series  # to cancel one is to cancel those after it
         return ids
 
     async def _go_on(self, call: Call, ids: list[str], start: Callable[[], Call]) -> None:
@@ -154,14 +157,15 @@ class Calls:
                     await asyncio.wait([call.work])
                 if call.state in ("cancelled", "lost"):
                     return
-                self._planned.discard(id)
+                self._planned.pop(id, None)
                 self._reserved = id
                 call = start()
         except Refused:
             return  # the connection is gone
         finally:
             self._reserved = ""
-            self._planned.difference_update(ids)
+            for id in ids:
+                self._planned.pop(id, None)
             self._session.mark("calls")
 
     def _next_id(self) -> str:
@@ -308,7 +312,7 @@ class Calls:
         Raises:
             Refused: it is unknown.
         """
-        call = self._calls.get(id)
+        call = self._calls.get(id) or self._planned.get(id)
         if call is None:
             raise Refused(f"there is no call {id!r:.40}; the newest {_KEPT} are kept", field="id")
         return call
@@ -381,7 +385,7 @@ class Calls:
         ]
         times = sorted(each.seconds or 0.0 for each in ended)
         running = [id for id in ids if id in self._calls and self._calls[id].is_running]
-        pending = len(running) + len(self._planned.intersection(ids))
+        pending = len(running) + len(self._planned.keys() & set(ids))
         if not times:
             unknown = dict.fromkeys(("min", "median", "p90", "max"))
             return {"count": 0, **unknown, "errors": 0, "pending": pending}

@@ -71,7 +71,7 @@ class LiveConnection:
 
     Attributes:
         state: how it is.
-        failure: why there is none.
+        failure: why the connection failed or ended.
         settings: what the person chose.
         note: what happened last without the person, such as a restart.
         options: functions that return options for `connect`: callbacks and roots.
@@ -112,7 +112,7 @@ class LiveConnection:
         """The connected client.
 
         Raises:
-            Refused: there is none.
+            Refused: the session is not connected.
         """
         if self._client is not None and self.state == "ready":
             return self._client
