@@ -41,7 +41,7 @@ function Note({ target, entry }) {
       announce("The note is saved.");
     });
   };
-  return html`<form class="actions" onSubmit=${save}>
+  return html`<form class="bar" onSubmit=${save}>
     <${Field} label="Note" inline>
       <input type="text" value=${note} onInput=${(event) => setNote(event.target.value)} />
     <//>
