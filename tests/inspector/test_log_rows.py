@@ -132,6 +132,9 @@ async def test_a_cancellation_belongs_to_its_request():
 
     assert [row["n"] for row in rows] == [4, 5]
     assert rows[1]["brief"] == "request 1: too slow"
+    assert conversation.unanswered_count == 0
+    conversation.observe("server", answer(1))
+    assert [row["pair"] for row in await rows_of(session, related=4)] == [6, None, 4]
 
 
 @on_a_loop

@@ -1,5 +1,5 @@
 // What a call brought: content, structured content, messages, errors, and the answer as it came.
-import { html, useState } from "./preact.js";
+import { html, useMemo, useState } from "./preact.js";
 import { JsonView, memberOf, textAt, useJson } from "./json_view.js";
 import { parseJson, printJson } from "./json_text.js";
 import { Media } from "./media.js";
@@ -35,7 +35,7 @@ function parses(text) {
 
 /** A text that may hold JSON: as a tree, with a switch to the text. */
 export function TextBlock({ text, label = "Text" }) {
-  const isJson = looksLikeJson(text) && parses(text);
+  const isJson = useMemo(() => looksLikeJson(text) && parses(text), [text]);
   const [isTree, setTree] = useState(false);
   return html`<div class="block">
     ${isTree ? html`<${JsonView} text=${text} />` : html`<${LongText} label=${label}>${text}<//>`}
