@@ -75,7 +75,7 @@ async def call_tool(
     await page.go_to("button", "Clear")
     for field, text in arguments.items():
         await page.fill(field, text)
-    await page.use("button", "Run")
+    await page.use("button", "Run|Run again")
     if agrees:
         await page.use("button", "Call it")
 
