@@ -25,8 +25,6 @@ from report_pages import WATCH
 
 ROOT: Final = Path(__file__).parents[1]
 AXE: Final = Path(__file__).parent / "node_modules/axe-core/axe.min.js"
-# Most elements that one page has to pass on the way to another.
-STEPS: Final = 400
 CONTROL: Final = 2
 SHIFT: Final = 8
 # What a key press is, beyond its name.
@@ -62,6 +60,8 @@ async def inspected(words: Sequence[str], **environ: str) -> AsyncIterator[str]:
     try:
         async with asyncio.timeout(PATIENCE):
             line = await process.stdout.readline()
+            while line and not line.endswith(b"}\n"):
+                line += await process.stdout.readline()
         if not line:
             _, said = await process.communicate()
             raise AssertionError(f"accord inspect ended: {said.decode()}")
@@ -112,45 +112,52 @@ class InspectorPage:
         return str(node.get("role", {}).get("value")), str(node.get("name", {}).get("value", ""))
 
     async def go_to(self, role: str, name: str) -> None:
-        """Press Tab until the focus is on an element; `name` is a pattern for its whole name.
+        """Press Tab until the focus is on an element; patterns for its whole role and name.
 
         Raises:
             AssertionError: no element with this role and name can be reached.
         """
-        seen: list[tuple[str, str]] = []
         wanted = re.compile(name)
-        async with asyncio.timeout(PATIENCE):
-            while True:
-                for _ in range(STEPS):
+        seen: dict[tuple[str, str], None] = {}
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while True:
                     found = await self.focused()
-                    if found[0] == role and wanted.fullmatch(found[1]):
+                    if re.fullmatch(role, found[0]) and wanted.fullmatch(found[1]):
                         return
-                    if found in seen and found[0] in ("RootWebArea", "none"):
-                        break
-                    seen.append(found)
+                    seen[found] = None
                     await self.press("Tab")
-                if len(seen) > STEPS * 2:
-                    raise AssertionError(f"Tab never reaches {role} {name!r}, but {seen[-60:]}")
-                await asyncio.sleep(0.05)
+        except TimeoutError:
+            passed = [f"{role} {name!r}" for role, name in seen]
+            raise AssertionError(
+                f"Tab never reaches {role} {name!r}; it passes {', '.join(passed)}"
+            ) from None
 
     async def use(self, role: str, name: str, key: str = "Enter") -> None:
         """Go to an element and press a key there."""
         await self.go_to(role, name)
         await self.press(key)
 
-    async def fill(self, name: str, text: str, *, role: str = "textbox") -> None:
+    async def fill(self, name: str, text: str, *, role: str = "textbox|searchbox|combobox") -> None:
         """Go to a field and type into it."""
         await self.go_to(role, name)
         await self.write(text)
 
-    async def sees(self, text: str, *, where: str = "body") -> None:
-        """Wait until a text is on the page."""
-        place = f"document.querySelector({where!r})?.innerText.includes({text!r})"
+    async def until(self, condition: str) -> None:
+        """Wait until an expression is true in the page; say what is there if it never is."""
         try:
-            await self.page.wait_for(place)
+            await self.page.wait_for(condition)
         except TimeoutError:
             shown = await self.page.text()
-            raise AssertionError(f"{text!r} is not on the page:\n{shown[:3000]}") from None
+            raise AssertionError(f"{condition} is not true of the page:\n{shown[:3000]}") from None
+
+    async def sees(self, text: str, *, where: str = "body") -> None:
+        """Wait until a text is on the page."""
+        await self.until(f"document.querySelector({where!r})?.innerText.includes({text!r})")
+
+    async def lacks(self, text: str, *, where: str = "body") -> None:
+        """Wait until a text is not on the page any more."""
+        await self.until(f"!document.querySelector({where!r})?.innerText.includes({text!r})")
 
     async def troubles(self) -> list[str]:
         """Return what went wrong in the page: errors, warnings, breaches of the policy."""

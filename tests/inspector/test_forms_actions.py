@@ -98,3 +98,36 @@ def test_a_template_is_expanded(values, uri):
 def test_a_template_that_cannot_be_expanded_says_why(template, values, why):
     with pytest.raises(Refused, match=why):
         ask("forms.expand", name=template, text=values)
+
+
+def test_a_long_text_is_validated_as_well():
+    found = ask("forms.validate", kind="text", text="[" + "1," * 50_000 + "]")
+    assert found.syntax.message == "expected a value"
+
+
+def test_the_schemas_of_a_connected_server_are_used():
+    from inspector.live_page import live_page
+
+    async def main():
+        async with live_page() as page:
+            await page.until_listed("tools")
+            await page.until_listed("prompts")
+            tool = {"kind": "tools", "name": "greet"}
+            wrong = await page.ask("forms.validate", **tool, text="{}")
+            example = await page.ask("forms.example", **tool)
+            right = await page.ask("forms.validate", **tool, text=example["text"])
+            prompts = (await page.ask("surface.list", kind="prompts", start=0, count=9))["entries"]
+            prompt = {"kind": "prompts", "name": prompts[0]["name"]}
+            number = await page.ask("forms.validate", **prompt, text='{"x": 1}')
+            flight = (await page.ask("forms.example", kind="tools", name="book"))["text"]
+            await page.ask("calls.tool", name="book", arguments=flight, confirmed=True)
+            question = await page.question()
+            asked = {"kind": "question", "name": question["id"]}
+            answer = await page.ask("forms.validate", **asked, text="[]")
+            return wrong, right, number, answer
+
+    wrong, right, number, answer = asyncio.run(main())
+    assert [each["message"] for each in wrong["errors"]] == ["is missing"]
+    assert right == {"errors": [], "syntax": None}
+    assert {"pointer": "/x", "message": "expected a string, got an integer (1)"} in number["errors"]
+    assert "expected an object" in answer["errors"][0]["message"]

@@ -108,6 +108,16 @@ def test_the_closest_option_is_named_with_its_place():
     assert "the closest one at /kind: is missing" in listed(PETS, "{}")[""]
 
 
+def test_a_fault_without_a_sentence_of_its_own_is_in_the_words_of_the_validator():
+    schema = {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "type": "string",
+        "contentEncoding": "base64",
+    }
+    (found,) = find_errors(schema, "?")
+    assert "base64" in found.message
+
+
 def test_errors_are_bounded_and_the_others_counted():
     schema = {"items": {"type": "string"}}
     found = find_errors(schema, list(range(MOST_ERRORS + 7)))

@@ -111,6 +111,22 @@ def test_a_root_without_members_takes_no_arguments():
     assert form({"type": "object", "additionalProperties": True})["kind"] == "map"
 
 
+def test_values_that_are_long_or_not_json_are_left_out():
+    assert field({"type": "string", "default": "x" * 20_000}) == {"kind": "text"}
+    assert field({"type": "string", "examples": [float("nan"), object()]})["kind"] == "text"
+    assert field({"anyOf": [{"type": "null", "title": "x"}, {"enum": [None]}]}) == {"kind": "null"}
+
+
+def test_a_reference_that_contradicts_its_neighbours_is_json():
+    made = form(
+        {
+            "properties": {"a": {"$ref": "#/$defs/T", "type": "integer"}},
+            "$defs": {"T": {"type": "string"}},
+        }
+    )
+    assert "cannot show" in made["fields"][0]["model"]["note"]
+
+
 def test_members_beside_named_ones_have_a_model():
     schema = {"properties": {"a": {}}, "additionalProperties": {"type": "integer"}}
     assert form(schema)["values"] == {"kind": "integer"}

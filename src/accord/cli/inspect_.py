@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from accord.cli.connection import CONNECTION
+from accord.cli.connection import CONNECTION, advise_in_options
 from accord.cli.inspect_targets import read_targets
 from accord.cli.options import Commands, UsageError, add_command, headers_of
 from accord.cli.terminal import note, say
@@ -188,6 +188,7 @@ def _read_options(options: argparse.Namespace) -> "InspectOptions":
         shows_secrets=not options.no_secrets,
         history=None if options.no_history else default_history_file(),
         record=options.record,
+        advise=advise_in_options,
     )
 
 

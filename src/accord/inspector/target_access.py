@@ -5,7 +5,7 @@ A text for other programs has `${env:NAME}` in place of each secret, never the v
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
@@ -14,6 +14,7 @@ import msgspec
 from accord.check.probing.target import ServerTarget
 from accord.hosts.entries.literals import (
     find_literals,
+    is_path_like,
     names_secret,
     replace_literal,
     variable_name,
@@ -33,6 +34,7 @@ _SHORTEST: Final = 6
 # Rounds of looking for secrets: a URL shows one after another.
 _ROUNDS: Final = 20
 _QUERY_PAIR: Final = re.compile(r"([?&])([^=&#]+)=([^&#]*)")
+_PLACEHOLDER: Final = re.compile(r"\$\{env:[A-Za-z_]\w*\}")
 # What these headers say is not secret.
 _HARMLESS: Final = frozenset({"accept", "accept-language", "content-type", "origin", "user-agent"})
 TOKEN_VARIABLE: Final = "TOKEN"  # noqa: S105  # the name of a variable
@@ -151,6 +153,19 @@ def make_safe(target: InspectTarget) -> SafeTarget:
     )
 
 
+def mask_command(command: Sequence[str]) -> list[str]:
+    """Return the words of a command as a person may see them, with `...` for each secret.
+
+    >>> mask_command(["srv", "--api-key", "abc123xyz", "--port=1", "--token=s3cret99"])
+    ['srv', '--api-key', '...', '--port=1', '--token=...']
+    """
+    words: list[str] = _replace_secrets({"command": list(command)})["command"]
+    return [
+        _PLACEHOLDER.sub("...", word) if word != given else word
+        for given, word in zip(command, words, strict=True)
+    ]
+
+
 def given_variables(target: InspectTarget) -> tuple[str, ...]:
     """Return the names of the variables that the user gave for a launched server."""
     given = target.env or {}
@@ -182,7 +197,13 @@ def _safe_url(url: str) -> str:
 
 def find_secrets(target: InspectTarget) -> tuple[str, ...]:
     """Return the credentials that the user gave for a target, the longest first."""
-    found = {*server_target(target).secrets}
+    found = {*msgspec.structs.replace(server_target(target), env={}).secrets}
+    found |= {
+        value
+        for name, value in (os.environ if target.env is None else target.env).items()
+        # The path of a file with a secret is not one, and other paths begin like it.
+        if names_secret(name) and not is_path_like(value) and not value.isdigit()
+    }
     entry = {"command": list(target.command), "url": target.url}
     found |= {literal.value for literal in find_literals("server", entry)}
     if isinstance(target.auth, Bearer):

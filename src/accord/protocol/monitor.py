@@ -22,7 +22,7 @@ from accord.protocol.jsonrpc import (
     MalformedMessage,
 )
 from accord.protocol.last_messages import LastMessages
-from accord.protocol.party import Memory
+from accord.protocol.party import Bounded, Memory
 from accord.protocol.revisions import REVISIONS, Revision, find_revision
 from accord.protocol.rules import Index, Rule, complete
 from accord.protocol.rules.body import learn
@@ -47,6 +47,8 @@ from accord.types._base import RequestId, RevisionId
 
 # An opening is three messages; more of them without a revision are judged by the default one.
 _HELD_BACK: Final = 64
+# Malformed requests whose errors are awaited.
+_HALF_READ: Final = 10_000
 _NO_RULES: Final = Index(())
 _OVER_HTTP: Final = frozenset({"http", "sse"})
 
@@ -87,7 +89,7 @@ class Monitor:
             party: judged in (None, party) for party in (CLIENT, SERVER)
         }
         self._unreadable: dict[Party, int] = {"client": 0, "server": 0}
-        self._half_read: set[tuple[Party, RequestId]] = set()
+        self._half_read: Bounded[tuple[Party, RequestId], None] = Bounded(_HALF_READ)
         self._last = LastMessages()
         self._transports: set[str] = set()
         self.tallies: dict[str, Tally] = {}
@@ -246,7 +248,7 @@ class Monitor:
     ) -> list[Violation]:
         self._unreadable[record.sender] += 1
         if malformed.id is not None:
-            self._half_read.add((record.sender, malformed.id))
+            self._half_read[record.sender, malformed.id] = None
         requirement = malformed.requirement
         if requirement == _ID_ECHO and self._answers_notification(record.sender):
             requirement = _NOT_ANSWERED
@@ -274,10 +276,10 @@ class Monitor:
 
     def _step(self, record: Record, frame: Frame, index: int | None = None) -> list[Violation]:
         """Judge one message; `index` is its place in a batch."""
-        answered: object = (OTHER[record.sender], frame.id)
-        if frame.kind == FAULT and answered in self._half_read:
-            self._half_read.discard(answered)
-            self._unreadable[answered[0]] -= 1
+        other = OTHER[record.sender]
+        if frame.kind == FAULT and (other, frame.id) in self._half_read:
+            del self._half_read[other, frame.id]  # type: ignore[arg-type]  # one of its keys
+            self._unreadable[other] -= 1
             return []
         body, is_readable = _read(frame)
         step = self.conversation.step(

@@ -34,7 +34,7 @@ async def post_initialize(url: str, headers: Mapping[str, str], *, client: str) 
     Args:
         url: of the server.
         headers: sent beside the usual ones.
-        client: the name that the server is told.
+        client: the name of the client in the request.
 
     Raises:
         OSError: the request got no answer.

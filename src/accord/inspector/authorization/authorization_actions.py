@@ -45,14 +45,14 @@ async def get_authorization(session: "Session", params: Nothing) -> dict[str, An
 @action("authorization.next")
 async def take_next_step(session: "Session", params: Nothing) -> dict[str, Any]:
     """Make the next step."""
-    session.part(AuthorizationWalk).take_next()
+    await session.part(AuthorizationWalk).take_next()
     return {}
 
 
 @action("authorization.run")
 async def run_all_steps(session: "Session", params: Nothing) -> dict[str, Any]:
     """Make all steps that are left."""
-    session.part(AuthorizationWalk).run_all()
+    await session.part(AuthorizationWalk).run_all()
     return {}
 
 

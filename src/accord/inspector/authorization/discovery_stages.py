@@ -23,7 +23,7 @@ from accord.inspector.authorization.meanings import (
     SERVER_MEMBERS,
 )
 from accord.inspector.authorization.walk_context import CLIENT_NAME, WalkContext
-from accord.inspector.authorization.walk_step import HttpExchange, StepFailed, WalkStep
+from accord.inspector.authorization.walk_step import ShownExchange, StepFailed, WalkStep
 from accord.transports.http.client.guarded import HttpRequest, HttpResponse, NoResponse
 
 _NETWORK_SECONDS: Final = 10.0
@@ -65,7 +65,7 @@ async def ask_without_token(context: WalkContext, step: WalkStep) -> None:
     except (OSError, TimeoutError, ValueError, AccordError) as error:
         change = "check the URL: this may not be an HTTP server"
         raise StepFailed(came=shown_reason(error), change=change) from None
-    step.exchanges.append(_shown_exchange(context, answer))
+    step.exchanges.append(_describe_exchange(context, answer))
     kind = media_type(answer.headers.get("Content-Type"))
     if answer.status < 300:
         context.is_open = True
@@ -83,7 +83,7 @@ async def ask_without_token(context: WalkContext, step: WalkStep) -> None:
     _read_challenge(context, step, answer.headers.getall("WWW-Authenticate", []))
 
 
-def _shown_exchange(context: WalkContext, answer: OpeningExchange) -> HttpExchange:
+def _describe_exchange(context: WalkContext, answer: OpeningExchange) -> ShownExchange:
     request = HttpRequest(
         method="POST", url=context.url, headers=answer.sent_headers, body=answer.sent_body
     )
@@ -92,7 +92,7 @@ def _shown_exchange(context: WalkContext, answer: OpeningExchange) -> HttpExchan
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
     response = HttpResponse(status=answer.status, headers=headers, body=answer.body)
     private = frozenset(name.lower() for name in context.headers)
-    return HttpExchange(
+    return ShownExchange(
         context.secrets.request_text(request, private), context.secrets.response_text(response)
     )
 
@@ -154,7 +154,9 @@ async def find_server(context: WalkContext, step: WalkStep) -> None:
     """Find the metadata of the authorization server, and make sure that it may be trusted."""
     settings = context.settings
     offered = () if context.resource is None else context.resource.authorization_servers
-    step.asked = f"the metadata of {offered[0]}" if offered else f"metadata at {context.url}"
+    step.asked = (
+        f"the metadata of {offered[0]}" if offered else f"metadata at {quote_url(context.url)}"
+    )
     preferred = [settings.issuer] if settings.issuer else []
     flow = find_authorization_server(context.url, context.resource, preferred=preferred)
     server = await context.send(flow, step)

@@ -20,6 +20,7 @@ from accord.auth.flow import (
     ForgedResponse,
     GrantRequest,
     ResourceRejected,
+    TokenRefused,
     authorization_url,
     exchange_code,
     read_authorization_response,
@@ -39,7 +40,7 @@ from accord.inspector.authorization.meanings import (
 )
 from accord.inspector.authorization.secret_texts import mask_of
 from accord.inspector.authorization.walk_context import WalkContext
-from accord.inspector.authorization.walk_step import HttpExchange, StepFailed, WalkStep
+from accord.inspector.authorization.walk_step import ShownExchange, StepFailed, WalkStep
 
 if TYPE_CHECKING:
     from accord.auth.tokens import TokenGrant
@@ -52,7 +53,7 @@ _WITHOUT_RESOURCE: Final = (
 )
 
 
-def _found(context: WalkContext) -> DiscoveryResult:
+def _discovery_of(context: WalkContext) -> DiscoveryResult:
     assert context.server is not None
     return DiscoveryResult(
         resource=context.resource_uri, server=context.server, resource_metadata=context.resource
@@ -64,7 +65,7 @@ def _found(context: WalkContext) -> DiscoveryResult:
 
 async def register_client(context: WalkContext, step: WalkStep) -> None:
     """Find out which client asks: a given one, a metadata document, or a new registration."""
-    server, settings = _found(context).server, context.settings
+    server, settings = _discovery_of(context).server, context.settings
     described = describe_client(settings)
     step.asked = f"a client ID at {server.issuer}"
     if context.uses_code:
@@ -91,7 +92,7 @@ async def register_client(context: WalkContext, step: WalkStep) -> None:
 
 
 def _registration(context: WalkContext) -> Any:
-    server, described = _found(context).server, describe_client(context.settings)
+    server, described = _discovery_of(context).server, describe_client(context.settings)
     scopes = context.wanted_scopes()
     if context.listener is None:
         is_asserted = context.settings.grant == "jwt_bearer"
@@ -122,7 +123,7 @@ def _explain_registration(context: WalkContext, step: WalkStep, client: ClientId
 
 async def make_url(context: WalkContext, step: WalkStep) -> None:
     """Make the URL that the person visits, and listen for the redirect."""
-    found, settings, client = _found(context), context.settings, context.client
+    found, settings, client = _discovery_of(context), context.settings, context.client
     assert client is not None
     step.asked = f"a URL at {quote_url(found.server.authorization_endpoint or '')}"
     before = context.listener
@@ -162,6 +163,8 @@ async def make_url(context: WalkContext, step: WalkStep) -> None:
     step.explain(
         "code_verifier", mask_of("code_verifier"), "not in the URL: it is sent with the code alone"
     )
+    if settings.grant == "device":
+        step.explain("grant", "authorization_code", "the steps use a browser, not another device")
     for each in ("auth.pkce.implemented", "auth.pkce.s256", "auth.redirect.localhost-or-https"):
         step.judge(each, is_kept=True)
     if not request.names_resource:
@@ -184,7 +187,7 @@ async def wait_for_redirect(context: WalkContext, step: WalkStep) -> None:
     listener.on_ignored = on_ignored
     params = await _next_redirect(context, listener)
     step.came = step.change = ""
-    step.exchanges.append(HttpExchange(context.secrets.redirect_text(listener.uri, params)))
+    step.exchanges.append(ShownExchange(context.secrets.redirect_text(listener.uri, params)))
     try:
         context.code = read_authorization_response(params, request)
     except ResourceRejected as error:
@@ -244,7 +247,7 @@ async def _next_redirect(context: WalkContext, listener: Any) -> dict[str, str]:
 
 async def obtain_token(context: WalkContext, step: WalkStep) -> None:
     """Exchange the code, or what the grant needs, for a token."""
-    server = _found(context).server
+    server = _discovery_of(context).server
     step.asked = f"POST {quote_url(server.token_endpoint or '')}"
     try:
         grant = await context.send(await _token_flow(context), step)
@@ -256,6 +259,14 @@ async def obtain_token(context: WalkContext, step: WalkStep) -> None:
         step.judge("auth.resource.both-requests", is_kept=False)
         grant = await context.send(await _token_flow(context), step)
         step.warn(_WITHOUT_RESOURCE)
+    except TokenRefused as error:
+        context.is_code_used = not error.is_temporary
+        raise
+    except FlowFailed:
+        # Without an answer nothing is known about the code.
+        context.is_code_used = bool(step.exchanges[-1].response)
+        raise
+    context.is_code_used = True
     context.grant = grant
     _explain_grant(context, step, grant)
     if context.names_resource:
@@ -276,7 +287,7 @@ async def _token_flow(context: WalkContext) -> Any:
         return exchange_code(context.code, request, now)
     assert context.client is not None
     asked = GrantRequest(
-        found=_found(context),
+        found=_discovery_of(context),
         client=context.client,
         key=context.settings.client_key,
         dpop=context.settings.dpop,
@@ -386,9 +397,9 @@ async def call_server(context: WalkContext, step: WalkStep) -> None:
     step.came = f"{info.name} {info.version}, revision {revision}; {listed}: {came}"
 
 
-def _messages(context: WalkContext, recording: "Recording") -> list[HttpExchange]:
+def _messages(context: WalkContext, recording: "Recording") -> list[ShownExchange]:
     """Return the messages of the connection, each request of the client with what followed."""
-    shown: list[HttpExchange] = []
+    shown: list[ShownExchange] = []
     scheme, mask = "Bearer" if context.settings.dpop is None else "DPoP", mask_of("access_token")
     for record in recording.records:
         if record.message is None:
@@ -397,7 +408,7 @@ def _messages(context: WalkContext, recording: "Recording") -> list[HttpExchange
         text = context.secrets.hide(text[:_MESSAGE_SHOWN])
         if record.sender == "client":
             request = f"POST {quote_url(context.url)}\nAuthorization: {scheme} {mask}"
-            shown.append(HttpExchange(f"{request}\n\n{text}"))
+            shown.append(ShownExchange(f"{request}\n\n{text}"))
         elif shown:
             before = shown[-1].response
             shown[-1].response = f"{before}\n\n{text}" if before else text

@@ -22,6 +22,7 @@ from accord.inspector.authorization.walk_step import (
     describe_clauses,
 )
 from accord.inspector.definition import Refused
+from accord.inspector.target_access import current_target, find_secrets
 from accord.transports.http.client.guarded import NoResponse
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class AuthorizationWalk:
     """
 
     def __init__(self, session: "Session") -> None:
-        self._session = session
+        self.session = session
         self._steps = [WalkStep(each) for each in STEP_IDS]
         self._task: asyncio.Task[Any] | None = None
         self._used: GrantedAuth | None = None
@@ -71,6 +72,8 @@ class AuthorizationWalk:
                 transport=target.transport,
                 mark=self._mark,
             )
+            for each in find_secrets(target):
+                self._context.secrets.add("credential", each)
 
     async def close(self) -> None:
         """Stop waiting for the redirect."""
@@ -79,7 +82,7 @@ class AuthorizationWalk:
             await self._context.stop_listening()
 
     def _mark(self) -> None:
-        self._session.mark("authorization")
+        self.session.mark("authorization")
 
     # -- what the page shows
 
@@ -127,7 +130,7 @@ class AuthorizationWalk:
             "state": step.state,
             "asked": hide(step.asked),
             "came": hide(step.came),
-            "change": hide(self._session.options.advise(step.change)),
+            "change": hide(self.session.options.advise(step.change)),
             "exchanges": [
                 {"request": hide(each.request), "response": hide(each.response)}
                 for each in step.exchanges
@@ -145,13 +148,31 @@ class AuthorizationWalk:
 
     # -- what the person does
 
-    def take_next(self) -> None:
-        """Make the next step, or the failed one again; returns at once."""
-        self._begin(1)
+    async def take_next(self) -> None:
+        """Make the next step, or the failed one again; it goes on after the return."""
+        await self._go_on(1)
 
-    def run_all(self) -> None:
-        """Make all steps that are left; returns at once."""
-        self._begin(len(STEP_IDS))
+    async def run_all(self) -> None:
+        """Make all steps that are left; they go on after the return."""
+        await self._go_on(len(STEP_IDS))
+
+    async def _go_on(self, count: int) -> None:
+        next_id = self._next()
+        if next_id is not None and self._step(next_id).state == "failed":
+            first = self._first_to_redo(next_id)
+            count += STEP_IDS.index(next_id) - STEP_IDS.index(first)
+            await self._reset(first)
+        self._begin(count)
+
+    def _first_to_redo(self, step: StepId) -> StepId:
+        """Return where to begin so that a step can be made again with fresh facts."""
+        context = self._demand_context()
+        if step == "endpoints":
+            return "server"  # which reads the metadata that this step judges
+        is_used = context.code is None or context.is_code_used
+        if step == "redirect" or (step == "token" and context.uses_code and is_used):
+            return "url"  # every sign-in needs a state and a challenge of its own
+        return step
 
     async def restart(self, step: StepId) -> None:
         """Forget a step and those after it, and make it again."""
@@ -162,10 +183,9 @@ class AuthorizationWalk:
         missing = [each for each in needed if self._step(each).state in ("todo", "failed")]
         if missing and step not in done:
             raise Refused(f"first make the step: {TITLES[missing[0]]}", field="step")
-        # Every sign-in needs a state and a challenge of its own.
-        first: StepId = "url" if step == "redirect" else step
+        first = self._first_to_redo(step)
         await self._reset(first)
-        self._begin(2 if first != step else 1)
+        self._begin(STEP_IDS.index(step) - STEP_IDS.index(first) + 1)
 
     async def choose_scopes(self, scopes: list[str]) -> None:
         """Ask for other scopes from now on; an empty list asks for those that clients choose.
@@ -230,7 +250,7 @@ class AuthorizationWalk:
         from accord.inspector.live.connection import LiveConnection
 
         self._used = GrantedAuth(context.settings, context.grant, self._on_renewed)
-        connection = self._session.part(LiveConnection)
+        connection = self.session.part(LiveConnection)
         connection.use_auth(self._used)
         connection.restart()
         self._mark()
@@ -282,7 +302,7 @@ class AuthorizationWalk:
             raise Refused("sign in first" if waits else "a step is being made")
         if self._next() is None:
             raise Refused("all steps are made; redo one of them")
-        self._task = self._session.spawn(self._make(context, count))
+        self._task = self.session.spawn(self._make(context, count))
         self._mark()
 
     async def _cancel(self) -> None:
@@ -300,6 +320,8 @@ class AuthorizationWalk:
         self._mark()
 
     async def _make(self, context: WalkContext, count: int) -> None:
+        # A person may have added headers on the page.
+        context.headers = current_target(self.session).headers
         for _ in range(count):
             id = self._next()
             if id is None:

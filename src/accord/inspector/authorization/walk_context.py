@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 from accord.auth.flow import choose_scopes
 from accord.auth.urls import canonical_resource
 from accord.inspector.authorization.secret_texts import SecretTexts
-from accord.inspector.authorization.walk_step import STEP_IDS, HttpExchange, StepId, WalkStep
+from accord.inspector.authorization.walk_step import STEP_IDS, ShownExchange, StepId, WalkStep
 from accord.transports.http.client.guarded import (
     AddressPolicy,
     Flow,
@@ -41,7 +41,7 @@ _FACTS: Final[dict[StepId, tuple[str, ...]]] = {
     "server": ("server",),
     "registration": ("client",),
     "url": ("request", "sign_in_url"),
-    "redirect": ("code",),
+    "redirect": ("code", "is_code_used"),
     "token": ("grant",),
 }
 
@@ -78,6 +78,7 @@ class WalkContext:
     request: "AuthorizationRequest | None" = None
     sign_in_url: str | None = None
     code: str | None = None
+    is_code_used: bool | None = None
     grant: "TokenGrant | None" = None
     listener: "LoopbackRedirect | None" = None
     pasted: asyncio.Future[str] | None = None
@@ -153,7 +154,7 @@ class WalkContext:
         sender = GuardedSender(self.policy, tls=self.settings.tls, proxy=self.settings.proxy)
 
         async def send_one(request: HttpRequest) -> HttpResponse:
-            exchange = HttpExchange(self.secrets.request_text(request))
+            exchange = ShownExchange(self.secrets.request_text(request))
             step.exchanges.append(exchange)
             self.mark()
             try:

@@ -120,7 +120,7 @@ class ExplainedValue(NamedTuple):
 
 
 @dataclass
-class HttpExchange:
+class ShownExchange:
     """A request as it was sent and its answer, as texts without secrets."""
 
     request: str
@@ -146,7 +146,7 @@ class WalkStep:
     asked: str = ""
     came: str = ""
     change: str = ""
-    exchanges: list[HttpExchange] = field(default_factory=list)
+    exchanges: list[ShownExchange] = field(default_factory=list)
     explains: list[ExplainedValue] = field(default_factory=list)
     kept: set[str] = field(default_factory=set)
     broken: set[str] = field(default_factory=set)

@@ -68,6 +68,7 @@ class CheckRun:
         self.error = ""
         self.progress: CheckProgress | None = None
         self.report: Report | None = None
+        self._described: JsonObject | None = None
         self._session = session
         self._worker: _Worker | None = None
 
@@ -152,7 +153,7 @@ class CheckRun:
         if worker.is_stopped:
             self._change("stopped")
         elif report is not None:
-            self.report = report
+            self.report, self._described = report, describe_report(report)
             self._change("done")
         else:
             self._change("failed", error)
@@ -165,7 +166,7 @@ class CheckRun:
 
     def snapshot(self) -> JsonObject:
         """Return what the page shows."""
-        progress, report = self.progress, self.report
+        progress = self.progress
         is_running = self.state == "running"
         return {
             "state": self.state,
@@ -173,7 +174,8 @@ class CheckRun:
             "share": progress.share if progress is not None and is_running else 0.0,
             "scenario": progress.scenario if progress is not None and is_running else "",
             "revision": progress.revision if progress is not None and is_running else "",
-            "report": None if report is None else describe_report(report),
+            # It is large, and the page asks at each step of a check.
+            "report": None if is_running else self._described,
         }
 
 

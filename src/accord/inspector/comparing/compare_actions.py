@@ -1,5 +1,7 @@
 """The actions that compare: two results, and the revisions of one server."""
 
+import asyncio
+
 import msgspec
 
 from accord.inspector.actions import READ, Nothing, action
@@ -22,7 +24,9 @@ async def compare_results(session: Session, params: CompareResults) -> object:
     """Return where the answers to two calls differ."""
     left = await _find(session, params.left, "left")
     right = await _find(session, params.right, "right")
-    found = find_differences(left.response, right.response, most=DIFFERENCES_MOST + 1)
+    found = await asyncio.to_thread(
+        find_differences, left.response, right.response, most=DIFFERENCES_MOST + 1
+    )
     return {
         "is_same": not found,
         "left": {"title": left.title},

@@ -88,7 +88,7 @@ class RevisionSurvey:
     async def _run(self) -> None:
         newest: JsonObject | None = None
         try:
-            for revision in reversed(REVISIONS.values()):
+            for revision in [*REVISIONS.values()][::-1]:
                 row, surface = await self._ask(revision.id)
                 if surface is not None:
                     if newest is None:

@@ -183,7 +183,7 @@ def _python_options(setting: FormSetting) -> Iterator[str]:
 
 def _python_call(call: ExportedCall) -> str:
     name = quote_for_python(call.name)
-    arguments = _python_value(_parsed(call.arguments))
+    arguments = _python_value(_parse(call.arguments))
     if call.kind == "tool":
         return f"client.call_tool({name}, {arguments})"
     if call.kind == "prompt":
@@ -193,7 +193,7 @@ def _python_call(call: ExportedCall) -> str:
     return f"client.request({name}, {arguments})"
 
 
-def _parsed(text: str) -> object:
+def _parse(text: str) -> object:
     try:
         return parse_exactly(text or "{}")
     except ValueError:

@@ -3,8 +3,7 @@
 import asyncio
 import re
 import time
-from collections.abc import Iterable
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
@@ -29,6 +28,9 @@ from accord.inspector.session import Session
 from accord.inspector.target_access import current_target, make_safe, spoken_revision
 from accord.testing.surface import surface_of
 from accord.types import JsonObject, RevisionId
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 SessionFormat: TypeAlias = Literal["trace", "json", "har", "text"]
 SurfaceFormat: TypeAlias = Literal["lock", "markdown"]
@@ -95,12 +97,12 @@ async def export_surface(session: Session, params: ExportSurface) -> object:
     name = _file_name(session)
     if params.format == "lock":
         text = format_lock(surface, client.revision)
-        return Download(f"{name}.lock.json", "application/json", [_masked(session, text)])
+        return Download(f"{name}.lock.json", "application/json", [_encode_safely(session, text)])
     text = surface_as_markdown(surface, client.revision)
-    return Download(f"{name}.md", "text/markdown; charset=utf-8", [_masked(session, text)])
+    return Download(f"{name}.md", "text/markdown; charset=utf-8", [_encode_safely(session, text)])
 
 
-def _masked(session: Session, text: str) -> bytes:
+def _encode_safely(session: Session, text: str) -> bytes:
     hidden = session.part(CallHistory).masks.hide_given(text)
     return hidden.encode(errors="replace")
 

@@ -1,5 +1,7 @@
 """A call to export: one of this session, or one of the history."""
 
+import asyncio
+
 import msgspec
 
 from accord.inspector.definition import Refused
@@ -64,13 +66,16 @@ async def find_call(session: Session, reference: CallReference) -> ExportedCall:
     found = session.part(Calls).find(reference.call)
     masks = session.part(CallHistory).masks
     response = found.response
-    arguments = masks.apply(found.arguments or "{}", len(found.arguments) * 2 + 1000)
-    shown = "" if response is None else response.decode(errors="replace")
+    given = found.arguments or "{}"
+    came = b"" if response is None else response
+    # Long texts take a while.
+    arguments = await asyncio.to_thread(masks.apply, given, len(given) * 2 + 1000)
+    shown = await asyncio.to_thread(masks.hide, came.decode(errors="replace"))
     return ExportedCall(
         kind=found.kind,
         name=found.name,
         arguments=arguments.text,
-        response=masks.hide(shown),
+        response=shown,
         is_complete=True,
         revision=found.revision,
         title=f"{found.name}, call {found.id}",

@@ -57,10 +57,8 @@ def _exchanges(log: InspectedLog) -> list[_HttpExchange]:
 def _entry(exchange: _HttpExchange, url: str) -> JsonObject:
     request, answers = exchange.request, exchange.answers
     facts = request.http or HttpFacts()
-    last = answers[-1].t if answers else request.t
-    first = answers[0].t if answers else request.t
-    milliseconds = max(0.0, (last - request.t) * 1000)
-    wait = max(0.0, (first - request.t) * 1000)
+    milliseconds = _milliseconds(request, answers[-1:])
+    wait = _milliseconds(request, answers[:1])
     at = datetime.fromtimestamp(request.at or 0.0, UTC).isoformat(timespec="milliseconds")
     return {
         "startedDateTime": at,
@@ -74,6 +72,12 @@ def _entry(exchange: _HttpExchange, url: str) -> JsonObject:
             "receive": round(max(0.0, milliseconds - wait), 3),
         },
     }
+
+
+def _milliseconds(request: LogEntry, answers: list[LogEntry]) -> float:
+    """Return the time from a request to a part of its answer; 0 if a recording has no times."""
+    came = answers[0].t if answers else None
+    return 0.0 if came is None or request.t is None else max(0.0, (came - request.t) * 1000)
 
 
 def _request(row: LogEntry, facts: HttpFacts, url: str) -> JsonObject:

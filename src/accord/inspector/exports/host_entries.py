@@ -1,10 +1,12 @@
 """The server of a session as an entry for a host; secrets are variables that the user sets."""
 
+import re
 from typing import Final
 
 import msgspec
 
 from accord.hosts.definition import HostEntry, HostsError, Machine
+from accord.hosts.entries.placeholders import NoPlaceholder
 from accord.hosts.operations.adaptation import adapt_entry
 from accord.hosts.operations.snippets import paste_place, paste_remarks, paste_text
 from accord.hosts.server_names import clean_name
@@ -15,6 +17,7 @@ from accord.inspector.target_access import TOKEN_VARIABLE, SafeTarget, make_safe
 from accord.types import JsonObject
 
 _NAME_MOST: Final = 40
+_VARIABLE: Final = re.compile(r"\$\{env:([A-Za-z_]\w*)\}")
 
 
 def list_hosts() -> list[JsonObject]:
@@ -33,19 +36,36 @@ def host_entry(target: InspectTarget, host_id: str) -> JsonObject:
     if host is None:
         raise Refused(f"there is no host {host_id!r:.60}", field="host")
     safe = make_safe(target)
-    machine = _without_values(Machine.current(), placeholder_names(safe))
+    names = placeholder_names(safe)
+    machine = _without_values(Machine.current(), names)
     file = paste_place(host, machine, "user")
+    entry = _entry(target, safe)
     try:
-        adapted = adapt_entry(_entry(target, safe), host, machine, scope=file.scope)
+        try:
+            adapted = adapt_entry(entry, host, machine, scope=file.scope)
+        except NoPlaceholder:
+            adapted = adapt_entry(_with_gaps(entry), host, machine, scope=file.scope)
         text = paste_text(file, adapted)
-        remarks = paste_remarks(adapted)
     except HostsError as error:
         raise Refused(f"{host.name}: {error}", field="host") from None
-    names = placeholder_names(safe)
-    if names:
-        remarks.append(f"set {', '.join(names)} where the host finds it")
+    remarks = paste_remarks(adapted)
+    gaps = [f"<{name}>" for name in names if f"<{name}>" in text]
+    if gaps:
+        remarks.append(f"put the values in the places of {', '.join(gaps)}")
+    others = [name for name in names if f"<{name}>" not in gaps]
+    if others:
+        remarks.append(f"set {', '.join(others)} where the host finds it")
     place = str(file.path) if file.path.name else f"to paste into {host.name}"
     return {"text": text, "place": place, "remarks": remarks}
+
+
+def _with_gaps(entry: HostEntry) -> HostEntry:
+    """Return an entry with `<NAME>` for each variable of its command, for hosts that fill in none.
+
+    Such hosts take the value itself, which the user writes there.
+    """
+    words = tuple(_VARIABLE.sub(r"<\1>", each) for each in entry.command)
+    return msgspec.structs.replace(entry, command=words)
 
 
 def _without_values(machine: Machine, names: list[str]) -> Machine:
@@ -55,7 +75,7 @@ def _without_values(machine: Machine, names: list[str]) -> Machine:
 
 
 def _entry(target: InspectTarget, safe: SafeTarget) -> HostEntry:
-    name = clean_name(target.title)[:_NAME_MOST]
+    name = clean_name(target.title.removesuffix(".py"))[:_NAME_MOST]
     if not safe.url:
         env = {each: f"${{env:{each}}}" for each in safe.env}
         return HostEntry(name=name, command=safe.command, env=env, cwd=safe.cwd)

@@ -61,7 +61,7 @@ def _row(entry: LogEntry) -> JsonObject:
             }
             for each in entry.breaches
         ],
-        "kept": list(entry.kept),
+        "kept": list(entry.kept_clauses),
     }
     if entry.http is not None:
         row["http"] = {
@@ -84,7 +84,8 @@ def session_as_text(log: InspectedLog) -> Iterator[bytes]:
     for entry in rows_of(log):
         where = "" if entry.conversation == MAIN else f" [{entry.conversation}]"
         what = " ".join(filter(None, [entry.method, entry.brief])) or entry.kind
-        line = f"{entry.number:>6} {entry.t:>10.3f} {_SIGNS[entry.sender]}{where} {what}"
+        at = "" if entry.t is None else f"{entry.t:.3f}"
+        line = f"{entry.number:>6} {at:>10} {_SIGNS[entry.sender]}{where} {what}"
         yield f"{escape_unprintable(line)}\n".encode(errors="replace")
         if entry.has_body and entry.body:
             body = escape_unprintable(entry.body.decode(errors="replace"))

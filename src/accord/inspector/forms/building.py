@@ -291,8 +291,6 @@ class FormBuilder:
             return titled
         kept = [each for each in options if not _is_null(each)]
         nullable = len(kept) < len(options)
-        if not kept:
-            return FormModel(kind="null")
         if len(kept) > MOST_OPTIONS:
             return FormModel(kind="json", note=f"One of {len(kept)} options, too many for a form.")
         joined = [_join_option(each, rest) for each in kept]

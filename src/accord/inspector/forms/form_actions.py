@@ -1,5 +1,6 @@
 """Actions on arguments that a person fills in: validate them, and make an example."""
 
+import asyncio
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 FormKind: TypeAlias = Literal["tools", "prompts", "templates", "question", "text"]
 
 _INDENT: Final = 2
+# A text that takes some milliseconds is looked at in a thread.
+_LONG_TEXT: Final = 50_000
 _TEXTS: Final = {"type": "object", "additionalProperties": {"type": "string"}}
 
 
@@ -62,15 +65,21 @@ class Validated(msgspec.Struct):
 @action("forms.validate", kinds=READ)
 async def validate(session: "Session", params: ValidateParams) -> Validated:
     """Return what is wrong with arguments, by place."""
+    schema = _schema_of(session, params.kind, params.name)
+    if len(params.text) < _LONG_TEXT:
+        return _find_faults(params.text, schema)
+    return await asyncio.to_thread(_find_faults, params.text, schema)
+
+
+def _find_faults(text: str, schema: object | None) -> Validated:
     try:
-        parsed = read_text(params.text)
+        parsed = read_text(text)
     except TextFault as fault:
         return Validated([], SyntaxFault(fault.line, fault.column, fault.message))
     errors = [
         FormError("", f"an object has the name {name!r} more than once; the last one counts")
         for name in parsed.duplicates
     ]
-    schema = _schema_of(session, params.kind, params.name)
     return Validated(errors if schema is None else errors + find_errors(schema, parsed.value))
 
 

@@ -3,6 +3,8 @@
 import asyncio
 import hashlib
 import logging
+import os
+import sys
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -67,8 +69,14 @@ def shared_store(options: InspectOptions) -> SharedStore:
 def target_key(target: InspectTarget) -> str:
     """Return a key that is the same for a server in each run of the inspector, and no secret."""
     safe = make_safe(target)
-    where = [safe.url, *safe.command]
-    identity = msgspec.json.encode([where, target.cwd or "", "" if any(where) else target.title])
+    # With another Python it is the same server.
+    words = ["python" if word == sys.executable else word for word in safe.command]
+    folder = target.cwd or ""
+    if any(not os.path.isabs(word) and os.path.exists(word) for word in words):
+        # The same name in another folder is another server.
+        folder = os.path.abspath(folder)
+    where = [safe.url, *words]
+    identity = msgspec.json.encode([where, folder, "" if any(where) else target.title])
     return hashlib.sha256(identity).hexdigest()[:24]
 
 

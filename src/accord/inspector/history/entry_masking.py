@@ -1,5 +1,6 @@
 """Secrets leave a call before the history keeps it, and long texts are cut."""
 
+import threading
 from typing import Final, NamedTuple
 
 import msgspec
@@ -46,6 +47,8 @@ class EntryMasks:
     def __init__(self, secrets: tuple[str, ...] = ()) -> None:
         self._masks = Masks()
         self._filter = SecretFilter(secrets)
+        # Masks are counted in the thread of the store, and on the loop.
+        self._lock = threading.Lock()
 
     def apply(self, text: str, most: int) -> MaskedText:
         """Return a JSON text or plain text without secrets, of at most so many characters."""
@@ -66,7 +69,8 @@ class EntryMasks:
             record = Record(sender="client", raw=text)
         else:
             record = Record(sender="client", message=msgspec.Raw(text.encode(errors="replace")))
-        clean = self._masks.apply(record)
+        with self._lock:
+            clean = self._masks.apply(record)
         shown = clean.raw if clean.message is None else bytes(clean.message).decode()
         return self._filter.hide(shown or "", may_be_cut=False)
 
@@ -76,7 +80,9 @@ class EntryMasks:
 
     def hide_line(self, text: str) -> str:
         """Return a line about calls, such as a command, without secrets."""
-        return self._filter.hide(self._masks.mask_text(text), may_be_cut=False)
+        with self._lock:
+            text = self._masks.mask_text(text)
+        return self._filter.hide(text, may_be_cut=False)
 
 
 def _places(text: str, clean: str) -> list[str]:

@@ -56,7 +56,7 @@ def _row(history: CallHistory, entry: HistoryEntry) -> JsonObject:
     return row | {"target": entry.title, "is_same_target": entry.target == history.key}
 
 
-class NamedEntry(msgspec.Struct):
+class HistoryChoice(msgspec.Struct):
     """A call in the history."""
 
     id: int
@@ -76,7 +76,7 @@ async def find_entry(session: Session, id: int) -> HistoryEntry:
 
 
 @action("history.get", kinds=READ)
-async def get_entry(session: Session, params: NamedEntry) -> object:
+async def get_entry(session: Session, params: HistoryChoice) -> object:
     """Return a call with its arguments and its response."""
     entry = await find_entry(session, params.id)
     row = _row(session.part(CallHistory), entry)
@@ -170,7 +170,7 @@ async def find_last(session: Session, params: LastCalls) -> object:
 
 
 @action("history.replay")
-async def replay_entry(session: Session, params: NamedEntry) -> object:
+async def replay_entry(session: Session, params: HistoryChoice) -> object:
     """Make a call again with the same arguments."""
     return {"id": start_call(session, await find_entry(session, params.id)).id}
 

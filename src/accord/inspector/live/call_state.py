@@ -10,6 +10,7 @@ from accord.errors import (
     AccordError,
     ConnectionClosed,
     LocalProtocolError,
+    RemoteProtocolError,
     RequestError,
     RequestTimeout,
 )
@@ -73,6 +74,8 @@ class Call:
         self.captured = Captured()
         self.revision = ""
         self.is_error = False
+        self.size: int | None = None
+        self.schema_errors: list[JsonObject] | None = None
         self.work: asyncio.Task[Any] | None = None
         self._started = time.monotonic()
 
@@ -98,20 +101,29 @@ class Call:
         """Note how it ended."""
         self.state, self.error = state, error
         self.seconds = time.monotonic() - self._started
+        self.measure()
         self.is_error = self._says_error()
+
+    def measure(self) -> None:
+        """Note the size of the answer, which may come late."""
+        response = self.response
+        self.size = None if response is None else len(response)
 
     def end_with(self, error: AccordError) -> None:
         """Note that it failed."""
         if isinstance(error, RequestTimeout):
             self.end("timeout", CallError(None, str(error)))
         elif isinstance(error, ConnectionClosed):
-            self.end("lost", CallError(None, str(error)))
+            why = "the connection ended; the server may have done its work all the same"
+            self.end("lost", CallError(None, str(error), why))
         elif isinstance(error, RequestError):
-            explained = _EXPLANATIONS.get(error.code, "")
+            explained = _EXPLANATIONS.get(error.code, "") if error.is_received else ""
             self.end("error", CallError(error.code, str(error), explained))
         elif isinstance(error, LocalProtocolError):
             why = "nothing was sent: the protocol forbids it; the raw pane sends anything"
             self.end("error", CallError(None, str(error), why))
+        elif not isinstance(error, RemoteProtocolError):
+            self.end("error", CallError(None, str(error)))
         else:
             # The answer came, and is shown beside what is wrong with it.
             state: CallState = "done" if self.response is not None else "error"
@@ -142,7 +154,7 @@ class Call:
     @property
     def is_late(self) -> bool:
         """Whether the answer came after the call was given up."""
-        return self.state in ("cancelled", "timeout") and self.response is not None
+        return self.state in ("cancelled", "timeout") and self.size is not None
 
     def _says_error(self) -> bool:
         if self.state == "error":
@@ -159,7 +171,6 @@ class Call:
 
     def snapshot(self) -> JsonObject:
         """Return the row of the call."""
-        response = self.response
         return {
             "id": self.id,
             "kind": self.kind,
@@ -169,7 +180,7 @@ class Call:
             "seconds": self.seconds,
             "progress": self.progress[-1] if self.progress else None,
             "is_error": self.is_error,
-            "size": None if response is None else len(response),
+            "size": self.size,
         }
 
     def describe(self, hide: "Hiding | None") -> JsonObject:
@@ -187,10 +198,10 @@ class Call:
         if hide is not None:
             plain = dict(texts)
             if first is not None:
-                texts["request"] = show_text(hide.message("client", first.request))
+                texts["request"] = show_text(hide.message("client", first.request, first.masked))
             if last is not None and last.answer is not None:
                 answer = CapturedExchange(last.id, last.method, b"")
-                answer.answer = hide.message("server", last.answer)
+                answer.answer = hide.message("server", last.answer, last.masked)
                 texts["response"] = _show(_outcome(answer) or answer.result or answer.error)
             is_masked = texts != plain
         return {

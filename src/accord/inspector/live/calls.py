@@ -2,22 +2,25 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from itertools import count
 from statistics import quantiles
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from accord.client.options import CallOptions
+from accord.client.tasks import ToolTask
 from accord.errors import AccordError
 from accord.inspector.definition import Refused
 from accord.inspector.forms.errors import find_errors
 from accord.inspector.history.call_history import CallHistory
 from accord.inspector.history.call_record import CallRecord
 from accord.inspector.live.call_state import Call, CallError, CallKind
-from accord.inspector.live.capture import capture
+from accord.inspector.live.capture import CapturedExchange, capture
 from accord.inspector.live.connection import LiveConnection
 from accord.inspector.live.hiding import Hiding
 from accord.inspector.live.surface_entries import reason_to_confirm
 from accord.inspector.live.surfaces import Surfaces
+from accord.inspector.live.task_list import TaskList
 from accord.inspector.live.texts import (
     read_meta,
     read_object,
@@ -40,6 +43,8 @@ _KEPT: Final = 100
 _OPEN_MOST: Final = 100
 TIMES_MOST: Final = 100
 _ROWS_SHOWN: Final = 200
+# Requests and answers of all calls together; the log has them, too.
+_TEXTS_MOST: Final = 64 * 1024 * 1024
 
 
 class Calls:
@@ -52,6 +57,7 @@ class Calls:
         self._agreed: set[str] = set()
         # The id of the next call, where it was named in advance.
         self._reserved = ""
+        self._planned: dict[str, Call] = {}
 
     # -- starting
 
@@ -75,13 +81,12 @@ class Calls:
             if not as_task:
                 await client.call_tool(name, given, **how)
                 return
-            from accord.inspector.live.task_list import TaskList
-
             task = await client.start_tool(name, given, **how)
-            if task.id:
-                call.tasks.append(task.id)
-                self._session.part(TaskList).follow(task, call.id)
-            await task.result()
+            try:
+                await task.result()
+            except asyncio.CancelledError:
+                self._session.spawn(_abandon(task))
+                raise
 
         return self._begin("tool", name, arguments, perform, how)
 
@@ -119,9 +124,15 @@ class Calls:
 
         return self._begin("request", method, params or "{}", perform, {})
 
-    def follow(self, kind: CallKind, name: str, perform: Perform) -> Call:
-        """Show other work as a call, such as fetching the result of a task."""
-        return self._begin(kind, name, "{}", perform, {})
+    def task_result(self, id: str) -> Call:
+        """Fetch the result of a task."""
+
+        async def perform(client: "Client", call: Call, how: CallOptions) -> None:
+            task = await client.task(id, **how)
+            await task.result()
+
+        name = self._session.part(TaskList).tool_of(id)
+        return self._begin("tool", name or id, "{}", perform, {})
 
     def repeat(self, times: int, start: Callable[[], Call]) -> list[str]:
         """Make the same call several times, one after another.
@@ -132,21 +143,30 @@ class Calls:
         first = start()
         ids = [first.id, *(self._next_id() for _ in range(times - 1))]
 
-        async def go_on() -> None:
-            call = first
-            for id in ids[1:]:
+        for id in ids[1:]:
+            self._planned[id] = Call(id, first.kind, first.name, first.arguments)
+        series = self._session.spawn(self._go_on(first, ids[1:], start))
+        for id in ids[1:]:
+            self._planned[id].work = series  # to cancel one is to cancel those after it
+        return ids
+
+    async def _go_on(self, call: Call, ids: list[str], start: Callable[[], Call]) -> None:
+        try:
+            for id in ids:
                 if call.work is not None:
                     await asyncio.wait([call.work])
                 if call.state in ("cancelled", "lost"):
                     return
+                self._planned.pop(id, None)
                 self._reserved = id
-                try:
-                    call = start()
-                except Refused:
-                    return
-
-        self._session.spawn(go_on())
-        return ids
+                call = start()
+        except Refused:
+            return  # the connection is gone
+        finally:
+            self._reserved = ""
+            for id in ids:
+                self._planned.pop(id, None)
+            self._session.mark("calls")
 
     def _next_id(self) -> str:
         return f"c{next(self._numbers)}"
@@ -174,8 +194,14 @@ class Calls:
         self._calls[id] = call
         self._forget_oldest()
         call.work = self._session.spawn(self._run(client, call, perform, how))
+        call.work.add_done_callback(lambda _: self._on_done(call))
         self._session.mark("calls")
         return call
+
+    def _on_done(self, call: Call) -> None:
+        if call.is_running:  # cancelled before its first step
+            call.end("cancelled")
+            self._session.mark("calls")
 
     def _forget_oldest(self) -> None:
         for id in list(self._calls):
@@ -187,20 +213,42 @@ class Calls:
     async def _run(self, client: "Client", call: Call, perform: Perform, how: CallOptions) -> None:
         current_call.set(call.id)
         try:
-            with capture() as call.captured:
+            with capture(partial(self._take_answer, call)) as call.captured:
                 await perform(client, call, how)
             call.end("done")
         except asyncio.CancelledError:
             call.end("cancelled")
         except AccordError as error:
             call.end_with(error)
+            if call.tasks and self._session.part(TaskList).is_cancelled(call.tasks[-1]):
+                call.state = "cancelled"
         except (TypeError, ValueError) as error:
             call.end("error", CallError(None, str(error), "nothing was sent"))
         finally:
             if call.is_running:
                 call.end("error", CallError(None, "the call failed within the inspector"))
             self._session.mark("calls")
+            lost = call.error.message if call.state == "lost" and call.error else ""
+            self._session.part(LiveConnection).note_outcome(lost)
             self._keep(call)
+            self._drop_texts()
+
+    def _drop_texts(self) -> None:
+        """Forget the texts of the oldest calls where all together are too large."""
+        kept = 0
+        for call in reversed(self._calls.values()):
+            kept += call.captured.size
+            if kept > _TEXTS_MOST and not call.is_running:
+                kept -= call.captured.size
+                call.captured.exchanges.clear()
+
+    def _take_answer(self, call: Call, exchange: CapturedExchange) -> None:
+        id = self._session.part(TaskList).take_answer(exchange, call)
+        if id is not None and id not in call.tasks:
+            call.tasks.append(id)
+        if not call.is_running:
+            call.measure()
+        self._session.mark("calls")
 
     def _note_progress(self, call: Call, params: Any) -> None:
         call.note_progress(params)
@@ -234,7 +282,7 @@ class Calls:
         try:
             reason = reason_to_confirm(self._session.part(Surfaces).find("tools", name).value)
         except Refused:
-            reason = "the server does not list this tool"
+            reason = "the server has not listed this tool, which may change things"
         if is_confirmed or not reason:
             self._agreed.add(name)
             return ""
@@ -264,7 +312,7 @@ class Calls:
         Raises:
             Refused: it is unknown.
         """
-        call = self._calls.get(id)
+        call = self._calls.get(id) or self._planned.get(id)
         if call is None:
             raise Refused(f"there is no call {id!r:.40}; the newest {_KEPT} are kept", field="id")
         return call
@@ -291,7 +339,7 @@ class Calls:
             **call.describe(hide),
             **self._count_breaches(rows),
             "rows": rows,
-            "schema_errors": self._schema_errors(call),
+            "schema_errors": self._check_output(call),
         }
 
     def _rows(self, id: str) -> list[int]:
@@ -305,7 +353,14 @@ class Calls:
                 counts[breach.severity] += 1
         return counts
 
-    def _schema_errors(self, call: Call) -> list[JsonObject]:
+    def _check_output(self, call: Call) -> list[JsonObject]:
+        if call.is_running:
+            return []
+        if call.schema_errors is None:
+            call.schema_errors = self._find_schema_errors(call)
+        return call.schema_errors
+
+    def _find_schema_errors(self, call: Call) -> list[JsonObject]:
         """Return where structured content does not fit the output schema of its tool."""
         if call.kind != "tool" or call.state == "error" or call.response is None:
             return []
@@ -329,8 +384,11 @@ class Calls:
             self._calls[id] for id in ids if id in self._calls and not self._calls[id].is_running
         ]
         times = sorted(each.seconds or 0.0 for each in ended)
+        running = [id for id in ids if id in self._calls and self._calls[id].is_running]
+        pending = len(running) + len(self._planned.keys() & set(ids))
         if not times:
-            return {"count": 0, "min": None, "median": None, "p90": None, "max": None, "errors": 0}
+            unknown = dict.fromkeys(("min", "median", "p90", "max"))
+            return {"count": 0, **unknown, "errors": 0, "pending": pending}
         tenths = quantiles(times, n=10, method="inclusive") if len(times) > 1 else times * 9
         return {
             "count": len(times),
@@ -339,4 +397,12 @@ class Calls:
             "p90": tenths[8],
             "max": times[-1],
             "errors": sum(each.state != "done" or each.is_error for each in ended),
+            "pending": pending,
         }
+
+
+async def _abandon(task: ToolTask) -> None:
+    try:
+        await task.cancel()
+    except AccordError:
+        return  # it is finished, or the connection is gone

@@ -4,10 +4,10 @@ Results are shown as they came: nothing that was decoded and encoded again takes
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _EXCHANGES_MOST: Final = 50
 # Requests without an answer, over all work of one connection.
 _WAITING_MOST: Final = 1_000
+_TASK_NOTICE: Final = b'"notifications/tasks'
 
 
 class _Envelope(msgspec.Struct):
@@ -41,13 +42,18 @@ class CapturedExchange:
         answer: the whole message; None until it comes.
     """
 
-    __slots__ = ("answer", "id", "method", "request")
+    __slots__ = ("answer", "id", "masked", "method", "on_answer", "request")
 
-    def __init__(self, id: bytes, method: str, request: bytes) -> None:
+    def __init__(
+        self, id: bytes, method: str, request: bytes, on_answer: "OnAnswer | None" = None
+    ) -> None:
         self.id = id
+        self.on_answer = on_answer
         self.method = method
         self.request = request
         self.answer: bytes | None = None
+        # The texts without secrets, once they were shown: large ones take a while.
+        self.masked: dict[bytes, bytes] = {}
 
     @property
     def result(self) -> bytes | None:
@@ -69,10 +75,20 @@ def _member(data: bytes, name: str) -> bytes | None:
 
 
 class Captured:
-    """The exchanges of one piece of work, the oldest first."""
+    """The exchanges of one piece of work, the oldest first.
 
-    def __init__(self) -> None:
+    Args:
+        on_answer: called with each exchange that is answered.
+    """
+
+    def __init__(self, on_answer: "OnAnswer | None" = None) -> None:
+        self.on_answer = on_answer
         self.exchanges: deque[CapturedExchange] = deque(maxlen=_EXCHANGES_MOST)
+
+    @property
+    def size(self) -> int:
+        """How many bytes are kept."""
+        return sum(len(each.request) + len(each.answer or b"") for each in self.exchanges)
 
     def last(self, *methods: str) -> CapturedExchange | None:
         """Return the last exchange, of some methods if they are given."""
@@ -82,13 +98,15 @@ class Captured:
         return None
 
 
+OnAnswer: TypeAlias = Callable[[CapturedExchange], object]
+
 _current: Final[ContextVar[Captured | None]] = ContextVar("inspected_capture", default=None)
 
 
 @contextmanager
-def capture() -> Iterator[Captured]:
+def capture(on_answer: OnAnswer | None = None) -> Iterator[Captured]:
     """Keep the texts of all requests that this context sends, and of their answers."""
-    captured = Captured()
+    captured = Captured(on_answer)
     before = _current.set(captured)
     try:
         yield captured
@@ -101,10 +119,12 @@ class CapturingObserver:
 
     Args:
         inner: the conversation in the log.
+        on_task: called with each notification about a task.
     """
 
-    def __init__(self, inner: "LoggedConversation") -> None:
+    def __init__(self, inner: "LoggedConversation", on_task: Callable[[bytes], object]) -> None:
         self._inner = inner
+        self._on_task = on_task
         self._waiting: dict[bytes, CapturedExchange] = {}
 
     @property
@@ -122,6 +142,8 @@ class CapturingObserver:
             if sender == "server":
                 if self._waiting:
                     self._take_answer(data)
+                if _TASK_NOTICE in data:
+                    self._on_task(data)
             elif (captured := _current.get()) is not None:
                 self._take_request(data, captured)
         self._inner.observe(sender, data, http=http)
@@ -140,7 +162,7 @@ class CapturingObserver:
         found = _read_envelope(data)
         if found is None or found.method is None or found.id is msgspec.UNSET:
             return
-        exchange = CapturedExchange(bytes(found.id), found.method, data)
+        exchange = CapturedExchange(bytes(found.id), found.method, data, captured.on_answer)
         captured.exchanges.append(exchange)
         if len(self._waiting) >= _WAITING_MOST:
             self._waiting.pop(next(iter(self._waiting)))
@@ -153,6 +175,8 @@ class CapturingObserver:
         exchange = self._waiting.pop(bytes(found.id), None)
         if exchange is not None:
             exchange.answer = data
+            if exchange.on_answer is not None:
+                exchange.on_answer(exchange)
 
 
 def _read_envelope(data: bytes) -> _Envelope | None:

@@ -5,10 +5,12 @@ import os
 import time
 from collections import deque
 from contextlib import suppress
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import msgspec
 
+from accord.check.probing.secret_filter import HIDDEN
 from accord.client.client import Client
 from accord.client.connect import connect
 from accord.client.options import ConnectOptions
@@ -19,6 +21,9 @@ from accord.inspector.live.capture import Captured, CapturingObserver, capture
 from accord.inspector.live.sign_in import with_questions
 from accord.inspector.live.tapped_target import InspectedTarget
 from accord.inspector.log.message_log import InspectedLog
+from accord.inspector.target_access import find_secrets
+from accord.testing.masking import Masks
+from accord.transports.http.client.sender import HttpClientOptions
 from accord.types import Implementation, RevisionId
 from accord.version import __version__
 
@@ -32,6 +37,8 @@ LinkState: TypeAlias = Literal["connecting", "ready", "failed", "closed"]
 
 _STDERR_SHOWN: Final = 15
 _CONNECT_TIMEOUT: Final = 30.0
+# A person wants to see soon that a server is gone, and a server that restarts comes back soon.
+_PATIENCE: Final = 3.0
 # How long the wire may take to end when the session is over.
 _CLOSING: Final = 5.0
 
@@ -64,15 +71,18 @@ class LiveConnection:
 
     Attributes:
         state: how it is.
-        failure: why there is none.
+        failure: why the connection failed or ended.
         settings: what the person chose.
         note: what happened last without the person, such as a restart.
         options: functions that return options for `connect`: callbacks and roots.
         on_ready: called with each new client.
         on_closed: called when a connection is over.
+        on_task_notice: called with each notification about a task.
     """
 
     def __init__(self, session: "Session") -> None:
+        # Made first, so that it is closed after the connection.
+        session.part(InspectedLog)
         target = session.target
         self._session = session
         self.settings = LinkSettings(revision=target.revision, timeout=target.timeout)
@@ -85,13 +95,15 @@ class LiveConnection:
         self.options: list[Callable[[], ConnectOptions]] = []
         self.on_ready: list[Callable[[Client], object]] = []
         self.on_closed: list[Callable[[], object]] = []
-        self._auth: Auth | None = target.auth
+        self.on_task_notice: list[Callable[[bytes], object]] = []
+        self._auth = with_questions(session, target.auth)
         self._client: Client | None = None
         self._observer: CapturingObserver | None = None
         self._work: asyncio.Task[Any] | None = None
         self._turn = asyncio.Lock()
         self._stderr: deque[str] = deque(maxlen=_STDERR_SHOWN)
         self._is_wired = False
+        self._trouble = ""
 
     # -- for other parts
 
@@ -100,7 +112,7 @@ class LiveConnection:
         """The connected client.
 
         Raises:
-            Refused: there is none.
+            Refused: the session is not connected.
         """
         if self._client is not None and self.state == "ready":
             return self._client
@@ -114,12 +126,32 @@ class LiveConnection:
 
     @property
     def auth(self) -> "Auth | None":
-        """What authorizes requests."""
+        """What authorizes requests; sign-ins are questions of the page."""
         return self._auth
 
     def use_auth(self, auth: "Auth | None") -> None:
         """Authorize the next connections with something else; connect again to use it."""
-        self._auth = auth
+        self._auth = with_questions(self._session, auth)
+
+    def hide(self, text: str) -> str:
+        """Return a text without the credentials that the command line gave, and others like them.
+
+        Servers repeat them, on stderr for example.
+        """
+        for secret in self._secrets:
+            text = text.replace(secret, HIDDEN)
+        return Masks().mask_text(text)
+
+    @cached_property
+    def _secrets(self) -> tuple[str, ...]:
+        return find_secrets(self._session.target)
+
+    def note_outcome(self, trouble: str) -> None:
+        """Note whether the server could be reached: over HTTP each request is on its own."""
+        if self.state == "ready" and trouble != self._trouble:
+            self.note = trouble or ("" if self.note == self._trouble else self.note)
+            self._trouble = trouble
+            self._session.mark("session")
 
     # -- what the person does
 
@@ -135,11 +167,15 @@ class LiveConnection:
         """
         self._wire_parts()
         self.settings = settings
+        self.started_seconds = None
+        # At once, so that nothing is sent over the connection that is about to end.
+        self._change("connecting")
         self._begin(self._reconnect())
 
     def disconnect(self) -> None:
         """End the connection; returns at once."""
-        self._begin(self._end("closed"))
+        self._change("closed")
+        self._begin(self._end())
 
     def restart(self, note: str = "") -> None:
         """Connect again with the same settings; a launched server is started anew."""
@@ -152,7 +188,8 @@ class LiveConnection:
         if work is not None:
             work.cancel()
             await asyncio.wait([work], timeout=_CLOSING)
-        await self._end("closed")
+        await self._end()
+        self._change("closed")
 
     # -- work
 
@@ -175,8 +212,6 @@ class LiveConnection:
 
     async def _reconnect(self) -> None:
         async with self._turn:
-            self.started_seconds = None
-            self._change("connecting")
             await self._end_client()
             self.opening = Captured()
             self._stderr.clear()
@@ -208,13 +243,19 @@ class LiveConnection:
         transport = self._session.target.transport or "http"
         log = self._session.part(InspectedLog)
         logged = log.conversation("main", transport if self._session.target.url else "stdio")
-        observer = self._observer = CapturingObserver(logged)
+        observer = self._observer = CapturingObserver(logged, self._take_task_notice)
 
         def on_lost(why: str, code: int | None) -> None:
-            if self._observer is observer and self._client is not None:
+            if self._observer is observer and self.state == "ready":
                 self._lose(why)
 
-        target = InspectedTarget(self._session.target, options, observer, on_lost)
+        target = InspectedTarget(
+            self._session.target,
+            options,
+            observer,
+            on_lost=on_lost,
+            on_retry=self._stderr.clear,
+        )
         with capture() as self.opening:
             return await connect(target, **options)
 
@@ -235,10 +276,15 @@ class LiveConnection:
         }
         if target.url:
             options["headers"] = {**target.headers, **dict(settings.headers)} or None
-            options["auth"] = with_questions(self._session, self._auth)
+            options["http"] = HttpClientOptions(patience=_PATIENCE)
+            options["auth"] = self._auth
         for more in self.options:
             options.update(more())
         return options
+
+    def _take_task_notice(self, data: bytes) -> None:
+        for call in self.on_task_notice:
+            call(data)
 
     def _take_stderr(self, line: str) -> None:
         self._stderr.append(line)
@@ -248,16 +294,17 @@ class LiveConnection:
 
     def _lose(self, why: str) -> None:
         """Note that the server has ended, or that the connection broke."""
-        self._client = None
+        client, self._client = self._client, None
+        if client is not None:
+            self._session.spawn(client.close())
         advice = "connect again" if self._session.target.url else "restart it"
         self._change("closed", ConnectionFailure(why, advice, tuple(self._stderr)))
         self._close_observer()
         self._tell_closed()
 
-    async def _end(self, state: LinkState) -> None:
+    async def _end(self) -> None:
         async with self._turn:
             await self._end_client()
-            self._change(state)
 
     async def _end_client(self) -> None:
         client, self._client = self._client, None

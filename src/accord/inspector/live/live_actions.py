@@ -1,6 +1,5 @@
 """Actions of the page on a live connection: the session itself, roots, subscriptions, tasks."""
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -9,12 +8,14 @@ from accord.bindings.headers import check_headers
 from accord.inspector.actions import READ, Nothing, action
 from accord.inspector.definition import Refused
 from accord.inspector.live import call_actions, surface_actions
+from accord.inspector.live.calls import Calls
 from accord.inspector.live.connection import LinkSettings, LiveConnection
 from accord.inspector.live.facts import live_facts
 from accord.inspector.live.questions import AskedQuestions, QuestionAnswer
 from accord.inspector.live.roots import DeclaredRoots, GivenRoot
 from accord.inspector.live.subscriptions import WatchedResources
 from accord.inspector.live.task_list import TaskList
+from accord.inspector.log.observed_facts import observed_facts
 from accord.types import REVISION_IDS, JsonObject, RevisionId
 
 if TYPE_CHECKING:
@@ -34,8 +35,7 @@ async def get_session(session: "Session", params: Nothing) -> object:
     """Return what is known about the session."""
     if session.kind == "live":
         return live_facts(session)
-    observed = import_module("accord.inspector.log.observed_facts")
-    return observed.observed_facts(session)
+    return observed_facts(session)
 
 
 class ConnectParams(msgspec.Struct):
@@ -205,7 +205,7 @@ async def refresh_tasks(session: "Session", params: SomeTask) -> object:
 @action("tasks.result")
 async def fetch_task_result(session: "Session", params: OneTask) -> JsonObject:
     """Fetch the result of a task, shown as a call."""
-    return {"id": session.part(TaskList).fetch_result(params.id).id}
+    return {"id": session.part(Calls).task_result(params.id).id}
 
 
 @action("tasks.cancel")

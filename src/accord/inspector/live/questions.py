@@ -142,7 +142,9 @@ class AskedQuestions:
 
     async def _ask(self, kind: QuestionKind, params: Any, *, url: str = "") -> Any:
         if len(self._open) >= _OPEN_MOST:
-            return False
+            if kind == "sign-in":
+                raise FlowFailed("authorization", came=f"{_OPEN_MOST} questions wait already")
+            return ElicitResult("cancel") if kind == "elicitation" else None
         question = _Question(f"q{next(self._numbers)}", kind, params, url=url)
         if question.call is None:
             from accord.inspector.live.calls import Calls

@@ -32,6 +32,11 @@ class SourceWatch:
         self._pending: set[str] = set()
         self._seen: SourceFiles | None = None
 
+    @property
+    def is_watching(self) -> bool:
+        """Whether the files were looked at once, so that changes are noticed."""
+        return self._seen is not None
+
     def start(self) -> None:
         """Begin to look."""
         self._session.spawn(self._watch())

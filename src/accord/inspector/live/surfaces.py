@@ -1,6 +1,7 @@
 """The lists of a server, fetched page by page after connecting and again when they change."""
 
 import asyncio
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -31,6 +32,11 @@ ListState: TypeAlias = Literal["absent", "loading", "ready", "failed"]
 ENTRIES_MOST: Final = 20_000
 _PAGES_MOST: Final = 5_000
 _PAGE_ROWS: Final = 500
+# Of one list; a server may describe a tool by megabytes.
+_BYTES_MOST: Final = 64 * 1024 * 1024
+# Between two fetches of a list that changes all the time.
+_PAUSE: Final = 0.1
+_PAUSE_MOST: Final = 30.0
 
 
 class _Page(msgspec.Struct):
@@ -102,12 +108,18 @@ class Surfaces:
         self._session.mark("surface")
 
     async def _fetch(self, kind: SurfaceKind, fetched: FetchedList) -> None:
+        pause = _PAUSE
         try:
             while True:
                 fetched.is_wanted_again = False
+                before = fetched.entries
                 await self._fetch_once(kind, fetched)
                 if not fetched.is_wanted_again:
                     return
+                # Some servers announce a change whenever they are asked for the list.
+                is_new = fetched.entries.keys() != before.keys() or bool(fetched.changes)
+                pause = _PAUSE if is_new else min(pause * 2, _PAUSE_MOST)
+                await asyncio.sleep(pause)
         finally:
             fetched.is_fetching = False
             self._session.mark("surface")
@@ -138,10 +150,12 @@ class Surfaces:
         entries: dict[str, InspectedEntry],
     ) -> None:
         cursor: Any = None
+        size = 0
         seen: set[str] = set()
+        names: Counter[str] = Counter()
         for _ in range(_PAGES_MOST):
             raw, error = await self._read_page(client, kind, cursor)
-            _add_entries(entries, raw, kind)
+            is_whole = _add_entries(entries, names, raw, kind)
             if error is not None:
                 # What can be read of a wrong list is shown, beside what is wrong with it.
                 fetched.error = str(error)
@@ -149,13 +163,16 @@ class Surfaces:
                 fetched.entries = entries
                 self._session.mark("surface")
             cursor = msgspec.json.decode(raw, type=_Page).next_cursor
+            if not is_whole:
+                break
             if not isinstance(cursor, str):
                 return
             if cursor in seen:
                 fetched.error = f"the server names the page {cursor!r:.60} a second time"
                 return
             seen.add(cursor)
-            if len(entries) >= ENTRIES_MOST:
+            size += len(raw)
+            if len(entries) >= ENTRIES_MOST or size >= _BYTES_MOST:
                 break
         fetched.has_more = True
 
@@ -263,13 +280,18 @@ class Surfaces:
             found["instructions"] = client.instructions
         return found
 
-    async def until_fetched(self) -> None:
-        """Wait until no list is being fetched."""
-        while any(each.is_fetching for each in self._lists.values()):
-            await asyncio.sleep(0.01)
 
+def _add_entries(
+    entries: dict[str, InspectedEntry], names: Counter[str], raw: bytes, kind: SurfaceKind
+) -> bool:
+    """Add the entries of a page; return whether all of them have room.
 
-def _add_entries(entries: dict[str, InspectedEntry], raw: bytes, kind: SurfaceKind) -> None:
+    Args:
+        entries: those of earlier pages.
+        names: how often each name came.
+        raw: the result.
+        kind: of the list.
+    """
     facts = LISTS[kind]
     try:
         found = msgspec.json.decode(raw, type=dict[str, msgspec.Raw]).get(facts.member)
@@ -277,14 +299,16 @@ def _add_entries(entries: dict[str, InspectedEntry], raw: bytes, kind: SurfaceKi
     except msgspec.MsgspecError as error:
         raise RemoteProtocolError(f"{facts.member} is not a list: {error}") from None
     for item in items:
-        entry = InspectedEntry(bytes(item), facts.name)
-        name = entry.name
-        number = 2
-        while name in entries:  # equal names are a mistake that must be seen
-            name, number = f"{entry.name} ({number})", number + 1
-        entries[name] = entry
         if len(entries) >= ENTRIES_MOST:
-            return
+            return False
+        entry = InspectedEntry(bytes(item), facts.name)
+        names[entry.name] += 1
+        count = names[entry.name]
+        # Equal names are a mistake that must be seen.
+        if count > 1:
+            entry.name = f"{entry.name} ({count})"
+        entries[entry.name] = entry
+    return True
 
 
 def _arguments(value: JsonObject) -> list[JsonObject]:

@@ -67,6 +67,7 @@ class InspectedTarget:
         options: the options of the connection; those of the transport are used here.
         observer: takes all messages.
         on_lost: called when the connection is lost.
+        on_retry: called before a server is launched another time.
     """
 
     def __init__(
@@ -74,12 +75,15 @@ class InspectedTarget:
         target: InspectTarget,
         options: ConnectOptions,
         observer: CapturingObserver,
+        *,
         on_lost: OnLost,
+        on_retry: Callable[[], object],
     ) -> None:
         self._target = target
         self._options = options
         self._observer = observer
         self._on_lost = on_lost
+        self._on_retry = on_retry
         self._wires = 0
 
     async def connect_memory(self) -> Wire:
@@ -88,6 +92,7 @@ class InspectedTarget:
         if self._wires > 1:
             # A server that did not understand the first opening is launched again.
             self._observer.begin_anew()
+            self._on_retry()
         if self._target.url:
             return self._http_wire()
         options = self._options

@@ -3,6 +3,8 @@
 import time
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from accord.client.tasks import ToolTask
 from accord.errors import AccordError
 from accord.inspector.definition import Refused
@@ -12,36 +14,57 @@ from accord.types import JsonObject
 
 if TYPE_CHECKING:
     from accord.client import Client
-    from accord.client.options import CallOptions
     from accord.inspector.live.call_state import Call
+    from accord.inspector.live.capture import CapturedExchange
     from accord.inspector.session import Session
 
 _KEPT: Final = 200
 _EXTENSION: Final = "io.modelcontextprotocol/tasks"
+# Answers that describe a task.
+_DESCRIBING: Final = ("tools/call", "tasks/get", "tasks/cancel")
+_FINISHED: Final = ("completed", "failed", "cancelled")
+
+
+class _TaskFields(msgspec.Struct, rename="camel"):
+    """What a server says of a task; either kind of tasks has some of it."""
+
+    task_id: str
+    status: str
+    status_message: str | None = None
+    ttl: Any = None
+    ttl_ms: Any = None
+    poll_interval: Any = None
+    poll_interval_ms: Any = None
+
+
+class _Created(msgspec.Struct):
+    task: _TaskFields
+
+
+class _Notice(msgspec.Struct):
+    params: _TaskFields
 
 
 class _KnownTask:
     """A task as it is known."""
 
-    def __init__(self, task: ToolTask, call: str | None) -> None:
-        self.task = task
+    def __init__(self, id: str, tool: str, call: str | None) -> None:
+        self.id = id
+        self.tool = tool
         self.call = call
-        self.at = time.time()
-        self.seen_at = self.at
+        self.status = ""
+        self.message = ""
+        self.ttl: float | None = None
+        self.poll: float | None = None
+        self.at = self.updated_at = time.time()
+
+    def change(self, status: str, message: str | None) -> None:
+        if (status, message or "") != (self.status, self.message):
+            self.updated_at = time.time()
+        self.status, self.message = status, message or ""
 
     def snapshot(self) -> JsonObject:
-        task = self.task
-        return {
-            "id": task.id,
-            "status": task.status,
-            "message": task.message or "",
-            "at": self.at,
-            "updated_at": self.seen_at,
-            "ttl": task.ttl,
-            "poll": task.poll_interval,
-            "call": self.call,
-            "tool": task.tool or "",
-        }
+        return dict(vars(self))
 
 
 class TaskList:
@@ -51,32 +74,54 @@ class TaskList:
         self._session = session
         self._known: dict[str, _KnownTask] = {}
 
-    def _mark(self) -> None:
+    # -- what the server says
+
+    def take_answer(self, exchange: "CapturedExchange", call: "Call") -> str | None:
+        """Take what the answer of a request of a call says of a task; return its id."""
+        result = exchange.result if exchange.method in _DESCRIBING else None
+        if result is None or b"task" not in result:
+            return None
+        fields = _read_fields(result)
+        if fields is None:
+            return None
+        known = self._find_or_add(fields.task_id, call.name, call.id)
+        self._take_fields(known, fields)
+        return known.id
+
+    def take_notice(self, data: bytes) -> None:
+        """Take what a notification says of a task that is known."""
+        try:
+            fields = msgspec.json.decode(data, type=_Notice).params
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            return  # the log says what is wrong with it
+        known = self._known.get(fields.task_id)
+        if known is not None:
+            self._take_fields(known, fields)
+
+    def _take_fields(self, known: _KnownTask, fields: _TaskFields) -> None:
+        known.change(fields.status, fields.status_message)
+        known.ttl = _seconds(fields.ttl, fields.ttl_ms)
+        known.poll = _seconds(fields.poll_interval, fields.poll_interval_ms)
         self._session.mark("tasks")
 
-    def follow(self, task: ToolTask, call: str | None) -> None:
-        """Show a task and follow it to its end."""
-        self._add(task, call)
-        self._session.spawn(self._follow(task))
-
-    def _add(self, task: ToolTask, call: str | None = None) -> _KnownTask:
-        known = self._known.get(task.id)
+    def _find_or_add(self, id: str, tool: str, call: str | None) -> _KnownTask:
+        known = self._known.get(id)
         if known is None:
-            known = self._known[task.id] = _KnownTask(task, call)
+            known = self._known[id] = _KnownTask(id, tool, call)
             while len(self._known) > _KEPT:
                 del self._known[next(iter(self._known))]
-        else:
-            known.task = task
-        known.seen_at = time.time()
-        self._mark()
         return known
 
-    async def _follow(self, task: ToolTask) -> None:
-        try:
-            async for _ in task:
-                self._add(task)
-        except AccordError:
-            self._mark()  # the call or the log says why
+    def _take(self, task: ToolTask) -> None:
+        known = self._find_or_add(task.id, task.tool or "", None)
+        known.change(task.status, task.message)
+        known.ttl, known.poll = task.ttl, task.poll_interval
+        self._session.mark("tasks")
+
+    def is_cancelled(self, id: str) -> bool:
+        """Whether a task was cancelled."""
+        known = self._known.get(id)
+        return known is not None and known.status == "cancelled"
 
     # -- for the page
 
@@ -87,9 +132,8 @@ class TaskList:
             return False, "there is no connection"
         can, revision = client.capabilities, REVISIONS[client.revision]
         if revision.tasks:
-            if can.tasks is None:
-                return False, "the server does not declare tasks"
-            return True, ""
+            is_declared = can.tasks is not None
+            return is_declared, "" if is_declared else "the server does not declare tasks"
         if revision.result_type:
             if _EXTENSION not in (can.extensions or {}):
                 return False, f"the server does not declare the extension {_EXTENSION}"
@@ -111,49 +155,30 @@ class TaskList:
         client = self._session.part(LiveConnection).client
         try:
             if id is not None:
-                await self._refresh_one(client, id)
+                self._take(await client.task(id))
                 return
-            if _lists(client):
-                count = 0
-                async for task in client.tasks():
-                    self._add(task)
-                    count += 1
-                    if count >= _KEPT:
-                        return
+            await self._read_list(client)
             for known in list(self._known.values()):
-                if not known.task.is_finished:
-                    await self._refresh_one(client, known.task.id)
+                if known.status not in _FINISHED:
+                    self._take(await client.task(known.id))
         except AccordError as error:
             raise Refused(str(error)) from None
 
-    async def _refresh_one(self, client: "Client", id: str) -> None:
+    async def _read_list(self, client: "Client") -> None:
+        tasks = client.capabilities.tasks if REVISIONS[client.revision].tasks else None
+        if tasks is None or tasks.list is None:
+            return
+        count = 0
+        async for task in client.tasks():
+            self._take(task)
+            count += 1
+            if count >= _KEPT:
+                return
+
+    def tool_of(self, id: str) -> str:
+        """Return the tool of a task, as far as it is known."""
         known = self._known.get(id)
-        found = await client.task(id)
-        if known is not None:
-            found.tool = known.task.tool
-        self._add(found)
-
-    def fetch_result(self, id: str) -> "Call":
-        """Fetch the result of a task, shown as a call.
-
-        Raises:
-            Refused: there is no connection.
-        """
-        from accord.inspector.live.calls import Calls
-
-        known = self._known.get(id)
-
-        async def perform(client: "Client", call: "Call", how: "CallOptions") -> Any:
-            call.tasks.append(id)
-            task = await client.task(id)
-            if known is not None:
-                task.tool = known.task.tool
-            self._add(task, call.id)
-            await task.result()
-            self._add(task)
-
-        tool = known.task.tool if known is not None else None
-        return self._session.part(Calls).follow("tool", tool or id, perform)
+        return "" if known is None else known.tool
 
     async def cancel(self, id: str) -> None:
         """Cancel a task.
@@ -164,18 +189,30 @@ class TaskList:
         client = self._session.part(LiveConnection).client
         try:
             task = await client.task(id)
-            if task.is_finished:
-                self._add(task)
-                raise Refused(f"the task is over already: {task.status}")
-            await task.cancel()
-            await task.refresh()
-            self._add(task)
+            self._take(task)
+            if not task.is_finished:
+                await task.cancel()
+                await task.refresh()
+                self._take(task)
+                return
         except AccordError as error:
-            if isinstance(error, Refused):
-                raise
             raise Refused(str(error)) from None
+        raise Refused(f"the task is over already: {task.status}")
 
 
-def _lists(client: "Client") -> bool:
-    tasks = client.capabilities.tasks if REVISIONS[client.revision].tasks else None
-    return tasks is not None and getattr(tasks, "list", None) is not None
+def _read_fields(result: bytes) -> _TaskFields | None:
+    for type_ in (_Created, _TaskFields):
+        try:
+            found: Any = msgspec.json.decode(result, type=type_)
+        except msgspec.MsgspecError:
+            continue
+        fields: _TaskFields = found.task if isinstance(found, _Created) else found
+        return fields
+    return None
+
+
+def _seconds(*milliseconds: Any) -> float | None:
+    for each in milliseconds:
+        if isinstance(each, int | float):
+            return each / 1000
+    return None

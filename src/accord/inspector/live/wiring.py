@@ -10,6 +10,7 @@ from accord.inspector.live.reloading import SourceWatch
 from accord.inspector.live.roots import DeclaredRoots
 from accord.inspector.live.subscriptions import WatchedResources
 from accord.inspector.live.surfaces import Surfaces
+from accord.inspector.live.task_list import TaskList
 
 if TYPE_CHECKING:
     from accord.inspector.session import Session
@@ -20,6 +21,13 @@ def wire_parts(session: "Session") -> None:
     connection = session.part(LiveConnection)
     surfaces, watched = session.part(Surfaces), session.part(WatchedResources)
     questions, roots = session.part(AskedQuestions), session.part(DeclaredRoots)
+
+    def note_renewal() -> None:
+        connection.note = "the server lost the session; a new one was begun"
+        session.mark("session")
+        client = connection.current
+        if client is not None:
+            surfaces.fetch_all(client)
 
     def options() -> ConnectOptions:
         return {
@@ -35,9 +43,11 @@ def wire_parts(session: "Session") -> None:
             "on_resources_changed": surfaces.fetch_resources,
             "on_prompts_changed": lambda: surfaces.fetch("prompts"),
             "on_resource_updated": watched.note_update,
+            "on_renewed": note_renewal,
         }
 
     connection.options.append(options)
+    connection.on_task_notice.append(session.part(TaskList).take_notice)
     connection.on_ready += [surfaces.fetch_all, watched.restore]
     connection.on_ready.append(lambda client: session.mark("tasks"))
     connection.on_closed.append(surfaces.mark_stale)

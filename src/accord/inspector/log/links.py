@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from accord.types import RequestId
 
 # Requests, tokens, exchanges and tasks of one connection that are remembered.
-_REMEMBERED: Final = 20_000
+_REMEMBERED: Final = 10_000
+_EXCHANGES: Final = 5_000
+_CANCELLED: Final = 1_000
 _OTHER: Final[dict[EntrySender, EntrySender]] = {"client": "server", "server": "client"}
 
 
@@ -25,6 +27,7 @@ class _Origin(msgspec.Struct, frozen=True, gc=False):
     method: str
     call: str | None
     task: str = ""
+    token: "RequestId | None" = None
 
 
 class Links:
@@ -33,7 +36,9 @@ class Links:
     def __init__(self) -> None:
         self._open: Bounded[tuple[EntrySender, RequestId], _Origin] = Bounded(_REMEMBERED)
         self._tokens: Bounded[tuple[EntrySender, RequestId], _Origin] = Bounded(_REMEMBERED)
-        self._exchanges: Bounded[str, _Origin] = Bounded(_REMEMBERED)
+        # Their answers may still come.
+        self._cancelled: Bounded[tuple[EntrySender, RequestId], _Origin] = Bounded(_CANCELLED)
+        self._exchanges: Bounded[str, _Origin] = Bounded(_EXCHANGES)
         self._tasks: Bounded[str, _Origin] = Bounded(_REMEMBERED)
 
     @property
@@ -68,7 +73,9 @@ class Links:
         if entry.root == 0 and sketch.task:
             self._tie(entry, self._tasks.get(sketch.task))
         root = entry.root or entry.number
-        origin = _Origin(entry.number, root, entry.t, sketch.method, entry.call, sketch.task)
+        origin = _Origin(
+            entry.number, root, entry.t, sketch.method, entry.call, sketch.task, sketch.token
+        )
         if sketch.key is not None:
             self._open[entry.sender, sketch.key] = origin
         if sketch.token is not None:
@@ -76,15 +83,21 @@ class Links:
 
     def _answer(self, entry: LogEntry, sketch: Sketch) -> None:
         asker = _OTHER[entry.sender]
-        origin = None if sketch.key is None else self._open.pop((asker, sketch.key), None)
-        method = "" if origin is None else origin.method
+        origin = None
+        if sketch.key is not None:
+            key = (asker, sketch.key)
+            origin = self._open.pop(key, None) or self._cancelled.pop(key, None)
+        method, names_task = "" if origin is None else origin.method, False
         if sketch.kind == "result":
             brief, task = describe_result(method, sketch.result)
             entry.brief = entry.brief or brief
             if task and origin is not None and not origin.task:
-                self._tasks[task] = origin
+                self._tasks[task], names_task = origin, True
         if origin is None:
             return
+        if origin.token is not None and not names_task:
+            # Progress may go on if the request became a task.
+            self._tokens.pop((asker, origin.token), None)
         entry.method = entry.method or method
         self._tie(entry, origin)
         entry.pair = entry.pair or origin.number
@@ -95,7 +108,9 @@ class Links:
         """Return the request that a notification is about."""
         other = _OTHER[sender]
         if sketch.subject is not None:
-            own = self._open.get((sender, sketch.subject))
+            own = self._open.pop((sender, sketch.subject), None)
+            if own is not None:
+                self._cancelled[sender, sketch.subject] = own
             return own or self._open.get((other, sketch.subject))
         if sketch.token is not None:
             return self._tokens.get((other, sketch.token))

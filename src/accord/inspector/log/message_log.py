@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from accord.inspector.log.conversation import LoggedConversation
-from accord.inspector.log.entry import LogEntry, RowBreach
+from accord.inspector.log.entry import EntryKind, LogEntry, RowBreach
 from accord.inspector.log.postings import Postings
 from accord.inspector.log.sketch import shorten
 from accord.inspector.log.trace_writer import TraceWriter
+from accord.inspector.target_access import find_secrets
 from accord.protocol.violation import FAIL, Party, Severity
 from accord.testing.masking import Masks
 from accord.trace import Record, Transport
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 # Rows of one session, whatever their size.
 ROWS_MOST: Final = 200_000
 MAIN: Final = "main"
+ANY_REQUIREMENT: Final = ""
+"""In place of a requirement: rows that break any."""
 # Bytes of a line of stderr.
 _STDERR_MOST: Final = 64 * 1024
 # Different sets of kept clauses that rows share; messages of one kind have the same set.
@@ -69,6 +72,7 @@ class InspectedLog:
 
     Attributes:
         counters: see there.
+        secrets: credentials that the user gave for the server, which are masked everywhere.
         t_start: the time of the first record, if the recording counts from another moment.
         first_kept: the number of the oldest row that is kept.
         late: numbers of rows whose verdict came after later rows.
@@ -78,6 +82,7 @@ class InspectedLog:
     def __init__(self, session: "Session") -> None:
         self.session = session
         self.options = session.options
+        self.secrets = () if session.kind == "trace" else find_secrets(session.target)
         self.started = monotonic()
         self.began_at = time()
         self.counters = Counters()
@@ -92,6 +97,11 @@ class InspectedLog:
         self.roots: Postings[int] = Postings()
         self.calls: Postings[str] = Postings()
         self.requirements: Postings[str] = Postings()
+        self.kinds: Postings[EntryKind] = Postings()
+        self.methods: Postings[str] = Postings()
+        self._stderr_masks = Masks()
+        for secret in self.secrets:
+            self._stderr_masks.learn(secret)
         self._rows: dict[int, LogEntry] = {}
         self._bytes = 0
         # The row that is judged right now: no list has it yet.
@@ -160,7 +170,7 @@ class InspectedLog:
     def add_stderr(self, line: str) -> None:
         """Add a line that the server wrote to stderr."""
         main = self.main
-        masks = Masks() if main is None else main.masks
+        masks = self._stderr_masks if main is None else main.masks
         shown = masks.mask_text(line[:_STDERR_MOST])
         body = shown.encode(errors="replace")
         original = None
@@ -200,6 +210,8 @@ class InspectedLog:
             self.counters.stderr += 1
         elif entry.kind != "http":
             self.counters.messages += 1
+        self.kinds.add(entry.kind, entry.number, self.first_kept)
+        self.methods.add(entry.method, entry.number, self.first_kept)
         if entry.root and entry.root != entry.number:
             self.roots.add(entry.root, entry.number, self.first_kept)
         if entry.call is not None:
@@ -245,7 +257,8 @@ class InspectedLog:
             entry.breaches = (*entry.breaches, breach)
             entry.severity = FAIL if FAIL in (entry.severity, breach.severity) else breach.severity
             self._bytes += entry.cost - before
-            self.requirements.add(breach.requirement, number, self.first_kept)
+            for key in (breach.requirement, ANY_REQUIREMENT):
+                self.requirements.add(key, number, self.first_kept)
             self._note_late(number)
         self.session.mark("log")
         self.session.mark("session")
@@ -268,11 +281,14 @@ class InspectedLog:
             self._bytes -= entry.cost
             self.first_kept += 1
             self.counters.dropped += 1
+            self.kinds.drop(entry.kind, entry.number)
+            self.methods.drop(entry.method, entry.number)
             self.roots.drop(entry.root, entry.number)
             if entry.call is not None:
                 self.calls.drop(entry.call, entry.number)
-            for breach in entry.breaches:
-                self.requirements.drop(breach.requirement, entry.number)
+            if entry.breaches:
+                for key in (ANY_REQUIREMENT, *(each.requirement for each in entry.breaches)):
+                    self.requirements.drop(key, entry.number)
             later = self._rows.get(entry.pair)
             if later is not None and later.pair == entry.number:
                 later.pair = 0
@@ -294,7 +310,7 @@ class InspectedLog:
 
     def rows_of_call(self, call: str, most: int) -> list[int]:
         """Return the first rows of a call of the page."""
-        return self.calls.get(call, self.first_kept, most)
+        return list(self.calls.get(call, self.first_kept, most))
 
     def clear(self) -> None:
         """Forget all rows and counts; conversations go on, and numbers too."""
@@ -305,7 +321,7 @@ class InspectedLog:
         self.broken.clear()
         self.held.clear()
         self._shared.clear()
-        for each in (self.roots, self.calls, self.requirements):
+        for each in (self.kinds, self.methods, self.roots, self.calls, self.requirements):
             each.clear()
         self.late_forgotten += len(self.late) + 1
         self.late.clear()

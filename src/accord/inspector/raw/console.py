@@ -8,11 +8,10 @@ import msgspec
 
 from accord.check.probing.form import with_form
 from accord.check.probing.messages import initialize_params
-from accord.check.probing.standalone import stamp
 from accord.errors import AccordError
 from accord.inspector.definition import Refused
-from accord.inspector.log.message_log import InspectedLog
-from accord.inspector.raw.client_info import CLIENT_INFO
+from accord.inspector.log.message_log import MAIN, InspectedLog
+from accord.inspector.raw.client_info import CLIENT_INFO, name_client
 from accord.inspector.raw.lines import HeaderChanges, HttpMethod, RawLine, StdioLine
 from accord.inspector.raw.templates import RawTemplate, build_templates
 from accord.inspector.session import Session
@@ -119,7 +118,7 @@ class RawConsole:
         if transport is None:
             target = self._session.target
             transport = (target.transport or "http") if target.url else "stdio"
-        return build_templates(self.revision, transport, CLIENT_INFO)
+        return build_templates(self.revision, transport)
 
     # -- opening
 
@@ -148,9 +147,18 @@ class RawConsole:
         from accord.inspector.raw.http_lines import HttpLine, SseLine
 
         headers = {**target.headers, **await request_credentials(self._session)}
-        subject = msgspec.structs.replace(server_target(target), headers=headers)
-        form = (await with_form(subject)).form
+        form = target.transport or self._known_form()
+        if form is None:
+            subject = msgspec.structs.replace(server_target(target), headers=headers)
+            form = (await with_form(subject)).form
         return (SseLine if form == "sse" else HttpLine)(target.url, headers, self)
+
+    def _known_form(self) -> Transport | None:
+        """Return the form of HTTP that the page's connection speaks; None without one."""
+        main = self._session.part(InspectedLog).main
+        if main is None or main.name != MAIN or main.revision is None:
+            return None
+        return main.transport
 
     async def _shake_hands(self, line: RawLine) -> None:
         row = REVISIONS[self.revision]
@@ -159,7 +167,7 @@ class RawConsole:
             params = initialize_params(row.id, {}) | {"clientInfo": CLIENT_INFO}
             request |= {"method": "initialize", "params": params}
         else:
-            request |= {"method": "server/discover", "params": stamp(row.id, None, {})}
+            request |= {"method": "server/discover", "params": name_client(row.id)}
         self._answer = asyncio.get_running_loop().create_future()
         await line.send(msgspec.json.encode(request))
         try:

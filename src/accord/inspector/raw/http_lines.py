@@ -59,6 +59,7 @@ class HttpLine:
         self._session: str | None = None
         self._version: str | None = None
         self._is_standalone = False
+        self._problem = ""
 
     async def open(self) -> None:
         """Get ready; the first message makes the connection."""
@@ -124,14 +125,18 @@ class HttpLine:
         try:
             response = await self._sender.send(method, url, headers, body)
         except (NotSent, ConnectionCut) as error:
-            self._listener.report(f"{method} {quote_url(url)}: {error}")
+            self._report(f"{method} {quote_url(url)}: {error}")
             return
         try:
             await self._read(response, recorder, exchange)
         except ConnectionCut as error:
-            self._listener.report(f"the answer to {method} broke off: {error}")
+            self._report(f"the answer to {method} broke off: {error}")
         finally:
             response.close()
+
+    def _report(self, problem: str) -> None:
+        self._problem = problem
+        self._listener.report(problem)
 
     async def _read(
         self, response: "AiohttpResponse", recorder: ExchangeRecorder, exchange: "_Exchange"
@@ -140,6 +145,8 @@ class HttpLine:
         assigned = response.header("mcp-session-id")
         if assigned is not None and self._session is None and response.status in _OK:
             self._session = assigned
+        if response.status not in _OK:
+            self._problem = f"the server answered with status {response.status}"
         if not recorder.is_stream:
             exchange.body = await read_body(response)
             recorder.body(exchange.body, size=len(exchange.body))
@@ -197,7 +204,8 @@ class SseLine(HttpLine):
                 await self._ready.wait()
         if self._endpoint is None:
             await self.close()
-            raise ConnectFailed(f"{quote_url(self.url)}: no endpoint event arrived")
+            why = self._problem or "no endpoint event arrived"
+            raise ConnectFailed(f"{quote_url(self.url)}: {why}")
 
     @property
     def _place(self) -> str:
@@ -210,7 +218,7 @@ class SseLine(HttpLine):
             if is_own_place(self.url, place, self._headers):
                 self._endpoint = place
             else:
-                self._listener.report("the endpoint event names another host")
+                self._report("the endpoint event names another host")
             self._ready.set()
 
     def _on_stream_end(self) -> None:

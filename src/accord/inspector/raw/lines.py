@@ -51,7 +51,7 @@ class RawLine(Protocol):
         """Make the connection.
 
         Raises:
-            ConnectFailed: there is none.
+            ConnectFailed: it could not be made.
         """
 
     async def send(

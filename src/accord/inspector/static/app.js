@@ -1,19 +1,22 @@
 // The page: header, navigation, the chosen pane, and the log beside it.
-import { html, render, useEffect, useErrorBoundary, useState } from "./preact.js";
+import { html, render, useEffect, useErrorBoundary, useRef, useState } from "./preact.js";
 import { takeKey } from "./api.js";
-import { followFeed, useAction, useFeed } from "./store.js";
+import { followFeed, useAction, useFeed, useRefused } from "./store.js";
 import { go, useRoute } from "./route.js";
 import { applyTheme, remember, remembered } from "./theme.js";
+import { clip, shown } from "./text.js";
 import { Button, Empty, ErrorNote, Split } from "./ui.js";
 import { Header } from "./shell/header.js";
-import { Navigation, PANES } from "./shell/navigation.js";
+import { Navigation, PANES, panesOf } from "./shell/navigation.js";
 import { Guide, NoKey } from "./shell/guide.js";
 import { KeysHelp, useKeys } from "./keys.js";
 import { Palette } from "./palette.js";
 import { onWish } from "./log/focus.js";
 import { LogView } from "./log/view.js";
 
+const SETTLING = 2000;
 const WIDE = "(min-width: 1100px)";
+const NARROW = "(max-width: 640px)";
 const loaded = new Map();
 
 function useMedia(query) {
@@ -53,17 +56,26 @@ function MissingPane() {
 }
 
 /** The pane and the log, side by side where there is room. */
-function Workspace({ target, pane, name, isLogOpen, onLog }) {
+function Workspace({ target, kind, pane, name, isLogOpen, onLog }) {
   const isWide = useMedia(WIDE);
-  const isNarrow = useMedia("(max-width: 640px)");
+  const isNarrow = useMedia(NARROW);
   const chosen = PANES.find((each) => each.id === pane);
+  const isOffered = panesOf(kind).includes(chosen);
+  const shownPlace = useRef(`${pane} ${name}`);
+  useEffect(() => {
+    // On a small screen the log would hide the pane that was just chosen.
+    if (isNarrow && isLogOpen && shownPlace.current !== `${pane} ${name}`) onLog(false);
+    shownPlace.current = `${pane} ${name}`;
+  }, [pane, name]);
   const body = html`<main id="main" tabindex="-1">
     <h1>${chosen?.title ?? "Nothing here"}</h1>
-    ${chosen
+    ${isOffered
       ? html`<${PaneHost} key=${`${target} ${pane}`} target=${target} pane=${pane} name=${name} />`
-      : html`<${Empty}>Choose a pane on the left.<//>`}
+      : html`<${Empty}>
+          ${chosen ? "This pane needs a connection of its own to a server." : "There is no such pane."}
+        <//>`}
   </main>`;
-  const log = isLogOpen && html`<${LogView} target=${target} onClose=${() => onLog(false)} />`;
+  const log = isLogOpen && html`<${LogView} target=${target} canClear=${kind === "live"} onClose=${() => onLog(false)} />`;
   // On a small screen the log takes the place of the pane; the pane keeps what was typed.
   const only = !isLogOpen ? "first" : isNarrow ? "second" : null;
   return html`<div class="workspace">
@@ -82,30 +94,34 @@ function Workspace({ target, pane, name, isLogOpen, onLog }) {
 function App() {
   const route = useRoute();
   const isConnected = useFeed();
+  const isRefused = useRefused();
   const { data, error } = useAction("app.state", -1, "app");
   const [isLogOpen, setLogOpen] = useState(
-    () => remembered("accord-log", matchMedia("(max-width: 640px)").matches ? "no" : "yes") === "yes",
+    () => !matchMedia(NARROW).matches && remembered("accord-log", "yes") === "yes",
   );
   const [dialog, setDialog] = useState(null);
   const targets = data?.targets ?? [];
   const count = targets.length;
   const index = targets[route.target] ? route.target : 0;
   const onLog = (isOpen) => {
-    remember("accord-log", isOpen ? "yes" : "no");
+    if (!matchMedia(NARROW).matches) remember("accord-log", isOpen ? "yes" : "no");
     setLogOpen(isOpen);
   };
   useKeys({ target: index, onPalette: () => setDialog("palette"), onHelp: () => setDialog("keys"), onLog });
   useEffect(() => onWish(() => onLog(true)), []);
   useEffect(() => {
-    if (count && route.target >= count) go(0, route.pane, "", { replace: true });
+    if (!count || route.target < count) return undefined;
+    // A recording that was just opened is in the list a moment later.
+    const timer = setTimeout(() => go(0, route.pane, "", { replace: true }), SETTLING);
+    return () => clearTimeout(timer);
   }, [count, route.target]);
   useEffect(() => {
     const pane = PANES.find((each) => each.id === route.pane)?.title;
-    document.title = [pane, targets[index]?.title.slice(0, 80), "accord inspect"]
+    document.title = [pane, shown(clip(targets[index]?.title, 80)), "accord inspect"]
       .filter(Boolean)
       .join(" - ");
   }, [route.pane, index, count]);
-  if (error?.status === 401) return html`<${NoKey} isWrong=${true} />`;
+  if (isRefused || error?.status === 401) return html`<${NoKey} isWrong=${true} />`;
   if (!data) {
     return html`<div class="loading">
       ${error ? html`<${ErrorNote} error=${error} />` : html`<p>Loading.</p>`}
@@ -128,6 +144,7 @@ function App() {
           <${Workspace}
             key=${index}
             target=${index}
+            kind=${targets[index].kind}
             pane=${route.pane}
             name=${route.name}
             isLogOpen=${isLogOpen}

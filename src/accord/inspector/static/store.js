@@ -6,6 +6,7 @@ const RETRY = 1000;
 const listeners = new Set();
 const versions = new Map();
 let connected = false;
+let refused = false;
 
 function keyOf(target, area) {
   return target + " " + area;
@@ -37,12 +38,14 @@ export async function followFeed() {
             versions.set(keyOf(target, area), line.version);
           }
           connected = true;
+          refused = false;
           tell();
         },
         control.signal,
       );
-    } catch {
+    } catch (error) {
       // The next turn tries again; a page that was hidden waits first.
+      refused = error.status === 401;
     } finally {
       document.removeEventListener("visibilitychange", hide);
     }
@@ -71,6 +74,11 @@ function useStore(read) {
 /** Whether the feed is connected. */
 export function useFeed() {
   return useStore(() => connected);
+}
+
+/** Whether the key of this page is wrong, as after a new launch on the same port. */
+export function useRefused() {
+  return useStore(() => refused);
 }
 
 /** The version of an area: use it as a dependency of effects. */

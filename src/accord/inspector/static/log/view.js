@@ -1,7 +1,7 @@
 // The log: filters, the list of messages, and the message that is open.
 import { html, useEffect, useRef, useState } from "../preact.js";
 import { call } from "../api.js";
-import { Button, Empty, ErrorNote, Sign, formatCount, plural } from "../ui.js";
+import { Button, Empty, ErrorNote, Sign, announce, formatCount, plural } from "../ui.js";
 import { Detail } from "./detail.js";
 import { EVERYTHING, Filters } from "./filters.js";
 import { onWish, takeWish } from "./focus.js";
@@ -50,7 +50,7 @@ function useChosen(log) {
   return [chosen, setChosen];
 }
 
-export function LogView({ target, onClose }) {
+export function LogView({ target, canClear, onClose }) {
   const [filter, setFilter] = useState(EVERYTHING);
   const [isFollowing, setFollowing] = useState(true);
   const [seen, setSeen] = useState(0);
@@ -90,6 +90,11 @@ export function LogView({ target, onClose }) {
     follow();
     return onWish(follow);
   }, [target]);
+  const clear = () => {
+    call("log.clear", { target }).catch((error) => announce(error.message));
+    setChosen(null);
+    setFollowing(true);
+  };
   const close = () => {
     setOpen(false);
     focusGrid();
@@ -102,7 +107,8 @@ export function LogView({ target, onClose }) {
         <h2>Log</h2>
         <${Counters} counters=${log.counters} />
         <span class="push">
-          <${Button} kind="plain small" title="Forget all messages" onClick=${() => call("log.clear", { target })}>Clear<//>
+          ${canClear &&
+          html`<${Button} kind="plain small" title="Forget all messages" onClick=${clear}>Clear<//>`}
           <${Button} kind="plain small" title="Hide the log" onClick=${onClose}>Hide<//>
         </span>
       </div>
@@ -129,7 +135,10 @@ export function LogView({ target, onClose }) {
       log.total === 0 &&
       html`<div class="log-nothing"><${Empty}>No message fits. Messages appear here as they travel.<//></div>`}
       ${!isFollowing &&
-      html`<${Button} kind="plain log-new" onClick=${() => setFollowing(true)}>
+      html`<${Button} kind="plain log-new" onClick=${() => {
+        setFollowing(true);
+        focusGrid();
+      }}>
         ${fresh > 0 ? `${formatCount(fresh)} new, ` : ""}follow <span aria-hidden="true">↓</span>
       <//>`}
     </div>

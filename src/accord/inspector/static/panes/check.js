@@ -51,10 +51,12 @@ function Start({ target, revisions, isRunning }) {
   const work = useNamedWork();
   const start = (event) => {
     event.preventDefault();
+    if (isRunning) return;
     const asked = { target, revisions: chosen, calls_tools: callsTools };
     if (only.trim()) asked.only = only.trim();
     work.run("start", () => call("check.start", asked));
   };
+  const stop = () => work.run("stop", () => call("check.stop", { target }));
   return html`<${Panel} title="What to check">
     <form onSubmit=${start}>
       <${Revisions} all=${revisions} chosen=${chosen} onChange=${setChosen} />
@@ -74,16 +76,11 @@ function Start({ target, revisions, isRunning }) {
         Call tools that may change things, too
       <//>
       <div class="actions">
-        <${Button} type="submit" kind="primary" disabled=${isRunning} busy=${work.busy === "start"}>
-          Start the check
-        <//>
-        ${isRunning &&
-        html`<${Button}
-          busy=${work.busy === "stop"}
-          onClick=${() => work.run("stop", () => call("check.stop", { target }))}
-        >
-          Stop
-        <//>`}
+        ${isRunning
+          ? html`<${Button} type="button" busy=${work.busy === "stop"} onClick=${stop}>Stop the check<//>`
+          : html`<${Button} type="submit" kind="primary" busy=${work.busy === "start"}>
+              Start the check
+            <//>`}
       </div>
       <${ErrorNote} error=${work.error} />
     </form>
@@ -131,7 +128,7 @@ export function Pane({ target }) {
   const { data: session } = useAction("session.get", target, "session");
   const state = check?.state;
   useEnd(state);
-  return html`<div class="pane">
+  return html`<div class="pane" data-pane="check">
     <p class="quiet">
       Tries every requirement of the specification that concerns a server, on connections of its own.
     </p>

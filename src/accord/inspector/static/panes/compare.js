@@ -1,7 +1,7 @@
 // Two results side by side: where they differ, by path.
 import { html, useEffect, useRef } from "../preact.js";
 import { useAction } from "../store.js";
-import { Button, ErrorNote, Panel, Text, formatCount } from "../ui.js";
+import { Button, ErrorNote, Panel, Text, plural } from "../ui.js";
 
 const CHANGES = {
   added: ["+", "added"],
@@ -27,7 +27,7 @@ function Difference({ item }) {
 function Differences({ data }) {
   if (data.is_same) return html`<p role="status">The results are the same.</p>`;
   return html`
-    <p role="status">${formatCount(data.differences.length)} differences.</p>
+    <p role="status">${plural(data.differences.length, "difference")}.</p>
     <div class="scroll">
       <table>
         <thead>

@@ -29,6 +29,11 @@ function keyOf(side) {
   return JSON.stringify(side);
 }
 
+/** How a kept call ended, in words. */
+function outcomeOf(entry) {
+  return entry.outcome === "done" && entry.is_error ? "tool error" : shown(entry.outcome);
+}
+
 function ChooseBox({ side, title, chosen, onChoose }) {
   const isChosen = chosen.some((each) => keyOf(each) === keyOf(side));
   return html`<input
@@ -55,7 +60,7 @@ function EntryRow({ entry, isOpen, onOpen, chosen, onChoose }) {
       ${!entry.is_same_target && html`<br /><span class="quiet"><${Text}>${entry.target}<//></span>`}
     </th>
     <td>${formatDate(entry.at)}</td>
-    <td><${Text}>${entry.outcome}<//></td>
+    <td>${outcomeOf(entry)}</td>
     <td>${formatSeconds(entry.seconds)}</td>
     <td>${formatSize(entry.size)}</td>
   </tr>`;
@@ -240,7 +245,7 @@ export function Pane({ target, name }) {
     if (row) row.focus();
     else focusPane();
   };
-  return html`<div class="pane">
+  return html`<div class="pane" data-pane="history">
     ${name &&
     html`<${HistoryEntry}
       key=${name}

@@ -1,14 +1,18 @@
 // What several panes share: work under way, a clock, pages of long lists, clauses, JSON nodes.
-import { html, useCallback, useEffect, useState } from "../preact.js";
+import { html, useCallback, useEffect, useRef, useState } from "../preact.js";
 import { Button, SafeLink, Text } from "../ui.js";
 
 /**
  * Work that a person starts: `run(what, work)` keeps its name in `busy` and its failure in `error`.
- * `run` returns what the work returns, or undefined after a failure.
+ * `run` returns what the work returns, or undefined after a failure or while other work goes on.
+ * Buttons are not disabled meanwhile: a disabled button loses the focus.
  */
 export function useNamedWork() {
   const [state, setState] = useState({ busy: "", error: null });
+  const isBusy = useRef(false);
   const run = useCallback(async (what, work) => {
+    if (isBusy.current) return undefined;
+    isBusy.current = true;
     setState({ busy: what, error: null });
     try {
       const result = await work();
@@ -17,10 +21,11 @@ export function useNamedWork() {
     } catch (error) {
       setState({ busy: "", error });
       return undefined;
+    } finally {
+      isBusy.current = false;
     }
   }, []);
-  const fail = useCallback((error) => setState({ busy: "", error }), []);
-  return { ...state, run, fail };
+  return { ...state, run };
 }
 
 /** The time in seconds since the epoch, drawn again each second while `isOn`. */
@@ -53,24 +58,28 @@ export function focusPane() {
 export function Pager({ label, start, count, total, onStart }) {
   if (total <= count) return null;
   const last = Math.min(start + count, total);
+  const onNext = () => last < total && onStart(start + count);
   return html`<div class="bar" role="group" aria-label=${label}>
-    <${Button} disabled=${start === 0} onClick=${() => onStart(Math.max(0, start - count))}>
+    <${Button}
+      aria-disabled=${start === 0 ? "true" : undefined}
+      onClick=${() => onStart(Math.max(0, start - count))}
+    >
       Previous
     <//>
     <span>${start + 1} to ${last} of ${total}</span>
-    <${Button} disabled=${last >= total} onClick=${() => onStart(start + count)}>Next<//>
+    <${Button} aria-disabled=${last >= total ? "true" : undefined} onClick=${onNext}>Next<//>
   </div>`;
 }
 
 /** A button that asks for a second press before it does something that cannot be undone. */
-export function TwoPress({ children, again, onClick, busy, disabled }) {
+export function TwoPress({ children, again, onClick, busy }) {
   const [isArmed, setArmed] = useState(false);
   const press = () => {
     setArmed(!isArmed);
     if (isArmed) onClick();
   };
   return html`<span class="two-press" onBlurCapture=${() => setArmed(false)}>
-    <${Button} kind="danger" busy=${busy} disabled=${disabled} onClick=${press}>
+    <${Button} kind="danger" busy=${busy} onClick=${press}>
       ${isArmed ? again : children}
     <//>
   </span>`;
@@ -82,7 +91,9 @@ export function Clause({ item }) {
   return html`<div>
     <p>
       ${item.url ? html`<${SafeLink} href=${item.url}>${id}<//>` : html`<code>${id}</code>`}
-      ${" "}<span class="quiet">${[item.level, item.party].filter(Boolean).join(", ")}</span>
+      ${" "}<span class="quiet">
+        ${[item.level, item.party, item.source].filter(Boolean).join(", ")}
+      </span>
     </p>
     ${item.clause && html`<p class="clause"><${Text} lines>${item.clause}<//></p>`}
     ${item.mend && html`<p class="mend"><b>To mend:</b> <${Text} lines>${item.mend}<//></p>`}

@@ -14,10 +14,14 @@ import {
   announce,
   formatTime,
 } from "../ui.js";
+import { addressOf } from "../route.js";
 import { ArgumentEditor } from "../form/editor.js";
+import { useDraft } from "./drafts.js";
 import { SamplingAnswer, SamplingRequest } from "./sampling.js";
 import { TITLES } from "./question_notice.js";
 import { focusPane, useNow, useNamedWork } from "./pane_parts.js";
+
+const PANES = { tool: "tools", resource: "resources", prompt: "prompts" };
 
 /** Sends one answer; `done` runs after the server has it. */
 function useAnswer(target, question, done) {
@@ -40,7 +44,7 @@ function TimeLeft({ expires }) {
 }
 
 function Elicitation({ target, question, work }) {
-  const [text, setText] = useState("{}");
+  const [text, setText] = useDraft(target, "question", question.id, "text", "{}");
   const [errors, setErrors] = useState([]);
   const isWrong = errors.length > 0;
   return html`
@@ -65,13 +69,12 @@ function Choices({ work, content = {}, accept }) {
     <${Button}
       kind="primary"
       busy=${busy === "accept"}
-      disabled=${busy !== ""}
       onClick=${() => work.answer("accept", content)}
     >
       ${accept}
     <//>
-    <${Button} disabled=${busy !== ""} onClick=${() => work.answer("decline")}>Decline<//>
-    <${Button} disabled=${busy !== ""} onClick=${() => work.answer("cancel")}>Cancel<//>
+    <${Button} onClick=${() => work.answer("decline")}>Decline<//>
+    <${Button} onClick=${() => work.answer("cancel")}>Cancel<//>
   </div>`;
 }
 
@@ -122,10 +125,10 @@ function SignIn({ question, work }) {
         />
       <//>
       <div class="actions">
-        <${Button} type="submit" kind="primary" busy=${work.busy === "accept"} disabled=${!pasted.trim()}>
+        <${Button} type="submit" kind="primary" busy=${work.busy === "accept"}>
           Use this address
         <//>
-        <${Button} disabled=${work.busy !== ""} onClick=${() => work.answer("cancel")}>
+        <${Button} onClick=${() => work.answer("cancel")}>
           Cancel the sign-in
         <//>
       </div>
@@ -133,23 +136,30 @@ function SignIn({ question, work }) {
   `;
 }
 
-function Question({ target, question, onAnswered }) {
+/** The call that a question belongs to, as a way to its pane. */
+function CallLink({ target, calls, id }) {
+  const found = calls.find((each) => each.id === id);
+  if (!found || !PANES[found.kind]) return html`<span>call ${id}</span>`;
+  return html`<a href=${addressOf(target, PANES[found.kind], found.name)}>
+    the call of <${Text}>${found.name}<//>
+  </a>`;
+}
+
+function Question({ target, question, calls, onAnswered }) {
   const work = useAnswer(target, question, onAnswered);
   const kind = question.kind;
   return html`<li>
     <${Panel} title=${TITLES[kind] ?? kind}>
       <p class="quiet">
         Asked at ${formatTime(question.at)}${" "}<${TimeLeft} expires=${question.expires_at} />
-        ${question.call !== null && question.call !== undefined && html`${" "}during call ${question.call}`}
+        ${question.call && html`${" "}during <${CallLink} target=${target} calls=${calls} id=${question.call} />`}
       </p>
       ${question.message &&
       kind !== "sampling" &&
       html`<p><${Text} lines>${question.message}<//></p>`}
       ${kind === "sampling" &&
-      html`<${SamplingRequest} text=${question.params} /><${SamplingAnswer}
-          question=${question}
-          work=${work}
-        />`}
+      html`<${SamplingRequest} text=${question.params} />
+        <${SamplingAnswer} target=${target} question=${question} work=${work} />`}
       ${kind === "elicitation" &&
       html`<${Elicitation} target=${target} question=${question} work=${work} />`}
       ${kind === "url" && html`<${UrlQuestion} question=${question} work=${work} />`}
@@ -161,8 +171,10 @@ function Question({ target, question, onAnswered }) {
 
 export function Pane({ target }) {
   const { data, error, isLoading } = useAction("questions.list", target, "questions");
+  const calls = useAction("calls.list", target, "calls").data?.calls ?? [];
+  const [answered, setAnswered] = useState(null);
   const questions = data?.questions ?? null;
-  return html`<div class="pane">
+  return html`<div class="pane" data-pane="questions">
     <${ErrorNote} error=${error} />
     ${isLoading && html`<p class="quiet">Loading.</p>`}
     ${questions?.length === 0 &&
@@ -170,13 +182,21 @@ export function Pane({ target }) {
       No question waits. When the server asks for a message of a model (sampling), for information
       (elicitation) or for a sign-in, the question appears here and waits for you.
     <//>`}
+    ${answered &&
+    html`<p class="note is-info">
+      Answered. See <${CallLink} target=${target} calls=${calls} id=${answered} />.
+    </p>`}
     <ol class="plain-list">
       ${(questions ?? []).map(
         (each) => html`<${Question}
           key=${each.id}
           target=${target}
           question=${each}
-          onAnswered=${focusPane}
+          calls=${calls}
+          onAnswered=${() => {
+            setAnswered(each.call);
+            focusPane();
+          }}
         />`,
       )}
     </ol>

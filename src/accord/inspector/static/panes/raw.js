@@ -25,6 +25,7 @@ function Opening({ target, raw, revisions }) {
     work.run("open", () =>
       call("raw.open", { target, handshake, ...(revision ? { revision } : {}) }),
     );
+  const close = () => work.run("close", () => call("raw.close", { target }));
   return html`<${Panel} title="Connection">
     <p role="status">
       ${STATES[raw.state] ?? raw.state}
@@ -47,14 +48,11 @@ function Opening({ target, raw, revisions }) {
       <//>
     </div>`}
     <div class="actions">
-      ${!isOpen && html`<${Button} kind="primary" busy=${work.busy === "open"} onClick=${open}>Open<//>`}
-      ${isOpen &&
-      html`<${Button}
-        busy=${work.busy === "close"}
-        onClick=${() => work.run("close", () => call("raw.close", { target }))}
-      >
-        Close
-      <//>`}
+      ${isOpen
+        ? html`<${Button} busy=${work.busy === "close"} onClick=${close}>Close the connection<//>`
+        : html`<${Button} kind="primary" busy=${work.busy === "open"} onClick=${open}>
+            Open a connection
+          <//>`}
     </div>
     <${ErrorNote} error=${work.error} />
   <//>`;
@@ -120,7 +118,7 @@ function Message({ target, raw, transport }) {
         : { template: "" },
     );
   const send = async () => {
-    if (!canSend || work.busy) return;
+    if (!canSend) return;
     const named = headers.filter(([name]) => name.trim() !== "");
     const http = isHttp ? { headers: named, http_method: method } : {};
     const sent = await work.run("send", () => call("raw.send", { target, text, ...http }));
@@ -154,7 +152,12 @@ function Message({ target, raw, transport }) {
         <${RawHeaders} headers=${headers} onChange=${(next) => change({ headers: next })} />
       `}
       <div class="actions">
-        <${Button} kind="primary" disabled=${!canSend} busy=${work.busy === "send"} onClick=${send}>
+        <${Button}
+          kind="primary"
+          aria-disabled=${canSend ? undefined : "true"}
+          busy=${work.busy === "send"}
+          onClick=${send}
+        >
           Send
         <//>
         ${!canSend && html`<span class="quiet">Open a connection first.</span>`}
@@ -167,7 +170,7 @@ function Message({ target, raw, transport }) {
 export function Pane({ target }) {
   const { data: raw, error } = useAction("raw.get", target, "raw");
   const { data: session } = useAction("session.get", target, "session");
-  return html`<div class="pane">
+  return html`<div class="pane" data-pane="raw">
     <p class="quiet">
       No rule applies here: what you type goes to the server on a connection of its own, so the main
       one survives. Answers are judged like all others.

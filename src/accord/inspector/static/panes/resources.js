@@ -7,7 +7,7 @@ import { Button, Copy, Empty, ErrorNote, Field, Fold, Panel, Sign, Tabs, Text, f
 import { Chooser, EntryList } from "./chooser.js";
 import { CallView, RecentCalls } from "./call_view.js";
 import { About } from "./tools.js";
-import { Arguments } from "./arguments.js";
+import { ArgumentEditor } from "../form/editor.js";
 import { useDraft } from "./drafts.js";
 
 // In the address, templates have a mark before their name; no URI begins like this.
@@ -95,7 +95,7 @@ function Template({ target, template }) {
     <${Panel} title=${html`<${Text}>${data.title || template}<//>`}>
       <p><code><${Text}>${template}<//></code></p>
       <${About} entry=${{ ...data, title: "" }} />
-      <${Arguments}
+      <${ArgumentEditor}
         target=${target}
         kind="templates"
         name=${template}

@@ -2,7 +2,7 @@
 import { html, useEffect, useRef, useState } from "../preact.js";
 import { call } from "../api.js";
 import { useAction } from "../store.js";
-import { Button, Empty, ErrorNote, announce } from "../ui.js";
+import { Button, Empty, ErrorNote, Panel, announce } from "../ui.js";
 import { useNamedWork } from "./pane_parts.js";
 
 const SCHEME = "file://";
@@ -75,6 +75,11 @@ function Editor({ target, saved }) {
     setDraft(draft.filter((_, at) => at !== index));
     add.current?.querySelector("button")?.focus();
   };
+  const undo = () => {
+    setDraft(saved);
+    setShows(false);
+    add.current?.querySelector("button")?.focus();
+  };
   const append = () => {
     setDraft([...draft, { uri: SCHEME + "/", name: "" }]);
     setTimeout(() => document.getElementById(`root-uri-${draft.length}`)?.focus(), 0);
@@ -97,37 +102,39 @@ function Editor({ target, saved }) {
   return html`<form onSubmit=${save}>
     ${draft.length === 0 && html`<${Empty}>No roots. The server gets an empty list if it asks.<//>`}
     ${draft.length > 0 &&
-    html`<table>
-      <thead>
-        <tr><th scope="col">URI</th><th scope="col">Name (optional)</th><th scope="col">Change</th></tr>
-      </thead>
-      <tbody>
-        ${draft.map(
-          (root, index) => html`<${RootRow}
-            key=${index}
-            index=${index}
-            root=${root}
-            fault=${shows ? faults[index] : ""}
-            onChange=${(next) => replace(index, next)}
-            onRemove=${() => remove(index)}
-          />`,
-        )}
-      </tbody>
-    </table>`}
+    html`<div class="scroll">
+      <table>
+        <thead>
+          <tr><th scope="col">URI</th><th scope="col">Name (optional)</th><th scope="col">Change</th></tr>
+        </thead>
+        <tbody>
+          ${draft.map(
+            (root, index) => html`<${RootRow}
+              key=${index}
+              index=${index}
+              root=${root}
+              fault=${shows ? faults[index] : ""}
+              onChange=${(next) => replace(index, next)}
+              onRemove=${() => remove(index)}
+            />`,
+          )}
+        </tbody>
+      </table>
+    </div>`}
     <${ErrorNote} error=${work.error} />
     <div class="actions" ref=${add}>
       <${Button} onClick=${append}>Add a root<//>
-      <${Button} type="submit" kind="primary" disabled=${!isChanged} busy=${work.busy === "save"}>
+      <${Button} type="submit" kind="primary" busy=${work.busy === "save"}>
         Save and notify the server
       <//>
-      <${Button} disabled=${!isChanged} onClick=${() => setDraft(saved)}>Undo changes<//>
+      ${isChanged && html`<${Button} onClick=${undo}>Undo changes<//>`}
     </div>
   </form>`;
 }
 
 export function Pane({ target }) {
   const { data, error } = useAction("roots.get", target, "roots");
-  return html`<div class="pane">
+  return html`<div class="pane" data-pane="roots">
     <p class="quiet">
       Folders and files that this client offers to the server. They are names only: saving them gives
       the server no access.
@@ -135,6 +142,7 @@ export function Pane({ target }) {
     <${ErrorNote} error=${error} />
     ${data && !data.is_declared &&
     html`<p>This connection has not declared roots, so the server will not ask for them.</p>`}
-    ${data && html`<${Editor} target=${target} saved=${data.roots} />`}
+    ${data &&
+    html`<${Panel} title="Declared roots"><${Editor} target=${target} saved=${data.roots} /><//>`}
   </div>`;
 }

@@ -4,6 +4,7 @@ import { Button, Facts, Field, Fold, Tabs, Text } from "../ui.js";
 import { JsonView } from "../json_view.js";
 import { ContentBlock } from "../result.js";
 import { parseJson, printJson } from "../json_text.js";
+import { useDraft } from "./drafts.js";
 import { itemsOf, nodeAt, scalarAt } from "./pane_parts.js";
 
 const STOP_REASONS = ["endTurn", "stopSequence", "maxTokens", "toolUse"];
@@ -111,8 +112,8 @@ function wholeResult(draft) {
 }
 
 /** Fields for the answer to a sampling request. */
-export function SamplingAnswer({ question, work }) {
-  const [draft, setDraft] = useState({
+export function SamplingAnswer({ target, question, work }) {
+  const [draft, setDraft] = useDraft(target, "question", question.id, "answer", {
     text: "",
     model: question.model_hint || "a-person",
     stop_reason: "endTurn",
@@ -120,7 +121,7 @@ export function SamplingAnswer({ question, work }) {
   });
   const [way, setWay] = useState("text");
   const [error, setError] = useState(null);
-  const change = (more) => setDraft((before) => ({ ...before, ...more }));
+  const change = (more) => setDraft({ ...draft, ...more });
   const result = draft.result ?? wholeResult(draft);
   const send = () => {
     setError(null);
@@ -156,10 +157,10 @@ export function SamplingAnswer({ question, work }) {
     <h3>Your answer</h3>
     <${Tabs} label="How to answer" tabs=${tabs} chosen=${way} onChoose=${setWay} />
     <div class="actions">
-      <${Button} kind="primary" busy=${work.busy === "accept"} disabled=${work.busy !== ""} onClick=${send}>
+      <${Button} kind="primary" busy=${work.busy === "accept"} onClick=${send}>
         Send the answer
       <//>
-      <${Button} disabled=${work.busy !== ""} onClick=${() => work.answer("decline")}>Decline<//>
+      <${Button} onClick=${() => work.answer("decline")}>Decline<//>
     </div>
   `;
 }

@@ -1,9 +1,9 @@
 // The line at the top: which server, how it is connected, and the settings of the page.
-import { html, useState } from "../preact.js";
+import { html, useEffect, useRef, useState } from "../preact.js";
 import { setTheme, theme, THEMES } from "../theme.js";
 import { go, place } from "../route.js";
 import { shown } from "../text.js";
-import { Button, Sign, Text } from "../ui.js";
+import { Button, Sign, Text, announce } from "../ui.js";
 
 const STATES = {
   connecting: ["running", "connecting"],
@@ -57,6 +57,13 @@ function TargetSelect({ targets, target }) {
 
 export function Header({ state, target, isConnected, isLogOpen, onLog, onDialog }) {
   const current = state.targets[target];
+  const before = useRef(current?.state);
+  useEffect(() => {
+    if (current && before.current !== current.state) {
+      announce(`${shown(current.title)}: ${STATES[current.state]?.[1] ?? current.state}`);
+    }
+    before.current = current?.state;
+  }, [current?.state]);
   return html`<header>
     <span class="product">accord inspect</span>
     ${current &&

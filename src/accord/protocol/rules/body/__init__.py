@@ -4,6 +4,8 @@ Importing this package registers them, one module per area of the specification.
 back find in the memory of the monitor what `learn` noted there.
 """
 
+from typing import Final
+
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step, meta_of
 from accord.protocol.jsonrpc import REQUEST, RESULT
@@ -33,6 +35,9 @@ from accord.protocol.rules.body.rounds import learn_rounds
 from accord.protocol.rules.body.tasks import learn_tasks
 from accord.protocol.rules.values import as_object, objects_at, request_params
 from accord.types._base import JsonObject
+
+# Names of tools on all pages that are remembered.
+_PAGE_NAMES_MOST: Final = 200_000
 
 
 def learn(step: Step, conversation: Conversation, memory: Memory) -> None:
@@ -74,4 +79,7 @@ def _learn_tools(page: JsonObject, cursor: object, memory: Memory) -> None:
     following = page.get("nextCursor")
     if isinstance(following, str):
         before = memory.tool_pages.get(cursor, frozenset()) if isinstance(cursor, str) else ()
-        memory.tool_pages[following] = frozenset(names.union(before))
+        seen = memory.tool_pages[following] = frozenset(names.union(before))
+        # Each page has the names of all pages before it, and a list may have no end.
+        while memory.tool_pages and len(memory.tool_pages) * len(seen) > _PAGE_NAMES_MOST:
+            memory.tool_pages.popitem(last=False)

@@ -1,0 +1,111 @@
+"""The authorization of a server in the page of the inspector, in a real browser."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from browser import Chromium, browser
+from inspector_pages import InspectorPage, open_inspector
+
+from accord.inspector.definition import InspectTarget
+from accord.inspector.inspection import Inspection
+from accord.inspector.web.serving import serve_inspection
+
+TESTS = Path(__file__).parents[1] / "tests"
+HOSTILE = "<img src=x onerror=alert(1)>\u202e\x1b[31m"
+LINKS = "[...document.querySelectorAll('main a')].map((each) => [each.href, each.rel])"
+Look = Callable[[Callable[[Chromium], Awaitable[Any]]], Any]
+
+
+@pytest.fixture(scope="module")
+def look() -> Iterator[Look]:
+    with asyncio.Runner() as runner:
+        opened = browser()
+        chromium = runner.run(opened.__aenter__())
+        try:
+            yield lambda at: runner.run(at(chromium))
+        finally:
+            runner.run(opened.__aexit__(None, None, None))
+
+
+@asynccontextmanager
+async def inspected_server(
+    chromium: Chromium, *, width: int = 1280, **behaviour: Any
+) -> AsyncIterator[tuple[Any, InspectorPage]]:
+    """Run a protected server, and open its authorization in the page."""
+    # The servers are those of the other tests.
+    sys.path.insert(0, str(TESTS))
+    try:
+        from support.scripted_authorization import scripted
+    finally:
+        sys.path.remove(str(TESTS))
+    async with scripted(**behaviour) as script:
+        inspection = Inspection()
+        inspection.add(InspectTarget(title="protected", url=script.url))
+        async with serve_inspection(inspection) as url:
+            page = await open_inspector(chromium, url, width=width)
+            await page.page.run("location.hash = '#/t/0/authorization'")
+            await page.sees("Next: Network")
+            yield script, page
+
+
+def test_a_person_obtains_a_token_by_the_keyboard_alone(look: Look) -> None:
+    async def at(chromium: Chromium) -> None:
+        async with inspected_server(chromium, prm={"scopes_supported": ["read"]}) as (script, page):
+            await page.use("button", "Next: Network")
+            await page.sees("Next: Request without a token")
+            # The focus stays on the button: the next press makes the next step.
+            await page.press("Enter")
+            await page.sees("Next: Protected resource metadata")
+            await page.use("button", "Run all")
+            await page.sees("Open the sign-in page")
+            await page.go_to("link", "Open the sign-in page.*")
+            address = await page.page.run("return document.activeElement.href")
+            rel = await page.page.run("return document.activeElement.rel")
+            assert rel == "noopener noreferrer"
+            signed_in = await chromium.open(address)
+            assert "Authorization is complete" in await signed_in.text("h1")
+            await page.sees("All steps are made")
+            await page.use("button", "Redo from here")
+            await page.sees("Next: Request without a token")
+            text = await page.page.run("return document.documentElement.outerHTML")
+            secrets = [
+                *script.good,
+                *script.refreshable,
+                script.forms("/token")[0]["code_verifier"],
+            ]
+            assert [each for each in secrets if each in text] == []
+            assert await page.troubles() == []
+            assert await page.faults() == []
+
+    look(at)
+
+
+def test_hostile_metadata_becomes_text_and_never_a_link(look: Look) -> None:
+    def refuse(_: web.Request) -> web.Response:
+        return web.json_response({"error": HOSTILE, "error_description": HOSTILE}, status=400)
+
+    async def at(chromium: Chromium) -> None:
+        script_url = "javascript:document.title='taken'//"
+        metadata = {"authorization_endpoint": script_url, "scopes_supported": [HOSTILE]}
+        async with inspected_server(chromium, width=320, metadata=metadata) as (script, page):
+            script.overrides["/register"] = refuse
+            await page.use("button", "Run all")
+            await page.sees("Try again: Endpoints and PKCE")
+            await page.sees("is not an http(s) URL")
+            script.metadata = {}
+            await page.use("button", "Run all")
+            await page.sees("Try again: Client registration")
+            links = await page.page.run(f"return {LINKS}")
+            assert all(href.startswith(("http:", "https:")) for href, _ in links)
+            assert await page.page.run("return document.querySelector('main img')") is None
+            assert "taken" not in await page.page.run("return document.title")
+            assert await page.page.run("return document.documentElement.scrollWidth") <= 320
+            assert await page.troubles() == []
+
+    look(at)

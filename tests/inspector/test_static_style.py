@@ -1,0 +1,78 @@
+"""The style of the page: contrast of its colours in both themes, and its size."""
+
+import gzip
+import re
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+STATIC = Path(__file__).parents[2] / "src/accord/inspector/static"
+STYLE = (STATIC / "style.css").read_text()
+# Texts, and what they are drawn on.
+TEXTS = ("ink", "soft", "link", "fail", "warn", "pass", "info")
+GROUNDS = ("page", "card", "code", "chosen", "paired")
+NOTES = ("fail-back", "warn-back", "info-back")
+TEXT_CONTRAST = 4.5
+EDGE_CONTRAST = 3.0
+LARGEST_PAGE = 150_000
+
+
+def colours(block: str) -> dict[str, str]:
+    return dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6});", block))
+
+
+def theme(name: str) -> dict[str, str]:
+    light, by_system, by_choice = re.findall(r":root[^{]*\{([^}]*)\}", STYLE)[:3]
+    assert colours(by_system) == colours(by_choice)
+    return colours(light) if name == "light" else colours(light) | colours(by_system)
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (
+        each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in parts
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(one: str, other: str) -> float:
+    dark, bright = sorted((luminance(one), luminance(other)))
+    return (bright + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("name", ["light", "dark"])
+def test_texts_can_be_read_on_every_ground(name: str) -> None:
+    found = theme(name)
+    pairs = [
+        *product(TEXTS, GROUNDS),
+        *product(("ink", "soft", "link"), NOTES),
+        ("fail", "fail-back"),
+        ("warn", "warn-back"),
+        ("info", "info-back"),
+        ("on-link", "link"),
+    ]
+    faint = {
+        f"{text} on {ground}": round(contrast(found[text], found[ground]), 2)
+        for text, ground in pairs
+        if contrast(found[text], found[ground]) < TEXT_CONTRAST
+    }
+    assert faint == {}
+
+
+@pytest.mark.parametrize("name", ["light", "dark"])
+def test_the_edges_of_controls_can_be_seen(name: str) -> None:
+    found = theme(name)
+    assert all(contrast(found["edge"], found[each]) >= EDGE_CONTRAST for each in ("card", "page"))
+
+
+def test_every_colour_that_is_used_is_defined() -> None:
+    sheets = "".join(path.read_text() for path in STATIC.rglob("*.css"))
+    used = set(re.findall(r"var\(--([\w-]+)\)", sheets))
+    # Set by the page itself: the share of a split.
+    assert used - set(theme("dark")) - {"row", "share"} == set()
+
+
+def test_the_whole_page_is_small() -> None:
+    files = [path for path in STATIC.rglob("*") if path.suffix in (".js", ".css", ".html")]
+    assert sum(len(gzip.compress(path.read_bytes())) for path in files) < LARGEST_PAGE
