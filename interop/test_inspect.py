@@ -45,6 +45,7 @@ def look() -> Iterator[Look]:
     ) -> Any:
         async with inspected(["--no-history", *words]) as url:
             page = await open_inspector(chromium, url, **facts)
+            await page.sees("connected")
             found = await at(page)
             assert await page.troubles() == []
             return found
@@ -74,7 +75,7 @@ async def call_tool(
     await page.go_to("button", "Clear")
     for field, text in arguments.items():
         await page.fill(field, text)
-    await page.use("button", "Run")
+    await page.use("button", "Run|Run again")
     if agrees:
         await page.use("button", "Call it")
 
@@ -194,7 +195,7 @@ async def use_everything(page: InspectorPage) -> None:
     """Use the official server of examples, in JavaScript."""
     await call_tool(page, "get-sum", a="20", b="22", agrees=False)
     await page.sees("The sum of 20 and 22 is 42.", where="main")
-    await call_tool(page, "trigger-sampling-request", prompt="hello")
+    await call_tool(page, "trigger-sampling-request", prompt="hello", agrees=False)
     await answer_question(page, "Send the answer", **{"Text of the model": "good day"})
     await call_tool_again(page, "trigger-sampling-request")
     await page.sees("good day", where="main")
@@ -207,9 +208,9 @@ async def use_everything(page: InspectorPage) -> None:
 
 async def use_time(page: InspectorPage) -> None:
     """Use a server of the official Python SDK."""
-    await call_tool(page, "get_current_time", timezone="America/Lima")
+    await call_tool(page, "get_current_time", timezone="America/Lima", agrees=False)
     await page.sees("America/Lima", where="main")
-    await call_tool(page, "get_current_time", timezone="nowhere")
+    await call_tool(page, "get_current_time", timezone="nowhere", agrees=False)
     await page.sees("nowhere", where="main")
     await use_raw_message(page)
 
@@ -217,9 +218,11 @@ async def use_time(page: InspectorPage) -> None:
 async def use_raw_message(page: InspectorPage) -> None:
     await open_pane(page, "Raw messages")
     await page.use("button", "Open a connection")
+    await page.sees("Open.", where="main")
     await page.fill("Text", '{"jsonrpc": "2.0", "id": 77, "method": "no/such"}')
     await page.use("button", "Send")
-    await page.sees("-32601", where="main")
+    # The newest revision wants more in each request, which is the first thing to be refused.
+    await page.sees("-32602", where="main")
 
 
 async def use_sqlite(page: InspectorPage) -> None:

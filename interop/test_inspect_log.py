@@ -3,7 +3,7 @@
 import asyncio
 import json
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ EXAMPLES = HERE.parent / "examples"
 CALLS = 4000
 # Rows that may be drawn at once, whatever the log holds.
 DRAWN = 100
-Look = Callable[[Callable[[Chromium], Awaitable[Any]]], Any]
+Look = Callable[[Callable[[Chromium], Coroutine[Any, Any, Any]]], Any]
 
 
 @pytest.fixture(scope="module")

@@ -109,8 +109,8 @@ const KEYS = [
   ["Ctrl+Enter", "run the tool, read the resource, get the prompt"],
   ["r", "run again"],
   ["g l", "the log"],
-  ["j, k, arrows", "rows of the log; Home and End go to its ends"],
-  ["Enter, Escape", "open and close a message of the log"],
+  ["j k ↓ ↑", "rows of the log; Home and End go to its ends"],
+  ["Enter Escape", "open and close a message of the log"],
   ["?", "these keys"],
 ];
 
@@ -128,7 +128,10 @@ export function KeysHelp({ onClose }) {
     <div class="columns">
       ${[KEYS, panes].map(
         (group) => html`<dl class="keys">
-          ${group.map(([key, what]) => html`<div><dt><kbd>${key}</kbd></dt><dd>${what}</dd></div>`)}
+          ${group.map(([key, what]) => html`<div>
+            <dt>${key.split(" ").map((each) => html`<kbd>${each}</kbd> `)}</dt>
+            <dd>${what}</dd>
+          </div>`)}
         </dl>`,
       )}
     </div>

@@ -1,5 +1,5 @@
 // The palette: type a few letters, go to a pane, a tool, a resource, a prompt, or do something.
-import { html, useId, useMemo, useState } from "./preact.js";
+import { html, useEffect, useId, useMemo, useRef, useState } from "./preact.js";
 import { call } from "./api.js";
 import { useAction } from "./store.js";
 import { Dialog, visit } from "./keys.js";
@@ -67,8 +67,15 @@ export function Palette({ target, targets, onClose, onLog }) {
     const hay = `${each.title} ${each.detail ?? ""} ${each.what}`.toLowerCase();
     return words.every((word) => hay.includes(word));
   };
-  const found = [...actions, ...entries].filter(fits).slice(0, MOST * 2);
+  // What begins with the text comes first.
+  const rank = (each) => (each.title.toLowerCase().startsWith(words[0] ?? "") ? 0 : 1);
+  const found = [...actions, ...entries]
+    .filter(fits)
+    .sort((one, other) => rank(one) - rank(other))
+    .slice(0, MOST * 2);
   const chosen = Math.min(at, found.length - 1);
+  const list = useRef(null);
+  useEffect(() => list.current?.children[chosen]?.scrollIntoView({ block: "nearest" }), [chosen]);
   const run = (each) => {
     onClose();
     setTimeout(each.run, 0);
@@ -98,7 +105,7 @@ export function Palette({ target, targets, onClose, onLog }) {
       }}
       onKeyDown=${onKeyDown}
     />
-    <ul role="listbox" id=${id} aria-label="Found">
+    <ul role="listbox" ref=${list} id=${id} aria-label="Found">
       ${found.map(
         (each, index) => html`<li
           key=${index}

@@ -3,9 +3,10 @@
 // Emoji may join by U+200D and choose their style by U+FE0F; elsewhere both are invisible.
 const JOINED =
   "(?<=[\\p{Extended_Pictographic}\\p{Emoji_Modifier}]\\ufe0f?)\\u200d(?=\\p{Extended_Pictographic})";
-const STYLED = "(?<=[\\p{Extended_Pictographic}\\p{Emoji}])\\ufe0f";
+const STYLED = "(?<=\\p{Extended_Pictographic})\\ufe0f|(?<=[0-9#*])\\ufe0f(?=\\u20e3)";
 const HIDDEN =
-  "[\\p{Cc}\\p{Cf}\\p{Cs}\\p{Co}\\p{Zl}\\p{Zp}\\p{Default_Ignorable_Code_Point}]|(?! )\\p{Zs}";
+  "[\\p{Cc}\\p{Cf}\\p{Cs}\\p{Co}\\p{Zl}\\p{Zp}\\p{Default_Ignorable_Code_Point}" +
+  "\\p{Noncharacter_Code_Point}]|(?! )\\p{Zs}";
 const PLAIN = new RegExp(`(${JOINED}|${STYLED})|(${HIDDEN})`, "gu");
 const SHORT = { "\n": "\\n", "\r": "\\r", "\t": "\\t" };
 
@@ -23,8 +24,10 @@ function escapeOne(character) {
  * @param {{lines?: boolean}} how `lines` keeps line ends and tabs
  */
 export function runs(text, { lines = false } = {}) {
+  /** @type {[string, boolean][]} */
   const found = [];
   let end = 0;
+  let ended = -1;
   for (const match of text.matchAll(PLAIN)) {
     const character = match[2];
     if (character === undefined || (lines && (character === "\n" || character === "\t"))) continue;
@@ -32,7 +35,11 @@ export function runs(text, { lines = false } = {}) {
     end = match.index + character.length;
     // The end of a line as Windows writes it is a line end.
     if (lines && character === "\r" && text[end] === "\n") continue;
-    found.push([escapeOne(character), true]);
+    const last = found.at(-1);
+    // Characters in a row are one run: a hostile text has very many.
+    if (last?.[1] && end - character.length === ended) last[0] += escapeOne(character);
+    else found.push([escapeOne(character), true]);
+    ended = end;
   }
   if (end < text.length) found.push([text.slice(end), false]);
   return found;
@@ -96,7 +103,7 @@ export function formatSize(bytes) {
 export function formatSeconds(seconds) {
   if (seconds == null) return "";
   if (seconds < 0.0995) return `${(seconds * 1000).toFixed(1)} ms`;
-  if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
+  if (seconds < 0.9995) return `${Math.round(seconds * 1000)} ms`;
   if (seconds < 120) return `${seconds.toFixed(1)} s`;
   return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
 }

@@ -1,5 +1,6 @@
 // The filters of the log.
 import { html, useEffect, useState } from "../preact.js";
+import { findElement } from "../keys.js";
 import { shown } from "../text.js";
 import { Button, Check, Fold } from "../ui.js";
 
@@ -66,7 +67,10 @@ function Chips({ filter, onFilter }) {
           kind="plain small"
           title="Drop this filter"
           aria-pressed="true"
-          onClick=${() => onFilter({ ...filter, [name]: undefined })}
+          onClick=${() => {
+            onFilter({ ...filter, [name]: undefined });
+            findElement(".log [data-filter]")?.focus();
+          }}
         >
           ${shown(`${CHIPS[name]} ${filter[name]}`)} <span aria-hidden="true">×</span>
         <//>`,

@@ -135,7 +135,10 @@ export function LogView({ target, canClear, onClose }) {
       log.total === 0 &&
       html`<div class="log-nothing"><${Empty}>No message fits. Messages appear here as they travel.<//></div>`}
       ${!isFollowing &&
-      html`<${Button} kind="plain log-new" onClick=${() => setFollowing(true)}>
+      html`<${Button} kind="plain log-new" onClick=${() => {
+        setFollowing(true);
+        focusGrid();
+      }}>
         ${fresh > 0 ? `${formatCount(fresh)} new, ` : ""}follow <span aria-hidden="true">↓</span>
       <//>`}
     </div>

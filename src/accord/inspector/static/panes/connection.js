@@ -39,7 +39,7 @@ export function ConnectionSettings({ target, session }) {
   const isOpen = session.state === "ready" || session.state === "connecting";
   const actions = html`
     <${Button} onClick=${() => act("session.restart")} busy=${isActing}>Restart<//>
-    ${isOpen && html`<${Button} onClick=${() => act("session.disconnect")} busy=${isActing}>Disconnect<//>`}
+    <${Button} onClick=${() => isOpen && act("session.disconnect")} aria-disabled=${isOpen ? undefined : "true"}>Disconnect<//>
   `;
   return html`<${Panel} title="Connection" actions=${actions}>
     <div class="bar is-form">

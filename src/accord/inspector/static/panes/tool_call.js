@@ -2,7 +2,7 @@
 import { html, useEffect, useRef, useState } from "../preact.js";
 import { call } from "../api.js";
 import { Button, Check, ErrorNote, Field, Fold, Text, plural, useWork } from "../ui.js";
-import { ArgumentEditor } from "../form/editor.js";
+import { ArgumentEditor, findErrors } from "../form/editor.js";
 import { useDraft } from "./drafts.js";
 
 const MOST_TIMES = 100;
@@ -72,8 +72,11 @@ export function ToolCall({ target, entry, hasCall, onCalled }) {
   // What has to be agreed to before the call goes out: "errors", or the reason of the server.
   const [asking, setAsking] = useState(null);
   const button = useRef(null);
+  const focusRun = () => setTimeout(() => button.current?.querySelector("button")?.focus(), 0);
   const [run, isBusy, problem] = useWork(async ({ isAnyway = false, confirmed = false } = {}) => {
-    if (errors.length > 0 && !isAnyway) {
+    const wrong = isAnyway ? [] : await findErrors(target, "tools", entry.name, text);
+    setErrors(wrong);
+    if (wrong.length > 0) {
       setAsking({ isErrors: true });
       return;
     }
@@ -84,12 +87,14 @@ export function ToolCall({ target, entry, hasCall, onCalled }) {
       setAsking({ reason: answer.confirm, isAnyway });
       return;
     }
+    // The button that was pressed is about to leave the page.
+    if (asking) focusRun();
     setAsking(null);
     onCalled(answer.ids ?? [answer.id]);
   });
   const cancel = () => {
     setAsking(null);
-    setTimeout(() => button.current?.querySelector("button")?.focus(), 0);
+    focusRun();
   };
   const onKeyDown = (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
