@@ -218,9 +218,11 @@ async def use_time(page: InspectorPage) -> None:
 async def use_raw_message(page: InspectorPage) -> None:
     await open_pane(page, "Raw messages")
     await page.use("button", "Open a connection")
+    await page.sees("Open.", where="main")
     await page.fill("Text", '{"jsonrpc": "2.0", "id": 77, "method": "no/such"}')
     await page.use("button", "Send")
-    await page.sees("-32601", where="main")
+    # The newest revision wants more in each request, which is the first thing to be refused.
+    await page.sees("-32602", where="main")
 
 
 async def use_sqlite(page: InspectorPage) -> None:

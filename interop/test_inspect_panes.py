@@ -12,19 +12,44 @@ from browser import browser
 from inspector_pages import CONTROL, InspectorPage, inspected, open_inspector
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
+# Texts that a page must not take for more than texts.
+ODD_SERVER = """
+import asyncio
+from accord import Context, Server
+from accord.server.tasks import TaskSettings
+from accord.stores import MemoryTaskStore
+
+EVIL = "<img src=x onerror=alert(1)>\\u202e\\x1b[31m"
+server = Server("odd", tasks=TaskSettings(store=MemoryTaskStore(), poll_interval=0.05))
+
+@server.tool(task="optional")
+async def wait(ctx: Context, seconds: float) -> str:
+    if ctx.task is not None:
+        await ctx.task.update(EVIL)
+    await asyncio.sleep(seconds)
+    return EVIL
+
+@server.tool
+async def visit(ctx: Context) -> str:
+    done = await ctx.elicit_url(EVIL, "https://example.com/way/" + "x" * 200)
+    return EVIL
+"""
 PANES = ("questions", "roots", "tasks", "raw", "check", "history", "exports")
-FITS = "document.documentElement.scrollWidth <= innerWidth"
+FITS = "[document.documentElement, main].every((each) => each.scrollWidth <= each.clientWidth)"
 Use = Callable[[Callable[[InspectorPage], Awaitable[Any]]], Any]
 
 
 @pytest.fixture(scope="module")
-def use() -> Iterator[Use]:
+def use(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Use]:
     """Use the one page of all tests; after each nothing may have gone wrong in it."""
+    odd = tmp_path_factory.mktemp("odd") / "odd.py"
+    odd.write_text(ODD_SERVER)
     with asyncio.Runner() as runner:
         stack = AsyncExitStack()
 
         async def start() -> InspectorPage:
-            words = [str(EXAMPLES / "everything.py"), "--no-history", "--no-reload"]
+            servers = [str(EXAMPLES / "everything.py"), str(odd)]
+            words = [*servers, "--no-history", "--no-reload", "--revision", "2025-11-25"]
             url = await stack.enter_async_context(inspected(words))
             chromium = await stack.enter_async_context(browser())
             page = await open_inspector(chromium, url)
@@ -43,9 +68,9 @@ def use() -> Iterator[Use]:
             runner.run(stack.aclose())
 
 
-async def go(page: InspectorPage, pane: str) -> None:
+async def go(page: InspectorPage, pane: str, target: int = 0) -> None:
     """Go to a pane as a link does."""
-    await page.page.run(f"location.hash = '#/t/0/{pane}'")
+    await page.page.run(f"location.hash = '#/t/{target}/{pane}'")
     name = pane.partition("/")[0]
     await page.page.wait_for(f"document.querySelector('#main .pane[data-pane={name}]') !== null")
 
@@ -187,6 +212,40 @@ def test_a_kept_call_is_made_again_and_compared(use: Use) -> None:
     use(at)
 
 
+def test_tasks_are_followed_and_cancelled(use: Use) -> None:
+    async def at(page: InspectorPage) -> None:
+        for seconds in (0, 600):
+            given = {"name": "wait", "arguments": json.dumps({"seconds": seconds})}
+            await act(page, "calls.tool", **given, target=1, as_task=True, confirmed=True)
+        await go(page, "tasks", 1)
+        await page.sees("completed", where=".pane table")
+        await page.sees("<img src=x onerror=alert(1)>\\u202e\\x1b[31m", where=".pane table")
+        await page.use("button", "Cancel")
+        await page.sees("cancelled", where=".pane table")
+        assert await page.focused() == ("button", "Cancel")
+        await page.page.run("[...document.querySelectorAll('.pane td button')].at(-2).focus()")
+        await page.press("Enter")
+        await page.sees("<img src=x onerror=alert(1)>\\u202e\\x1b[31m", where=".result")
+
+    use(at)
+
+
+def test_an_address_is_shown_before_it_is_opened(use: Use) -> None:
+    async def at(page: InspectorPage) -> None:
+        given = {"name": "visit", "arguments": "{}", "confirmed": True}
+        await act(page, "calls.tool", target=1, **given)
+        await go(page, "questions", 1)
+        await page.sees("https://example.com/way/" + "x" * 200)
+        await page.go_to("link", "Open the address")
+        opened = "document.activeElement"
+        way = await page.page.run(f"return [{opened}.href, {opened}.target, {opened}.rel]")
+        assert way == ["https://example.com/way/" + "x" * 200, "_blank", "noopener noreferrer"]
+        await page.use("button", "Decline")
+        await page.sees("No question waits")
+
+    use(at)
+
+
 def test_exports_are_shown_and_a_recording_is_opened(use: Use) -> None:
     async def at(page: InspectorPage) -> None:
         await go(page, "exports")
@@ -203,7 +262,7 @@ def test_exports_are_shown_and_a_recording_is_opened(use: Use) -> None:
         await page.page.send(
             "DOM.setFileInputFiles", files=[str(trace)], objectId=found["result"]["objectId"]
         )
-        await page.page.wait_for("location.hash.startsWith('#/t/1/')")
+        await page.page.wait_for("location.hash.startsWith('#/t/2/')")
         await page.sees("recording", where="header")
 
     use(at)

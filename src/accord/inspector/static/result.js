@@ -19,6 +19,7 @@ import {
 } from "./ui.js";
 
 const MOST_BLOCKS = 50;
+const JSON_TYPE = /^application\/([\w.-]+\+)?json\b/;
 
 function looksLikeJson(text) {
   return /^\s*[[{]/.test(text) && text.length < 2_000_000;
@@ -34,9 +35,9 @@ function parses(text) {
 }
 
 /** A text that may hold JSON: as a tree, with a switch to the text. */
-export function TextBlock({ text, label = "Text" }) {
+export function TextBlock({ text, type = "", label = "Text" }) {
   const isJson = useMemo(() => looksLikeJson(text) && parses(text), [text]);
-  const [isTree, setTree] = useState(false);
+  const [isTree, setTree] = useState(isJson && JSON_TYPE.test(type));
   return html`<div class="block">
     ${isTree ? html`<${JsonView} text=${text} />` : html`<${LongText} label=${label}>${text}<//>`}
     <div class="block-tools">
@@ -73,7 +74,7 @@ export function ResourceContents({ node }) {
   const type = textAt(node, "mimeType") ?? "";
   return html`<div class="block">
     <p class="quiet"><${Text}>${textAt(node, "uri") ?? ""}<//> <${Text}>${type}<//></p>
-    ${text !== undefined && html`<${TextBlock} text=${text} label="Contents" />`}
+    ${text !== undefined && html`<${TextBlock} text=${text} type=${type} label="Contents" />`}
     ${blob !== undefined && html`<${Media} base64=${blob} type=${type} />`}
     ${text === undefined && blob === undefined && html`<${Rest} node=${node} />`}
   </div>`;

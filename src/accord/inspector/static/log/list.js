@@ -9,6 +9,8 @@ const HEAD = 24;
 const MARGIN = 8;
 // Browsers limit the height of an element; above this the scroll position is scaled.
 const TALLEST = 8_000_000;
+// Statuses of HTTP from here on say that a request failed.
+const FAILED = 400;
 
 const SENDERS = {
   client: ["→", "from the client"],
@@ -51,7 +53,7 @@ function Row({ row, index, top, isChosen, pairs, onChoose, onOpen, onFollow }) {
       ${row.conversation !== "main" && html`<span class="chip">${shown(row.conversation)}</span> `}
       ${row.method && html`<b><${Text}>${row.method}<//></b> `}
       ${word && html`<span class=${row.kind === "error" ? "sign is-warn" : "quiet"}>${word} </span>`}
-      ${row.status != null && html`<span class="quiet">${row.status} </span>`}
+      ${row.status >= FAILED && row.kind !== "http" && html`<span class="sign is-warn">HTTP ${row.status} </span>`}
       <${Text}>${row.brief}<//>${isPaired && html`<span class="unseen"> (belongs to the chosen message)</span>`}
     </span>
     <span role="gridcell" class="end optional roomy">${shown(row.id ?? "")}</span>

@@ -102,23 +102,25 @@ function Editor({ target, saved }) {
   return html`<form onSubmit=${save}>
     ${draft.length === 0 && html`<${Empty}>No roots. The server gets an empty list if it asks.<//>`}
     ${draft.length > 0 &&
-    html`<table>
-      <thead>
-        <tr><th scope="col">URI</th><th scope="col">Name (optional)</th><th scope="col">Change</th></tr>
-      </thead>
-      <tbody>
-        ${draft.map(
-          (root, index) => html`<${RootRow}
-            key=${index}
-            index=${index}
-            root=${root}
-            fault=${shows ? faults[index] : ""}
-            onChange=${(next) => replace(index, next)}
-            onRemove=${() => remove(index)}
-          />`,
-        )}
-      </tbody>
-    </table>`}
+    html`<div class="scroll">
+      <table>
+        <thead>
+          <tr><th scope="col">URI</th><th scope="col">Name (optional)</th><th scope="col">Change</th></tr>
+        </thead>
+        <tbody>
+          ${draft.map(
+            (root, index) => html`<${RootRow}
+              key=${index}
+              index=${index}
+              root=${root}
+              fault=${shows ? faults[index] : ""}
+              onChange=${(next) => replace(index, next)}
+              onRemove=${() => remove(index)}
+            />`,
+          )}
+        </tbody>
+      </table>
+    </div>`}
     <${ErrorNote} error=${work.error} />
     <div class="actions" ref=${add}>
       <${Button} onClick=${append}>Add a root<//>

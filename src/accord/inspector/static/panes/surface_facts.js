@@ -5,24 +5,43 @@ import { useAction } from "../store.js";
 import { Button, ErrorNote, Panel, Sign, Text, useWork } from "../ui.js";
 
 const SHOWN = 50;
+const PLACES = 8;
 const SEVERITIES = { error: "fail", fail: "fail", warning: "warn", warn: "warn" };
 const STATES = { ok: "pass", refused: "info", failed: "fail" };
+
+/** The findings that say the same about several entries, as one. */
+function groupFindings(findings) {
+  const groups = new Map();
+  for (const each of findings) {
+    const key = JSON.stringify([each.rule, each.severity, each.message]);
+    const group = groups.get(key) ?? { ...each, places: [] };
+    if (each.where) group.places.push(each.where);
+    groups.set(key, group);
+  }
+  return [...groups.values()];
+}
+
+function Finding({ finding }) {
+  const places = finding.places.slice(0, PLACES).join(", ");
+  const more = finding.places.length - PLACES;
+  return html`<li>
+    <${Sign} severity=${SEVERITIES[finding.severity] ?? "info"} />
+    ${" "}<b><${Text}>${places}<//>${more > 0 && ` and ${more} more`}</b>
+    ${" "}<${Text}>${finding.message}<//>
+    <span class="quiet"> ${finding.rule}</span>
+  </li>`;
+}
 
 /** Advice on names, descriptions and schemas. */
 export function Lint({ target }) {
   const { data } = useAction("surface.lint", target, "surface");
   if (!data?.findings.length) return null;
+  const groups = groupFindings(data.findings);
   return html`<${Panel} title=${`Advice on the surface (${data.findings.length})`}>
-    <ul class="plain">
-      ${data.findings.slice(0, SHOWN).map(
-        (each, index) => html`<li key=${index}>
-          <${Sign} severity=${SEVERITIES[each.severity] ?? "info"} />
-          ${" "}<b><${Text}>${each.where}<//></b> <${Text}>${each.message}<//>
-          <span class="quiet"> ${each.rule}</span>
-        </li>`,
-      )}
+    <ul class="plain spaced">
+      ${groups.slice(0, SHOWN).map((each, index) => html`<${Finding} key=${index} finding=${each} />`)}
     </ul>
-    ${data.findings.length > SHOWN && html`<p class="quiet">And ${data.findings.length - SHOWN} more.</p>`}
+    ${groups.length > SHOWN && html`<p class="quiet">And ${groups.length - SHOWN} more.</p>`}
   <//>`;
 }
 
@@ -48,7 +67,7 @@ export function Revisions({ target, isLive }) {
     ${rows.length === 0
       ? html`<p class="quiet">Connects once with each revision, and says what differs.</p>`
       : html`<div class="scroll">
-          <table>
+          <table class="tight">
             <thead><tr><th>revision</th><th>answer</th><th>offers</th><th>differences from the newest</th></tr></thead>
             <tbody>
               ${rows.map(
