@@ -187,10 +187,17 @@ def _without_secrets(command: Sequence[str]) -> str:
 
 def _find_in_file(path: str, name: str) -> NamedEntry:
     from accord.client.configuration import folder_of
+    from accord.hosts.definition import HostsError
     from accord.hosts.sources.configuration_file import read_file_entry
 
     file = Path(path).expanduser().absolute()
-    return NamedEntry(read_file_entry(file, name), str(folder_of(file)), str(path))
+    try:
+        entry = read_file_entry(file, name)
+    except HostsError as error:
+        # Here the name is a word of its own.
+        said = str(error).replace(f"say which, as in {file}#", "say which after --config FILE, as ")
+        raise UsageError(said) from None
+    return NamedEntry(entry, str(folder_of(file)), str(path))
 
 
 def _find_in_hosts(name: str, host: str) -> NamedEntry | None:
