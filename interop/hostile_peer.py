@@ -36,7 +36,13 @@ CONTENT: Final[list[dict[str, Any]]] = [
     {"type": "resource", "resource": {"uri": ADDRESS, "text": MARKUP, "mimeType": "text/html"}},
     {"type": MARKUP, MARKUP: [MARKUP]},
 ]
-CAPABILITIES: Final[dict[str, Any]] = {"tools": {}, "resources": {}, "prompts": {}, "logging": {}, MARKUP: {}}
+CAPABILITIES: Final[dict[str, Any]] = {
+    "tools": {},
+    "resources": {},
+    "prompts": {},
+    "logging": {},
+    MARKUP: {},
+}
 ANSWERS: Final[dict[str, Any]] = {
     "initialize": {
         "protocolVersion": "2025-06-18",

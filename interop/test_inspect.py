@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from browser import browser
+from browser import NODE, browser
 from inspector_pages import InspectorPage, inspected, open_inspector
 
 from accord.protocol.revisions import REVISIONS
@@ -14,19 +15,19 @@ EVERYTHING: Final = "examples/everything.py"
 ELICITS: Final = ("2025-06-18", "2025-11-25", "2026-07-28")
 HAS_HINTS: Final = ("2025-03-26", *ELICITS)
 PANES: Final = (
-    "Overview",
-    "Tools",
-    "Resources",
-    "Prompts",
-    "Tasks",
-    "Questions",
-    "Roots",
-    "Notifications",
-    "Raw messages",
-    "Check",
-    "Authorization",
-    "History",
-    "Exports",
+    "overview",
+    "tools/weather",
+    "resources",
+    "prompts/plan",
+    "tasks",
+    "questions",
+    "roots",
+    "notifications",
+    "raw",
+    "check",
+    "authorization",
+    "history",
+    "exports",
 )
 Look = Callable[..., Any]
 pytestmark = pytest.mark.xdist_group("inspect")
@@ -42,8 +43,9 @@ def look() -> Iterator[Look]:
         at: Callable[[InspectorPage], Awaitable[Any]],
         **facts: Any,
     ) -> Any:
-        async with inspected([*words, "--no-history"]) as url:
+        async with inspected(["--no-history", *words]) as url:
             page = await open_inspector(chromium, url, **facts)
+            await page.sees("connected")
             found = await at(page)
             assert await page.troubles() == []
             return found
@@ -73,7 +75,7 @@ async def call_tool(
     await page.go_to("button", "Clear")
     for field, text in arguments.items():
         await page.fill(field, text)
-    await page.use("button", "Run")
+    await page.use("button", "Run|Run again")
     if agrees:
         await page.use("button", "Call it")
 
@@ -182,3 +184,95 @@ async def walk(page: InspectorPage, revision: str) -> None:
 @pytest.mark.parametrize("revision", REVISIONS)
 def test_every_feature_is_used_by_the_keyboard(look: Look, revision: str) -> None:
     look([EVERYTHING, "--revision", revision], lambda page: walk(page, revision))
+
+
+# -- servers of others
+
+NPM: Final = "interop/node_modules/@modelcontextprotocol"
+
+
+async def use_everything(page: InspectorPage) -> None:
+    """Use the official server of examples, in JavaScript."""
+    await call_tool(page, "get-sum", a="20", b="22", agrees=False)
+    await page.sees("The sum of 20 and 22 is 42.", where="main")
+    await call_tool(page, "trigger-sampling-request", prompt="hello", agrees=False)
+    await answer_question(page, "Send the answer", **{"Text of the model": "good day"})
+    await call_tool_again(page, "trigger-sampling-request")
+    await page.sees("good day", where="main")
+    await open_pane(page, "Prompts")
+    await page.use("link", "args-prompt.*")
+    await page.fill("city", "Lima")
+    await page.use("button", "Get")
+    await page.sees("Lima", where="main")
+
+
+async def use_time(page: InspectorPage) -> None:
+    """Use a server of the official Python SDK."""
+    await call_tool(page, "get_current_time", timezone="America/Lima", agrees=False)
+    await page.sees("America/Lima", where="main")
+    await call_tool(page, "get_current_time", timezone="nowhere", agrees=False)
+    await page.sees("nowhere", where="main")
+    await use_raw_message(page)
+
+
+async def use_raw_message(page: InspectorPage) -> None:
+    await open_pane(page, "Raw messages")
+    await page.use("button", "Open a connection")
+    await page.sees("Open.", where="main")
+    await page.fill("Text", '{"jsonrpc": "2.0", "id": 77, "method": "no/such"}')
+    await page.use("button", "Send")
+    # The newest revision wants more in each request, which is the first thing to be refused.
+    await page.sees("-32602", where="main")
+
+
+async def use_sqlite(page: InspectorPage) -> None:
+    """Use a server of the first generation of the official Python SDK."""
+    await call_tool(page, "create_table", query="create table trips (city text)")
+    await page.sees("created", where="main")
+    await call_tool(page, "write_query", query="insert into trips values ('Lima')")
+    await page.sees("affected_rows", where="main")
+    await open_pane(page, "History")
+    await page.sees("create_table", where="main")
+
+
+FOREIGN: Final[dict[str, tuple[list[str], Any]]] = {
+    "everything": ([NODE, f"{NPM}/server-everything/dist/index.js", "stdio"], use_everything),
+    "time": ([".venv-interop/bin/mcp-server-time"], use_time),
+    "sqlite": (
+        [".venv-interop/older-servers/bin/mcp-server-sqlite", "--db-path", "{folder}/data.db"],
+        use_sqlite,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_servers_of_others_are_used_by_the_keyboard(look: Look, name: str, tmp_path: Path) -> None:
+    command, use = FOREIGN[name]
+    look(["--", *(word.format(folder=tmp_path) for word in command)], use)
+
+
+# -- people with other eyes and other screens
+
+
+@pytest.mark.parametrize(("width", "theme"), [(1280, "light"), (400, "dark")])
+def test_no_pane_has_a_serious_accessibility_fault(look: Look, width: int, theme: str) -> None:
+    async def examine(page: InspectorPage) -> dict[str, list[str]]:
+        for tool in ("weather", "advise"):
+            await page.page.run(
+                "const { call } = await import('/api.js'); await call('calls.tool',"
+                f"{{ target: 0, name: '{tool}', arguments: '{{\"city\":\"Lima\"}}',"
+                " confirmed: true });"
+            )
+        found = {}
+        for pane in PANES:
+            await page.page.run(f"location.hash = {'#/t/0/' + pane!r}")
+            await page.until(
+                "document.querySelector('main')?.innerText.includes('Loading.') === false"
+            )
+            assert await page.page.run(
+                "return document.documentElement.scrollWidth <= innerWidth"
+            ), f"{pane} is wider than the page"
+            found[pane] = await page.faults()
+        return {pane: faults for pane, faults in found.items() if faults}
+
+    assert look([EVERYTHING], examine, width=width, theme=theme) == {}

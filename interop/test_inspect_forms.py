@@ -32,7 +32,7 @@ PETS = {
         {
             "type": "object",
             "properties": {"kind": {"const": "dog"}, "name": {"type": "string"}},
-            "required": ["kind", "name"],
+            "required": ["name"],
         },
     ]
 }

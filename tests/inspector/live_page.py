@@ -99,8 +99,8 @@ async def live_page(*, is_ready=True, options=None, **target):
         await session.close()
 
 
-def scripted(*ways):
+def scripted(*ways, revision="2025-06-18"):
     """Return the options of `live_page` for the server in plain Python."""
     file = Path(__file__).with_name("scripted_server.py")
     # Without site packages Python starts at once.
-    return {"command": [sys.executable, "-I", "-S", str(file), *ways], "revision": "2025-06-18"}
+    return {"command": [sys.executable, "-I", "-S", str(file), *ways], "revision": revision}

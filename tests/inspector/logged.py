@@ -14,8 +14,8 @@ from accord.inspector.session import Session
 REVISION = "2025-06-18"
 
 
-def make_session(kind="live", **options):
-    target = InspectTarget(title="a server")
+def make_session(kind="live", *, target=None, **options):
+    target = target or InspectTarget(title="a server")
     return Session(0, target, kind, options=InspectOptions(**options), changes=Changes())
 
 

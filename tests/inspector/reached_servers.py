@@ -58,6 +58,24 @@ def url_target(port: int, path: str = "/mcp", **more) -> InspectTarget:
     return InspectTarget(title="by url", url=f"http://127.0.0.1:{port}{path}", **more)
 
 
+class Guarded:
+    """An app that lets only requests with a token in."""
+
+    def __init__(self, app, token: str) -> None:
+        self.app = app
+        self.options = app.options
+        self.refused = 0
+        self._expected = (b"authorization", f"Bearer {token}".encode())
+
+    async def __call__(self, scope, receive, send):
+        if scope["type"] == "http" and self._expected not in scope["headers"]:
+            self.refused += 1
+            await send({"type": "http.response.start", "status": 401, "headers": []})
+            await send({"type": "http.response.body", "body": b""})
+            return
+        await self.app(scope, receive, send)
+
+
 @asynccontextmanager
 async def session_of(target: InspectTarget, *, is_connected=False, kind="live", **options):
     session = Session(0, target, kind, options=InspectOptions(**options), changes=Changes())

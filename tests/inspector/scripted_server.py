@@ -68,6 +68,11 @@ def call(id, params, line):
         say(id=id, result=text("", structuredContent={"n": "one"}))
     elif name == "secret":
         say(id=id, result=text("", structuredContent={"api_key": "abcdef-123456-ghijkl"}))
+    elif name == "visit":
+        url = params["arguments"]["url"]
+        asked = {"mode": "url", "message": "go", "url": url, "elicitationId": "e"}
+        say(id="v", method="elicitation/create", params=asked)
+        say(id=id, result=text(json.dumps(hear()[1])))
     elif name == "sample":
         messages = [{"role": "user", "content": {"type": "text", "text": "hello"}}]
         asked = {"messages": messages, "maxTokens": 10, "systemPrompt": "Be brief."}
@@ -81,7 +86,7 @@ def call(id, params, line):
 
 def main():
     if "late-start" in ASKED:
-        sys.stderr.write("KeyError: 'API_TOKEN'\n")
+        sys.stderr.write(f"KeyError: 'API_TOKEN' {sys.argv[-1]}\n")
         sys.exit(1)
     while True:
         line, message = hear()

@@ -10,7 +10,9 @@ import pytest
 from accord import Server
 from accord.inspector.checking.check_run import CheckRun
 from accord.inspector.definition import Refused
+from accord.transports.http.client.auth import Bearer
 from inspector.reached_servers import (
+    Guarded,
     ask,
     download,
     make_server,
@@ -116,6 +118,34 @@ async def test_a_stopped_check_leaves_no_process(tmp_path):
                     os.kill(carrier.child.pid, 0)
         with pytest.raises(Refused, match="no check"):
             await ask(session, "check.stop")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="looks at processes by signal 0")
+@on_a_loop
+async def test_a_check_ends_with_its_session(tmp_path):
+    async with session_of(script_target(tmp_path, SILENT)) as session:
+        await ask(session, "check.start")
+        worker = session.part(CheckRun)._worker
+        await until(lambda: worker._subject and worker._subject.launched)
+        await until(lambda: any(each.child.pid for each in worker._subject.launched))
+    for carrier in worker._subject.launched:
+        if carrier.child.pid is not None:
+            with pytest.raises(ProcessLookupError):
+                os.kill(carrier.child.pid, 0)
+
+
+@on_a_loop
+async def test_the_token_of_the_user_is_sent_and_never_reported():
+    app = Guarded(make_server().asgi(), "token-of-the-user-1")
+    with serving(app) as port:
+        target = url_target(port, transport="http", auth=Bearer("token-of-the-user-1"))
+        async with session_of(target) as session:
+            shown = await checked(session, revisions=["2025-06-18"], only="ping.response.empty")
+            files = await download(session, "check.download", format="json")
+    (result,) = shown["report"]["results"]
+    assert result["verdict"] == "pass"
+    assert "token-of-the-user-1" not in str(shown) + files.decode()
+    assert '--bearer \\"$TOKEN\\"' in files.decode()
 
 
 @on_a_loop

@@ -8,7 +8,7 @@ import pytest
 
 from accord import trace
 from accord.hosts.table.rows import load_hosts
-from accord.inspector.definition import Refused
+from accord.inspector.definition import InspectTarget, Refused
 from accord.inspector.exports.host_entries import host_entry
 from accord.inspector.log.message_log import InspectedLog
 from accord.transports.http.client.auth import Bearer
@@ -101,9 +101,14 @@ async def test_broken_clauses_are_described_with_evidence_and_a_command(tmp_path
             wrong = f'{{"jsonrpc":"1.0","id":1,"result":{{"tools":[],"password":"{PASSWORD}"}}}}'
             conversation.observe("server", wrong.encode())
             conversation.close()
+            typed = session.part(InspectedLog).conversation("raw-1", "stdio")
+            typed.observe("client", b'{"jsonrpc":"2.0","id":null,"method":"tools/list"}')
+            typed.close()
             text = (await ask(session, "export.breaches"))["text"]
     assert "## jsonrpc.message.version-2-0 (fail)" in text
     assert "to mend it:" in text
+    # A person sent that one on purpose.
+    assert "id-not-null" not in text
     assert f"accord check server http://127.0.0.1:{port}/mcp" in text
     assert "--only jsonrpc.message.version-2-0" in text
     assert not any(secret in text for secret in SECRETS)
@@ -115,6 +120,23 @@ async def test_a_log_without_breaches_says_so():
         assert "No message broke a clause" in (await ask(session, "export.breaches"))["text"]
         with pytest.raises(Refused, match="empty"):
             await download(session, "export.session", format="trace")
+
+
+@on_a_loop
+async def test_a_recording_is_exported_too():
+    async with session_of(InspectTarget(title="session.jsonl"), kind="trace") as session:
+        conversation = session.part(InspectedLog).conversation("main", "http")
+        facts = trace.HttpFacts(method="POST", path="/mcp", exchange="post-1")
+        conversation.observe("client", b'{"jsonrpc":"2.0","id":1,"method":"ping"}', http=facts)
+        came = trace.HttpFacts(method="POST", status=200, exchange="post-1")
+        conversation.observe("server", b'{"jsonrpc":"2.0","id":1,"result":{}}', http=came)
+        lines = await download(session, "export.session", format="trace")
+        har = json.loads(await download(session, "export.session", format="har"))
+        assert "check again" not in (await ask(session, "export.breaches"))["text"]
+        with pytest.raises(Refused, match="needs a connection"):
+            await ask(session, "export.hosts")
+    assert len(lines.splitlines()) == 2
+    assert har["log"]["entries"][0]["response"]["content"]["text"].endswith("}")
 
 
 # -- hosts

@@ -3,14 +3,19 @@
 import sqlite3
 import stat
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from accord.inspector.definition import InspectTarget
 from accord.inspector.history import store as store_module
+from accord.inspector.history.call_history import target_key
 from accord.inspector.history.call_record import CallRecord
 from accord.inspector.history.entry_masking import RESPONSE_MOST, EntryMasks, mask_record
 from accord.inspector.history.store import HistoryStore, default_history_file
+from accord.inspector.target_access import find_secrets
 
 SECRET = "hunter2-and-more"
 
@@ -154,8 +159,41 @@ def test_two_inspectors_share_a_file(tmp_path):
     other.close()
 
 
+def test_inspectors_that_begin_at_once_share_a_new_file(tmp_path):
+    path = tmp_path / "inspect.sqlite"
+
+    def begin(number):
+        store = HistoryStore(path)
+        add(store, f"tool-{number}")
+        store.close()
+        return store.note
+
+    with ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(begin, range(8))) == {""}
+    store = HistoryStore(path)
+    assert len(store.entries(target="t")) == 8
+    store.close()
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has another place")
 def test_the_default_file_is_in_the_folder_for_state():
     assert default_history_file({"XDG_STATE_HOME": "/s"}) == Path("/s/accord/inspect.sqlite")
     expected = Path("/home/me/.local/state/accord/inspect.sqlite")
     assert default_history_file({"HOME": "/home/me", "XDG_STATE_HOME": "relative"}) == expected
+
+
+def test_credentials_of_the_user_are_known_and_paths_are_not_taken_for_them():
+    target = InspectTarget(
+        title="a server",
+        command=("srv", "--api-key", "key-of-an-option"),
+        env={
+            "MY_TOKEN": "token-of-a-variable",
+            "APPLICATION_CREDENTIALS": "/home/me/projects/keys/service.json",
+            "PLAIN": "plain-value-of-this",
+        },
+    )
+    assert {*find_secrets(target)} == {"key-of-an-option", "token-of-a-variable"}
+    assert target_key(target) == target_key(msgspec.structs.replace(target, env=None))
+    other = msgspec.structs.replace(target, command=("srv", "--api-key", "another-key-here"))
+    assert target_key(other) == target_key(target)
+    assert target_key(msgspec.structs.replace(target, command=("srv",))) != target_key(target)

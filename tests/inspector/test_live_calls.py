@@ -91,8 +91,9 @@ async def test_several_calls_run_one_after_another_and_are_compared():
     async with live_page(**scripted()) as page:
         await page.until_listed()
         ids = (await page.ask("calls.tool", name="echo", times=5))["ids"]
+        assert (await page.ask("calls.get", id=ids[4]))["state"] == "running"
         spread = await page.until("calls.spread", lambda got: got["count"] == 5, ids=ids)
-        assert spread["errors"] == 0
+        assert (spread["errors"], spread["pending"]) == (0, 0)
         assert spread["min"] <= spread["median"] <= spread["p90"] <= spread["max"]
         listed = (await page.ask("calls.list"))["calls"]
         assert [each["id"] for each in listed] == ids[::-1]
@@ -178,3 +179,34 @@ async def test_a_person_may_refuse_to_sample_or_give_a_whole_result():
             call = await page.until_ended(id)
             said = json.loads(json.loads(call["response"])["content"][0]["text"])
             assert expected in (said.get("code"), said.get("stopReason"))
+
+
+@on_a_loop
+async def test_a_series_ends_with_the_connection():
+    async with live_page(**scripted()) as page:
+        ids = (await page.ask("calls.tool", name="stop", times=3, confirmed=True))["ids"]
+        spread = await page.until("calls.spread", lambda got: not got["pending"], ids=ids)
+        assert (spread["count"], spread["errors"]) == (1, 1)
+
+
+@on_a_loop
+async def test_pages_are_shown_with_their_host_and_scripts_never():
+    async with live_page(**scripted(revision="2025-11-25")) as page:
+        typed = {"arguments": '{"url": "https://example.org/a?b=c"}', "confirmed": True}
+        id = (await page.ask("calls.tool", name="visit", **typed))["id"]
+        question = await page.question()
+        shown = (question["kind"], question["url"], question["host"])
+        assert shown == ("url", "https://example.org/a?b=c", "example.org")
+        await page.ask("questions.answer", id=question["id"], action="accept")
+        assert '\\"action\\": \\"accept\\"' in (await page.until_ended(id))["response"]
+        call = await page.call("visit", '{"url": "javascript:alert(1)"}')
+        assert "cannot be opened" in call["response"]
+
+
+@on_a_loop
+async def test_no_more_than_a_hundred_calls_are_under_way():
+    async with live_page(**scripted()) as page:
+        for _ in range(100):
+            await page.ask("calls.tool", name="late", confirmed=True)
+        with pytest.raises(Refused, match="100 calls are under way"):
+            await page.ask("calls.tool", name="late", confirmed=True)

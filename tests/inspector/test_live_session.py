@@ -1,6 +1,9 @@
 import asyncio
 import json
 import urllib.request
+from contextlib import closing
+from http.client import HTTPConnection
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -67,9 +70,10 @@ async def test_everything_is_listed_called_and_asked(revision):
         assert {each["call"] for each in rows} == {call["id"]}
         assert (rows[0]["method"], rows[-1]["kind"]) == ("tools/call", "result")
 
-        params = {"arguments": '{"city": "Lima"}', "confirmed": True}
+        params = {"arguments": '{"city": "Lima"}', "confirmed": True, "timeout": 0.1}
         id = (await page.ask("calls.tool", name="book", **params))["id"]
         question = await page.question()
+        await asyncio.sleep(0.2)  # no timeout runs while a person is asked
         assert (question["kind"], question["call"]) == ("elicitation", id)
         assert (await page.ask("session.get"))["unanswered"] == 1
         answer = {"id": question["id"], "action": "accept"}
@@ -148,6 +152,16 @@ async def test_a_server_that_does_not_start_says_why_and_a_retry_works(tmp_path)
 
 
 @on_a_loop
+async def test_credentials_of_the_command_line_are_not_shown():
+    given = scripted("late-start", "--api-key=a1b2c3d4e5f6")
+    async with live_page(is_ready=False, **given) as page:
+        facts = await page.until_state("failed")
+        assert facts["error"]["advice"].startswith("set the variable that it misses")
+        assert facts["error"]["stderr"] == ["KeyError: 'API_TOKEN' --api-key=(secret)"]
+        assert "a1b2c3d4e5f6" not in json.dumps(facts)
+
+
+@on_a_loop
 async def test_a_program_that_does_not_exist_is_named():
     async with live_page(is_ready=False, command=["no-such-program-here"]) as page:
         error = (await page.until_state("failed"))["error"]
@@ -187,6 +201,8 @@ async def test_a_wrong_list_is_shown_as_far_as_it_can_be_read(way, total, error)
         listed = await page.until_listed()
         assert (listed["state"], listed["total"]) == ("ready", total)
         assert (error or "") in (listed["error"] or "")
+        if way == "twice":
+            assert [each["name"] for each in listed["entries"]] == ["echo", "echo (2)"]
         prompts = await page.until_listed("prompts")
         assert prompts["state"] == ("failed" if way == "no-prompts" else "ready")
 
@@ -286,6 +302,28 @@ async def test_a_sign_in_is_a_question_with_the_address():
             await asyncio.to_thread(lambda: opener.open(question["url"], timeout=60).read())
             await page.until_state("ready")
             assert (await page.ask("questions.list"))["questions"] == []
+
+
+@on_a_loop
+async def test_the_redirect_of_a_sign_in_on_another_machine_is_pasted():
+    server = Server("desk", auth=AuthorizationServer(auto_approve="ada", scopes=["read"]))
+    with bounded(server.asgi(grace=0)) as port:
+        url = f"http://127.0.0.1:{port}/mcp"
+        auth = OAuth(store=MemoryStore())
+        async with live_page(is_ready=False, url=url, auth=auth) as page:
+            question = await page.question()
+            # The address leads to a port that the browser of another machine does not reach.
+            location = await asyncio.to_thread(redirect_of, question["url"])
+            answer = {"id": question["id"], "action": "accept", "redirected": location}
+            await page.ask("questions.answer", **answer)
+            await page.until_state("ready")
+
+
+def redirect_of(url):
+    parts = urlsplit(url)
+    with closing(HTTPConnection(parts.netloc, timeout=60)) as connection:
+        connection.request("GET", f"{parts.path}?{parts.query}")
+        return connection.getresponse().headers["location"]
 
 
 @on_a_loop

@@ -2,7 +2,7 @@
 
 import pytest
 
-from accord.inspector.definition import Refused
+from accord.inspector.definition import InspectTarget, Refused
 from accord.inspector.log.call_tag import current_call
 from accord.inspector.log.message_log import InspectedLog
 from accord.trace import HttpFacts
@@ -132,6 +132,9 @@ async def test_a_cancellation_belongs_to_its_request():
 
     assert [row["n"] for row in rows] == [4, 5]
     assert rows[1]["brief"] == "request 1: too slow"
+    assert conversation.unanswered_count == 0
+    conversation.observe("server", answer(1))
+    assert [row["pair"] for row in await rows_of(session, related=4)] == [6, None, 4]
 
 
 @on_a_loop
@@ -246,6 +249,24 @@ async def test_texts_of_breaches_have_no_secrets():
         assert token not in str(detail)
     assert (await ask(session, "log.summary"))["breaches"]
     assert token not in str(await ask(session, "log.summary"))
+
+
+@on_a_loop
+async def test_credentials_of_the_user_are_masked_wherever_a_server_repeats_them():
+    target = InspectTarget(title="it", command=["srv"], env={"WEATHER_API_KEY": 'ope"nsesame'})
+    session = make_session(target=target)
+    log = session.part(InspectedLog)
+    log.add_stderr('starting with ope"nsesame')
+    conversation = opened(session)
+    conversation.observe("client", call(1))
+    conversation.observe("server", answer(1, 'I am ope"nsesame'))
+    conversation.observe("server", b'key: ope"nsesame')
+    log.add_stderr('again ope"nsesame')
+
+    for number in range(1, log.next_number):
+        assert "nsesame" not in str(await ask(session, "log.detail", n=number))
+    assert "nsesame" in (await ask(session, "log.detail", n=6, reveal=True))["text"]
+    assert "nsesame" not in str(await rows_of(session))
 
 
 @on_a_loop

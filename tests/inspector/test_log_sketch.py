@@ -37,9 +37,9 @@ RESULTS = {
     [
         ("tools/call", "error: 3"),
         ("tools/list", "2 tools, more follow"),
-        ("resources/read", "1 contents: text/plain"),
+        ("resources/read", "1 content: text/plain"),
         ("initialize", "2025-06-18, server s 1"),
-        ("prompts/get", "1 messages"),
+        ("prompts/get", "1 message"),
         ("ping", ""),
     ],
 )

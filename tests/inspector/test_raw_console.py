@@ -9,7 +9,9 @@ import pytest
 
 from accord.inspector.definition import Refused
 from accord.inspector.raw.console import RawConsole
+from accord.transports.http.client.auth import Bearer
 from inspector.reached_servers import (
+    Guarded,
     ask,
     make_server,
     script_target,
@@ -95,6 +97,21 @@ async def test_closing_leaves_no_process(tmp_path):
     async with session_of(script_target(tmp_path, PARROT)) as session:
         console = await opened(session, handshake=False)
         pid = console._line._child.pid
+        await ask(session, "raw.close")
+        assert console.state == "closed"
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="looks at processes by signal 0")
+@on_a_loop
+async def test_a_connection_that_is_being_opened_can_be_closed(tmp_path):
+    async with session_of(script_target(tmp_path, PARROT)) as session:
+        await ask(session, "raw.open", handshake=True)
+        console = session.part(RawConsole)
+        await until(lambda: console._answer is not None)
+        pid = console._line._child.pid
+        assert console.state == "opening"
         await ask(session, "raw.close")
         assert console.state == "closed"
         with pytest.raises(ProcessLookupError):
@@ -206,6 +223,21 @@ async def test_the_older_form_and_the_newest_revision_are_spoken():
             await ask(session, "raw.send", text=template["text"], headers=template["headers"])
             found = await until_rows(session, 1, sender="server", text="-32020")
             assert found[0]["status"] == 400
+
+
+@on_a_loop
+async def test_the_token_of_the_user_is_sent_and_never_shown():
+    app = Guarded(make_server().asgi(), "token-of-the-user-1")
+    with serving(app) as port:
+        target = url_target(port, auth=Bearer("token-of-the-user-1"))
+        async with session_of(target) as session:
+            console = await opened(session, handshake=True, revision="2025-06-18")
+            assert (console.state, console.reason, app.refused) == ("open", "", 0)
+            shown = [await ask(session, "log.detail", n=row["n"]) for row in await rows(session)]
+            assert "token-of-the-user-1" not in str(shown)
+        async with session_of(url_target(port, transport="http")) as session:
+            console = await opened(session, handshake=True)
+            assert console.reason == "the server refused with status 401"
 
 
 @on_a_loop

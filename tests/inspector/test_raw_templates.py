@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from accord.inspector.raw.client_info import CLIENT_INFO
 from accord.inspector.raw.templates import build_templates
 from accord.protocol.catalogue import catalogue
 from accord.protocol.revisions import REVISIONS
@@ -14,7 +13,7 @@ ALL = [(revision, transport) for revision in REVISIONS for transport in ("stdio"
 
 @pytest.mark.parametrize(("revision", "transport"), ALL)
 def test_each_template_names_a_clause_that_holds_in_the_revision(revision, transport):
-    found = build_templates(revision, transport, CLIENT_INFO)
+    found = build_templates(revision, transport)
     assert len(found) >= 14
     assert len({each.id for each in found}) == len(found)
     for each in found:
@@ -28,7 +27,7 @@ def test_each_template_names_a_clause_that_holds_in_the_revision(revision, trans
 
 @pytest.mark.parametrize("revision", REVISIONS)
 def test_each_fault_of_the_list_is_there(revision):
-    found = {each.id: each for each in build_templates(revision, "http", CLIENT_INFO)}
+    found = {each.id: each for each in build_templates(revision, "http")}
     everywhere = {
         *("unknown-method", "unknown-revision", "missing-jsonrpc", "null-id", "batch"),
         *("method-number", "late-cancel", "not-json"),
@@ -43,7 +42,7 @@ def test_each_fault_of_the_list_is_there(revision):
 
 @pytest.mark.parametrize("revision", REVISIONS)
 def test_a_template_has_only_its_own_fault(revision):
-    for each in build_templates(revision, "stdio", CLIENT_INFO):
+    for each in build_templates(revision, "stdio"):
         if each.id in ("not-json", "not-an-object", "batch", "two-lines"):
             continue
         value = json.loads(each.text)

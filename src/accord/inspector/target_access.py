@@ -14,6 +14,7 @@ import msgspec
 from accord.check.probing.target import ServerTarget
 from accord.hosts.entries.literals import (
     find_literals,
+    is_path_like,
     names_secret,
     replace_literal,
     variable_name,
@@ -196,7 +197,13 @@ def _safe_url(url: str) -> str:
 
 def find_secrets(target: InspectTarget) -> tuple[str, ...]:
     """Return the credentials that the user gave for a target, the longest first."""
-    found = {*server_target(target).secrets}
+    found = {*msgspec.structs.replace(server_target(target), env={}).secrets}
+    found |= {
+        value
+        for name, value in (os.environ if target.env is None else target.env).items()
+        # The path of a file with a secret is not one, and other paths begin like it.
+        if names_secret(name) and not is_path_like(value) and not value.isdigit()
+    }
     entry = {"command": list(target.command), "url": target.url}
     found |= {literal.value for literal in find_literals("server", entry)}
     if isinstance(target.auth, Bearer):

@@ -169,6 +169,10 @@ class Masks:
             found = self._known[text] = f"masked-{self._count}"
         return found
 
+    def learn(self, secret: str) -> str:
+        """Remember a secret that is known from elsewhere; return its mask."""
+        return self._mask(secret)
+
     def apply(self, record: Record) -> Record:
         """Return a record without secrets; the record itself if it has no secrets."""
         message, raw, http = record.message, record.raw, record.http

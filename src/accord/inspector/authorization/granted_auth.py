@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class GrantedAuth:
-    """Sends the token of one grant, renewed when it is due; asks nobody for another.
+    """Sends the token of one grant, renewed when it is due; never asks for another grant.
 
     Args:
         settings: of the client that the token was granted to.

@@ -6,6 +6,7 @@ from typing import Final
 from accord.check.rendering.text import code_span, escape_markdown
 from accord.check.rendering.wording import page_of
 from accord.check.report import anchor
+from accord.inspector.exports.session_files import rows_of
 from accord.inspector.log.message_log import BrokenClause, InspectedLog
 from accord.protocol.catalogue import catalogue
 from accord.protocol.revisions import REVISIONS
@@ -28,7 +29,7 @@ def breaches_as_text(
         command: the command line that checks the server again, up to its options, and what follows
             them; None if the server cannot be reached again.
     """
-    order = sorted(log.broken.values(), key=lambda each: (each.severity != "fail", each.first))
+    order = sorted(_find_broken(log), key=lambda each: (each.severity != "fail", each.first))
     lines = [f"# {escape_markdown(title)}: broken clauses of the Model Context Protocol", ""]
     lines.append(f"Revision {revision}. {_count(order)}")
     for clause in order[:CLAUSES_MOST]:
@@ -39,6 +40,27 @@ def breaches_as_text(
     if len(order) > CLAUSES_MOST:
         lines += ["", f"And {len(order) - CLAUSES_MOST} more."]
     return "\n".join(lines) + "\n"
+
+
+def _find_broken(log: InspectedLog) -> list[BrokenClause]:
+    """Return the broken clauses without those that a person broke with a raw message."""
+    found: dict[tuple[str, str], BrokenClause] = {}
+    for row in rows_of(log):
+        for each in row.breaches:
+            if each.party == "client" and row.conversation.startswith("raw-"):
+                continue
+            key = (each.requirement, each.party)
+            known = found.get(key)
+            if known is None:
+                found[key] = BrokenClause(
+                    each.requirement, each.severity, each.party, 1, row.number, each.why
+                )
+            else:
+                known.count += 1
+    listed = {each.requirement for each in found.values()}
+    # Of rows that left the log, the clauses are still known.
+    left = (each for each in log.broken.values() if each.first < log.first_kept)
+    return [*found.values(), *(each for each in left if each.requirement not in listed)]
 
 
 def _count(order: list[BrokenClause]) -> str:

@@ -3,11 +3,10 @@
 import json
 
 from accord.check.probing.messages import initialize_params
-from accord.check.probing.standalone import stamp
 from accord.inspector.exports.exported_call import ExportedCall
-from accord.inspector.raw.client_info import CLIENT_INFO
+from accord.inspector.raw.client_info import CLIENT_INFO, name_client
 from accord.protocol.revisions import REVISIONS
-from accord.types import JsonObject, RevisionId
+from accord.types import RevisionId
 
 _METHODS = {"tool": "tools/call", "resource": "resources/read", "prompt": "prompts/get"}
 
@@ -24,7 +23,7 @@ def call_message(call: ExportedCall, revision: RevisionId, *, id: int = 1) -> st
     elif call.kind in ("tool", "prompt"):
         members += [f'"name": {_quote(call.name)}', f'"arguments": {arguments}']
     if not row.handshake:
-        members.append(f'"_meta": {_quote(_meta(revision))}')
+        members.append(f'"_meta": {_quote(name_client(revision)["_meta"])}')
     if call.kind == "request":
         params = _merge(arguments, members)
     else:
@@ -39,16 +38,6 @@ def _merge(params: str, members: list[str]) -> str:
     if '"_meta"' in inner:
         return params
     return f"{{{', '.join(filter(None, [inner, *members]))}}}"
-
-
-def _meta(revision: RevisionId) -> JsonObject:
-    stamped = stamp(revision, None, {})
-    assert isinstance(stamped, dict)
-    meta: JsonObject = stamped["_meta"]
-    return {
-        name: CLIENT_INFO if isinstance(value, dict) and "name" in value else value
-        for name, value in meta.items()
-    }
 
 
 def opening_message(revision: RevisionId) -> str:

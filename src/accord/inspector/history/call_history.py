@@ -69,7 +69,7 @@ def shared_store(options: InspectOptions) -> SharedStore:
 def target_key(target: InspectTarget) -> str:
     """Return a key that is the same for a server in each run of the inspector, and no secret."""
     safe = make_safe(target)
-    # Another Python of the same user is no other server.
+    # With another Python it is the same server.
     words = ["python" if word == sys.executable else word for word in safe.command]
     folder = target.cwd or ""
     if any(not os.path.isabs(word) and os.path.exists(word) for word in words):

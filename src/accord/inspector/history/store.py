@@ -3,6 +3,7 @@
 import os
 import sqlite3
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +22,7 @@ NOTE_MOST: Final = 2_000
 """The longest note of a person on a call."""
 # Seconds to wait for another inspector that writes at the same moment.
 _BUSY: Final = 3.0
+_ATTEMPTS: Final = 60
 _APPLICATION_ID: Final = 0x61636669
 _VERSION: Final = 1
 _TABLES: Final = (
@@ -270,12 +272,26 @@ def _open_file(path: Path) -> sqlite3.Connection:
         # Functions that a file names are not called.
         db.execute("PRAGMA trusted_schema = OFF")
         _demand_own(db)
-        db.execute("PRAGMA journal_mode = WAL").fetchone()
+        _write_ahead(db)
         db.execute("PRAGMA synchronous = NORMAL")
         return _prepare(db)
     except BaseException:
         db.close()
         raise
+
+
+def _write_ahead(db: sqlite3.Connection) -> None:
+    """Choose the journal that lets an inspector read while another one writes."""
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            db.execute("PRAGMA journal_mode = WAL").fetchone()
+        except sqlite3.OperationalError as error:
+            # SQLite does not wait for this change as it does for all others.
+            if "locked" not in str(error) or attempt == _ATTEMPTS:
+                raise
+            time.sleep(_BUSY / _ATTEMPTS)
+        else:
+            return
 
 
 def _demand_own(db: sqlite3.Connection) -> None:

@@ -198,10 +198,10 @@ class Call:
         if hide is not None:
             plain = dict(texts)
             if first is not None:
-                texts["request"] = show_text(hide.message("client", first.request))
+                texts["request"] = show_text(hide.message("client", first.request, first.masked))
             if last is not None and last.answer is not None:
                 answer = CapturedExchange(last.id, last.method, b"")
-                answer.answer = hide.message("server", last.answer)
+                answer.answer = hide.message("server", last.answer, last.masked)
                 texts["response"] = _show(_outcome(answer) or answer.result or answer.error)
             is_masked = texts != plain
         return {

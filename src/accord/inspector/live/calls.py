@@ -57,6 +57,7 @@ class Calls:
         self._agreed: set[str] = set()
         # The id of the next call, where it was named in advance.
         self._reserved = ""
+        self._planned: dict[str, Call] = {}
 
     # -- starting
 
@@ -142,21 +143,30 @@ class Calls:
         first = start()
         ids = [first.id, *(self._next_id() for _ in range(times - 1))]
 
-        async def go_on() -> None:
-            call = first
-            for id in ids[1:]:
+        for id in ids[1:]:
+            self._planned[id] = Call(id, first.kind, first.name, first.arguments)
+        series = self._session.spawn(self._go_on(first, ids[1:], start))
+        for id in ids[1:]:
+            self._planned[id].work = series  # to cancel one is to cancel those after it
+        return ids
+
+    async def _go_on(self, call: Call, ids: list[str], start: Callable[[], Call]) -> None:
+        try:
+            for id in ids:
                 if call.work is not None:
                     await asyncio.wait([call.work])
                 if call.state in ("cancelled", "lost"):
                     return
+                self._planned.pop(id, None)
                 self._reserved = id
-                try:
-                    call = start()
-                except Refused:
-                    return
-
-        self._session.spawn(go_on())
-        return ids
+                call = start()
+        except Refused:
+            return  # the connection is gone
+        finally:
+            self._reserved = ""
+            for id in ids:
+                self._planned.pop(id, None)
+            self._session.mark("calls")
 
     def _next_id(self) -> str:
         return f"c{next(self._numbers)}"
@@ -184,8 +194,14 @@ class Calls:
         self._calls[id] = call
         self._forget_oldest()
         call.work = self._session.spawn(self._run(client, call, perform, how))
+        call.work.add_done_callback(lambda _: self._on_done(call))
         self._session.mark("calls")
         return call
+
+    def _on_done(self, call: Call) -> None:
+        if call.is_running:  # cancelled before its first step
+            call.end("cancelled")
+            self._session.mark("calls")
 
     def _forget_oldest(self) -> None:
         for id in list(self._calls):
@@ -296,7 +312,7 @@ class Calls:
         Raises:
             Refused: it is unknown.
         """
-        call = self._calls.get(id)
+        call = self._calls.get(id) or self._planned.get(id)
         if call is None:
             raise Refused(f"there is no call {id!r:.40}; the newest {_KEPT} are kept", field="id")
         return call
@@ -368,8 +384,11 @@ class Calls:
             self._calls[id] for id in ids if id in self._calls and not self._calls[id].is_running
         ]
         times = sorted(each.seconds or 0.0 for each in ended)
+        running = [id for id in ids if id in self._calls and self._calls[id].is_running]
+        pending = len(running) + len(self._planned.keys() & set(ids))
         if not times:
-            return {"count": 0, "min": None, "median": None, "p90": None, "max": None, "errors": 0}
+            unknown = dict.fromkeys(("min", "median", "p90", "max"))
+            return {"count": 0, **unknown, "errors": 0, "pending": pending}
         tenths = quantiles(times, n=10, method="inclusive") if len(times) > 1 else times * 9
         return {
             "count": len(times),
@@ -378,6 +397,7 @@ class Calls:
             "p90": tenths[8],
             "max": times[-1],
             "errors": sum(each.state != "done" or each.is_error for each in ended),
+            "pending": pending,
         }
 
 

@@ -42,7 +42,7 @@ class CapturedExchange:
         answer: the whole message; None until it comes.
     """
 
-    __slots__ = ("answer", "id", "method", "on_answer", "request")
+    __slots__ = ("answer", "id", "masked", "method", "on_answer", "request")
 
     def __init__(
         self, id: bytes, method: str, request: bytes, on_answer: "OnAnswer | None" = None
@@ -52,6 +52,8 @@ class CapturedExchange:
         self.method = method
         self.request = request
         self.answer: bytes | None = None
+        # The texts without secrets, once they were shown: large ones take a while.
+        self.masked: dict[bytes, bytes] = {}
 
     @property
     def result(self) -> bytes | None:

@@ -5,10 +5,12 @@ import os
 import time
 from collections import deque
 from contextlib import suppress
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import msgspec
 
+from accord.check.probing.secret_filter import HIDDEN
 from accord.client.client import Client
 from accord.client.connect import connect
 from accord.client.options import ConnectOptions
@@ -19,6 +21,8 @@ from accord.inspector.live.capture import Captured, CapturingObserver, capture
 from accord.inspector.live.sign_in import with_questions
 from accord.inspector.live.tapped_target import InspectedTarget
 from accord.inspector.log.message_log import InspectedLog
+from accord.inspector.target_access import find_secrets
+from accord.testing.masking import Masks
 from accord.transports.http.client.sender import HttpClientOptions
 from accord.types import Implementation, RevisionId
 from accord.version import __version__
@@ -67,7 +71,7 @@ class LiveConnection:
 
     Attributes:
         state: how it is.
-        failure: why there is none.
+        failure: why the connection failed or ended.
         settings: what the person chose.
         note: what happened last without the person, such as a restart.
         options: functions that return options for `connect`: callbacks and roots.
@@ -92,7 +96,7 @@ class LiveConnection:
         self.on_ready: list[Callable[[Client], object]] = []
         self.on_closed: list[Callable[[], object]] = []
         self.on_task_notice: list[Callable[[bytes], object]] = []
-        self._auth: Auth | None = target.auth
+        self._auth = with_questions(session, target.auth)
         self._client: Client | None = None
         self._observer: CapturingObserver | None = None
         self._work: asyncio.Task[Any] | None = None
@@ -108,7 +112,7 @@ class LiveConnection:
         """The connected client.
 
         Raises:
-            Refused: there is none.
+            Refused: the session is not connected.
         """
         if self._client is not None and self.state == "ready":
             return self._client
@@ -122,12 +126,25 @@ class LiveConnection:
 
     @property
     def auth(self) -> "Auth | None":
-        """What authorizes requests."""
+        """What authorizes requests; sign-ins are questions of the page."""
         return self._auth
 
     def use_auth(self, auth: "Auth | None") -> None:
         """Authorize the next connections with something else; connect again to use it."""
-        self._auth = auth
+        self._auth = with_questions(self._session, auth)
+
+    def hide(self, text: str) -> str:
+        """Return a text without the credentials that the command line gave, and others like them.
+
+        Servers repeat them, on stderr for example.
+        """
+        for secret in self._secrets:
+            text = text.replace(secret, HIDDEN)
+        return Masks().mask_text(text)
+
+    @cached_property
+    def _secrets(self) -> tuple[str, ...]:
+        return find_secrets(self._session.target)
 
     def note_outcome(self, trouble: str) -> None:
         """Note whether the server could be reached: over HTTP each request is on its own."""
@@ -260,7 +277,7 @@ class LiveConnection:
         if target.url:
             options["headers"] = {**target.headers, **dict(settings.headers)} or None
             options["http"] = HttpClientOptions(patience=_PATIENCE)
-            options["auth"] = with_questions(self._session, self._auth)
+            options["auth"] = self._auth
         for more in self.options:
             options.update(more())
         return options

@@ -1,6 +1,5 @@
 """What the page shows about a session: its server, its state, its settings."""
 
-import os
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -12,10 +11,9 @@ from accord.inspector.live.questions import AskedQuestions
 from accord.inspector.live.subscriptions import WatchedResources
 from accord.inspector.live.texts import show_text
 from accord.inspector.log.message_log import InspectedLog
-from accord.inspector.target_access import make_safe
+from accord.inspector.target_access import given_variables, mask_command
 from accord.protocol.exchange import META_CAPABILITIES
 from accord.protocol.revisions import REVISIONS
-from accord.testing.masking import Masks
 from accord.types import JsonObject
 
 if TYPE_CHECKING:
@@ -43,8 +41,7 @@ def live_facts(session: "Session") -> JsonObject:
     server: Any = None
     if client is not None:
         server = msgspec.json.decode(msgspec.json.encode(client.server_info))
-    failure = connection.failure
-    hide = Masks().mask_text
+    failure, hide = connection.failure, connection.hide
     return {
         "title": target.title,
         "kind": session.kind,
@@ -57,7 +54,7 @@ def live_facts(session: "Session") -> JsonObject:
             "advice": failure.advice,
             "stderr": [hide(each) for each in failure.stderr],
         },
-        "note": connection.note,
+        "note": hide(connection.note),
         "at": connection.began,
         "started_seconds": connection.started_seconds,
         "revision": None if client is None else client.revision,
@@ -87,10 +84,9 @@ def _transport(session: "Session") -> str:
 
 def _launch_facts(session: "Session") -> JsonObject:
     target, settings = session.target, session.part(LiveConnection).settings
-    env = target.env or {}
     return {
-        "command": list(make_safe(target).command) if target.command else None,
-        "env": sorted(name for name, value in env.items() if os.environ.get(name) != value),
+        "command": mask_command(target.command) if target.command else None,
+        "env": sorted(given_variables(target)),
         "cwd": target.cwd,
         "url": display_target(target.url) if target.url else "",
         "headers": sorted({*target.headers, *(name for name, _ in settings.headers)}),

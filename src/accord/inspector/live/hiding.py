@@ -16,8 +16,19 @@ class Hiding:
     def __init__(self, masks: Masks) -> None:
         self._masks = masks
 
-    def message(self, sender: Party, data: bytes) -> bytes:
-        """Return a message without secrets; numbers stay as they were written if it has none."""
+    def message(self, sender: Party, data: bytes, known: dict[bytes, bytes]) -> bytes:
+        """Return a message without secrets; numbers stay as they were written if it has none.
+
+        Args:
+            sender: the party that sent it.
+            data: the message.
+            known: messages that were masked before.
+        """
+        if data not in known:
+            known[data] = self._mask(sender, data)
+        return known[data]
+
+    def _mask(self, sender: Party, data: bytes) -> bytes:
         record = Record(sender=sender, message=msgspec.Raw(data))
         try:
             masked = self._masks.apply(record)

@@ -1,6 +1,7 @@
 """The lists of a server, fetched page by page after connecting and again when they change."""
 
 import asyncio
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -151,9 +152,10 @@ class Surfaces:
         cursor: Any = None
         size = 0
         seen: set[str] = set()
+        names: Counter[str] = Counter()
         for _ in range(_PAGES_MOST):
             raw, error = await self._read_page(client, kind, cursor)
-            _add_entries(entries, raw, kind)
+            is_whole = _add_entries(entries, names, raw, kind)
             if error is not None:
                 # What can be read of a wrong list is shown, beside what is wrong with it.
                 fetched.error = str(error)
@@ -161,6 +163,8 @@ class Surfaces:
                 fetched.entries = entries
                 self._session.mark("surface")
             cursor = msgspec.json.decode(raw, type=_Page).next_cursor
+            if not is_whole:
+                break
             if not isinstance(cursor, str):
                 return
             if cursor in seen:
@@ -277,7 +281,17 @@ class Surfaces:
         return found
 
 
-def _add_entries(entries: dict[str, InspectedEntry], raw: bytes, kind: SurfaceKind) -> None:
+def _add_entries(
+    entries: dict[str, InspectedEntry], names: Counter[str], raw: bytes, kind: SurfaceKind
+) -> bool:
+    """Add the entries of a page; return whether all of them have room.
+
+    Args:
+        entries: those of earlier pages.
+        names: how often each name came.
+        raw: the result.
+        kind: of the list.
+    """
     facts = LISTS[kind]
     try:
         found = msgspec.json.decode(raw, type=dict[str, msgspec.Raw]).get(facts.member)
@@ -285,14 +299,16 @@ def _add_entries(entries: dict[str, InspectedEntry], raw: bytes, kind: SurfaceKi
     except msgspec.MsgspecError as error:
         raise RemoteProtocolError(f"{facts.member} is not a list: {error}") from None
     for item in items:
-        entry = InspectedEntry(bytes(item), facts.name)
-        name = entry.name
-        number = 2
-        while name in entries:  # equal names are a mistake that must be seen
-            name, number = f"{entry.name} ({number})", number + 1
-        entries[name] = entry
         if len(entries) >= ENTRIES_MOST:
-            return
+            return False
+        entry = InspectedEntry(bytes(item), facts.name)
+        names[entry.name] += 1
+        count = names[entry.name]
+        # Equal names are a mistake that must be seen.
+        if count > 1:
+            entry.name = f"{entry.name} ({count})"
+        entries[entry.name] = entry
+    return True
 
 
 def _arguments(value: JsonObject) -> list[JsonObject]:

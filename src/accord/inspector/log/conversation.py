@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from time import monotonic, time
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 from msgspec.structs import replace
 
 from accord.inspector.log.call_tag import current_call
@@ -44,6 +45,11 @@ class LoggedConversation:
         self.name = name
         self.part = part
         self.masks = Masks()
+        self._secrets = [
+            (text, self.masks.learn(secret).encode())
+            for secret in owner.secrets
+            for text in {secret.encode(), msgspec.json.encode(secret)[1:-1]}
+        ]
         self.opening = ObservedOpening()
         self._owner = owner
         self._links = Links()
@@ -161,9 +167,15 @@ class LoggedConversation:
         except (RecursionError, ValueError):
             http = replace(record, message=None, raw=None)
             return _UNMASKED, self.masks.apply(http).http
-        if masked is record:
-            return body or b"", record.http
-        return _bytes_of(masked) or b"", masked.http
+        shown = body if masked is record else _bytes_of(masked)
+        return self._hide_given(shown or b""), masked.http
+
+    def _hide_given(self, text: bytes) -> bytes:
+        """Mask the credentials that the user gave for the server: a server may repeat them."""
+        for secret, mask in self._secrets:
+            if secret in text:
+                text = text.replace(secret, mask)
+        return text
 
     # -- judging
 

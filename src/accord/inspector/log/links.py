@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 # Requests, tokens, exchanges and tasks of one connection that are remembered.
 _REMEMBERED: Final = 10_000
 _EXCHANGES: Final = 5_000
+_CANCELLED: Final = 1_000
 _OTHER: Final[dict[EntrySender, EntrySender]] = {"client": "server", "server": "client"}
 
 
@@ -35,6 +36,8 @@ class Links:
     def __init__(self) -> None:
         self._open: Bounded[tuple[EntrySender, RequestId], _Origin] = Bounded(_REMEMBERED)
         self._tokens: Bounded[tuple[EntrySender, RequestId], _Origin] = Bounded(_REMEMBERED)
+        # Their answers may still come.
+        self._cancelled: Bounded[tuple[EntrySender, RequestId], _Origin] = Bounded(_CANCELLED)
         self._exchanges: Bounded[str, _Origin] = Bounded(_EXCHANGES)
         self._tasks: Bounded[str, _Origin] = Bounded(_REMEMBERED)
 
@@ -80,7 +83,10 @@ class Links:
 
     def _answer(self, entry: LogEntry, sketch: Sketch) -> None:
         asker = _OTHER[entry.sender]
-        origin = None if sketch.key is None else self._open.pop((asker, sketch.key), None)
+        origin = None
+        if sketch.key is not None:
+            key = (asker, sketch.key)
+            origin = self._open.pop(key, None) or self._cancelled.pop(key, None)
         method, names_task = "" if origin is None else origin.method, False
         if sketch.kind == "result":
             brief, task = describe_result(method, sketch.result)
@@ -102,7 +108,9 @@ class Links:
         """Return the request that a notification is about."""
         other = _OTHER[sender]
         if sketch.subject is not None:
-            own = self._open.get((sender, sketch.subject))
+            own = self._open.pop((sender, sketch.subject), None)
+            if own is not None:
+                self._cancelled[sender, sketch.subject] = own
             return own or self._open.get((other, sketch.subject))
         if sketch.token is not None:
             return self._tokens.get((other, sketch.token))

@@ -15,6 +15,7 @@ from accord.inspector.log.entry import EntryKind, LogEntry, RowBreach
 from accord.inspector.log.postings import Postings
 from accord.inspector.log.sketch import shorten
 from accord.inspector.log.trace_writer import TraceWriter
+from accord.inspector.target_access import find_secrets
 from accord.protocol.violation import FAIL, Party, Severity
 from accord.testing.masking import Masks
 from accord.trace import Record, Transport
@@ -71,6 +72,7 @@ class InspectedLog:
 
     Attributes:
         counters: see there.
+        secrets: credentials that the user gave for the server, which are masked everywhere.
         t_start: the time of the first record, if the recording counts from another moment.
         first_kept: the number of the oldest row that is kept.
         late: numbers of rows whose verdict came after later rows.
@@ -80,6 +82,7 @@ class InspectedLog:
     def __init__(self, session: "Session") -> None:
         self.session = session
         self.options = session.options
+        self.secrets = () if session.kind == "trace" else find_secrets(session.target)
         self.started = monotonic()
         self.began_at = time()
         self.counters = Counters()
@@ -96,6 +99,9 @@ class InspectedLog:
         self.requirements: Postings[str] = Postings()
         self.kinds: Postings[EntryKind] = Postings()
         self.methods: Postings[str] = Postings()
+        self._stderr_masks = Masks()
+        for secret in self.secrets:
+            self._stderr_masks.learn(secret)
         self._rows: dict[int, LogEntry] = {}
         self._bytes = 0
         # The row that is judged right now: no list has it yet.
@@ -164,7 +170,7 @@ class InspectedLog:
     def add_stderr(self, line: str) -> None:
         """Add a line that the server wrote to stderr."""
         main = self.main
-        masks = Masks() if main is None else main.masks
+        masks = self._stderr_masks if main is None else main.masks
         shown = masks.mask_text(line[:_STDERR_MOST])
         body = shown.encode(errors="replace")
         original = None

@@ -4,9 +4,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from accord.check.probing.secret_filter import display_target
 from accord.inspector.log.message_log import InspectedLog
 from accord.inspector.log.trace_session import TraceReading
 from accord.inspector.log.watched import WatchedTraffic
+from accord.inspector.target_access import given_variables, mask_command
 from accord.types import REVISION_IDS, JsonObject
 
 if TYPE_CHECKING:
@@ -15,11 +17,11 @@ if TYPE_CHECKING:
 
 def observed_facts(session: "Session") -> JsonObject:
     """Return the facts about a session in the shape of the action `session.get`."""
-    log = session.part(InspectedLog)
+    log, target = session.part(InspectedLog), session.target
     main = log.main
     opening = None if main is None else main.opening
     return {
-        "title": session.target.title,
+        "title": target.title,
         "kind": session.kind,
         "transport": "stdio" if main is None else main.transport,
         **_state(session),
@@ -33,11 +35,11 @@ def observed_facts(session: "Session") -> JsonObject:
         "instructions": None if opening is None else opening.instructions or None,
         "server_capabilities": "{}" if opening is None else opening.server_capabilities or "{}",
         "client_capabilities": "{}" if opening is None else opening.client_capabilities or "{}",
-        "command": None,
-        "env": [],
-        "cwd": None,
-        "url": "",
-        "headers": [],
+        "command": mask_command(target.command) if target.command else None,
+        "env": sorted(given_variables(target)),
+        "cwd": target.cwd,
+        "url": display_target(target.url) if target.url else "",
+        "headers": sorted(target.headers),
         "timeout": 0.0,
         "reloads": False,
         "log_level": None,

@@ -109,7 +109,7 @@ def _sketch_batch(body: bytes) -> Sketch:
     texts = map(bytes, parts[:_BATCH_MOST])
     each = tuple(sketch_message(text) for text in texts if not text.startswith(b"["))
     named = ", ".join(dict.fromkeys(part.method or part.kind for part in each))
-    return Sketch("batch", brief=shorten(f"{len(parts)} messages: {named}"), parts=each)
+    return Sketch("batch", brief=shorten(f"{_number(len(parts), 'messages')}: {named}"), parts=each)
 
 
 def _sketch_method(
@@ -308,7 +308,7 @@ def _words(method: str, members: dict[str, Raw]) -> str:
     listed = _LISTS.get(method)
     if listed is not None and listed in members:
         more = ", more follow" if "nextCursor" in members else ""
-        return f"{len(_read_batch(members[listed]))} {listed}{more}"
+        return f"{_number(len(_read_batch(members[listed])), listed)}{more}"
     if method == "tools/call" and "content" in members:
         return _describe_content(members)
     if method in ("initialize", "server/discover"):
@@ -319,10 +319,14 @@ def _words(method: str, members: dict[str, Raw]) -> str:
     if method == "resources/read" and "contents" in members:
         contents = msgspec.json.decode(members["contents"])
         kinds = ", ".join(_show(each.get("mimeType", "no type")) for each in contents)
-        return f"{len(contents)} contents: {kinds}"
+        return f"{_number(len(contents), 'contents')}: {kinds}"
     if method == "prompts/get" and "messages" in members:
-        return f"{len(_read_batch(members['messages']))} messages"
+        return _number(len(_read_batch(members["messages"])), "messages")
     return ", ".join(members)
+
+
+def _number(count: int, things: str) -> str:
+    return f"{count} {things.removesuffix('s') if count == 1 else things}"
 
 
 def _describe_content(members: dict[str, Raw]) -> str:

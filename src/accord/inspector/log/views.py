@@ -26,7 +26,7 @@ def show_row(log: InspectedLog, entry: LogEntry) -> JsonObject:
     return {
         "n": entry.number,
         "at": entry.at,
-        "t": None if entry.t is None else round(entry.t - log.t_start, 6),
+        "t": 0.0 if entry.t is None else round(entry.t - log.t_start, 6),
         "from": entry.sender,
         "conversation": entry.conversation,
         "kind": entry.kind,

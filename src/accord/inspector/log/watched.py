@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from accord.check.watching.watcher import Watcher
 from accord.inspector.log.message_log import MAIN, InspectedLog
 from accord.trace import Record
+from accord.transports.http.client.sender import require_aiohttp
 
 if TYPE_CHECKING:
     import socket
@@ -183,8 +184,10 @@ class WatchedTraffic:
             headers: added to every request.
 
         Raises:
+            MissingExtra: a package for HTTP is not installed.
             TransportError: the port is taken.
         """
+        require_aiohttp("http", "watching over HTTP")
         buffer = TrafficBuffer(self._session.target.title)
         self.attach(buffer)
         self._proxy = proxy = _ProxyServer(url, port, buffer.watcher, headers)
@@ -311,17 +314,20 @@ class _PageThread(threading.Thread):
         self._buffer = buffer
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
+        self._has_begun = threading.Event()
 
     def run(self) -> None:
         # The traffic goes on if the page fails: it is that of the host.
         try:
             asyncio.run(self._serve())
         finally:
+            self._has_begun.set()
             self._buffer.close()
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._task = self._loop.create_task(self._page(self._buffer))
+        self._has_begun.set()
         with suppress(asyncio.CancelledError):
             await self._task
 
@@ -329,6 +335,7 @@ class _PageThread(threading.Thread):
         """End the page, within a bounded time."""
         if self.ident is None:
             return
+        self._has_begun.wait(_ENDING)
         if self._loop is not None and self._task is not None:
             with suppress(RuntimeError):  # it has ended
                 self._loop.call_soon_threadsafe(self._task.cancel)

@@ -8,11 +8,10 @@ import msgspec
 
 from accord.check.probing.form import with_form
 from accord.check.probing.messages import initialize_params
-from accord.check.probing.standalone import stamp
 from accord.errors import AccordError
 from accord.inspector.definition import Refused
 from accord.inspector.log.message_log import MAIN, InspectedLog
-from accord.inspector.raw.client_info import CLIENT_INFO
+from accord.inspector.raw.client_info import CLIENT_INFO, name_client
 from accord.inspector.raw.lines import HeaderChanges, HttpMethod, RawLine, StdioLine
 from accord.inspector.raw.templates import RawTemplate, build_templates
 from accord.inspector.session import Session
@@ -119,7 +118,7 @@ class RawConsole:
         if transport is None:
             target = self._session.target
             transport = (target.transport or "http") if target.url else "stdio"
-        return build_templates(self.revision, transport, CLIENT_INFO)
+        return build_templates(self.revision, transport)
 
     # -- opening
 
@@ -168,7 +167,7 @@ class RawConsole:
             params = initialize_params(row.id, {}) | {"clientInfo": CLIENT_INFO}
             request |= {"method": "initialize", "params": params}
         else:
-            request |= {"method": "server/discover", "params": stamp(row.id, None, {})}
+            request |= {"method": "server/discover", "params": name_client(row.id)}
         self._answer = asyncio.get_running_loop().create_future()
         await line.send(msgspec.json.encode(request))
         try:

@@ -1,12 +1,12 @@
 """Messages with one fault each, to see how a server takes them."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 import msgspec
 
 from accord.check.probing.messages import initialize_params
-from accord.check.probing.standalone import stamp
+from accord.inspector.raw.client_info import CLIENT_INFO, name_client
 from accord.inspector.raw.lines import HttpMethod
 from accord.protocol.catalogue import catalogue
 from accord.protocol.exchange import META_VERSION
@@ -47,15 +47,10 @@ class _Setting(NamedTuple):
 
     row: Revision
     transport: Transport
-    client_info: Mapping[str, str]
 
     def params(self, params: JsonObject | None = None) -> JsonObject | None:
         """Return parameters as a good request of this revision has them."""
-        if self.row.handshake:
-            return params
-        made = stamp(self.row.id, params, {})
-        assert isinstance(made, dict)
-        return made
+        return params if self.row.handshake else name_client(self.row.id, params)
 
     def request(self, id: object, method: str, params: JsonObject | None = None) -> JsonObject:
         """Return a good request."""
@@ -101,8 +96,7 @@ def _batch(setting: _Setting) -> object:
 
 def _unknown_version(setting: _Setting) -> object:
     if setting.row.handshake:
-        params = initialize_params(UNKNOWN_REVISION, {})
-        params["clientInfo"] = dict(setting.client_info)
+        params = initialize_params(UNKNOWN_REVISION, {}) | {"clientInfo": CLIENT_INFO}
         return {"jsonrpc": "2.0", "id": 131, "method": "initialize", "params": params}
     request = setting.request(131, setting.harmless)
     request["params"]["_meta"][META_VERSION] = UNKNOWN_REVISION
@@ -275,7 +269,7 @@ _OPENINGS: Final = (
             "jsonrpc": "2.0",
             "id": 134,
             "method": "initialize",
-            "params": initialize_params(setting.row.id, {}),
+            "params": initialize_params(setting.row.id, {}) | {"clientInfo": CLIENT_INFO},
         },
         when=_is_standalone,
     ),
@@ -394,12 +388,9 @@ _HTTP: Final = (
 )
 
 
-def build_templates(
-    revision: RevisionId, transport: Transport, client_info: Mapping[str, str]
-) -> list[RawTemplate]:
+def build_templates(revision: RevisionId, transport: Transport) -> list[RawTemplate]:
     """Return the messages with one fault that make sense in a revision and on a transport."""
-    setting = _Setting(REVISIONS[revision], transport, client_info)
-    return list(_build(setting))
+    return list(_build(_Setting(REVISIONS[revision], transport)))
 
 
 def _build(setting: _Setting) -> Iterator[RawTemplate]:

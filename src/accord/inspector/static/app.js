@@ -14,6 +14,7 @@ import { Palette } from "./palette.js";
 import { onWish } from "./log/focus.js";
 import { LogView } from "./log/view.js";
 
+const SETTLING = 2000;
 const WIDE = "(min-width: 1100px)";
 const NARROW = "(max-width: 640px)";
 const loaded = new Map();
@@ -109,7 +110,10 @@ function App() {
   useKeys({ target: index, onPalette: () => setDialog("palette"), onHelp: () => setDialog("keys"), onLog });
   useEffect(() => onWish(() => onLog(true)), []);
   useEffect(() => {
-    if (count && route.target >= count) go(0, route.pane, "", { replace: true });
+    if (!count || route.target < count) return undefined;
+    // A recording that was just opened is in the list a moment later.
+    const timer = setTimeout(() => go(0, route.pane, "", { replace: true }), SETTLING);
+    return () => clearTimeout(timer);
   }, [count, route.target]);
   useEffect(() => {
     const pane = PANES.find((each) => each.id === route.pane)?.title;

@@ -13,6 +13,26 @@ const MOST_LISTED = 20;
 const HISTORY = { tools: "tool", prompts: "prompt" };
 const COMPLETED = { prompts: "prompt", templates: "template" };
 
+/** Ask Python what is wrong with a text: errors with their places, or the fault of its syntax. */
+async function validate(target, kind, name, text) {
+  const said = await call("forms.validate", { target, kind, name, text: text.trim() || "{}" });
+  return { errors: said.errors, syntax: said.syntax ?? null, problem: null };
+}
+
+function listOf({ errors, syntax }) {
+  if (!syntax) return errors;
+  const message = `line ${syntax.line}, column ${syntax.column}: ${syntax.message}`;
+  return [{ pointer: "", message }];
+}
+
+/**
+ * The errors of a text as it is now. Before a text is sent: those that the editor reported may be
+ * older than the last key.
+ */
+export async function findErrors(target, kind, name, text) {
+  return listOf(await validate(target, kind, name, text));
+}
+
 /** The errors of a text, found by Python shortly after the last change. */
 function useErrors(target, kind, name, text, onErrors) {
   const [found, setFound] = useState({ errors: [], syntax: null, problem: null });
@@ -23,16 +43,13 @@ function useErrors(target, kind, name, text, onErrors) {
     const timer = setTimeout(async () => {
       let next = { errors: [], syntax: null, problem: null };
       try {
-        const said = await call("forms.validate", { target, kind, name, text: text.trim() || "{}" });
-        next = { errors: said.errors, syntax: said.syntax ?? null, problem: null };
+        next = await validate(target, kind, name, text);
       } catch (problem) {
         next.problem = problem;
       }
       if (!isCurrent) return;
       setFound(next);
-      const { syntax } = next;
-      const fault = syntax && { pointer: "", message: `line ${syntax.line}, column ${syntax.column}: ${syntax.message}` };
-      report.current?.(fault ? [fault] : next.errors);
+      report.current?.(listOf(next));
     }, WAIT);
     return () => {
       isCurrent = false;

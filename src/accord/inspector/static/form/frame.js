@@ -29,9 +29,9 @@ export function focusControl(element) {
   (element?.matches(CONTROLS) ? element : (element?.querySelector(CONTROLS) ?? element))?.focus();
 }
 
-/** Focus what has an id, once it is drawn. */
+/** Focus what has an id, after the drawing that a change of state has asked for. */
 export function focusIn(id) {
-  setTimeout(() => focusControl(document.getElementById(id)), 0);
+  queueMicrotask(() => focusControl(document.getElementById(id)));
 }
 
 function hasHint(model) {

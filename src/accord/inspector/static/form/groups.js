@@ -3,7 +3,7 @@ import { html, useId, useState } from "../preact.js";
 import { shown } from "../text.js";
 import { Button, announce } from "../ui.js";
 import { memberOf } from "../json_text.js";
-import { NULL, deeper, initialNode, optionOf, someNode, withMember } from "./model.js";
+import { NULL, deeper, initialOption, optionOf, someNode, withMember } from "./model.js";
 import { Group, Label, Notes, FieldFacts, Presence, bind } from "./frame.js";
 import { useFocus } from "./lists.js";
 import { ModelField } from "./field.js";
@@ -26,7 +26,7 @@ function OtherMember({ form, pointer, values, entry, isTwice, id, onName, onMemb
     <div class="form-state">
       <label class="quiet" for=${own}>Name</label>
       <input id=${own} type="text" class="mono" autocomplete="off" spellcheck=${false} value=${entry.name} onInput=${(event) => onName(event.currentTarget.value)} />
-      <${Button} class="plain small" id=${id} aria-label=${`Remove ${shown(entry.name)}`} onClick=${onRemove}>Remove<//>
+      <${Button} class="plain small" id=${id} aria-label=${`Remove ${shown(entry.name) || `""`}`} onClick=${onRemove}>Remove<//>
     </div>
     ${isTwice && html`<p class="error">This name comes twice; servers use one of the values.</p>`}
     <${ModelField} form=${form} name=${entry.name} pointer=${deeper(pointer, entry.name)} model=${values} node=${entry.member} onNode=${(node) => onMember(node ?? NULL)} isFixed />
@@ -159,7 +159,7 @@ export function UnionGroup({ form, name, pointer, model, node, onNode, isFixed, 
 }
 
 function begin(model, defs) {
-  return initialNode(model, defs) ?? someNode(model, defs);
+  return initialOption(model, defs) ?? someNode(model, defs);
 }
 
 function isPlainObject(model) {

@@ -60,10 +60,22 @@ export function initialNode(given, defs, path = []) {
     case "object":
       return { kind: "object", members: initialMembers(model, defs, deeper) };
     case "union":
-      return initialNode(model.options[0].model, defs, deeper);
+      return initialOption(model.options[0].model, defs, deeper);
     default:
       return undefined;
   }
+}
+
+/** What an option of a union starts with: also the member that marks it, required or not. */
+export function initialOption(given, defs, path = []) {
+  const model = resolve(given, defs);
+  let node = initialNode(given, defs, path);
+  if (model.kind !== "object" || node?.kind !== "object") return node;
+  for (const field of model.fields ?? []) {
+    const tag = readText(field.model.const ?? "");
+    if (tag && !memberOf(node, field.name)) node = withMember(node, model.fields, field.name, tag);
+  }
+  return node;
 }
 
 /** @returns {[string, Node][]} */

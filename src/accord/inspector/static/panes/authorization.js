@@ -45,17 +45,17 @@ function Values({ rows }) {
 function Exchanges({ exchanges }) {
   return exchanges.map(
     (each, index) => html`<div class="block" key=${index}>
-      <h4>Request${exchanges.length > 1 ? ` ${index + 1}` : ""}</h4>
+      <h3>Request${exchanges.length > 1 ? ` ${index + 1}` : ""}</h3>
       <${LongText} label=${`Request ${index + 1}`}>${each.request}<//>
       ${each.response &&
-      html`<h4>Answer</h4>
+      html`<h3>Answer</h3>
         <${LongText} label=${`Answer ${index + 1}`}>${each.response}<//>`}
     </div>`,
   );
 }
 
 function Clauses({ clauses }) {
-  return html`<h4>What the specification says</h4>
+  return html`<h3>What the specification says</h3>
   <ul class="plain-list rows">
     ${clauses.map((each) => {
       const [severity, word] = VERDICTS[each.verdict] ?? [];
@@ -77,7 +77,7 @@ function Step({ step, isNext, isBusy, canRedo, onRedo }) {
   const broken = step.clauses.filter((each) => each.verdict === "broken").length;
   return html`<li class="panel" aria-current=${isNext ? "step" : undefined} id=${`step-${step.id}`}>
     <div class="panel-head">
-      <h3>${step.title}</h3>
+      <h2>${step.title}</h2>
       <${Sign} severity=${severity} word=${word} />
       <div class="actions push">
         ${canRedo &&
@@ -211,7 +211,7 @@ function TokenFacts({ token }) {
     ${token.claims &&
     html`<p class="quiet">The claims as they are written; nothing is verified here.</p>
       <${JsonView} text=${token.claims} />
-      ${token.header && html`<h4>Header</h4><${JsonView} text=${token.header} />`}`}
+      ${token.header && html`<h3>Header</h3><${JsonView} text=${token.header} />`}`}
   </div>`;
 }
 

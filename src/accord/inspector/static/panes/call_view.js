@@ -31,19 +31,19 @@ export function useCalls(target) {
 }
 
 /** A call in full; asked for again only when its line in the list of calls changes. */
-export function useCall(target, id) {
+export function useCall(target, id, reveal = false) {
   const line = useCalls(target).find((each) => each.id === id);
   const [state, setState] = useState({ data: null, error: null });
   const facts = line && JSON.stringify([line.state, line.is_error, line.size, line.fail, line.warn]);
   useEffect(() => {
     if (id === null || id === undefined) return undefined;
     let isCurrent = true;
-    call("calls.get", { target, id }).then(
+    call("calls.get", { target, id, reveal }).then(
       (data) => isCurrent && setState({ data, error: null }),
       (error) => isCurrent && setState({ data: null, error }),
     );
     return () => (isCurrent = false);
-  }, [target, id, facts]);
+  }, [target, id, facts, reveal]);
   const data = state.data?.id === id ? { ...state.data, ...line } : null;
   return { data, error: state.error };
 }
@@ -72,7 +72,8 @@ function announceEnd(data) {
 
 /** The chosen call: progress and cancel while it runs, then what it brought. */
 export function CallView({ target, id }) {
-  const { data, error } = useCall(target, id);
+  const [reveal, setReveal] = useState(false);
+  const { data, error } = useCall(target, id, reveal);
   const before = useRef(null);
   useEffect(() => {
     if (!data) return;
@@ -86,9 +87,17 @@ export function CallView({ target, id }) {
     Messages of this call
   <//>`;
   return html`<${Panel} title="Result" actions=${actions}>
+    ${data.is_late && html`<p class="note is-warn">The answer came after the call was given up.</p>`}
     ${data.state === "running"
       ? html`<${Running} target=${target} current=${data} />`
       : html`<${Result} key=${id} call=${data} />`}
+    ${data.state !== "running" &&
+    (data.is_masked || reveal) &&
+    html`<p>
+      <${Button} kind="plain small" aria-pressed=${reveal ? "true" : "false"} onClick=${() => setReveal(!reveal)}>
+        ${reveal ? "Mask values again" : "Show masked values"}
+      <//>
+    </p>`}
     ${data.progress_seen?.length > 0 &&
     html`<${Fold} title=${`Progress reports (${data.progress_seen.length})`}>
       <ol>

@@ -128,7 +128,7 @@ export function Pane({ target }) {
   const { data: session } = useAction("session.get", target, "session");
   const state = check?.state;
   useEnd(state);
-  return html`<div class="pane">
+  return html`<div class="pane" data-pane="check">
     <p class="quiet">
       Tries every requirement of the specification that concerns a server, on connections of its own.
     </p>

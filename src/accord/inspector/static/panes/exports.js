@@ -4,7 +4,7 @@ import { call, download } from "../api.js";
 import { useAction } from "../store.js";
 import { go } from "../route.js";
 import { Button, Copy, ErrorNote, Field, Fold, LongText, Panel, Tabs, Text, announce, formatSize } from "../ui.js";
-import { saveText, useNamedWork } from "./pane_parts.js";
+import { focusPane, saveText, useNamedWork } from "./pane_parts.js";
 
 const LARGEST_TRACE = 64 * 1024 * 1024;
 const ENDINGS = {
@@ -158,6 +158,7 @@ function OpenTrace({ target }) {
       const answer = await call("trace.open", { target, name: file.name, text: await file.text() });
       announce("The trace is open.");
       go(answer.target, "overview");
+      focusPane();
     });
   const onChange = (event) => {
     const file = event.target.files[0];
@@ -177,7 +178,7 @@ function OpenTrace({ target }) {
 export function Pane({ target }) {
   const { data: session } = useAction("session.get", target, "session");
   const isLive = session?.kind === "live";
-  return html`<div class="pane">
+  return html`<div class="pane" data-pane="exports">
     <p class="quiet">Values that are masked in the log are masked in every export, too.</p>
     ${isLive && html`<${HostEntry} target=${target} />`}
     ${isLive &&

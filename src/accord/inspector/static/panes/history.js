@@ -245,7 +245,7 @@ export function Pane({ target, name }) {
     if (row) row.focus();
     else focusPane();
   };
-  return html`<div class="pane">
+  return html`<div class="pane" data-pane="history">
     ${name &&
     html`<${HistoryEntry}
       key=${name}

@@ -20,7 +20,7 @@ import { JsonView } from "../json_view.js";
 import { CallView } from "./call_view.js";
 import { Comparison } from "./compare.js";
 import { ExportMenu } from "./exports.js";
-import { TwoPress, useNamedWork } from "./pane_parts.js";
+import { TwoPress, focusPane, useNamedWork } from "./pane_parts.js";
 
 const PANES = { tool: "tools", resource: "resources", prompt: "prompts" };
 
@@ -29,6 +29,7 @@ export function editArguments(target, entry) {
   const handed = { target, kind: entry.kind, name: entry.name, arguments: entry.arguments };
   sessionStorage.setItem("accord-arguments", JSON.stringify(handed));
   go(target, PANES[entry.kind], entry.name);
+  focusPane();
 }
 
 function Note({ target, entry }) {
@@ -41,7 +42,7 @@ function Note({ target, entry }) {
       announce("The note is saved.");
     });
   };
-  return html`<form class="actions" onSubmit=${save}>
+  return html`<form class="bar" onSubmit=${save}>
     <${Field} label="Note" inline>
       <input type="text" value=${note} onInput=${(event) => setNote(event.target.value)} />
     <//>

@@ -91,7 +91,9 @@ export function Clause({ item }) {
   return html`<div>
     <p>
       ${item.url ? html`<${SafeLink} href=${item.url}>${id}<//>` : html`<code>${id}</code>`}
-      ${" "}<span class="quiet">${[item.level, item.party].filter(Boolean).join(", ")}</span>
+      ${" "}<span class="quiet">
+        ${[item.level, item.party, item.source].filter(Boolean).join(", ")}
+      </span>
     </p>
     ${item.clause && html`<p class="clause"><${Text} lines>${item.clause}<//></p>`}
     ${item.mend && html`<p class="mend"><b>To mend:</b> <${Text} lines>${item.mend}<//></p>`}

@@ -7,7 +7,7 @@ import { Button, Empty, ErrorNote, Fold, Panel, Text, plural, useWork } from "..
 import { Chooser, EntryList } from "./chooser.js";
 import { CallView, RecentCalls } from "./call_view.js";
 import { About } from "./tools.js";
-import { ArgumentEditor } from "../form/editor.js";
+import { ArgumentEditor, findErrors } from "../form/editor.js";
 import { useDraft } from "./drafts.js";
 
 function Prompt({ target, name }) {
@@ -17,7 +17,9 @@ function Prompt({ target, name }) {
   const [errors, setErrors] = useState([]);
   const [isAsked, setAsked] = useState(false);
   const [get, isBusy, problem] = useWork(async () => {
-    if (errors.length > 0 && !isAsked) {
+    const wrong = isAsked ? [] : await findErrors(target, "prompts", name, text);
+    setErrors(wrong);
+    if (wrong.length > 0) {
       setAsked(true);
       return;
     }

@@ -174,7 +174,7 @@ export function Pane({ target }) {
   const calls = useAction("calls.list", target, "calls").data?.calls ?? [];
   const [answered, setAnswered] = useState(null);
   const questions = data?.questions ?? null;
-  return html`<div class="pane">
+  return html`<div class="pane" data-pane="questions">
     <${ErrorNote} error=${error} />
     ${isLoading && html`<p class="quiet">Loading.</p>`}
     ${questions?.length === 0 &&

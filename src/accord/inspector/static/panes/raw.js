@@ -170,7 +170,7 @@ function Message({ target, raw, transport }) {
 export function Pane({ target }) {
   const { data: raw, error } = useAction("raw.get", target, "raw");
   const { data: session } = useAction("session.get", target, "session");
-  return html`<div class="pane">
+  return html`<div class="pane" data-pane="raw">
     <p class="quiet">
       No rule applies here: what you type goes to the server on a connection of its own, so the main
       one survives. Answers are judged like all others.

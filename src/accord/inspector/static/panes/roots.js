@@ -102,23 +102,25 @@ function Editor({ target, saved }) {
   return html`<form onSubmit=${save}>
     ${draft.length === 0 && html`<${Empty}>No roots. The server gets an empty list if it asks.<//>`}
     ${draft.length > 0 &&
-    html`<table>
-      <thead>
-        <tr><th scope="col">URI</th><th scope="col">Name (optional)</th><th scope="col">Change</th></tr>
-      </thead>
-      <tbody>
-        ${draft.map(
-          (root, index) => html`<${RootRow}
-            key=${index}
-            index=${index}
-            root=${root}
-            fault=${shows ? faults[index] : ""}
-            onChange=${(next) => replace(index, next)}
-            onRemove=${() => remove(index)}
-          />`,
-        )}
-      </tbody>
-    </table>`}
+    html`<div class="scroll">
+      <table>
+        <thead>
+          <tr><th scope="col">URI</th><th scope="col">Name (optional)</th><th scope="col">Change</th></tr>
+        </thead>
+        <tbody>
+          ${draft.map(
+            (root, index) => html`<${RootRow}
+              key=${index}
+              index=${index}
+              root=${root}
+              fault=${shows ? faults[index] : ""}
+              onChange=${(next) => replace(index, next)}
+              onRemove=${() => remove(index)}
+            />`,
+          )}
+        </tbody>
+      </table>
+    </div>`}
     <${ErrorNote} error=${work.error} />
     <div class="actions" ref=${add}>
       <${Button} onClick=${append}>Add a root<//>
@@ -132,7 +134,7 @@ function Editor({ target, saved }) {
 
 export function Pane({ target }) {
   const { data, error } = useAction("roots.get", target, "roots");
-  return html`<div class="pane">
+  return html`<div class="pane" data-pane="roots">
     <p class="quiet">
       Folders and files that this client offers to the server. They are names only: saving them gives
       the server no access.

@@ -22,28 +22,32 @@ function TaskRow({ task, work, act }) {
   const label = (what) => `${what} of task ${task.id}`;
   return html`<tr>
     <th scope="row" class="mono"><${Text}>${task.id}<//></th>
-    <td><div class="actions">
-      <${Button}
-        title=${label("State")}
-        onClick=${() => act("state", task.id)}
-      >
-        Ask state
-      <//>
-      <${Button}
-        title=${label("Result")}
-        onClick=${() => act("result", task.id)}
-      >
-        Result
-      <//>
-      <${Button}
-        kind="danger"
-        title=${label("Cancellation")}
-        aria-disabled=${isEnded ? "true" : undefined}
-        onClick=${() => !isEnded && act("cancel", task.id)}
-      >
-        Cancel
-      <//>
-    </div></td>
+    <td>
+      <div class="actions">
+        <${Button}
+          kind="plain small"
+          title=${label("State")}
+          onClick=${() => act("state", task.id)}
+        >
+          Ask state
+        <//>
+        <${Button}
+          kind="plain small"
+          title=${label("Result")}
+          onClick=${() => act("result", task.id)}
+        >
+          Result
+        <//>
+        <${Button}
+          kind="danger small"
+          title=${label("Cancellation")}
+          aria-disabled=${isEnded ? "true" : undefined}
+          onClick=${() => !isEnded && act("cancel", task.id)}
+        >
+          Cancel
+        <//>
+      </div>
+    </td>
     <td><${Text}>${task.tool ?? ""}<//></td>
     <td>
       <${Text}>${task.status}<//>
@@ -101,7 +105,7 @@ function TaskTable({ target, tasks }) {
 
 export function Pane({ target }) {
   const { data, error } = useAction("tasks.list", target, "tasks");
-  return html`<div class="pane">
+  return html`<div class="pane" data-pane="tasks">
     <${ErrorNote} error=${error} />
     ${data && !data.is_supported && html`<${Empty}><${Text}>${data.reason}<//><//>`}
     ${data?.is_supported && html`<${TaskTable} target=${target} tasks=${data.tasks} />`}

@@ -2,7 +2,7 @@
 import { html, useEffect, useRef, useState } from "../preact.js";
 import { call } from "../api.js";
 import { Button, Check, ErrorNote, Field, Fold, Text, plural, useWork } from "../ui.js";
-import { ArgumentEditor } from "../form/editor.js";
+import { ArgumentEditor, findErrors } from "../form/editor.js";
 import { useDraft } from "./drafts.js";
 
 const MOST_TIMES = 100;
@@ -74,7 +74,9 @@ export function ToolCall({ target, entry, hasCall, onCalled }) {
   const button = useRef(null);
   const focusRun = () => setTimeout(() => button.current?.querySelector("button")?.focus(), 0);
   const [run, isBusy, problem] = useWork(async ({ isAnyway = false, confirmed = false } = {}) => {
-    if (errors.length > 0 && !isAnyway) {
+    const wrong = isAnyway ? [] : await findErrors(target, "tools", entry.name, text);
+    setErrors(wrong);
+    if (wrong.length > 0) {
       setAsking({ isErrors: true });
       return;
     }
