@@ -954,6 +954,15 @@ def test_answers_to_an_id_used_twice_in_flight_are_not_distinguished():
     ]
 
 
+@pytest.mark.requirement("ping.response.empty")
+@pytest.mark.parametrize(("status", "is_breach"), [(400, False), (200, True)])
+def test_an_error_may_answer_a_ping_whose_http_request_is_refused(status, is_breach):
+    said = [*opening("2025-06-18"), C.request(7, "ping").over(method="POST")]
+    said += [S.error(7, -32600).over(status=status)]
+    found = watched(Monitor(), said, "2025-06-18", transport="http")
+    assert ("ping.response.empty" in requirements(found)) is is_breach
+
+
 # -- a client that uses an id twice at the same time
 
 _CALL = {"name": "a", "arguments": {}}

@@ -239,11 +239,14 @@ def ping_has_an_empty_result(step: Step, conversation: Conversation) -> Outcome:
 
 @check("ping.response.empty", messages(FAULT, "ping"), at="/error")
 def ping_is_not_answered_with_an_error(step: Step, conversation: Conversation) -> Outcome:
-    # Errors are in order before the opening, for a second ping under one id, and for a whole batch
-    # that is rejected.
+    # Errors are in order before the opening, for a second ping under one id, for a whole batch
+    # that is rejected, and for an HTTP request that is refused, by its headers for example.
     is_early = conversation.phase in (Phase.OPENING, Phase.NEGOTIATING)
     exchange = step.exchange
-    if step.error is None or is_early or (exchange and (exchange.duplicates or exchange.cancelled)):
+    http = step.record and step.record.http
+    if step.error is None or is_early or (http and http.is_refusal):
+        return None
+    if exchange and (exchange.duplicates or exchange.cancelled):
         return None
     return f"answers ping with error {step.error.code}"
 
