@@ -11,13 +11,14 @@ from urllib.parse import urlsplit
 
 from accord.cli.connection import CONNECTION, advise_in_options
 from accord.cli.inspect_targets import read_targets
-from accord.cli.options import Commands, UsageError, add_command
+from accord.cli.options import Commands, UsageError, add_command, headers_of
 from accord.cli.terminal import note, say
-from accord.errors import MissingExtra
+from accord.errors import MissingExtra, TransportError
 
 if TYPE_CHECKING:
     from accord.inspector.definition import InspectOptions, InspectTarget
     from accord.inspector.inspection import Inspection
+    from accord.inspector.session import Session
     from accord.inspector.web.serving import PageSockets
 
 _HELP: Final = """\
@@ -40,7 +41,8 @@ file is launched anew when its code changes. With --trace the page shows a recor
 The address has a key that is made anew at each launch. Only a page with the key can do something,
 and no page can choose what is launched.
 
-Exit code: 0 ended by Ctrl-C or a signal, 2 the page could not be served, or a target not be found.
+Exit code: 0 ended by Ctrl-C or a signal, 2 the page could not be served, or a target not be found;
+with --watch and a command, that of the command.
 
 examples:
   accord inspect server.py
@@ -57,7 +59,7 @@ words* TARGET  the servers: URLs, Python files or modules, names of servers of a
 --host HOST    the host whose configuration has the server, such as cursor
 --trace FILE   show a recording; may be repeated
 --watch        show the traffic between another client and the server
---listen PORT  with --watch and a URL: the port that the client connects to
+--listen PORT  with --watch and a URL: the port that the client connects to (default: any free)
 --no-open      do not open a browser
 --port N       the port of the page (default: any free port)
 --json         print the address of the page to stdout as JSON
@@ -80,40 +82,101 @@ def register(commands: Commands) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Serve the page until Ctrl-C or a signal."""
-    if options.bind and not options.public_url:
-        raise UsageError("--bind needs --public-url, the only address that browsers may use")
-    if options.public_url and urlsplit(options.public_url).path not in ("", "/"):
-        raise UsageError("--public-url has a path; the page has to be at the root of its host")
-    for path in options.trace:
-        if not path.is_file():
-            raise UsageError(f"--trace: there is no file {path}")
+    _check(options)
     targets = read_targets(options)
-    try:
-        from accord.inspector.web.serving import PageSockets
-    except ImportError:
-        raise MissingExtra("http", needed_for="the page of accord inspect") from None
-    sockets = PageSockets(
-        options.port or 0, bind=options.bind or "", public_url=options.public_url or ""
-    )
+    if options.watch:
+        _check_watch(options, targets)
+        if targets[0].command:
+            return _watch_command(options, targets[0])
+    sockets = _open_sockets(options, options.port or 0)
     with suppress(KeyboardInterrupt):
         asyncio.run(_serve(options, targets, sockets))
     return 0
 
 
+def _open_sockets(options: argparse.Namespace, port: int) -> "PageSockets":
+    try:
+        from accord.inspector.web.serving import PageSockets
+    except ImportError:
+        raise MissingExtra("http", needed_for="the page of accord inspect") from None
+    return PageSockets(port, bind=options.bind or "", public_url=options.public_url or "")
+
+
+def _check(options: argparse.Namespace) -> None:
+    if options.bind and not options.public_url:
+        raise UsageError("--bind needs --public-url, the only address that browsers may use")
+    if options.public_url and urlsplit(options.public_url).path not in ("", "/"):
+        raise UsageError("--public-url has a path; the page has to be at the root of its host")
+    if options.listen is not None and not options.watch:
+        raise UsageError("--listen needs --watch")
+    for path in options.trace:
+        if not path.is_file():
+            raise UsageError(f"--trace: there is no file {path}")
+
+
+def _check_watch(options: argparse.Namespace, targets: "list[InspectTarget]") -> None:
+    if len(targets) != 1:
+        raise UsageError("--watch needs one server: a URL, or a command after --")
+    if not targets[0].command:
+        return
+    if options.listen is not None:
+        raise UsageError("--listen is for the URL of a server; a command is watched over stdio")
+    if options.json:
+        raise UsageError("--json prints to stdout, which belongs to the client of the command")
+    if targets[0].cwd is not None:
+        raise UsageError("--watch launches the command in the current folder; leave --cwd out")
+
+
 async def _serve(
     options: argparse.Namespace, targets: "list[InspectTarget]", sockets: "PageSockets"
 ) -> None:
+    """Serve the page until the task is cancelled."""
     from accord.inspector.inspection import Inspection
     from accord.inspector.web.serving import serve_inspection
 
     inspection = Inspection(_read_options(options))
     async with serve_inspection(inspection, sockets) as url:
         _announce(options, url, sockets)
-        for each in targets:
-            inspection.add(each)
+        if options.watch:
+            await _watch_url(options, inspection.add(targets[0], "watch"))
+        else:
+            await inspection.add_all(targets)
         for path in options.trace:
             _open_recording(inspection, path)
         await asyncio.Event().wait()
+
+
+async def _watch_url(options: argparse.Namespace, session: "Session") -> None:
+    from accord.inspector.log.watched import watch_http
+
+    target = session.target
+    headers = {**target.headers, **headers_of(options)}
+    port = await watch_http(session, target.url, options.listen or 0, headers)
+    path = urlsplit(target.url).path
+    note(f"accord inspect: point the client to http://127.0.0.1:{port}{path}")
+
+
+def _watch_command(options: argparse.Namespace, target: "InspectTarget") -> int:
+    """Relay between the client that launched this process and the command, with a page beside."""
+    from accord.cli.watch import exit_like
+    from accord.inspector.inspection import Inspection
+    from accord.inspector.log.watched import TrafficBuffer, WatchedTraffic, watch_stdio
+    from accord.inspector.web.serving import serve_inspection
+
+    async def serve(buffer: TrafficBuffer) -> None:
+        try:
+            sockets = _open_sockets(options, options.port or 0)
+        except TransportError as error:
+            # The same client may have launched the same command twice.
+            note(f"accord inspect: {error}; the page is at another port")
+            sockets = _open_sockets(options, 0)
+        inspection = Inspection(_read_options(options))
+        async with serve_inspection(inspection, sockets) as url:
+            inspection.add(target, "watch").part(WatchedTraffic).attach(buffer)
+            _announce(options, url, sockets)
+            await asyncio.Event().wait()
+
+    return exit_like(watch_stdio(target.command, target.env, serve, title=target.title))
 
 
 def _read_options(options: argparse.Namespace) -> "InspectOptions":

@@ -194,7 +194,8 @@ def main(args: Sequence[str] | None = None) -> int:
 
 def _ending_signals(options: argparse.Namespace) -> tuple[str, ...]:
     """Name the signals that end a command as Ctrl-C does."""
-    if options.named in ("run", "proxy") or (options.named == "watch" and options.command):
+    is_between = options.named == "watch" or (options.named == "inspect" and options.watch)
+    if options.named in ("run", "proxy") or (is_between and options.command):
         # A server handles them itself, and a watch passes them on to the server.
         return ()
     return ("SIGTERM", "SIGHUP")

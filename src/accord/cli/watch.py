@@ -143,10 +143,10 @@ def _watch(options: argparse.Namespace, form: str, log: _Log) -> int:
     finally:
         watcher.close()
     failed = _conclude(options, form, watcher, log)
-    return failed if code is None else _exit_like(code)
+    return failed if code is None else exit_like(code)
 
 
-def _exit_like(code: int) -> int:
+def exit_like(code: int) -> int:
     """End by the signal that ended the server, if it dumps no core; else return an exit code."""
     if code < 0 and -code in _PLAIN_SIGNALS:
         with contextlib.suppress(OSError, ValueError):

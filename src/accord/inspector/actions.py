@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
 Handler: TypeAlias = Callable[["Session", Any], Awaitable[object]]
 
-# The modules that define actions; imported when the page is served.
-_MODULES: Final = (
+ACTION_MODULES: Final = (
     "accord.inspector.log.log_actions",
     "accord.inspector.live.live_actions",
     "accord.inspector.forms.form_actions",
@@ -28,6 +27,7 @@ _MODULES: Final = (
     "accord.inspector.comparing.compare_actions",
     "accord.inspector.authorization.authorization_actions",
 )
+"""The modules that define actions; imported when the page is served."""
 _ALL: Final[tuple[SessionKind, ...]] = ("live", "trace", "watch")
 
 
@@ -78,7 +78,7 @@ READ: Final = _ALL
 
 def load_actions() -> Mapping[str, Action]:
     """Return all actions by name."""
-    for each in _MODULES:
+    for each in ACTION_MODULES:
         import_module(each)
     return _actions
 

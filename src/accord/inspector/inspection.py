@@ -2,9 +2,11 @@
 
 import asyncio
 import logging
+from collections.abc import Iterable
+from importlib import import_module
 from typing import Any, Final
 
-from accord.inspector.actions import Nothing, load_actions
+from accord.inspector.actions import ACTION_MODULES, Nothing, load_actions
 from accord.inspector.changes import APP, Changes
 from accord.inspector.definition import InspectOptions, InspectTarget, Refused, SessionKind
 from accord.inspector.session import Session
@@ -14,6 +16,14 @@ log = logging.getLogger("accord.inspector")
 
 SESSIONS_MOST: Final = 32
 """Sessions on one page, recordings that were opened there included; each keeps messages."""
+# What a connection needs, in parts that take about the same time.
+_LIVE_MODULES: Final = (
+    "accord.client.connect",
+    "accord.protocol.monitor",
+    "accord.inspector.live.connection",
+)
+# Seconds for requests between two imports.
+_TURN: Final = 0.002
 
 
 class Inspection:
@@ -33,6 +43,8 @@ class Inspection:
         self.options = options or InspectOptions()
         self.changes = Changes()
         self.sessions: list[Session] = []
+        self._loaded = asyncio.Event()
+        self._loaded.set()
         self.lobby = self._make_session(APP, InspectTarget(title="accord inspect"), "trace")
 
     def add(self, target: InspectTarget, kind: SessionKind = "live") -> Session:
@@ -41,13 +53,37 @@ class Inspection:
         Raises:
             Refused: there are too many.
         """
+        session = self._append(target, kind)
+        if kind == "live":
+            _start_connection(session)
+        return session
+
+    async def add_all(self, targets: Iterable[InspectTarget]) -> None:
+        """Add live sessions while the page is served: what they need is imported in parts.
+
+        Servers start while the rest is imported.
+        """
+        # A page that is quick finds them all.
+        added = [self._append(each, "live") for each in targets]
+        self._loaded.clear()
+        try:
+            await _import_in_parts(_LIVE_MODULES)
+            for session in added:
+                _start_connection(session)
+            await _import_in_parts(ACTION_MODULES)
+        finally:
+            self._loaded.set()
+
+    async def wait_until_loaded(self) -> None:
+        """Wait for imports that are under way, so that they do not delay the start of servers."""
+        await self._loaded.wait()
+
+    def _append(self, target: InspectTarget, kind: SessionKind) -> Session:
         if len(self.sessions) >= SESSIONS_MOST:
             raise Refused(f"this page shows {SESSIONS_MOST} sessions already; start another one")
         session = self._make_session(len(self.sessions), target, kind)
         self.sessions.append(session)
         session.mark_app()
-        if kind == "live":
-            _start_connection(session)
         return session
 
     def _make_session(self, index: int, target: InspectTarget, kind: SessionKind) -> Session:
@@ -80,6 +116,12 @@ class Inspection:
         """End all sessions, with the servers that they launched."""
         everything = (*self.sessions, self.lobby)
         await asyncio.gather(*(each.close() for each in everything))
+
+
+async def _import_in_parts(modules: Iterable[str]) -> None:
+    for each in modules:
+        import_module(each)
+        await asyncio.sleep(_TURN)
 
 
 def _start_connection(session: Session) -> None:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from accord.testing.clock import run_in_virtual_time
-    from accord.testing.connection import Connected, TappedWire, connected, unattended
+    from accord.testing.connection import Connected, connected, unattended
     from accord.testing.recording import ProtocolBroken, Recording
     from accord.testing.surface import SurfaceChanged, check_surface, surface_of
+    from accord.testing.tapped_wire import TappedWire
 
 __all__ = [
     "Connected",
@@ -27,9 +28,10 @@ __all__ = [
 
 _HOMES = {
     "clock": ("run_in_virtual_time",),
-    "connection": ("Connected", "TappedWire", "connected", "unattended"),
+    "connection": ("Connected", "connected", "unattended"),
     "recording": ("ProtocolBroken", "Recording"),
     "surface": ("SurfaceChanged", "check_surface", "surface_of"),
+    "tapped_wire": ("TappedWire",),
 }
 
 

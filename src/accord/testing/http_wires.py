@@ -19,12 +19,11 @@ from accord.testing.http_records import ExchangeRecorder, StreamNames
 from accord.testing.recording import Observer
 from accord.trace import HttpFacts, Party
 from accord.transports.http.client.sender import NotSent, Sender, SenderResponse
-from accord.transports.http.server.app import HttpApp
-from accord.transports.http.server.endpoint import STREAM
 from accord.transports.wire import Lost, Receive, WireListener
 
 if TYPE_CHECKING:
     from accord.transports.http.client.wire import HttpWire
+    from accord.transports.http.server.app import HttpApp
 
 
 _LOOPBACK: Final = "127.0.0.1"
@@ -58,7 +57,7 @@ class TappedHttpWire:
     """
 
     def __init__(
-        self, target: str | HttpApp, recording: Observer, settings: ClientSettings
+        self, target: "str | HttpApp", recording: Observer, settings: ClientSettings
     ) -> None:
         recording.transport = settings.transport or "http"
         self.inner: HttpWire | None = None
@@ -129,7 +128,7 @@ class _Served:
     tenth of a second to stop.
     """
 
-    def __init__(self, app: HttpApp) -> None:
+    def __init__(self, app: "HttpApp") -> None:
         try:
             import uvicorn
 
@@ -160,6 +159,9 @@ class _Served:
         port = socket.getsockname()[1]
         await server.startup([socket])
         await server.on_tick(0)  # the headers of every response
+        # Imported late: a client of a URL needs no server.
+        from accord.transports.http.server.endpoint import STREAM
+
         return f"http://{_LOOPBACK}:{port}{STREAM if is_older else self.app.options.path}"
 
     async def stop(self) -> None:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from accord.client.options import ClientSettings, ConnectOptions
 from accord.inspector.definition import InspectTarget
 from accord.inspector.live.capture import CapturingObserver
-from accord.testing.connection import TappedWire
 from accord.testing.http_wires import TappedHttpWire
+from accord.testing.tapped_wire import TappedWire
 from accord.transports.process import Process
 from accord.transports.wire import Lost, Receive, Wire
 

@@ -168,6 +168,7 @@ class InspectorApp:
             self._running -= 1
 
     async def _run_action(self, name: str, body: bytes) -> bytes | Download:
+        await self._inspection.wait_until_loaded()
         found = load_actions().get(name)
         if found is None and name != _STATE:
             raise _Problem(404, f"there is no action {name[:100]}")

@@ -6,22 +6,23 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from types import FrameType
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import httptools
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from accord.runtime.tasks import run_to_end, run_until_cancelled
-from accord.transports.http.server.app import HttpApp
-from accord.transports.http.server.exchange import Message, Receive, Scope, Send
 from accord.transports.http.server.sockets import listen
 from accord.transports.shutdown import exit_at_once, exit_later, take_signals
+
+if TYPE_CHECKING:
+    from accord.transports.http.server.app import HttpApp
+    from accord.transports.http.server.exchange import Message, Receive, Scope, Send
 
 __all__ = ["END_SLACK", "BoundedProtocol", "BoundedServer", "listen", "serve", "serve_in_loop"]
 
 Start: TypeAlias = Callable[[], Awaitable[None]]
-
 # How many open files are left to the server's own files and connections.
 _FILES_SPARED: Final = 64
 # Seconds without reading after which a client counts as stalled.
@@ -88,14 +89,14 @@ class BoundedProtocol(HttpToolsProtocol):
         self._served: Any = self.app
         self.app = self._serve
 
-    def _serve(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+    def _serve(self, scope: "Scope", receive: "Receive", send: "Send") -> Awaitable[None]:
         cycle: RequestResponseCycle = receive.__self__  # type: ignore[attr-defined]  # a method
         if cycle.more_body:
             send = partial(self._send_early, cycle)
         served: Awaitable[None] = self._served(scope, receive, send)
         return served
 
-    async def _send_early(self, cycle: RequestResponseCycle, message: Message) -> None:
+    async def _send_early(self, cycle: RequestResponseCycle, message: "Message") -> None:
         """Send a response that may begin before the end of the request's body.
 
         The rest of the body would be read as the next request, or waited for without end.
@@ -356,7 +357,7 @@ class _Rest:
 class BoundedServer(uvicorn.Server):
     """Runs an app until a signal arrives; lets calls finish within limits, and ends."""
 
-    def __init__(self, config: uvicorn.Config, app: HttpApp) -> None:
+    def __init__(self, config: uvicorn.Config, app: "HttpApp") -> None:
         super().__init__(config)
         self._app = app
 
@@ -455,7 +456,7 @@ def _limit_connections(wanted: int) -> int:
     return wanted
 
 
-def _make_server(app: HttpApp, **config: Any) -> BoundedServer:
+def _make_server(app: "HttpApp", **config: Any) -> BoundedServer:
     class Protocol(BoundedProtocol):
         connections_most = _limit_connections(app.options.connections)
 
@@ -472,13 +473,13 @@ def _make_server(app: HttpApp, **config: Any) -> BoundedServer:
     return BoundedServer(settings, app)
 
 
-def serve(app: HttpApp, sockets: list[socket.socket], start: Start) -> None:
+def serve(app: "HttpApp", sockets: list[socket.socket], start: Start) -> None:
     """Serve an app on open sockets until a signal arrives; `start` is awaited first."""
     with suppress(KeyboardInterrupt):
         _make_server(app, log_level="warning").run(sockets, start)
 
 
-async def serve_in_loop(app: HttpApp, sockets: list[socket.socket]) -> None:
+async def serve_in_loop(app: "HttpApp", sockets: list[socket.socket]) -> None:
     """Serve an app on open sockets, which are closed at the end, until the task is cancelled.
 
     Signals, the logging and the loop of the process stay as they are.
