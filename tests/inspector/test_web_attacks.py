@@ -1,9 +1,13 @@
 """Attacks that succeeded against other inspectors, and everything that a stranger may send."""
 
 import asyncio
+import json
 import os
 import random
 import socket
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +16,7 @@ from accord.inspector.inspection import Inspection
 from accord.inspector.web.serving import PageSockets, serve_inspection
 from accord.inspector.web.static_files import StaticFiles
 from support.page_client import PageClient, page_of, read_answer
-from support.waiting import in_loop
+from support.waiting import LONG, in_loop
 
 SHELL = "command=sh&args=-c+id&transportType=stdio&env=%7B%7D&url=http%3A%2F%2Fevil.example"
 LAUNCH = b'{"command":"sh","args":["-c","id"],"serverConfig":{"command":"sh"},"serverId":"x"}'
@@ -156,6 +160,36 @@ async def test_random_requests_without_the_key_get_files_and_refusals_alone():
             if method in ("GET", "HEAD") and path.partition("?")[0] in files:
                 allowed = (200, 403)
             assert answer.status in allowed, (method, path, headers, answer)
+
+
+def test_no_action_launches_writes_imports_or_reaches_what_a_request_names(tmp_path):
+    (tmp_path / "evil_payload.py").write_text("open('stolen', 'w')")
+    here = Path(__file__).parent
+    command = [sys.executable, str(here.parents[1] / "examples" / "ten_lines.py")]
+    done = subprocess.run(
+        [sys.executable, str(here / "audited_page.py"), *command],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(here.parent), *sys.path])},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=3 * LONG,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["answers"]["200"] > 100
+    assert found["answers"]["422"] > 100
+    for event, args in found["events"]:
+        if event == "subprocess.Popen":
+            assert args[1] == repr(command)
+        elif event == "socket.connect":
+            assert args == [repr(("127.0.0.1", found["port"]))]
+        elif event.startswith("sqlite3.connect"):
+            assert args[0] == repr(":memory:") or event != "sqlite3.connect"
+        else:
+            assert event == "import", (event, args)
+            assert "evil" not in args[0]
+    assert os.listdir(tmp_path) == ["evil_payload.py"]
 
 
 # -- where the page listens

@@ -43,7 +43,7 @@ def status(method, path, *headers, host=HOST, key=None, address=HOME):
         ("OPTIONS", "/api/calls.tool", KEY, 405),
         ("CONNECT", "/", KEY, 405),
         ("TRACE", "/", KEY, 405),
-        # What is not known needs the key, too: nobody learns which paths there are.
+        # Unknown paths need the key, too: answers do not tell which paths exist.
         ("GET", "/no-such-file", None, 401),
         ("GET", "/../index.html", None, 401),
         ("GET", "/feed/", None, 401),

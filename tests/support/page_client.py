@@ -58,10 +58,10 @@ class PageClient:
         finally:
             writer.close()
 
-    async def call(self, name: str, **params: Any) -> PageAnswer:
+    async def call(self, action: str, /, **params: Any) -> PageAnswer:
         """Run an action."""
         headers = {"x-accord-key": self.key, "content-type": "application/json"}
-        return await self.send("POST", f"/api/{name}", headers, json.dumps(params).encode())
+        return await self.send("POST", f"/api/{action}", headers, json.dumps(params).encode())
 
     @asynccontextmanager
     async def feed(self, since: int = 0):

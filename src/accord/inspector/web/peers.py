@@ -21,7 +21,7 @@ _LOCAL, _REMOTE, _USER = 1, 2, 7
 def allowed_users(environ: Mapping[str, str] | None = None) -> frozenset[int] | None:
     """Return the users that may connect; None where the system does not say whose a connection is.
 
-    The one who called `sudo` is among them, and root, who may do anything.
+    The user that called `sudo` is among them, and root, which may do anything.
 
     Args:
         environ: the variables of this process by default.

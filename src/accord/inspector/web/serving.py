@@ -103,7 +103,7 @@ class _PageProtocol(BoundedProtocol):
     """A connection of a browser; its refusals have the headers of all other responses."""
 
     connections_most = _CONNECTIONS_MOST
-    # None lets everyone in who can reach the page.
+    # None lets every user in.
     users: frozenset[int] | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn

@@ -17,14 +17,12 @@ from accord.transports.http.server.sockets import listen
 from accord.transports.shutdown import exit_at_once, exit_later, take_signals
 
 if TYPE_CHECKING:
-    # Other apps than the protocol's are served with parts of this module.
     from accord.transports.http.server.app import HttpApp
     from accord.transports.http.server.exchange import Message, Receive, Scope, Send
 
 __all__ = ["END_SLACK", "BoundedProtocol", "BoundedServer", "listen", "serve", "serve_in_loop"]
 
 Start: TypeAlias = Callable[[], Awaitable[None]]
-
 # How many open files are left to the server's own files and connections.
 _FILES_SPARED: Final = 64
 # Seconds without reading after which a client counts as stalled.
