@@ -6,7 +6,7 @@ from accord.cli.connection import advise_in_options
 from accord.errors import TransportError
 from accord.inspector.definition import InspectTarget
 from accord.inspector.live.advice import advise_connection
-from inspector.live_page import live_page
+from inspector.live_page import launch, live_page
 from support.running import on_a_loop
 
 FAILURES = [
@@ -47,6 +47,16 @@ async def test_a_failure_names_the_file_and_not_the_command_that_runs_it(tmp_pat
     assert error["message"].startswith("the server: ended with exit code 3")
     assert error["stderr"] == ["mend line 3"]
     assert "it starts anew when its code changes" in error["advice"]
+
+
+@on_a_loop
+async def test_a_mistake_in_a_file_is_the_message(tmp_path):
+    file = tmp_path / "desk.py"
+    file.write_text("def f(:\n")
+    target = {"command": launch(file), "shown": "desk.py"}
+    async with live_page(is_ready=False, **target) as page:
+        error = (await page.until_state("failed"))["error"]
+    assert error["message"] == f"{file}:1: invalid syntax: def f(:"
 
 
 @on_a_loop

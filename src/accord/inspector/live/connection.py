@@ -39,6 +39,8 @@ LinkState: TypeAlias = Literal["connecting", "ready", "failed", "closed"]
 _STDERR_SHOWN: Final = 15
 # A person wants to see soon that a server is gone, and a server that restarts comes back soon.
 _PATIENCE: Final = 3.0
+# How `accord run` begins the line that says why it ends.
+_RUN_ERROR: Final = "accord: "
 # How long the wire may take to end when the session is over.
 _CLOSING: Final = 5.0
 
@@ -341,6 +343,8 @@ class LiveConnection:
         if target.command and target.shown and not target.shown.startswith("-"):
             # The user named a file or module, not the command that runs it.
             message = message.replace(f"{join(target.command)}:", f"{target.title}:")
+            if stderr and stderr[-1].startswith(_RUN_ERROR):
+                message = stderr[-1].removeprefix(_RUN_ERROR)
         message = self._session.options.advise(message)
         advice = advise_connection(target, error, stderr)
         return ConnectionFailure(message, advice, stderr, isinstance(error, AuthError))
