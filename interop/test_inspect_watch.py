@@ -1,4 +1,4 @@
-"""`accord inspect --watch` between real clients and servers: nothing changes, all of it is shown."""
+"""`accord inspect --watch` between real clients and servers: unchanged, and all of it shown."""
 
 import asyncio
 import json
