@@ -19,9 +19,9 @@ def make_session(kind="live", *, target=None, **options):
     return Session(0, target, kind, options=InspectOptions(**options), changes=Changes())
 
 
-async def ask(session, name, **params):
+async def ask(session, action, /, **params):
     """Run an action as the page does; the answer has travelled as JSON."""
-    made = await perform(session, _actions[name], json.dumps(params).encode())
+    made = await perform(session, _actions[action], json.dumps(params).encode())
     return json.loads(msgspec.json.encode(made))
 
 

@@ -45,7 +45,7 @@ def list_tools(id, params):
     if "loop" in ASKED:
         say(id=id, result={"tools": [{**TOOLS[0], "name": f"at {cursor}"}], "nextCursor": "again"})
     elif "malformed" in ASKED:
-        say(id=id, result={"tools": [{"name": 5}, *TOOLS]})
+        say(id=id, result={"tools": [{"name": 5}, [], *TOOLS]})
     elif "twice" in ASKED:
         say(id=id, result={"tools": [TOOLS[0], TOOLS[0]]})
     else:

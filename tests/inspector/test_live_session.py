@@ -189,7 +189,7 @@ async def test_a_server_that_ends_during_a_call_is_closed_and_the_call_is_lost()
 @pytest.mark.parametrize(
     ("way", "total", "error"),
     [
-        ("malformed", 6, "5"),
+        ("malformed", 7, "5"),
         ("loop", 2, "a second time"),
         ("twice", 2, None),
         ("no-prompts", 5, None),
@@ -201,6 +201,9 @@ async def test_a_wrong_list_is_shown_as_far_as_it_can_be_read(way, total, error)
         listed = await page.until_listed()
         assert (listed["state"], listed["total"]) == ("ready", total)
         assert (error or "") in (listed["error"] or "")
+        if way == "malformed":
+            entry = await page.ask("surface.entry", kind="tools", name=" (2)")
+            assert entry["raw"] == "[]"
         if way == "twice":
             assert [each["name"] for each in listed["entries"]] == ["echo", "echo (2)"]
         prompts = await page.until_listed("prompts")

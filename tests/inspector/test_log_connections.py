@@ -3,6 +3,7 @@
 import io
 import os
 import stat
+from pathlib import Path
 
 import pytest
 
@@ -118,6 +119,37 @@ async def test_a_recording_without_messages_is_removed(tmp_path):
     await session.close()
 
     assert list(tmp_path.iterdir()) == []
+
+
+@on_a_loop
+async def test_messages_after_the_end_make_no_new_file(tmp_path):
+    session = make_session(record=tmp_path / "session.jsonl")
+    first = opened(session)
+    second = opened(session)
+    first.observe("client", call())
+    second.close()
+    second.observe("client", call())
+    await session.close()
+    second.observe("client", call())
+
+    files = sorted(tmp_path.iterdir())
+    assert [each.name for each in files] == ["session-2.jsonl", "session.jsonl"]
+    assert [len(each.read_text().splitlines()) for each in files] == [3, 3]
+
+
+@on_a_loop
+async def test_a_full_disk_ends_the_recording_only(tmp_path):
+    full = Path("/dev/full")
+    if not full.exists():
+        pytest.skip("this system has no /dev/full")
+    session = make_session(record=full)
+    conversation = opened(session)
+    for id in range(200):
+        conversation.observe("client", call(id, name="x" * 100))
+    await session.close()
+
+    assert "the recording ended early" in (await ask(session, "log.summary"))["trouble"]
+    assert len(await rows_of(session, 1000)) == 203
 
 
 @on_a_loop

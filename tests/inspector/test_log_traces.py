@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from accord.check.trace_check import replay
-from accord.inspector.definition import Refused
+from accord.inspector.definition import InspectOptions, Refused
+from accord.inspector.inspection import Inspection
 from accord.inspector.log import trace_session
 from accord.inspector.log.message_log import InspectedLog, write_trace
 from accord.inspector.log.observed_facts import observed_facts
@@ -13,6 +14,7 @@ from accord.inspector.log.trace_session import open_trace
 from accord.trace import read
 from inspector.logged import answer, ask, call, make_session, opening, rows_of
 from support.running import on_a_loop
+from support.waiting import until
 
 TRACES = Path(__file__).parents[2] / "examples" / "traces"
 ALL = sorted(path.name for path in TRACES.glob("*.jsonl"))
@@ -151,3 +153,19 @@ async def test_a_recording_larger_than_the_log_keeps_its_end_and_all_verdicts(mo
     assert observed_facts(session)["server"]["name"] == "a server"
     with pytest.raises(Refused, match="row 1 has left the log"):
         await ask(session, "log.detail", n=1)
+
+
+@on_a_loop
+async def test_the_text_of_a_recording_opens_in_a_session_of_its_own():
+    inspection = Inspection(InspectOptions())
+    made = await ask(inspection.lobby, "trace.open", name="mine.jsonl", text=SHORT.decode())
+    session = inspection.find(made["target"])
+    await until(lambda: observed_facts(session)["state"] == "ready")
+
+    assert (session.target.title, session.kind) == ("mine.jsonl", "trace")
+    assert len(await rows_of(session)) == 5
+    with pytest.raises(Refused, match="the recording is empty"):
+        await ask(inspection.lobby, "trace.open", name="", text=" ")
+    with pytest.raises(Refused, match="shows a recording"):
+        await ask(session, "log.clear")
+    await inspection.close()

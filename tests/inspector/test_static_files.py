@@ -65,3 +65,23 @@ def test_nothing_in_the_page_names_an_address_to_load_from() -> None:
         assert not re.search(
             r"(?:src|href|url\(|from|import)\s*[=(]?\s*[\"']?https?:", path.read_text()
         )
+
+
+def imports_of(path: Path) -> list[Path]:
+    """The modules that a module imports."""
+    found = re.findall(r"(?:from|import)\s+\"([^\"]+)\"", path.read_text())
+    bare = {"preact": STATIC / "vendor/preact.js"}
+    return [bare[each] if each in bare else (path.parent / each).resolve() for each in found]
+
+
+def test_the_modules_of_the_first_view_are_loaded_side_by_side() -> None:
+    waiting = [STATIC / "app.js", STATIC / "panes/overview.js"]
+    needed: set[Path] = set()
+    while waiting:
+        each = waiting.pop()
+        if each not in needed:
+            needed.add(each)
+            waiting += imports_of(each)
+    names = {each.relative_to(STATIC).as_posix() for each in needed} - {"app.js"}
+    page = (STATIC / "index.html").read_text()
+    assert set(re.findall(r"modulepreload\" href=\"([^\"]+)\"", page)) == names

@@ -249,6 +249,7 @@ def test_the_blocking_client_follows_tasks() -> None:
     with blocking.connect(acting, revision="2025-11-25") as client:
         task = client.start_tool("compute", {"seconds": 0.1}, ttl=50)
         assert (task.tool, task.ttl, task.is_finished) == ("compute", 50, False)
+        assert task.poll_interval == 0.05
         assert repr(task).endswith("of compute: working>")
         again = client.task(task.id)
         assert again.refresh().status == again.status == "working"

@@ -1,10 +1,11 @@
 """A monitor says which rules each record was held to and kept, and stays within bounds."""
 
 import msgspec
+from msgspec.structs import replace
 
 from accord.protocol.monitor import _HALF_READ, Monitor
 from accord.protocol.rules.body import _PAGE_NAMES_MOST
-from accord.trace import Record
+from accord.trace import HttpFacts, Record
 
 REVISION = "2025-06-18"
 
@@ -68,3 +69,15 @@ def test_a_list_without_end_does_not_fill_the_memory():
     pages = monitor._memory.tool_pages
     assert sum(map(len, pages.values())) <= _PAGE_NAMES_MOST
     assert pages
+
+
+def test_rules_on_http_are_reported_with_their_record():
+    heard = []
+    monitor = Monitor(passed=lambda record, ids: heard.append((record.number, ids)))
+    headers = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+    asked = HttpFacts(method="POST", headers=headers, recorded="all", exchange="1")
+    said = HttpFacts(method="POST", status=200, recorded="all", exchange="1")
+    for each, facts in zip(opening(), (asked, said, asked), strict=True):
+        monitor.observe(replace(each, transport="http", http=facts))
+
+    assert any(id.startswith("http.") for id in dict(heard)[1])

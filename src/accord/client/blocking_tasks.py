@@ -50,6 +50,11 @@ class BlockingTask:
         return self._task.ttl
 
     @property
+    def poll_interval(self) -> float:
+        """Seconds after which the server is asked again."""
+        return self._task.poll_interval
+
+    @property
     def is_finished(self) -> bool:
         """Whether it is over, as far as that is known."""
         return self._task.is_finished

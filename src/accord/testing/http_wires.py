@@ -14,6 +14,7 @@ from accord.client.connect import http_wire
 from accord.client.options import ClientSettings
 from accord.errors import MissingExtra
 from accord.protocol.exchange import Exchange
+from accord.protocol.party import Bounded
 from accord.testing.http_records import ExchangeRecorder, StreamNames
 from accord.testing.recording import Observer
 from accord.trace import HttpFacts, Party
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 _LOOPBACK: Final = "127.0.0.1"
 # Seconds that responses get to end after their connections are closed.
 _STOP_EXPECTED: Final = 2.0
+# Bodies that no server accepted and that are remembered.
+_REJECTED: Final = 100
 
 
 # The headers of a response that matter to the protocol; `Response` cannot list all.
@@ -200,7 +203,7 @@ class TappedSender:
         self._numbers = count(1)
         self._streams = StreamNames()
         # Bodies that no server accepted; the client may send them again.
-        self._rejected: set[bytes] = set()
+        self._rejected: Bounded[bytes, None] = Bounded(_REJECTED)
         self._is_open = False
 
     async def send(
@@ -247,7 +250,7 @@ class TappedSender:
 
     def _mark_rejected(self, body: bytes | None) -> None:
         if body is not None:
-            self._rejected.add(body)
+            self._rejected[body] = None
 
 
 class _Tapped:

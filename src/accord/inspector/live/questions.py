@@ -70,6 +70,9 @@ class _Question:
         self.url = url
         self.at = time.time()
         self.call = current_call.get()
+        self._form = None
+        if kind == "elicitation":
+            self._form = build_form(params.requested_schema or {"type": "object"})
         loop = asyncio.get_running_loop()
         self.answer: asyncio.Future[Any] = loop.create_future()
 
@@ -89,7 +92,7 @@ class _Question:
             "model_hint": "",
         }
         if self.kind == "elicitation":
-            found["form"] = build_form(params.requested_schema or {"type": "object"})
+            found["form"] = self._form
         elif self.kind == "sampling":
             found["message"] = params.system_prompt or ""
             hints = params.model_preferences and params.model_preferences.hints

@@ -242,7 +242,8 @@ class Surfaces:
             Refused: the server does not list it.
         """
         entry = self.find(kind, name)
-        value = entry.value or {}
+        found = entry.value
+        value: JsonObject = found if isinstance(found, dict) else {}
         schema = value.get("outputSchema") if kind == "tools" else None
         return {
             **entry.snapshot(),

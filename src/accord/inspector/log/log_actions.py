@@ -90,7 +90,7 @@ async def get_summary(session: "Session", params: Nothing) -> JsonObject:
     return show_summary(session.part(InspectedLog))
 
 
-@action("log.clear", kinds=READ)
+@action("log.clear", kinds=("live", "watch"))
 async def clear_log(session: "Session", params: Nothing) -> JsonObject:
     """Forget all rows."""
     session.part(InspectedLog).clear()

@@ -226,16 +226,15 @@ class InspectedLog:
 
     def note_passed(self, record: Record, requirements: tuple[str, ...]) -> None:
         """Note which requirements a record was held to and kept."""
-        entry = self._rows.get(record.number)
-        if entry is None:
-            return
         shared = self._shared.get(requirements)
         if shared is None:
             if len(self._shared) >= _SHARED_MOST:
                 self._shared.clear()
             shared = self._shared[requirements] = tuple(dict.fromkeys(requirements))
             self.held.update(shared)
-        entry.passed = shared
+        entry = self._rows.get(record.number)
+        if entry is not None:
+            entry.passed = shared
 
     def add_breach(self, number: int, breach: RowBreach) -> None:
         """Add a breach to its row, and count it even if the row has left."""

@@ -312,10 +312,7 @@ def _words(method: str, members: dict[str, Raw]) -> str:
     if method == "tools/call" and "content" in members:
         return _describe_content(members)
     if method in ("initialize", "server/discover"):
-        server = msgspec.json.decode(members["serverInfo"]) if "serverInfo" in members else {}
-        version = members.get("protocolVersion") or members.get("supportedVersions") or b'""'
-        named = f"{_show(server.get('name', ''))} {_show(server.get('version', ''))}"
-        return f"{_show(msgspec.json.decode(version))}, server {named}"
+        return _describe_server(members)
     if method == "resources/read" and "contents" in members:
         contents = msgspec.json.decode(members["contents"])
         kinds = ", ".join(_show(each.get("mimeType", "no type")) for each in contents)
@@ -323,6 +320,18 @@ def _words(method: str, members: dict[str, Raw]) -> str:
     if method == "prompts/get" and "messages" in members:
         return _number(len(_read_batch(members["messages"])), "messages")
     return ", ".join(members)
+
+
+def _describe_server(members: dict[str, Raw]) -> str:
+    versions = msgspec.json.decode(members.get("supportedVersions", b"[]"))
+    if "protocolVersion" in members:
+        versions = [msgspec.json.decode(members["protocolVersion"])]
+    said = ", ".join(map(_show, versions))
+    if "serverInfo" not in members:
+        return said
+    server = msgspec.json.decode(members["serverInfo"])
+    named = f"{_show(server.get('name', ''))} {_show(server.get('version', ''))}"
+    return f"{said}, server {named}"
 
 
 def _number(count: int, things: str) -> str:

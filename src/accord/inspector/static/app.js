@@ -2,13 +2,14 @@
 import { html, render, useEffect, useErrorBoundary, useRef, useState } from "./preact.js";
 import { takeKey } from "./api.js";
 import { followFeed, useAction, useFeed, useRefused } from "./store.js";
-import { go, useRoute } from "./route.js";
+import { FIRST_PANE, go, useRoute } from "./route.js";
 import { applyTheme, remember, remembered } from "./theme.js";
 import { clip, shown } from "./text.js";
 import { Button, Empty, ErrorNote, Split } from "./ui.js";
 import { Header } from "./shell/header.js";
 import { Navigation, PANES, panesOf } from "./shell/navigation.js";
 import { Guide, NoKey } from "./shell/guide.js";
+import { SessionNotice } from "./shell/notice.js";
 import { KeysHelp, useKeys } from "./keys.js";
 import { Palette } from "./palette.js";
 import { onWish } from "./log/focus.js";
@@ -69,6 +70,7 @@ function Workspace({ target, kind, pane, name, isLogOpen, onLog }) {
   }, [pane, name]);
   const body = html`<main id="main" tabindex="-1">
     <h1>${chosen?.title ?? "Nothing here"}</h1>
+    ${kind === "live" && pane !== FIRST_PANE && html`<${SessionNotice} target=${target} />`}
     ${isOffered
       ? html`<${PaneHost} key=${`${target} ${pane}`} target=${target} pane=${pane} name=${name} />`
       : html`<${Empty}>

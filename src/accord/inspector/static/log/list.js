@@ -146,9 +146,15 @@ export function LogList({ log, chosen, onChoose, onOpen, onEscape, isFollowing, 
       bringIntoView(wanted.index);
     }
   }, [wanted]);
+  // Keys may come faster than the page is drawn; each counts from the one before.
+  const current = useRef(chosen);
+  useEffect(() => {
+    current.current = chosen;
+  }, [chosen]);
   const move = (index) => {
     const next = Math.min(total - 1, Math.max(0, index));
     if (next < 0) return;
+    current.current = next;
     onChoose(next);
     if (next < total - 1) onFollow(false);
     bringIntoView(next);
@@ -156,7 +162,7 @@ export function LogList({ log, chosen, onChoose, onOpen, onEscape, isFollowing, 
   const onKeyDown = (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const page = Math.max(1, Math.floor(view / ROW) - 1);
-    const at = chosen ?? (event.key === "ArrowUp" || event.key === "k" ? total : -1);
+    const at = current.current ?? (event.key === "ArrowUp" || event.key === "k" ? total : -1);
     const steps = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page };
     if (hasLetters()) Object.assign(steps, { j: 1, k: -1 });
     if (event.key in steps) move(at + steps[event.key]);

@@ -42,7 +42,7 @@ export function Capabilities({ session }) {
   return html`<${Panel} title="Capabilities">
     <div class="columns">
       <${Side} title="Server" text=${session.server_capabilities} />
-      <${Side} title="Client (this page)" text=${session.client_capabilities} />
+      <${Side} title=${session.kind === "live" ? "Client (this page)" : "Client"} text=${session.client_capabilities} />
     </div>
   <//>`;
 }

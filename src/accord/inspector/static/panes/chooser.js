@@ -7,7 +7,6 @@ import { Button, Empty, ErrorNote, Text, formatCount, formatSize, useWork } from
 
 const PAGE = 200;
 const DELAY = 150;
-const WORDS = { tools: "tools", resources: "resources", templates: "templates", prompts: "prompts" };
 
 /** The class of a hint: what may change things stands out, with its words as the sign. */
 export function Hints({ hints }) {
@@ -45,9 +44,9 @@ export function useLate(value, delay = DELAY) {
 }
 
 function said(data, kind, text) {
-  if (data.state === "absent") return `The server has no ${WORDS[kind]}.`;
+  if (data.state === "absent") return `The server offers no ${kind}, or is not connected.`;
   if (data.state === "loading" && !data.total) return "Loading.";
-  return text ? "Nothing fits the filter." : `The list of ${WORDS[kind]} is empty.`;
+  return text ? "Nothing fits the filter." : `The list of ${kind} is empty.`;
 }
 
 /**
@@ -68,8 +67,8 @@ export function EntryList({ target, kind, pane, chosen, placeOf = (name) => name
       <input
         type="search"
         data-filter
-        aria-label=${`Filter ${WORDS[kind]}`}
-        placeholder=${`Filter ${WORDS[kind]}`}
+        aria-label=${`Filter ${kind}`}
+        placeholder=${`Filter ${kind}`}
         spellcheck=${false}
         value=${text}
         onInput=${(event) => setText(event.currentTarget.value)}

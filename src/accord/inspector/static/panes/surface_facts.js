@@ -2,7 +2,7 @@
 import { html } from "../preact.js";
 import { call } from "../api.js";
 import { useAction } from "../store.js";
-import { Button, ErrorNote, Panel, Sign, Text, useWork } from "../ui.js";
+import { Button, ErrorNote, Fold, Panel, Sign, Text, plural, useWork } from "../ui.js";
 
 const SHOWN = 50;
 const PLACES = 8;
@@ -46,9 +46,9 @@ export function Lint({ target }) {
 }
 
 function Counts({ counts }) {
-  return Object.entries(counts ?? {})
-    .map(([kind, count]) => `${count} ${kind}`)
-    .join(", ");
+  return html`<ul class="plain">
+    ${Object.entries(counts ?? {}).map(([kind, count]) => html`<li class="whole">${count} ${kind}</li>`)}
+  </ul>`;
 }
 
 /** The server in each revision of the protocol, on connections of their own. */
@@ -79,9 +79,12 @@ export function Revisions({ target, isLive }) {
                   </td>
                   <td><${Counts} counts=${row.counts} /></td>
                   <td>
-                    ${row.differences?.length
-                      ? html`<ul class="plain">${row.differences.map((each) => html`<li><${Text}>${each}<//></li>`)}</ul>`
-                      : ""}
+                    ${row.differences?.length > 0 &&
+                    html`<${Fold} title=${plural(row.differences.length, "difference")}>
+                      <ul class="plain spaced">
+                        ${row.differences.map((each) => html`<li><${Text} lines>${each}<//></li>`)}
+                      </ul>
+                    <//>`}
                   </td>
                 </tr>`,
               )}

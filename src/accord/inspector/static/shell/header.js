@@ -68,14 +68,15 @@ export function Header({ state, target, isConnected, isLogOpen, onLog, onDialog 
     <span class="product">accord inspect</span>
     ${current &&
     html`<${TargetSelect} targets=${state.targets} target=${target} />
-      <${StateSign} state=${current.state} kind=${current.kind} />
+      ${isConnected
+        ? html`<${StateSign} state=${current.state} kind=${current.kind} />`
+        : html`<${Sign} severity="warn" word="waiting for accord inspect" />`}
       <span class="quiet">
         ${[current.revision, current.transport].filter(Boolean).map(shown).join(", ")}
       </span>
       ${current.fail > 0 && html`<${Sign} severity="fail" count=${current.fail} word="failed" />`}
       ${current.warn > 0 && html`<${Sign} severity="warn" count=${current.warn} word="warned" />`}`}
     <span class="push">
-      ${!isConnected && html`<${Sign} severity="warn" word="waiting for accord inspect" />`}
       <${Button} onClick=${() => onDialog("palette")} title="Go to a pane or a tool (Ctrl+K)">
         Go to<span class="wide-only"> …</span>
       <//>

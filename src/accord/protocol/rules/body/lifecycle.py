@@ -243,10 +243,9 @@ def ping_is_not_answered_with_an_error(step: Step, conversation: Conversation) -
     # that is rejected, and for an HTTP request that is refused, by its headers for example.
     is_early = conversation.phase in (Phase.OPENING, Phase.NEGOTIATING)
     exchange = step.exchange
+    is_unclear = exchange is not None and bool(exchange.duplicates or exchange.cancelled)
     http = step.record and step.record.http
-    if step.error is None or is_early or (http and http.is_refusal):
-        return None
-    if exchange and (exchange.duplicates or exchange.cancelled):
+    if step.error is None or is_early or is_unclear or (http and http.is_refusal):
         return None
     return f"answers ping with error {step.error.code}"
 
