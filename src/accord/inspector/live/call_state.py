@@ -115,6 +115,8 @@ class Call:
             self.end("timeout", CallError(None, str(error)))
         elif isinstance(error, ConnectionClosed):
             why = "the connection ended; the server may have done its work all the same"
+            if "not sent" in str(error):
+                why = "the server never got it; start the server, then run this again"
             self.end("lost", CallError(None, str(error), why))
         elif isinstance(error, RequestError):
             explained = _EXPLANATIONS.get(error.code, "") if error.is_received else ""
