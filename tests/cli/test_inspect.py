@@ -6,13 +6,20 @@ import socket
 import subprocess
 import sys
 import urllib.request
+from pathlib import Path
 
 import pytest
 
 from accord.cli.inspect_targets import read_targets
 from accord.cli.main import _parse, _split, main
 from cli.conftest import ACCORD, PLAIN
+from support.waiting import LONG, until_sync
 
+ROOT = Path(__file__).parents[2]
+OPENING = (
+    '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18",'
+    '"capabilities":{},"clientInfo":{"name":"test","version":"1"}}}\n'
+)
 ENTRY = {"command": "npx", "args": ["-y", "files-server", "--token", "s3cr3t-abcdef123456"]}
 
 
@@ -209,6 +216,12 @@ def test_a_server_of_a_configuration_is_found(home, capsys):
         ("http://x/ --keep 0", "'0' is not a number of megabytes, expected 1 or more"),
         ("http://x/ --scope a", "--scope needs --oauth"),
         ("http://x/ --cwd missing", "--cwd: there is no folder missing"),
+        ("http://x/ --listen 1", "--listen needs --watch"),
+        ("--watch", "--watch needs one server: a URL, or a command after --"),
+        ("--watch http://x/ http://y/", "--watch needs one server"),
+        ("--watch --listen 1 -- cat", "--listen is for the URL of a server"),
+        ("--watch --json -- cat", "--json prints to stdout, which belongs to the client"),
+        ("--watch --cwd / -- cat", "--watch launches the command in the current folder"),
         ("http://x/ --public-url https://a/b", "--public-url has a path"),
     ],
 )
@@ -249,7 +262,7 @@ def test_the_page_is_served_until_a_signal_arrives(number, inspecting):
     with urllib.request.urlopen(url.partition("#")[0]) as answer:
         assert b"<title>accord inspect</title>" in answer.read()
     process.send_signal(number)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=LONG)
     assert (process.returncode, out) == (0, "")
     assert err == f"accord inspect: {url}\naccord inspect: Ctrl-C ends\n"
 
@@ -260,13 +273,83 @@ def test_a_user_of_another_machine_learns_how_to_reach_the_page(inspecting):
     port = address.partition("#")[0].rpartition(":")[2].strip("/")
     assert f"ssh -L {port}:127.0.0.1:{port} " in process.stderr.readline()
     process.terminate()
-    assert process.communicate(timeout=60)[0] == ""
+    assert process.communicate(timeout=LONG)[0] == ""
 
 
 def test_a_page_for_other_machines_warns_and_has_one_name(inspecting):
     process = inspecting("--bind", "127.0.0.1", "--public-url", "http://desk.example:8000")
     assert process.stderr.readline().startswith("accord inspect: http://desk.example:8000/#key=")
     assert "WARNING" in process.stderr.readline()
+
+
+def ask(url, action, **params):
+    """Run an action of the page."""
+    base, _, key = url.partition("/#key=")
+    headers = {"x-accord-key": key, "content-type": "application/json"}
+    body = json.dumps(params).encode()
+    request = urllib.request.Request(f"{base}/api/{action}", data=body, headers=headers)
+    with urllib.request.urlopen(request, timeout=LONG) as answer:
+        return json.load(answer)
+
+
+def children_of(pid):
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the processes of Linux")
+def test_launched_servers_end_with_the_page(inspecting, good):
+    process = inspecting(good, "--json", "--no-history")
+    url = json.loads(process.stdout.readline())["url"]
+    until_sync(lambda: ask(url, "app.state")["targets"][0]["state"] == "ready")
+    (child,) = children_of(process.pid)
+    process.terminate()
+    assert process.wait(LONG) == 0
+    assert not Path(f"/proc/{child}").exists()
+
+
+def test_a_recording_is_shown_without_a_server(inspecting):
+    file = ROOT / "examples" / "traces" / "2025-06-18-faulty.jsonl"
+    process = inspecting("--trace", file, "--json", "--no-history")
+    url = json.loads(process.stdout.readline())["url"]
+    until_sync(lambda: [each["state"] for each in ask(url, "app.state")["targets"]] == ["ready"])
+    assert ask(url, "log.summary", target=0)["counters"]["messages"] > 0
+    assert ask(url, "app.state")["keeps_history"] is False
+
+
+def test_the_traffic_of_another_client_is_shown_over_stdio(home, good):
+    command = [sys.executable, "-m", "accord.cli.main", "run", "--stdio", str(good)]
+    process = subprocess.Popen(
+        [*ACCORD, "inspect", "--watch", "--no-open", "--no-history", "--", *command],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**PLAIN, "HOME": str(home)},
+    )
+    url = process.stderr.readline().removeprefix("accord inspect: ").strip()
+    process.stdin.write(OPENING)
+    process.stdin.flush()
+    assert json.loads(process.stdout.readline())["result"]["protocolVersion"] == "2025-06-18"
+    until_sync(lambda: ask(url, "log.summary", target=0)["counters"]["messages"] == 2)
+    state = ask(url, "app.state")["targets"][0]
+    assert (state["kind"], state["state"]) == ("watch", "ready")
+    out, _ = process.communicate(timeout=LONG)
+    assert (process.returncode, out) == (0, "")
+
+
+def test_the_traffic_of_another_client_is_shown_over_http(inspecting, desk):
+    process = inspecting("--watch", desk, "--no-history", "--no-open")
+    url = process.stderr.readline().removeprefix("accord inspect: ").strip()
+    said = [process.stderr.readline(), process.stderr.readline()]
+    place = said[-1].rpartition(" ")[2].strip()
+    headers = {
+        "content-type": "application/json",
+        "accept": "application/json, text/event-stream",
+    }
+    request = urllib.request.Request(place, data=OPENING.encode(), headers=headers)
+    with urllib.request.urlopen(request, timeout=LONG) as answer:
+        assert answer.status == 200
+    until_sync(lambda: ask(url, "log.summary", target=0)["counters"]["messages"] == 2)
 
 
 def test_a_port_that_is_taken_ends_with_two(home, capsys):

@@ -5,6 +5,7 @@ import gzip
 import hashlib
 import json
 import re
+import socket
 from base64 import b64decode
 
 import msgspec
@@ -523,3 +524,22 @@ async def test_clients_that_send_too_slowly_are_cut_off(monkeypatch):
         assert await slow_head.read() == b""
         head_writer.close()
         body_writer.close()
+
+
+@in_loop
+async def test_a_page_that_stops_reading_is_cut_off(define, monkeypatch):
+    monkeypatch.setattr(serving, "_WRITE_TIMEOUT", 0.1)
+    monkeypatch.setattr(app_module, "ACTIONS_MOST", 1)
+
+    async def flood(session, params):
+        return Download("flood", "text/plain", [b"x" * 1_000_000] * 40)
+
+    define("test.flood", flood)
+    async with page_of() as page:
+        headers = {"x-accord-key": page.key, "content-type": "application/json"}
+        request = page.head("POST", "/api/test.flood", {**headers, "content-length": "14"})
+        with socket.create_connection(("127.0.0.1", page.port)) as silent:
+            silent.sendall(request + b'{"target": -1}')
+            for wanted in (503, 200):
+                while (await page.call("app.state")).status != wanted:
+                    await asyncio.sleep(0.05)

@@ -67,7 +67,7 @@ class Inspection:
         added = [self._append(each, "live") for each in targets]
         self._loaded.clear()
         try:
-            await _import_in_parts(_LIVE_MODULES)
+            await _import_in_parts(_LIVE_MODULES if added else ())
             for session in added:
                 _start_connection(session)
             await _import_in_parts(ACTION_MODULES)
