@@ -192,7 +192,7 @@ export function Pane({ target }) {
     <${Files}
       target=${target}
       title="Session"
-      explains="All kept messages. accord inspect --trace opens a trace again."
+      explains="All kept messages. A trace has those of the main connection, without raw ones; accord inspect --trace opens it again."
       name="export.session"
       formats=${SESSIONS}
     />
