@@ -9,7 +9,7 @@ import { Button, Empty, ErrorNote, Split } from "./ui.js";
 import { Header } from "./shell/header.js";
 import { Navigation, PANES, panesOf } from "./shell/navigation.js";
 import { Guide, NoKey } from "./shell/guide.js";
-import { SessionNotice } from "./shell/notice.js";
+import { SessionNotice, SignInNotice } from "./shell/notice.js";
 import { KeysHelp, useKeys } from "./keys.js";
 import { Palette } from "./palette.js";
 import { onWish } from "./log/focus.js";
@@ -71,6 +71,7 @@ function Workspace({ target, kind, pane, name, isLogOpen, onLog }) {
   const body = html`<main id="main" tabindex="-1">
     <h1>${chosen?.title ?? "Nothing here"}</h1>
     ${kind === "live" && pane !== FIRST_PANE && html`<${SessionNotice} target=${target} />`}
+    ${kind === "live" && pane !== "questions" && html`<${SignInNotice} target=${target} />`}
     ${isOffered
       ? html`<${PaneHost} key=${`${target} ${pane}`} target=${target} pane=${pane} name=${name} />`
       : html`<${Empty}>

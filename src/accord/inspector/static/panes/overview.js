@@ -126,7 +126,8 @@ export function Pane({ target }) {
     <${Failure} error=${session.error} />
     ${session.sign_in &&
     html`<p class="note is-warn">
-      The server waits for a sign-in: see <a href=${addressOf(target, "questions")}>Questions</a>.
+      The server wants a token:${" "}
+      <a href=${addressOf(target, "authorization")}>Authorization</a> obtains one step by step.
     </p>`}
     <${Server} session=${session} />
     ${isLive && html`<${ConnectionSettings} target=${target} session=${session} />`}
