@@ -59,7 +59,7 @@ async def _edit_while_open(page: InspectorPage, file: Path) -> None:
     await page.sees("the module no_such_module is not installed", where="main")
     file.write_text(TWO.replace("hello", "salve"))
     await page.sees("server.py changed; restarted", where="main")
-    await page.sees("connected")
+    await page.sees("✓ connected")
     await page.use("button", "Run again")
     await page.sees("salve Grace", where="main")
 
