@@ -317,3 +317,18 @@ async def test_a_cleared_log_goes_on_with_the_next_number():
     assert answered["first_kept"] == 5
     assert answered["counters"]["fail"] == 0
     assert answered["rows"][0]["severity"] is None
+
+
+@on_a_loop
+async def test_a_message_that_http_refuses_shows_its_answer():
+    session = make_session()
+    talk = session.part(InspectedLog).conversation("main", "http")
+    talk.observe("client", call(), http=HttpFacts(method="POST", exchange="post-1"))
+    refused = HttpFacts(method="POST", status=401, exchange="post-1")
+    talk.observe("server", None, http=refused)
+    talk.observe("client", None, http=HttpFacts(method="GET", exchange="get-2"))
+    talk.observe("server", None, http=HttpFacts(method="GET", status=405, exchange="get-2"))
+    rows = await rows_of(session, with_http=False)
+    assert [(row["kind"], row["status"]) for row in rows] == [("request", None), ("refusal", 401)]
+    assert (await ask(session, "log.summary"))["counters"]["messages"] == 1
+    assert [row["n"] for row in await rows_of(session, related=1)] == [1, 2]

@@ -9,7 +9,7 @@ from accord.trace import HttpFacts, Record, Transport
 
 EntrySender: TypeAlias = Literal["client", "server", "stderr"]
 EntryKind: TypeAlias = Literal[
-    "request", "result", "error", "notification", "batch", "http", "text", "stderr"
+    "request", "result", "error", "notification", "batch", "http", "refusal", "text", "stderr"
 ]
 
 # What an entry takes beside its texts, measured with entries of small messages.
@@ -77,7 +77,7 @@ class LogEntry(msgspec.Struct, gc=False):
     @property
     def has_body(self) -> bool:
         """Whether something travelled beside what HTTP said."""
-        return self.kind not in ("http", "stderr")
+        return self.kind not in ("http", "refusal", "stderr")
 
     @property
     def cost(self) -> int:

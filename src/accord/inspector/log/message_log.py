@@ -208,7 +208,7 @@ class InspectedLog:
         self._bytes += entry.cost
         if entry.kind == "stderr":
             self.counters.stderr += 1
-        elif entry.kind != "http":
+        elif entry.kind not in ("http", "refusal"):
             self.counters.messages += 1
         self.kinds.add(entry.kind, entry.number, self.first_kept)
         self.methods.add(entry.method, entry.number, self.first_kept)

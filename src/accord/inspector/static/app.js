@@ -15,6 +15,8 @@ import { Palette } from "./palette.js";
 import { onWish } from "./log/focus.js";
 import { LogView } from "./log/view.js";
 
+// The target of actions that need no server.
+const WHOLE_PAGE = -1;
 const SETTLING = 2000;
 const WIDE = "(min-width: 1100px)";
 const NARROW = "(max-width: 640px)";
@@ -141,7 +143,7 @@ function App() {
       onDialog=${setDialog}
     />
     ${count === 0
-      ? html`<${Guide} />`
+      ? html`<${Guide}><${PaneHost} target=${WHOLE_PAGE} pane="open_trace" /><//>`
       : html`<div class="body">
           <${Navigation} target=${index} pane=${route.pane} kind=${targets[index].kind} />
           <${Workspace}
