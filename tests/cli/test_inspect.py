@@ -362,3 +362,9 @@ def test_a_port_that_is_taken_ends_with_two(home, capsys):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert f"port {port} is taken" in complaint(capsys, "--port", port)
+
+
+def test_a_page_without_its_extra_says_what_to_install(home, capsys, monkeypatch):
+    monkeypatch.delitem(sys.modules, "accord.inspector.web.serving", raising=False)
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    assert "accord inspect needs the extra 'http'" in complaint(capsys, "--no-open")
