@@ -106,6 +106,16 @@ def test_a_python_file_is_launched_and_watched_for_changes(home):
     assert found.folders == ()
 
 
+def test_a_command_that_runs_a_python_file_is_watched_for_changes(home):
+    folder = home / "work" / "desk"
+    folder.mkdir()
+    (folder / "server.py").write_text("")
+    assert targets("--", "uv", "run", "desk/server.py")[0].folders == (folder,)
+    assert targets("--cwd", folder, "--", "python", "server.py")[0].folders == (folder,)
+    assert targets("--no-reload", "--", "python", "desk/server.py")[0].folders == ()
+    assert targets("--", "python", "missing.py")[0].folders == ()
+
+
 def test_the_folder_of_a_package_is_watched_for_changes(home):
     package = home / "work" / "shop"
     (package / "tools").mkdir(parents=True)

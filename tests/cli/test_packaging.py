@@ -46,7 +46,9 @@ def test_the_wheel_has_every_file_and_writes_a_page(tmp_path):
 
 def _check_page(site, folder):
     """The page of the inspector is served from the wheel alone, and each of its files."""
-    start = f"import sys; sys.path.insert(0, {str(site)!r}); from accord.__main__ import main; main()"
+    start = (
+        f"import sys; sys.path.insert(0, {str(site)!r}); from accord.__main__ import main; main()"
+    )
     words = ["inspect", "--json", "--no-open", "--no-history", str(ROOT / "examples/ten_lines.py")]
     # -I: nothing of this checkout is found. No Node: the PATH is empty.
     process = subprocess.Popen(

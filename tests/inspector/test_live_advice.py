@@ -3,7 +3,7 @@
 import pytest
 
 from accord.cli.connection import advise_in_options
-from accord.errors import TransportError
+from accord.errors import ConnectFailed, TransportError
 from accord.inspector.definition import InspectTarget
 from accord.inspector.live.advice import advise_connection
 from inspector.live_page import launch, live_page
@@ -57,6 +57,14 @@ async def test_a_mistake_in_a_file_is_the_message(tmp_path):
     async with live_page(is_ready=False, **target) as page:
         error = (await page.until_state("failed"))["error"]
     assert error["message"] == f"{file}:1: invalid syntax: def f(:"
+    assert (error["advice"], error["stderr"]) == ("mend the code, then restart", [])
+
+
+def test_a_server_of_another_library_is_launched_by_its_command():
+    target = InspectTarget(title="fast.py", shown="fast.py", command=("python", "fast.py"))
+    error = ConnectFailed("fast.py: ended with exit code 2", exit_code=2)
+    said = ["accord: mcp is a FastMCP of another library; a command works with any: -- python x.py"]
+    assert advise_connection(target, error, said) == "start accord inspect -- python x.py"
 
 
 @on_a_loop

@@ -126,6 +126,7 @@ def _target_of_command(command: Sequence[str], options: argparse.Namespace) -> I
         command=tuple(command),
         env=_environment(options),
         cwd=options.cwd,
+        folders=() if options.no_reload else _folders_of_command(command, options.cwd),
     )
 
 
@@ -155,8 +156,21 @@ def _folders_of(place: ServerPlace) -> tuple[Path, ...]:
     if spec is None:
         return ()
     found = spec.submodule_search_locations or (os.path.dirname(spec.origin or ""),)
+    return _only_own([Path(each).absolute() for each in found if each])
+
+
+def _folders_of_command(command: Sequence[str], cwd: str | None) -> tuple[Path, ...]:
+    """Return the folder of the Python file that a command runs; none for an installed one."""
+    for word in command[1:]:
+        file = Path(cwd or "", word)
+        if file.suffix == ".py" and file.is_file():
+            return _only_own([file.absolute().parent])
+    return ()
+
+
+def _only_own(folders: Sequence[Path]) -> tuple[Path, ...]:
+    """Return the folders that are not those of installed packages."""
     installed = ("site-packages", "dist-packages")
-    folders = [Path(each).absolute() for each in found if each]
     return tuple(each for each in folders if not {*each.parts}.intersection(installed))
 
 

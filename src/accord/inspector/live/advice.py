@@ -8,6 +8,10 @@ from accord.errors import AccordError, AuthError, ConnectFailed, FlowFailed, For
 from accord.hosts.checking.advice import advise_program, advise_start
 from accord.inspector.definition import InspectTarget
 
+RUN_ERROR: Final = "accord: "
+"""How `accord run` begins the line that says why it ends."""
+# What `accord run` says about servers of other libraries.
+_ANY_COMMAND: Final = "a command works with any: -- "
 # Parts of messages in lower case, and what to do about them; the first that fits.
 _ADDRESS_ADVICE: Final = (
     (("connection refused",), "start the server, and check that it listens at {place}"),
@@ -30,6 +34,11 @@ _ADDRESS_ADVICE: Final = (
 )
 
 
+def is_own_run(target: InspectTarget) -> bool:
+    """Return whether `accord run` launches the server: the user named a file or module."""
+    return bool(target.command and target.shown) and not target.shown.startswith("-")
+
+
 def advise_connection(target: InspectTarget, error: AccordError, stderr: Sequence[str]) -> str:
     """Return what to do about a connection that failed."""
     if isinstance(error, AuthError):
@@ -45,9 +54,18 @@ def advise_connection(target: InspectTarget, error: AccordError, stderr: Sequenc
         return "choose another revision, or let it be negotiated"
     exited = isinstance(error, ConnectFailed) and error.exit_code is not None
     if exited or stderr:
+        if is_own_run(target) and stderr and stderr[-1].startswith(RUN_ERROR):
+            return _advise_run(target, stderr[-1])
         advice = advise_start(stderr, ())
         return f"{advice}; it starts anew when its code changes" if target.folders else advice
     return "look at the messages in the log"
+
+
+def _advise_run(target: InspectTarget, said: str) -> str:
+    _, sign, command = said.partition(_ANY_COMMAND)
+    if sign:  # a server of another library
+        return f"start accord inspect -- {command}"
+    return "mend the code; it starts anew then" if target.folders else "mend the code, then restart"
 
 
 def _advise_access(error: AuthError) -> str:

@@ -17,7 +17,7 @@ from accord.client.connect import connect
 from accord.client.options import ConnectOptions
 from accord.errors import AccordError, AuthError, ConnectFailed
 from accord.inspector.definition import Refused
-from accord.inspector.live.advice import advise_connection
+from accord.inspector.live.advice import RUN_ERROR, advise_connection, is_own_run
 from accord.inspector.live.capture import Captured, CapturingObserver, capture
 from accord.inspector.live.sign_in import with_questions
 from accord.inspector.live.tapped_target import InspectedTarget
@@ -39,8 +39,6 @@ LinkState: TypeAlias = Literal["connecting", "ready", "failed", "closed"]
 _STDERR_SHOWN: Final = 15
 # A person wants to see soon that a server is gone, and a server that restarts comes back soon.
 _PATIENCE: Final = 3.0
-# How `accord run` begins the line that says why it ends.
-_RUN_ERROR: Final = "accord: "
 # How long the wire may take to end when the session is over.
 _CLOSING: Final = 5.0
 
@@ -340,11 +338,11 @@ class LiveConnection:
         if quoted and not stderr:
             message = str(error)
         target = self._session.target
-        if target.command and target.shown and not target.shown.startswith("-"):
+        if is_own_run(target):
             # The user named a file or module, not the command that runs it.
             message = message.replace(f"{join(target.command)}:", f"{target.title}:")
-            if stderr and stderr[-1].startswith(_RUN_ERROR):
-                message = stderr[-1].removeprefix(_RUN_ERROR)
-        message = self._session.options.advise(message)
         advice = advise_connection(target, error, stderr)
+        if stderr and is_own_run(target) and stderr[-1].startswith(RUN_ERROR):
+            message, stderr = stderr[-1].removeprefix(RUN_ERROR), stderr[:-1]
+        message = self._session.options.advise(message)
         return ConnectionFailure(message, advice, stderr, isinstance(error, AuthError))
