@@ -25,10 +25,11 @@ def observed_facts(session: "Session") -> JsonObject:
     log, target = session.part(InspectedLog), session.target
     main = log.main
     opening = None if main is None else main.opening
+    unknown = (target.transport or "http") if target.url else "stdio"
     return {
         "title": target.title,
         "kind": session.kind,
-        "transport": "stdio" if main is None else main.transport,
+        "transport": unknown if main is None else main.transport,
         **_state(session),
         "at": None if opening is None else opening.began_at,
         "started_seconds": None if opening is None else opening.took,
