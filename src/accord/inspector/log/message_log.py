@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from accord.inspector.log.call_tag import RuleAnswers
 from accord.inspector.log.conversation import LoggedConversation
 from accord.inspector.log.entry import EntryKind, LogEntry, RowBreach
 from accord.inspector.log.postings import Postings
@@ -77,6 +78,7 @@ class InspectedLog:
         first_kept: the number of the oldest row that is kept.
         late: numbers of rows whose verdict came after later rows.
         trouble: why something is not judged or recorded; empty if all is well.
+        rule_answers: which standing answers travel with the next messages.
     """
 
     def __init__(self, session: "Session") -> None:
@@ -92,6 +94,7 @@ class InspectedLog:
         self.late: list[int] = []
         self.late_forgotten = 0
         self.trouble = ""
+        self.rule_answers = RuleAnswers()
         self.broken: dict[str, BrokenClause] = {}
         self.held: set[str] = set()
         self.roots: Postings[int] = Postings()
