@@ -26,6 +26,7 @@ const SESSIONS = [
   ["json", "JSON"],
   ["har", "HAR (HTTP)"],
   ["text", "Text"],
+  ["report", "Report (HTML)"],
 ];
 
 /** A text to take along: shown, copied, saved. */
@@ -192,7 +193,7 @@ export function Pane({ target }) {
     <${Files}
       target=${target}
       title="Session"
-      explains="All kept messages. accord inspect --trace opens a trace again."
+      explains="All kept messages. accord inspect --trace opens a trace again; the report is that of accord check trace."
       name="export.session"
       formats=${SESSIONS}
     />

@@ -131,7 +131,7 @@ function HeadRow({ data, view }) {
     <span role="columnheader" class="track">
       <span class="unseen">while it was open</span>
       <span class="lane-space" aria-hidden="true">
-        ${ticksOf(view).map(
+        ${ticksOf(view, data.has_times ? " s" : "").map(
           ({ at, label }) =>
             html`<span key=${label} class="lane-tick" style=${{ left: `${at}%` }}>${label}</span>`,
         )}

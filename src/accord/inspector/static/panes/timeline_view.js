@@ -61,14 +61,14 @@ export function shareOf(view, value) {
 }
 
 /** Round times for the axis: [{ at, label }]. */
-export function ticksOf(view) {
+export function ticksOf(view, unit) {
   const rough = (view.to - view.from) / TICKS;
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((each) => each * power).find((each) => each >= rough);
   const digits = Math.max(0, -Math.floor(Math.log10(step)));
   const found = [];
   for (let at = Math.ceil(view.from / step); at * step <= view.to; at += 1) {
-    found.push({ at: shareOf(view, at * step), label: (at * step).toFixed(digits) });
+    found.push({ at: shareOf(view, at * step), label: `${(at * step).toFixed(digits)}${unit}` });
   }
   return found;
 }
