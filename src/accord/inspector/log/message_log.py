@@ -343,11 +343,11 @@ class InspectedLog:
             self._writer.close()
 
 
-def write_trace(log: InspectedLog, conversation: str = MAIN) -> Iterator[bytes]:
-    """Yield the lines of a trace of a conversation, which `accord check trace` reads.
+def trace_records(log: InspectedLog, conversation: str = MAIN) -> Iterator[Record]:
+    """Yield the records of a trace of a conversation, with secrets masked.
 
-    Secrets are masked. The trace has the newest connection of the conversation that is in the log:
-    over stdio a trace has one connection only.
+    They are those of the newest connection of the conversation that is in the log: over stdio a
+    trace has one connection only.
     """
     numbers = range(log.first_kept, log.next_number)
     found = (log.get(number) for number in reversed(numbers))
@@ -364,4 +364,10 @@ def write_trace(log: InspectedLog, conversation: str = MAIN) -> Iterator[bytes]:
         if entry is None or entry.sender == "stderr":
             continue
         if entry.conversation == conversation and entry.part == part:
-            yield entry.to_record().encode() + b"\n"
+            yield entry.to_record()
+
+
+def write_trace(log: InspectedLog, conversation: str = MAIN) -> Iterator[bytes]:
+    """Yield the lines of a trace of a conversation, which `accord check trace` reads."""
+    for record in trace_records(log, conversation):
+        yield record.encode() + b"\n"
