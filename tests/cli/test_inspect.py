@@ -198,6 +198,9 @@ def test_a_server_of_a_configuration_is_found(home, capsys):
         capsys, "--config", file, "fles"
     )
     assert "there is no file" in complaint(capsys, "--config", home / "none.json", "files")
+    assert "say which after --config FILE, as files: files, other" in complaint(
+        capsys, "--config", file
+    )
 
 
 # -- mistakes
@@ -224,6 +227,9 @@ def test_a_server_of_a_configuration_is_found(home, capsys):
         ("--watch --json -- cat", "--json prints to stdout, which belongs to the client"),
         ("--watch --cwd / -- cat", "--watch launches the command in the current folder"),
         ("http://x/ --public-url https://a/b", "--public-url has a path"),
+        ("ftp://x/mcp", "the URL of a server begins with http:// or https://"),
+        ("--record missing/x.jsonl", "--record: there is no folder missing"),
+        ("--record .", "--record: . is a folder; name a file in it"),
     ],
 )
 def test_a_mistake_is_one_line(words, said, home, capsys):

@@ -149,6 +149,27 @@ COMMAND = small_target(
 )
 
 
+def test_an_entry_is_named_and_launched_as_by_accord_add():
+    run = ("python", "-P", "-m", "accord.cli.main", "run", "--stdio", "/desk/tools.py")
+    named = {
+        "tools": InspectTarget(title="tools.py", shown="tools.py", command=run),
+        "memory": InspectTarget(
+            title="npx @x/server-memory", shown="-- npx ...", command=("npx", "@x/server-memory")
+        ),
+        "example": InspectTarget(
+            title="mcp.example.com/mcp",
+            shown="https://mcp.example.com/mcp",
+            url="https://mcp.example.com/mcp",
+        ),
+        "kept": InspectTarget(title="kept", shown="-- npx ...", command=("npx", "desk")),
+    }
+    for name, target in named.items():
+        servers = json.loads(host_entry(target, "cursor")["text"])["mcpServers"]
+        assert list(servers) == [name]
+        if name == "tools":
+            assert servers[name]["args"] == ["-P", "-m", "accord", "run", "/desk/tools.py"]
+
+
 @pytest.mark.parametrize("target", [guarded_target(80), COMMAND], ids=["url", "command"])
 def test_an_entry_for_each_host_has_no_secret(target):
     for id in load_hosts():

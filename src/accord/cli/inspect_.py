@@ -116,6 +116,17 @@ def _check(options: argparse.Namespace) -> None:
     for path in options.trace:
         if not path.is_file():
             raise UsageError(f"--trace: there is no file {path}")
+    if options.record is not None:
+        _check_record(options.record)
+
+
+def _check_record(path: Path) -> None:
+    if path.is_dir():
+        raise UsageError(f"--record: {path} is a folder; name a file in it")
+    if not path.parent.is_dir():
+        raise UsageError(f"--record: there is no folder {path.parent}")
+    if not os.access(path.parent, os.W_OK):
+        raise UsageError(f"--record: the folder {path.parent} cannot be written to")
 
 
 def _check_watch(options: argparse.Namespace, targets: "list[InspectTarget]") -> None:

@@ -9,7 +9,7 @@ from accord.hosts.definition import HostEntry, HostsError, Machine
 from accord.hosts.entries.placeholders import NoPlaceholder
 from accord.hosts.operations.adaptation import adapt_entry
 from accord.hosts.operations.snippets import paste_place, paste_remarks, paste_text
-from accord.hosts.server_names import clean_name
+from accord.hosts.server_names import clean_name, command_name, url_name
 from accord.hosts.table.rows import load_hosts
 from accord.inspector.definition import InspectTarget, Refused
 from accord.inspector.exports.target_words import placeholder_names
@@ -17,6 +17,8 @@ from accord.inspector.target_access import TOKEN_VARIABLE, SafeTarget, make_safe
 from accord.types import JsonObject
 
 _NAME_MOST: Final = 40
+# How the inspector launches a Python file or module.
+_RUN: Final = ("-P", "-m", "accord.cli.main", "run", "--stdio")
 _VARIABLE: Final = re.compile(r"\$\{env:([A-Za-z_]\w*)\}")
 
 
@@ -74,11 +76,23 @@ def _without_values(machine: Machine, names: list[str]) -> Machine:
     return msgspec.structs.replace(machine, environ={**machine.environ, **hidden})
 
 
+def _name(target: InspectTarget, safe: SafeTarget) -> str:
+    """Return the name that `accord add` gives, or that the server has in a host already."""
+    if safe.url and target.title == target.shown.partition("://")[2]:
+        return url_name(safe.url)
+    if " " in target.title and safe.command and not safe.shown:
+        return command_name(safe.command)
+    return clean_name(target.title.removesuffix(".py"))
+
+
 def _entry(target: InspectTarget, safe: SafeTarget) -> HostEntry:
-    name = clean_name(target.title.removesuffix(".py"))[:_NAME_MOST]
+    name = _name(target, safe)[:_NAME_MOST]
     if not safe.url:
         env = {each: f"${{env:{each}}}" for each in safe.env}
-        return HostEntry(name=name, command=safe.command, env=env, cwd=safe.cwd)
+        command = safe.command
+        if command[1:6] == _RUN:  # as `accord add` writes it
+            command = (command[0], "-P", "-m", "accord", "run", *command[6:])
+        return HostEntry(name=name, command=command, env=env, cwd=safe.cwd)
     headers = dict(safe.headers)
     if safe.has_token:
         headers["Authorization"] = f"Bearer ${{env:{TOKEN_VARIABLE}}}"

@@ -6,6 +6,7 @@ import time
 from collections import deque
 from contextlib import suppress
 from functools import cached_property
+from shlex import join
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -36,9 +37,10 @@ if TYPE_CHECKING:
 LinkState: TypeAlias = Literal["connecting", "ready", "failed", "closed"]
 
 _STDERR_SHOWN: Final = 15
-_CONNECT_TIMEOUT: Final = 30.0
 # A person wants to see soon that a server is gone, and a server that restarts comes back soon.
 _PATIENCE: Final = 3.0
+# How `accord run` begins the line that says why it ends.
+_RUN_ERROR: Final = "accord: "
 # How long the wire may take to end when the session is over.
 _CLOSING: Final = 5.0
 
@@ -265,7 +267,7 @@ class LiveConnection:
         options: ConnectOptions = {
             "revision": settings.revision,
             "timeout": settings.timeout,
-            "connect_timeout": max(_CONNECT_TIMEOUT, settings.timeout),
+            "connect_timeout": self._start_timeout(),
             "client_info": Implementation("accord-inspect", __version__),
             "env": dict(env),
             "cwd": target.cwd,
@@ -281,6 +283,12 @@ class LiveConnection:
         for more in self.options:
             options.update(more())
         return options
+
+    def _start_timeout(self) -> float:
+        """Return the seconds to start in: those of the command line, or more if the page says."""
+        least = self._session.target.start_timeout
+        chosen = self.settings.timeout
+        return max(least, chosen) if chosen > self._session.target.timeout else least
 
     def _take_task_notice(self, data: bytes) -> None:
         for call in self.on_task_notice:
@@ -331,5 +339,12 @@ class LiveConnection:
             stderr = tuple(error.stderr.splitlines()[-_STDERR_SHOWN:])
         if quoted and not stderr:
             message = str(error)
-        advice = advise_connection(self._session.target, error, stderr)
+        target = self._session.target
+        if target.command and target.shown and not target.shown.startswith("-"):
+            # The user named a file or module, not the command that runs it.
+            message = message.replace(f"{join(target.command)}:", f"{target.title}:")
+            if stderr and stderr[-1].startswith(_RUN_ERROR):
+                message = stderr[-1].removeprefix(_RUN_ERROR)
+        message = self._session.options.advise(message)
+        advice = advise_connection(target, error, stderr)
         return ConnectionFailure(message, advice, stderr, isinstance(error, AuthError))

@@ -1,6 +1,6 @@
 """The facts about a session that the inspector only observes: a recording, or watched traffic."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -13,6 +13,11 @@ from accord.types import REVISION_IDS, JsonObject
 
 if TYPE_CHECKING:
     from accord.inspector.session import Session
+
+# For a file without a single record.
+_NO_RECORDING: Final = (
+    "name a recording, as accord inspect --record or accord watch --record writes them"
+)
 
 
 def observed_facts(session: "Session") -> JsonObject:
@@ -55,7 +60,7 @@ def _state(session: "Session") -> JsonObject:
         traffic = session.part(WatchedTraffic)
         return {"state": traffic.state, "error": _error(traffic.error), "note": traffic.note}
     reading = session.part(TraceReading)
-    advice = "the rows before the mistake are shown" if reading.count else ""
+    advice = "the rows before the mistake are shown" if reading.count else _NO_RECORDING
     note = f"{reading.count} records read so far" if reading.state == "reading" else ""
     return {"state": reading.state, "error": _error(reading.error, advice), "note": note}
 

@@ -193,7 +193,7 @@ export function Pane({ target }) {
     <${Files}
       target=${target}
       title="Session"
-      explains="All kept messages. accord inspect --trace opens a trace again; the report is that of accord check trace."
+      explains="All kept messages. A trace has those of the main connection, without raw ones; accord inspect --trace opens it again, and the report judges it like accord check trace."
       name="export.session"
       formats=${SESSIONS}
     />
