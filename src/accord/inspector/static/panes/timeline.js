@@ -63,7 +63,8 @@ function positionOf(data, value) {
 function Bar({ lane, view }) {
   const start = shareOf(view, lane.start);
   const end = lane.end === null ? 100 : shareOf(view, lane.end);
-  if (end < 0 || start > 100) return null;
+  if (end < 0) return html`<span class="lane-beyond">‹</span>`;
+  if (start > 100) return html`<span class="lane-beyond is-later">›</span>`;
   const left = Math.max(0, start);
   const style = { left: `${left}%`, width: `${Math.max(0, Math.min(100, end) - left)}%` };
   return html`<span class=${`lane-bar is-${lane.state}`} style=${style}></span>`;
