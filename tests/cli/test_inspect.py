@@ -223,6 +223,7 @@ def test_a_server_of_a_configuration_is_found(home, capsys):
         ("missing.py", "there is no file missing.py"),
         ("localhost:8000", "a URL begins with http:// or https://: http://localhost:8000/mcp"),
         ("x --bind 0.0.0.0", "--bind needs --public-url"),
+        ("http://x/ --output none/r.html", "none/r.html: there is no folder none"),
         ("--trace missing.jsonl", "--trace: there is no file missing.jsonl"),
         ("http://x/ --transport poem", "unknown transport 'poem'; known: http, sse"),
         ("http://x/ --revision 1999", "unknown revision '1999'"),
@@ -332,10 +333,36 @@ def test_a_recording_is_shown_without_a_server(inspecting):
     assert ask(url, "app.state")["keeps_history"] is False
 
 
+def test_reports_of_all_sessions_are_written_at_the_end(inspecting, tmp_path):
+    folder = ROOT / "examples" / "traces"
+    words = (
+        "--trace",
+        folder / "2025-06-18-faulty.jsonl",
+        "--trace",
+        folder / "2025-06-18-clean.jsonl",
+    )
+    process = inspecting(*words, "--output", tmp_path / "report.html", "--json", "--no-history")
+    url = json.loads(process.stdout.readline())["url"]
+    until_sync(
+        lambda: [each["state"] for each in ask(url, "app.state")["targets"]] == ["ready"] * 2
+    )
+    assert list(tmp_path.glob("*.html")) == []
+    process.terminate()
+    _, err = process.communicate(timeout=LONG)
+    assert process.returncode == 0
+    files = [tmp_path / "report.html", tmp_path / "report-2.html"]
+    assert err.splitlines()[-2:] == [f"accord inspect: wrote {each}" for each in files]
+    for file, title in zip(
+        files, ("2025-06-18-faulty.jsonl", "2025-06-18-clean.jsonl"), strict=True
+    ):
+        assert f"<title>{title}" in file.read_text()
+
+
 def test_the_traffic_of_another_client_is_shown_over_stdio(home, good):
     command = [sys.executable, "-m", "accord.cli.main", "run", "--stdio", str(good)]
+    kept = ["--no-history", "--output", "report.html"]
     process = subprocess.Popen(
-        [*ACCORD, "inspect", "--watch", "--no-open", "--no-history", "--", *command],
+        [*ACCORD, "inspect", "--watch", "--no-open", *kept, "--", *command],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -351,6 +378,7 @@ def test_the_traffic_of_another_client_is_shown_over_stdio(home, good):
     assert (state["kind"], state["state"]) == ("watch", "ready")
     out, _ = process.communicate(timeout=LONG)
     assert (process.returncode, out) == (0, "")
+    assert "2025-06-18" in Path("report.html").read_text()
 
 
 def test_the_traffic_of_another_client_is_shown_over_http(inspecting, desk):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import msgspec
 
 from accord.check.contract.lock_file import format_lock
+from accord.errors import TraceError
 from accord.inspector.actions import READ, Nothing, action
 from accord.inspector.definition import Download, Refused
 from accord.inspector.exports.breach_text import breaches_as_text
@@ -20,6 +21,7 @@ from accord.inspector.exports.session_files import (
     session_as_text,
     session_as_trace,
 )
+from accord.inspector.exports.session_report import session_as_report
 from accord.inspector.exports.surface_files import surface_as_markdown
 from accord.inspector.exports.target_words import check_words
 from accord.inspector.history.call_history import CallHistory
@@ -32,13 +34,14 @@ from accord.types import JsonObject, RevisionId
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-SessionFormat: TypeAlias = Literal["trace", "json", "har", "text"]
+SessionFormat: TypeAlias = Literal["trace", "json", "har", "text", "report"]
 SurfaceFormat: TypeAlias = Literal["lock", "markdown"]
 _ENDINGS = {
     "trace": ("jsonl", "application/x-ndjson"),
     "json": ("json", "application/json"),
     "har": ("har", "application/json"),
     "text": ("txt", "text/plain; charset=utf-8"),
+    "report": ("html", "text/html; charset=utf-8"),
 }
 
 
@@ -146,6 +149,11 @@ async def export_session(session: Session, params: ExportSession) -> object:
         if not url and session.kind == "live":
             raise Refused("HAR is for HTTP; this server is reached over stdio", field="format")
         chunks = session_as_har(log, url or "http://recorded.invalid")
+    elif params.format == "report":
+        try:
+            chunks = [await asyncio.to_thread(session_as_report, session)]
+        except TraceError as error:
+            raise Refused(str(error)) from None
     else:
         chunks = session_as_text(log)
     return Download(f"{_file_name(session)}.{ending}", media_type, chunks)

@@ -71,6 +71,7 @@ class Call:
         self.error: CallError | None = None
         self.progress: deque[JsonObject] = deque(maxlen=_PROGRESS_KEPT)
         self.tasks: list[str] = []
+        self.rule_answers = 0
         self.captured = Captured()
         self.revision = ""
         self.is_error = False
@@ -216,6 +217,7 @@ class Call:
             "error": None if self.error is None else self.error._asdict(),
             "progress_seen": list(self.progress),
             "tasks": self.tasks,
+            "rule_answers": self.rule_answers,
             "revision": self.revision,
         }
 

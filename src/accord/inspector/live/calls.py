@@ -304,6 +304,13 @@ class Calls:
         running = [each.id for each in self._calls.values() if each.is_running]
         return running[0] if len(running) == 1 else None
 
+    def note_rule_answer(self, id: str | None) -> None:
+        """Count a question of a call that a standing answer was given to."""
+        call = None if id is None else self._calls.get(id)
+        if call is not None:
+            call.rule_answers += 1
+            self._session.mark("calls")
+
     # -- for the page
 
     def find(self, id: str) -> Call:

@@ -116,6 +116,25 @@ async def answer_question(session: "Session", params: QuestionAnswer) -> object:
     return {}
 
 
+@action("questions.rules")
+async def list_rules(session: "Session", params: Nothing) -> object:
+    """Return the standing answers."""
+    return {"rules": session.part(AskedQuestions).rules.snapshot()}
+
+
+class OneRule(msgspec.Struct):
+    """A standing answer."""
+
+    id: str
+
+
+@action("questions.forget_rule")
+async def forget_rule(session: "Session", params: OneRule) -> object:
+    """End a standing answer."""
+    session.part(AskedQuestions).forget_rule(params.id)
+    return {}
+
+
 # -- roots
 
 

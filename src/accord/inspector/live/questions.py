@@ -13,8 +13,11 @@ from accord.errors import FlowFailed
 from accord.inspector.definition import Refused
 from accord.inspector.forms.errors import find_errors
 from accord.inspector.forms.model import build_form
+from accord.inspector.live.standing_answers import StandingAnswers
 from accord.inspector.live.texts import encode_text, read_plain
 from accord.inspector.log.call_tag import current_call
+from accord.inspector.log.message_log import InspectedLog
+from accord.protocol.sampling import find_choice_fault
 from accord.types import (
     CreateMessageParams,
     CreateMessageResult,
@@ -48,6 +51,7 @@ class QuestionAnswer(msgspec.Struct, kw_only=True):
         stop_reason: why it stopped.
         result: JSON text of a whole result of sampling, in place of `text`.
         redirected: the address that the browser ended up at, or the code, after a sign-in.
+        always: whether later questions of this kind get the same answer.
     """
 
     id: str
@@ -58,6 +62,7 @@ class QuestionAnswer(msgspec.Struct, kw_only=True):
     stop_reason: str | None = None
     result: str | None = None
     redirected: str | None = None
+    always: bool = False
 
 
 class _Question:
@@ -103,9 +108,14 @@ class _Question:
 
 
 class AskedQuestions:
-    """The questions that wait for a person, a part of a session."""
+    """The questions that wait for a person, a part of a session.
+
+    Attributes:
+        rules: the answers that a person gave once for all.
+    """
 
     def __init__(self, session: "Session") -> None:
+        self.rules = StandingAnswers()
         self._session = session
         self._open: dict[str, _Question] = {}
         self._numbers = count(1)
@@ -149,10 +159,14 @@ class AskedQuestions:
                 raise FlowFailed("authorization", came=f"{_OPEN_MOST} questions wait already")
             return ElicitResult("cancel") if kind == "elicitation" else None
         question = _Question(f"q{next(self._numbers)}", kind, params, url=url)
-        if question.call is None:
-            from accord.inspector.live.calls import Calls
+        from accord.inspector.live.calls import Calls
 
-            question.call = self._session.part(Calls).only_running()
+        calls = self._session.part(Calls)
+        question.call = question.call or calls.only_running()
+        if self._answer_by_rule(question):
+            calls.note_rule_answer(question.call)
+            self._mark()
+            return question.answer.result()
         self._open[question.id] = question
         self._mark()
         try:
@@ -161,6 +175,33 @@ class AskedQuestions:
             # Also where the call has ended, or the server does not want an answer any more.
             self._open.pop(question.id, None)
             self._mark()
+
+    def _answer_by_rule(self, question: _Question) -> bool:
+        """Give the standing answer, if there is one that fits."""
+        rule = self.rules.find(question.kind, question.params)
+        if rule is None:
+            return False
+        try:
+            if rule.given.action == "accept" and question.kind == "sampling":
+                result = _accept_sampling(question.params, rule.given)
+                if find_choice_fault(question.params, result) is not None:
+                    return False
+            _give(question, rule.given)
+        except Refused:
+            return False  # a person answers this one
+        rule.uses += 1
+        # The message with the answer is marked in the log.
+        self._session.part(InspectedLog).rule_answers.note(rule.id)
+        return True
+
+    def forget_rule(self, id: str) -> None:
+        """End a standing answer; questions wait for a person again.
+
+        Raises:
+            Refused: it has ended already.
+        """
+        self.rules.forget(id)
+        self._mark()
 
     def _mark(self) -> None:
         self._session.mark("questions")
@@ -177,16 +218,29 @@ class AskedQuestions:
         question = self._open.get(given.id)
         if question is None or question.answer.done():
             raise Refused("this question is answered already, or the server withdrew it")
-        if given.action != "accept":
-            if question.kind == "sign-in":
-                came = "a person did not sign in"
-                question.answer.set_exception(FlowFailed("authorization", came=came))
-            elif question.kind == "elicitation":
-                question.answer.set_result(ElicitResult(given.action))
-            else:
-                question.answer.set_result(False if given.action == "decline" else None)
-            return
+        if given.always:
+            self.rules.check(question.kind, question.params)
+        _give(question, given)
+        if given.always:
+            self.rules.add(question.kind, question.params, given)
+            self._mark()
+
+
+def _give(question: _Question, given: QuestionAnswer) -> None:
+    """Hand an answer to what waits for it.
+
+    Raises:
+        Refused: it does not fit the question.
+    """
+    if given.action == "accept":
         question.answer.set_result(_ACCEPT[question.kind](question.params, given))
+    elif question.kind == "sign-in":
+        came = "a person did not sign in"
+        question.answer.set_exception(FlowFailed("authorization", came=came))
+    elif question.kind == "elicitation":
+        question.answer.set_result(ElicitResult(given.action))
+    else:
+        question.answer.set_result(False if given.action == "decline" else None)
 
 
 def _accept_form(params: ElicitParams, given: QuestionAnswer) -> ElicitResult:

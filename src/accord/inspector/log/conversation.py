@@ -90,7 +90,9 @@ class LoggedConversation:
             raw=raw,
             http=http,
         )
-        self.add(record, at=time(), call=current_call.get() if sender == "client" else None)
+        entry = self.add(record, at=time(), call=current_call.get() if sender == "client" else None)
+        if sender == "client" and data is not None:
+            entry.rule = self._owner.rule_answers.take()
 
     def add(
         self,

@@ -47,6 +47,7 @@ class LogEntry(msgspec.Struct, gc=False):
         pair: the row of the answer, or of the request that this one answers; 0 without one.
         took: seconds from the request to the answer.
         passed: the requirements of the rules that held.
+        rule: the id of the standing answer that it carries; empty without one.
     """
 
     number: int
@@ -73,6 +74,7 @@ class LogEntry(msgspec.Struct, gc=False):
     severity: Severity | None = None
     breaches: tuple[RowBreach, ...] = ()
     passed: tuple[str, ...] = ()
+    rule: str = ""
 
     @property
     def has_body(self) -> bool:

@@ -8,6 +8,7 @@ from accord.inspector.actions import READ, Nothing, action
 from accord.inspector.definition import InspectTarget, Refused
 from accord.inspector.log.message_log import InspectedLog
 from accord.inspector.log.row_filter import FilterCache, RowFilter
+from accord.inspector.log.timeline import LANES_MOST, show_timeline
 from accord.inspector.log.trace_session import open_trace
 from accord.inspector.log.views import show_counters, show_detail, show_row, show_summary
 from accord.types import JsonObject
@@ -31,6 +32,14 @@ class RowsParams(msgspec.Struct):
 
     start: int = -1
     count: int = 100
+    filter: RowFilter = RowFilter()
+
+
+class TimelineParams(msgspec.Struct):
+    """Which requests are asked for; a negative start means the last ones."""
+
+    start: int = -1
+    count: int = LANES_MOST
     filter: RowFilter = RowFilter()
 
 
@@ -70,6 +79,22 @@ async def list_rows(session: "Session", params: RowsParams) -> JsonObject:
         "counters": show_counters(log),
         "is_complete": is_complete,
     }
+
+
+@action("log.timeline", kinds=READ)
+async def get_timeline(session: "Session", params: TimelineParams) -> JsonObject:
+    """Return requests as lanes on a time axis."""
+    log = session.part(InspectedLog)
+    if not 0 <= params.count <= LANES_MOST:
+        raise Refused(f"count is {params.count}, expected 0 to {LANES_MOST}", field="count")
+    chosen = msgspec.structs.replace(params.filter, kinds=("request", "batch"))
+    numbers, is_complete = session.part(LogFilters).find(chosen)
+    total = len(numbers)
+    start = max(0, total - params.count) if params.start < 0 else min(params.start, total)
+    if not is_complete:
+        session.mark("log")
+    shown = show_timeline(log, numbers[start : start + params.count])
+    return {**shown, "total": total, "start": start, "is_complete": is_complete}
 
 
 @action("log.detail", kinds=READ)

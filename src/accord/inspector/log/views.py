@@ -41,6 +41,7 @@ def show_row(log: InspectedLog, entry: LogEntry) -> JsonObject:
         "kept": len(entry.kept_clauses),
         "status": None if entry.http is None else entry.http.status,
         "brief": entry.brief,
+        "rule": entry.rule or None,
     }
 
 

@@ -54,6 +54,7 @@ function Row({ row, index, top, isChosen, pairs, onChoose, onOpen, onFollow }) {
       ${row.method && html`<b><${Text}>${row.method}<//></b> `}
       ${word && html`<span class=${row.kind === "error" || row.kind === "refusal" ? "sign is-warn" : "quiet"}>${word} </span>`}
       ${row.status >= FAILED && row.kind !== "http" && row.kind !== "refusal" && html`<span class="sign is-warn">HTTP ${row.status} </span>`}
+      ${row.rule && html`<span class="chip" title=${`the standing answer ${row.rule}`}>by rule</span> `}
       <${Text}>${row.brief}<//>${isPaired && html`<span class="unseen"> (belongs to the chosen message)</span>`}
     </span>
     <span role="gridcell" class="end optional roomy">${shown(row.id ?? "")}</span>

@@ -25,6 +25,7 @@ const SESSIONS = [
   ["json", "JSON"],
   ["har", "HAR (HTTP)"],
   ["text", "Text"],
+  ["report", "Report (HTML)"],
 ];
 
 /** A text to take along: shown, copied, saved. */
@@ -160,7 +161,7 @@ export function Pane({ target }) {
     <${Files}
       target=${target}
       title="Session"
-      explains="All kept messages. A trace has those of the main connection, without raw ones; accord inspect --trace opens it again."
+      explains="All kept messages. A trace has those of the main connection, without raw ones; accord inspect --trace opens it again, and the report judges it like accord check trace."
       name="export.session"
       formats=${SESSIONS}
     />
