@@ -3,12 +3,13 @@
 import asyncio
 import os
 import socket
+import struct
 import sys
 
 import pytest
 
 from accord.inspector.inspection import Inspection
-from accord.inspector.web.peers import allowed_users, find_user
+from accord.inspector.web.peers import GONE, allowed_users, find_user
 from accord.inspector.web.serving import PageSockets, serve_inspection
 from support.page_client import PageClient
 from support.waiting import in_loop
@@ -27,8 +28,22 @@ def test_the_user_of_a_connection_is_found(host):
         served, theirs = listening.accept()
         with served:
             assert find_user(theirs[:2], served.getsockname()[:2]) == os.getuid()
-            assert find_user((host, 1), served.getsockname()[:2]) is None
             assert client.getsockname()[:2] == theirs[:2]
+
+
+@pytest.mark.parametrize("is_reset", [False, True])
+def test_a_connection_that_was_closed_at_once_has_no_user(is_reset):
+    # The table says that root has it, or has it no more; the request can be read all the same.
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        client = socket.create_connection(listening.getsockname())
+        client.sendall(b"GET / HTTP/1.1")
+        if is_reset:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client.close()
+        served, theirs = listening.accept()
+        with served:
+            assert find_user(theirs[:2], served.getsockname()[:2]) == GONE
+            assert served.recv(100) == b"GET / HTTP/1.1"
 
 
 def test_root_and_the_caller_of_sudo_may_connect():

@@ -2,12 +2,11 @@
 
 import json
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from accord.inspector.exports.session_files import rows_of
+from accord.inspector.exports.session_files import iso_time, rows_of
 from accord.inspector.log.entry import LogEntry
 from accord.inspector.log.message_log import InspectedLog
 from accord.trace import HttpFacts
@@ -59,7 +58,7 @@ def _entry(exchange: _HttpExchange, url: str) -> JsonObject:
     facts = request.http or HttpFacts()
     milliseconds = _milliseconds(request, answers[-1:])
     wait = _milliseconds(request, answers[:1])
-    at = datetime.fromtimestamp(request.at or 0.0, UTC).isoformat(timespec="milliseconds")
+    at = iso_time(request.at or 0.0)
     return {
         "startedDateTime": at,
         "time": round(milliseconds, 3),

@@ -44,7 +44,7 @@ def session_as_json(log: InspectedLog, about: JsonObject) -> Iterator[bytes]:
 def _row(entry: LogEntry) -> JsonObject:
     row: JsonObject = {
         "n": entry.number,
-        "at": None if entry.at is None else _iso(entry.at),
+        "at": None if entry.at is None else iso_time(entry.at),
         "from": entry.sender,
         "conversation": entry.conversation,
         "kind": entry.kind,
@@ -72,8 +72,12 @@ def _row(entry: LogEntry) -> JsonObject:
     return row
 
 
-def _iso(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
+def iso_time(at: float) -> str:
+    """Return a time as text; a recording may name one that no calendar has."""
+    try:
+        return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
+    except (ValueError, OverflowError, OSError):
+        return datetime.fromtimestamp(0, UTC).isoformat(timespec="milliseconds")
 
 
 # -- text

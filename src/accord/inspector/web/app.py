@@ -17,6 +17,7 @@ from accord.errors import AccordError
 from accord.inspector.actions import load_actions, perform
 from accord.inspector.definition import Download, Refused
 from accord.inspector.inspection import Inspection
+from accord.inspector.web.answer_masking import answer_masks
 from accord.inspector.web.feed import FEEDS_MOST, read_changes
 from accord.inspector.web.gate import API, FEED, GateRefusal, GateRequest, PageAddress, examine
 from accord.inspector.web.static_files import StaticFiles
@@ -54,9 +55,10 @@ HEADERS: Final = (
 
 
 class _Addressed(msgspec.Struct):
-    """What every action has: the number of the session."""
+    """What every action has: the number of the session, and whether masked values are wanted."""
 
     target: int = 0
+    reveal: bool = False
 
 
 class _Problem(Exception):
@@ -172,16 +174,19 @@ class InspectorApp:
         found = load_actions().get(name)
         if found is None and name != _STATE:
             raise _Problem(404, f"there is no action {name[:100]}")
+        masks = answer_masks(self._inspection.lobby)
         try:
             if found is None:
                 return _encode(await self._inspection.describe())
-            session = self._inspection.find(_read_target(body))
+            asked = _read_address(body)
+            session = self._inspection.find(asked.target)
+            masks = answer_masks(session, name, is_revealed=asked.reveal)
             answer = await perform(session, found, body)
-            return answer if isinstance(answer, Download) else _encode(answer)
+            return answer if isinstance(answer, Download) else masks.apply(_encode(answer))
         except Refused as error:
-            raise _Problem(422, str(error), error.field) from None
+            raise _Problem(422, masks.hide(str(error)), error.field) from None
         except AccordError as error:
-            raise _Problem(422, str(error)) from None
+            raise _Problem(422, masks.hide(str(error))) from None
         except Exception as error:
             fault = repr(error)
             log.exception("the action %s failed: %s", name, fault)
@@ -287,9 +292,9 @@ async def _read_body(receive: Receive, most: int) -> bytes:
         raise _Problem(408, "the body did not arrive in time") from None
 
 
-def _read_target(body: bytes) -> int:
+def _read_address(body: bytes) -> _Addressed:
     try:
-        return msgspec.json.decode(body, type=_Addressed).target
+        return msgspec.json.decode(body, type=_Addressed)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise Refused(f"the body is not an object with a target: {error}") from None
 

@@ -8,14 +8,18 @@ the system says whose they are.
 import os
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
 from ipaddress import ip_address
 from typing import Final
 
 _TABLES: Final = {4: "/proc/net/tcp", 6: "/proc/net/tcp6"}
 _ROOT: Final = 0
-# Columns of a table: number, local address, remote address, ..., user.
-_LOCAL, _REMOTE, _USER = 1, 2, 7
+# Columns of a table: number, local address, remote address, state, ..., user, ..., inode.
+_LOCAL, _REMOTE, _STATE, _USER, _INODE = 1, 2, 3, 7, 9
+_ESTABLISHED: Final = "01"
+# A socket that its process has closed; the table says that root has it.
+_CLOSED_INODE: Final = "0"
+GONE: Final = -1
+"""In place of a user: the other end has closed already, and nothing says whose it was."""
 
 
 def allowed_users(environ: Mapping[str, str] | None = None) -> frozenset[int] | None:
@@ -34,7 +38,10 @@ def allowed_users(environ: Mapping[str, str] | None = None) -> frozenset[int] | 
 
 
 def find_user(theirs: tuple[str, int], ours: tuple[str, int]) -> int | None:
-    """Return the user at the other end of a connection; None if the system does not say.
+    """Return the user at the other end of a connection.
+
+    None stands for an end on another machine, such as that of a virtual machine's owner. A user may
+    send a request and close at once, which hides whose it is: then it is `GONE`.
 
     Args:
         theirs: address and port of the other end.
@@ -42,13 +49,20 @@ def find_user(theirs: tuple[str, int], ours: tuple[str, int]) -> int | None:
     """
     family = ip_address(theirs[0]).version
     wanted = _format_address(*theirs), _format_address(*ours)
-    with suppress(OSError, ValueError, IndexError), open(_TABLES[family]) as table:
-        next(table)
-        for line in table:
-            columns = line.split()
-            if (columns[_LOCAL], columns[_REMOTE]) == wanted:
-                return int(columns[_USER])
-    return None
+    is_open = False
+    try:
+        with open(_TABLES[family]) as table:
+            next(table)
+            for line in table:
+                columns = line.split()
+                ends = columns[_LOCAL], columns[_REMOTE]
+                if ends == wanted:
+                    return GONE if columns[_INODE] == _CLOSED_INODE else int(columns[_USER])
+                if ends == wanted[::-1]:
+                    is_open = columns[_STATE] == _ESTABLISHED
+    except (OSError, ValueError, IndexError):
+        return None
+    return None if is_open else GONE
 
 
 def _format_address(host: str, port: int) -> str:
