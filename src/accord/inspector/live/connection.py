@@ -304,6 +304,8 @@ class LiveConnection:
         if client is not None:
             self._session.spawn(client.close())
         advice = "connect again" if self._session.target.url else "restart it"
+        if self._stderr:
+            why = why.partition("; it said: ")[0]  # the lines are shown as they are
         self._change("closed", ConnectionFailure(why, advice, tuple(self._stderr)))
         self._close_observer()
         self._tell_closed()
