@@ -21,7 +21,7 @@ from measure import Aim
 from accord.inspector.changes import Changes
 from accord.inspector.definition import InspectOptions, InspectTarget
 from accord.inspector.log.message_log import InspectedLog
-from accord.inspector.session import Session
+from accord.inspector.session import InspectedSession
 from accord.inspector.web.static_files import StaticFiles
 
 ROOT = Path(__file__).parents[1]
@@ -84,7 +84,7 @@ def launch() -> tuple[float, float]:
 async def feed(count: int) -> tuple[float, int]:
     """Feed calls and their answers to a log; return the seconds, and how many rows are kept."""
     target = InspectTarget(title="fed")
-    session = Session(0, target, "live", options=InspectOptions(), changes=Changes())
+    session = InspectedSession(0, target, "live", options=InspectOptions(), changes=Changes())
     log = session.part(InspectedLog)
     conversation = log.conversation("main")
     client = {"name": "bench", "version": "1"}

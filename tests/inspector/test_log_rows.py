@@ -2,7 +2,7 @@
 
 import pytest
 
-from accord.inspector.definition import InspectTarget, Refused
+from accord.inspector.definition import ActionRefused, InspectTarget
 from accord.inspector.log.call_tag import current_call
 from accord.inspector.log.message_log import InspectedLog
 from accord.trace import HttpFacts
@@ -227,7 +227,7 @@ async def test_secrets_stay_masked_if_the_inspector_was_started_so():
     session = make_session(shows_secrets=False)
     opened(session).observe("client", call(1, arguments={"password": "hunter2"}))
 
-    with pytest.raises(Refused, match="secrets are not shown"):
+    with pytest.raises(ActionRefused, match="secrets are not shown"):
         await ask(session, "log.detail", n=4, reveal=True)
 
     entry = session.part(InspectedLog).get(4)
@@ -299,7 +299,7 @@ async def test_a_row_that_does_not_exist_is_refused():
     session = make_session()
     opened(session)
 
-    with pytest.raises(Refused, match="row 9 does not exist"):
+    with pytest.raises(ActionRefused, match="row 9 does not exist"):
         await ask(session, "log.detail", n=9)
 
 

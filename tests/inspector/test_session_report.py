@@ -8,7 +8,7 @@ import pytest
 from accord import trace
 from accord.check.rendering.html import as_html
 from accord.check.trace_check import replay
-from accord.inspector.definition import Refused
+from accord.inspector.definition import ActionRefused
 from accord.inspector.exports import export_actions  # noqa: F401  # defines the actions
 from accord.inspector.exports.session_report import write_reports
 from accord.inspector.log.message_log import InspectedLog
@@ -57,7 +57,7 @@ async def test_a_recording_has_the_report_of_its_file():
 async def test_a_log_without_messages_has_no_report(tmp_path):
     session = make_session()
     session.part(InspectedLog).add_stderr("a line")
-    with pytest.raises(Refused, match="no message"):
+    with pytest.raises(ActionRefused, match="no message"):
         await download(session, "export.session", format="report")
     assert write_reports([session], tmp_path / "report.html") == []
     assert list(tmp_path.iterdir()) == []

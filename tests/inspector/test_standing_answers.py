@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from accord.inspector.definition import Refused
+from accord.inspector.definition import ActionRefused
 from accord.inspector.live.questions import AskedQuestions
 from accord.types import CreateMessageParams, SamplingMessage, TextContent, Tool, ToolChoice
 from inspector.live_page import live_page, scripted
@@ -36,7 +36,7 @@ async def test_a_form_with_the_same_schema_is_answered_by_the_rule():
         question = await page.question()
         content = '{"row": 7, "side": "aisle"}'
         answer = {"id": question["id"], "action": "accept", "content": content, "always": True}
-        with pytest.raises(Refused, match="does not fit"):
+        with pytest.raises(ActionRefused, match="does not fit"):
             await page.ask("questions.answer", **answer | {"content": '{"row": 99}'})
         assert await rules_of(page) == []
         await page.ask("questions.answer", **answer)
@@ -57,7 +57,7 @@ async def test_a_form_with_the_same_schema_is_answered_by_the_rule():
         )
 
         await page.ask("questions.forget_rule", id=rule["id"])
-        with pytest.raises(Refused, match="ended already"):
+        with pytest.raises(ActionRefused, match="ended already"):
             await page.ask("questions.forget_rule", id=rule["id"])
         await start(page, "book", city="Nara")
         await page.question()
@@ -96,7 +96,7 @@ async def test_a_page_of_the_server_is_never_opened_by_a_rule():
     async with live_page(**scripted(revision="2025-11-25")) as page:
         await start(page, "visit", url="https://example.org/a")
         question = await page.question()
-        with pytest.raises(Refused, match="look at each address"):
+        with pytest.raises(ActionRefused, match="look at each address"):
             await page.ask("questions.answer", id=question["id"], action="accept", always=True)
         await page.ask("questions.answer", id=question["id"], action="accept")
         assert await rules_of(page) == []

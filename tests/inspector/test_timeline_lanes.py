@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from accord.inspector.definition import Refused
+from accord.inspector.definition import ActionRefused
 from accord.inspector.log.message_log import InspectedLog
 from accord.inspector.log.timeline import LANES_MOST
 from accord.inspector.log.trace_session import open_trace
@@ -147,7 +147,7 @@ async def test_a_filter_chooses_lanes_and_the_newest_are_shown():
     assert ping["method"] == "ping"
     (third,) = (await ask(session, "log.timeline", filter={"text": "tool-3"}))["lanes"]
     assert third["brief"] == "tool-3"
-    with pytest.raises(Refused, match="expected 0 to 500"):
+    with pytest.raises(ActionRefused, match="expected 0 to 500"):
         await ask(session, "log.timeline", count=LANES_MOST + 1)
 
 

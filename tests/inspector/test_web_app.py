@@ -14,7 +14,7 @@ import pytest
 from accord.errors import ConnectionClosed
 from accord.inspector import actions
 from accord.inspector.actions import READ, action
-from accord.inspector.definition import Download, InspectOptions, InspectTarget, Refused
+from accord.inspector.definition import ActionRefused, Download, InspectOptions, InspectTarget
 from accord.inspector.inspection import SESSIONS_MOST, Inspection
 from accord.inspector.web import app as app_module
 from accord.inspector.web import serving
@@ -69,7 +69,7 @@ async def test_every_answer_protects_the_page(define):
         raise RuntimeError("secret detail")
 
     async def refuse(session, params):
-        raise Refused("not now")
+        raise ActionRefused("not now")
 
     define("test.fail", fail)
     define("test.refuse", refuse)

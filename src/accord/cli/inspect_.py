@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from accord.inspector.definition import InspectOptions, InspectTarget
     from accord.inspector.inspection import Inspection
-    from accord.inspector.session import Session
+    from accord.inspector.session import InspectedSession
     from accord.inspector.web.serving import PageSockets
 
 _HELP: Final = """\
@@ -188,7 +188,7 @@ def _write_reports(inspection: "Inspection", path: Path) -> None:
         note("accord inspect: no report, because no message was seen")
 
 
-async def _watch_url(options: argparse.Namespace, session: "Session") -> None:
+async def _watch_url(options: argparse.Namespace, session: "InspectedSession") -> None:
     from accord.inspector.log.watched import watch_http
 
     target = session.target

@@ -12,7 +12,7 @@ from accord.types import RevisionId
 SessionKind: TypeAlias = Literal["live", "trace", "watch"]
 
 
-class Refused(AccordError):
+class ActionRefused(AccordError):
     """An action of the page cannot be done; the person sees the message.
 
     Attributes:

@@ -11,7 +11,7 @@ from accord.hosts.operations.adaptation import adapt_entry
 from accord.hosts.operations.snippets import paste_place, paste_remarks, paste_text
 from accord.hosts.server_names import clean_name, command_name, url_name
 from accord.hosts.table.rows import load_hosts
-from accord.inspector.definition import InspectTarget, Refused
+from accord.inspector.definition import ActionRefused, InspectTarget
 from accord.inspector.exports.target_words import placeholder_names
 from accord.inspector.target_access import TOKEN_VARIABLE, SafeTarget, make_safe
 from accord.types import JsonObject
@@ -32,11 +32,11 @@ def host_entry(target: InspectTarget, host_id: str) -> JsonObject:
     """Return the entry of a server for a host, and where to paste it.
 
     Raises:
-        Refused: there is no such host, or it cannot use the server.
+        ActionRefused: there is no such host, or it cannot use the server.
     """
     host = load_hosts().get(host_id)
     if host is None:
-        raise Refused(f"there is no host {host_id!r:.60}", field="host")
+        raise ActionRefused(f"there is no host {host_id!r:.60}", field="host")
     safe = make_safe(target)
     names = placeholder_names(safe)
     machine = _without_values(Machine.current(), names)
@@ -49,7 +49,7 @@ def host_entry(target: InspectTarget, host_id: str) -> JsonObject:
             adapted = adapt_entry(_with_gaps(entry), host, machine, scope=file.scope)
         text = paste_text(file, adapted)
     except HostsError as error:
-        raise Refused(f"{host.name}: {error}", field="host") from None
+        raise ActionRefused(f"{host.name}: {error}", field="host") from None
     remarks = paste_remarks(adapted)
     gaps = [f"<{name}>" for name in names if f"<{name}>" in text]
     if gaps:

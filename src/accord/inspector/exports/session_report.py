@@ -9,11 +9,11 @@ from accord.check.rendering.html import as_html
 from accord.check.trace_check import replay
 from accord.errors import TraceError
 from accord.inspector.log.message_log import MAIN, InspectedLog, trace_records
-from accord.inspector.session import Session
+from accord.inspector.session import InspectedSession
 from accord.testing.recording import create_next
 
 
-def session_as_report(session: Session) -> bytes:
+def session_as_report(session: InspectedSession) -> bytes:
     """Return the report as a page. It takes a while: call it in a thread.
 
     Raises:
@@ -30,7 +30,7 @@ def session_as_report(session: Session) -> bytes:
     return as_html(report).encode(errors="replace")
 
 
-def write_reports(sessions: Iterable[Session], path: Path) -> list[Path]:
+def write_reports(sessions: Iterable[InspectedSession], path: Path) -> list[Path]:
     """Write a report for each session that has messages; returns the files.
 
     Args:

@@ -16,7 +16,7 @@ from accord.client.client import Client
 from accord.client.connect import connect
 from accord.client.options import ConnectOptions
 from accord.errors import AccordError, AuthError, ConnectFailed
-from accord.inspector.definition import Refused
+from accord.inspector.definition import ActionRefused
 from accord.inspector.live.advice import RUN_ERROR, advise_connection, is_own_run
 from accord.inspector.live.capture import Captured, CapturingObserver, capture
 from accord.inspector.live.sign_in import with_questions
@@ -31,7 +31,7 @@ from accord.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from accord.inspector.session import Session
+    from accord.inspector.session import InspectedSession
     from accord.transports.http.client.auth import Auth
 
 LinkState: TypeAlias = Literal["connecting", "ready", "failed", "closed"]
@@ -80,7 +80,7 @@ class LiveConnection:
         on_task_notice: called with each notification about a task.
     """
 
-    def __init__(self, session: "Session") -> None:
+    def __init__(self, session: "InspectedSession") -> None:
         # Made first, so that it is closed after the connection.
         session.part(InspectedLog)
         target = session.target
@@ -112,12 +112,12 @@ class LiveConnection:
         """The connected client.
 
         Raises:
-            Refused: the session is not connected.
+            ActionRefused: the session is not connected.
         """
         if self._client is not None and self.state == "ready":
             return self._client
         advice = "wait a moment" if self.state == "connecting" else "connect first"
-        raise Refused(f"there is no connection ({self.state}): {advice}")
+        raise ActionRefused(f"there is no connection ({self.state}): {advice}")
 
     @property
     def current(self) -> Client | None:
@@ -163,7 +163,7 @@ class LiveConnection:
         """Connect, in place of the connection that there is; returns at once.
 
         Raises:
-            Refused: a header cannot be sent.
+            ActionRefused: a header cannot be sent.
         """
         self._wire_parts()
         self.settings = settings

@@ -10,7 +10,7 @@ import msgspec
 
 from accord.client.options import Sampled
 from accord.errors import FlowFailed
-from accord.inspector.definition import Refused
+from accord.inspector.definition import ActionRefused
 from accord.inspector.forms.errors import find_errors
 from accord.inspector.forms.model import build_form
 from accord.inspector.live.standing_answers import StandingAnswers
@@ -28,7 +28,7 @@ from accord.types import (
 )
 
 if TYPE_CHECKING:
-    from accord.inspector.session import Session
+    from accord.inspector.session import InspectedSession
 
 QuestionKind: TypeAlias = Literal["sampling", "elicitation", "url", "sign-in"]
 AnswerAction: TypeAlias = Literal["accept", "decline", "cancel"]
@@ -114,7 +114,7 @@ class AskedQuestions:
         rules: the answers that a person gave once for all.
     """
 
-    def __init__(self, session: "Session") -> None:
+    def __init__(self, session: "InspectedSession") -> None:
         self.rules = StandingAnswers()
         self._session = session
         self._open: dict[str, _Question] = {}
@@ -187,7 +187,7 @@ class AskedQuestions:
                 if find_choice_fault(question.params, result) is not None:
                     return False
             _give(question, rule.given)
-        except Refused:
+        except ActionRefused:
             return False  # a person answers this one
         rule.uses += 1
         # The message with the answer is marked in the log.
@@ -198,7 +198,7 @@ class AskedQuestions:
         """End a standing answer; questions wait for a person again.
 
         Raises:
-            Refused: it has ended already.
+            ActionRefused: it has ended already.
         """
         self.rules.forget(id)
         self._mark()
@@ -213,11 +213,11 @@ class AskedQuestions:
         """Answer a question.
 
         Raises:
-            Refused: it is answered or withdrawn, or the answer does not fit it.
+            ActionRefused: it is answered or withdrawn, or the answer does not fit it.
         """
         question = self._open.get(given.id)
         if question is None or question.answer.done():
-            raise Refused("this question is answered already, or the server withdrew it")
+            raise ActionRefused("this question is answered already, or the server withdrew it")
         if given.always:
             self.rules.check(question.kind, question.params)
         _give(question, given)
@@ -230,7 +230,7 @@ def _give(question: _Question, given: QuestionAnswer) -> None:
     """Hand an answer to what waits for it.
 
     Raises:
-        Refused: it does not fit the question.
+        ActionRefused: it does not fit the question.
     """
     if given.action == "accept":
         question.answer.set_result(_ACCEPT[question.kind](question.params, given))
@@ -246,13 +246,13 @@ def _give(question: _Question, given: QuestionAnswer) -> None:
 def _accept_form(params: ElicitParams, given: QuestionAnswer) -> ElicitResult:
     content = read_plain(given.content or "{}", "content")
     if not isinstance(content, dict):
-        raise Refused("the content of a form is an object", field="content")
+        raise ActionRefused("the content of a form is an object", field="content")
     found = find_errors(params.requested_schema or {}, content)
     if found:
         shown = "; ".join(
             f"{each.pointer or '/'}: {each.message}" for each in found[:_ERRORS_SHOWN]
         )
-        raise Refused(f"the answer does not fit the form: {shown}", field="content")
+        raise ActionRefused(f"the answer does not fit the form: {shown}", field="content")
     return ElicitResult("accept", content)
 
 
@@ -261,9 +261,11 @@ def _accept_sampling(params: CreateMessageParams, given: QuestionAnswer) -> Crea
         try:
             return msgspec.json.decode(given.result, type=CreateMessageResult)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-            raise Refused(f"this is not a result of sampling: {error}", field="result") from None
+            raise ActionRefused(
+                f"this is not a result of sampling: {error}", field="result"
+            ) from None
     if given.text is None:
-        raise Refused("write what the model says", field="text")
+        raise ActionRefused("write what the model says", field="text")
     return CreateMessageResult(
         "assistant",
         TextContent(given.text),
@@ -274,7 +276,7 @@ def _accept_sampling(params: CreateMessageParams, given: QuestionAnswer) -> Crea
 
 def _accept_sign_in(params: object, given: QuestionAnswer) -> str:
     if not given.redirected:
-        raise Refused("paste the address that the browser ended up at", field="redirected")
+        raise ActionRefused("paste the address that the browser ended up at", field="redirected")
     return given.redirected
 
 

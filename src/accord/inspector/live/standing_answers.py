@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from accord.inspector.definition import Refused
+from accord.inspector.definition import ActionRefused
 from accord.inspector.log.sketch import shorten
 from accord.types import JsonObject
 
@@ -49,13 +49,13 @@ class StandingAnswers:
         """Find out whether an answer may be kept for later questions.
 
         Raises:
-            Refused: such questions need a person each time, or there are too many answers.
+            ActionRefused: such questions need a person each time, or there are too many answers.
         """
         if kind not in _KINDS:
-            raise Refused("a person has to look at each address; answer this one alone")
+            raise ActionRefused("a person has to look at each address; answer this one alone")
         is_new = (kind, _schema_of(kind, params)) not in self._rules
         if len(self._rules) >= _RULES_MOST and is_new:
-            raise Refused(f"there are {_RULES_MOST} standing answers; end one first")
+            raise ActionRefused(f"there are {_RULES_MOST} standing answers; end one first")
 
     def add(self, kind: "QuestionKind", params: Any, given: "QuestionAnswer") -> None:
         """Keep an answer that was checked, in place of an earlier one for the same questions."""
@@ -72,11 +72,11 @@ class StandingAnswers:
         """End an answer.
 
         Raises:
-            Refused: it has ended already.
+            ActionRefused: it has ended already.
         """
         key = next((key for key, rule in self._rules.items() if rule.id == id), None)
         if key is None:
-            raise Refused("this standing answer has ended already", field="id")
+            raise ActionRefused("this standing answer has ended already", field="id")
         del self._rules[key]
 
     def snapshot(self) -> list[JsonObject]:

@@ -22,7 +22,7 @@ from accord.testing.masking import Masks
 from accord.trace import Record, Transport
 
 if TYPE_CHECKING:
-    from accord.inspector.session import Session
+    from accord.inspector.session import InspectedSession
 
 # Rows of one session, whatever their size.
 ROWS_MOST: Final = 200_000
@@ -81,7 +81,7 @@ class InspectedLog:
         rule_answers: which standing answers travel with the next messages.
     """
 
-    def __init__(self, session: "Session") -> None:
+    def __init__(self, session: "InspectedSession") -> None:
         self.session = session
         self.options = session.options
         self.secrets = () if session.kind == "trace" else find_secrets(session.target)

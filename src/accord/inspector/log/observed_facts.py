@@ -12,7 +12,7 @@ from accord.inspector.target_access import given_variables, mask_command
 from accord.types import REVISION_IDS, JsonObject
 
 if TYPE_CHECKING:
-    from accord.inspector.session import Session
+    from accord.inspector.session import InspectedSession
 
 # For a file without a single record.
 _NO_RECORDING: Final = (
@@ -20,7 +20,7 @@ _NO_RECORDING: Final = (
 )
 
 
-def observed_facts(session: "Session") -> JsonObject:
+def observed_facts(session: "InspectedSession") -> JsonObject:
     """Return the facts about a session in the shape of the action `session.get`."""
     log, target = session.part(InspectedLog), session.target
     main = log.main
@@ -56,7 +56,7 @@ def observed_facts(session: "Session") -> JsonObject:
     }
 
 
-def _state(session: "Session") -> JsonObject:
+def _state(session: "InspectedSession") -> JsonObject:
     if session.kind == "watch":
         traffic = session.part(WatchedTraffic)
         return {"state": traffic.state, "error": _error(traffic.error), "note": traffic.note}
