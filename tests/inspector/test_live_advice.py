@@ -2,11 +2,14 @@
 
 import pytest
 
+from accord import Server
+from accord.auth import AuthorizationServer
 from accord.cli.connection import advise_in_options
 from accord.errors import ConnectFailed, TransportError
 from accord.inspector.definition import InspectTarget
 from accord.inspector.live.advice import advise_connection
 from inspector.live_page import launch, live_page
+from support.http_server import serving
 from support.running import on_a_loop
 
 FAILURES = [
@@ -73,3 +76,14 @@ async def test_a_server_that_never_answers_gets_the_time_of_the_command_line():
     async with live_page(is_ready=False, **silent) as page:
         error = (await page.until_state("failed"))["error"]
     assert "within 0.2 s" in error["message"]
+
+
+@on_a_loop
+async def test_a_challenge_is_shown_without_the_body_that_repeats_it():
+    server = Server("notes", auth=AuthorizationServer({"ada": "lovelace"}))
+    with serving(server.asgi(grace=0)) as port:
+        url = f"http://127.0.0.1:{port}/mcp"
+        async with live_page(is_ready=False, url=url) as page:
+            error = (await page.until_state("failed"))["error"]
+    assert f"{url}: HTTP 401 (it wants authorization); it says: " in error["message"]
+    assert "authorization pane" in error["advice"]

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import time
 from collections import deque
 from contextlib import suppress
@@ -15,8 +16,13 @@ from accord.check.probing.secret_filter import HIDDEN
 from accord.client.client import Client
 from accord.client.connect import connect
 from accord.client.options import ConnectOptions
+<<<<<<< HEAD
 from accord.errors import AccordError, AuthError, ConnectFailed
 from accord.inspector.definition import ActionRefused
+=======
+from accord.errors import AccordError, AuthError, ConnectFailed, Unauthorized
+from accord.inspector.definition import ActionRefused
+>>>>>>> iR2
 from accord.inspector.live.advice import RUN_ERROR, advise_connection, is_own_run
 from accord.inspector.live.capture import Captured, CapturingObserver, capture
 from accord.inspector.live.sign_in import with_questions
@@ -39,6 +45,8 @@ LinkState: TypeAlias = Literal["connecting", "ready", "failed", "closed"]
 _STDERR_SHOWN: Final = 15
 # A person wants to see soon that a server is gone, and a server that restarts comes back soon.
 _PATIENCE: Final = 3.0
+# The body of a refusal in its message.
+_QUOTED_BODY: Final = re.compile(r"(?<=HTTP 401): .*? (?=\(it wants authorization\))", re.DOTALL)
 # How long the wire may take to end when the session is over.
 _CLOSING: Final = 5.0
 
@@ -346,5 +354,8 @@ class LiveConnection:
         advice = advise_connection(target, error, stderr)
         if stderr and is_own_run(target) and stderr[-1].startswith(RUN_ERROR):
             message, stderr = stderr[-1].removeprefix(RUN_ERROR), stderr[:-1]
+        if isinstance(error, Unauthorized) and error.challenge:
+            # The challenge says all that the body does, and shorter.
+            message = _QUOTED_BODY.sub(" ", message)
         message = self._session.options.advise(message)
         return ConnectionFailure(message, advice, stderr, isinstance(error, AuthError))
