@@ -16,13 +16,8 @@ from accord.check.probing.secret_filter import HIDDEN
 from accord.client.client import Client
 from accord.client.connect import connect
 from accord.client.options import ConnectOptions
-<<<<<<< HEAD
-from accord.errors import AccordError, AuthError, ConnectFailed
-from accord.inspector.definition import ActionRefused
-=======
 from accord.errors import AccordError, AuthError, ConnectFailed, Unauthorized
 from accord.inspector.definition import ActionRefused
->>>>>>> iR2
 from accord.inspector.live.advice import RUN_ERROR, advise_connection, is_own_run
 from accord.inspector.live.capture import Captured, CapturingObserver, capture
 from accord.inspector.live.sign_in import with_questions
