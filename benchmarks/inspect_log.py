@@ -14,7 +14,7 @@ from accord.inspector.actions import load_actions, perform
 from accord.inspector.changes import Changes
 from accord.inspector.definition import InspectOptions, InspectTarget
 from accord.inspector.log.message_log import InspectedLog
-from accord.inspector.session import Session
+from accord.inspector.session import InspectedSession
 
 ROWS = 100_000
 # Rows a second, judged; a page that shows 10,000 notifications a second must keep up.
@@ -25,7 +25,7 @@ FILTERS = ({}, {"text": "level"}, {"severity": True}, {"method": "notifications/
 _NOTE = b'{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"%d"}}'
 
 
-def opened() -> Session:
+def opened() -> InspectedSession:
     """A session whose conversation has begun."""
     party = {"name": "bench", "version": "1"}
     opening = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": party}
@@ -35,7 +35,7 @@ def opened() -> Session:
         "serverInfo": party,
     }
     target, options = InspectTarget(title="bench"), InspectOptions()
-    session = Session(0, target, "live", options=options, changes=Changes())
+    session = InspectedSession(0, target, "live", options=options, changes=Changes())
     conversation = session.part(InspectedLog).conversation("main")
     for sender, members in (
         ("client", {"id": 0, "method": "initialize", "params": opening}),
@@ -46,7 +46,7 @@ def opened() -> Session:
     return session
 
 
-def flood(session: Session, count: int) -> float:
+def flood(session: InspectedSession, count: int) -> float:
     """Let notifications pass; return the CPU seconds of one."""
     main = session.part(InspectedLog).main
     assert main is not None
@@ -56,7 +56,7 @@ def flood(session: Session, count: int) -> float:
     return (time.process_time() - start) / count
 
 
-async def ask(session: Session, chosen: dict[str, object]) -> float:
+async def ask(session: InspectedSession, chosen: dict[str, object]) -> float:
     """Ask for the last hundred rows as the page does; return the seconds until they are there."""
     body = msgspec.json.encode({"start": -1, "count": 100, "filter": chosen})
     start = time.perf_counter()

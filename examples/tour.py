@@ -31,6 +31,7 @@ PATIENCE = 10.0
 NEXT = """\
 Try next:
   .venv/bin/accord list examples/everything.py
+  .venv/bin/accord inspect examples/everything.py
   .venv/bin/accord call examples/everything.py book city=Lima
   .venv/bin/accord call examples/everything.py fly city=Lima hops=5 --format json
   .venv/bin/accord check server examples/everything.py

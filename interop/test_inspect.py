@@ -45,7 +45,7 @@ def look() -> Iterator[Look]:
     ) -> Any:
         async with inspected(["--no-history", *words]) as url:
             page = await open_inspector(chromium, url, **facts)
-            await page.sees("connected")
+            await page.sees("✓ connected")
             found = await at(page)
             assert await page.troubles() == []
             return found

@@ -12,6 +12,7 @@ from aiohttp import web
 from browser import Chromium, browser
 from inspector_pages import InspectorPage, open_inspector
 
+from accord.auth import MemoryStore, OAuth
 from accord.inspector.definition import InspectTarget
 from accord.inspector.inspection import Inspection
 from accord.inspector.web.serving import serve_inspection
@@ -35,7 +36,7 @@ def look() -> Iterator[Look]:
 
 @asynccontextmanager
 async def inspected_server(
-    chromium: Chromium, *, width: int = 1280, **behaviour: Any
+    chromium: Chromium, *, width: int = 1280, auth: Any = None, **behaviour: Any
 ) -> AsyncIterator[tuple[Any, InspectorPage]]:
     """Run a protected server, and open its authorization in the page."""
     # The servers are those of the other tests.
@@ -46,7 +47,7 @@ async def inspected_server(
         sys.path.remove(str(TESTS))
     async with scripted(**behaviour) as script:
         inspection = Inspection()
-        inspection.add(InspectTarget(title="protected", url=script.url))
+        inspection.add(InspectTarget(title="protected", url=script.url, auth=auth))
         async with serve_inspection(inspection) as url:
             page = await open_inspector(chromium, url, width=width)
             await page.page.run("location.hash = '#/t/0/authorization'")
@@ -82,6 +83,36 @@ def test_a_person_obtains_a_token_by_the_keyboard_alone(look: Look) -> None:
             assert [each for each in secrets if each in text] == []
             assert await page.troubles() == []
             assert await page.faults() == []
+
+    look(at)
+
+
+def test_a_connection_that_waits_for_a_sign_in_says_so_in_every_pane(look: Look) -> None:
+    async def at(chromium: Chromium) -> None:
+        auth = OAuth(store=MemoryStore())
+        async with inspected_server(chromium, auth=auth) as (_, page):
+            for pane in ("overview", "tools"):
+                await page.page.run(f"location.hash = '#/t/0/{pane}'")
+                await page.sees("the connection waits for it", where="main")
+            await page.use("link", "Sign in")
+            await page.go_to("link", "Open the address.*")
+            address = await page.page.run("return document.activeElement.href")
+            signed_in = await chromium.open(address)
+            assert "Authorization is complete" in await signed_in.text("h1")
+            await page.sees("\u2713 connected")
+            await page.lacks("the connection waits for it")
+            assert await page.troubles() == []
+
+    look(at)
+
+
+def test_a_server_that_wants_a_token_leads_to_the_steps(look: Look) -> None:
+    async def at(chromium: Chromium) -> None:
+        async with inspected_server(chromium) as (_, page):
+            await page.page.run("location.hash = '#/t/0/overview'")
+            await page.sees("The server wants a token", where="main")
+            await page.use("link", "Authorization")
+            await page.sees("Next: Network")
 
     look(at)
 

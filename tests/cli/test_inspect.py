@@ -6,13 +6,20 @@ import socket
 import subprocess
 import sys
 import urllib.request
+from pathlib import Path
 
 import pytest
 
 from accord.cli.inspect_targets import read_targets
 from accord.cli.main import _parse, _split, main
 from cli.conftest import ACCORD, PLAIN
+from support.waiting import LONG, until_sync
 
+ROOT = Path(__file__).parents[2]
+OPENING = (
+    '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18",'
+    '"capabilities":{},"clientInfo":{"name":"test","version":"1"}}}\n'
+)
 ENTRY = {"command": "npx", "args": ["-y", "files-server", "--token", "s3cr3t-abcdef123456"]}
 
 
@@ -102,6 +109,16 @@ def test_a_python_file_is_launched_and_watched_for_changes(home):
     assert found.env is None
     (found,) = targets("server.py", "--no-reload")
     assert found.folders == ()
+
+
+def test_a_command_that_runs_a_python_file_is_watched_for_changes(home):
+    folder = home / "work" / "desk"
+    folder.mkdir()
+    (folder / "server.py").write_text("")
+    assert targets("--", "uv", "run", "desk/server.py")[0].folders == (folder,)
+    assert targets("--cwd", folder, "--", "python", "server.py")[0].folders == (folder,)
+    assert targets("--no-reload", "--", "python", "desk/server.py")[0].folders == ()
+    assert targets("--", "python", "missing.py")[0].folders == ()
 
 
 def test_the_folder_of_a_package_is_watched_for_changes(home):
@@ -196,6 +213,9 @@ def test_a_server_of_a_configuration_is_found(home, capsys):
         capsys, "--config", file, "fles"
     )
     assert "there is no file" in complaint(capsys, "--config", home / "none.json", "files")
+    assert "say which after --config FILE, as files: files, other" in complaint(
+        capsys, "--config", file
+    )
 
 
 # -- mistakes
@@ -208,13 +228,23 @@ def test_a_server_of_a_configuration_is_found(home, capsys):
         ("missing.py", "there is no file missing.py"),
         ("localhost:8000", "a URL begins with http:// or https://: http://localhost:8000/mcp"),
         ("x --bind 0.0.0.0", "--bind needs --public-url"),
+        ("http://x/ --output none/r.html", "none/r.html: there is no folder none"),
         ("--trace missing.jsonl", "--trace: there is no file missing.jsonl"),
         ("http://x/ --transport poem", "unknown transport 'poem'; known: http, sse"),
         ("http://x/ --revision 1999", "unknown revision '1999'"),
         ("http://x/ --keep 0", "'0' is not a number of megabytes, expected 1 or more"),
         ("http://x/ --scope a", "--scope needs --oauth"),
         ("http://x/ --cwd missing", "--cwd: there is no folder missing"),
+        ("http://x/ --listen 1", "--listen needs --watch"),
+        ("--watch", "--watch needs one server: a URL, or a command after --"),
+        ("--watch http://x/ http://y/", "--watch needs one server"),
+        ("--watch --listen 1 -- cat", "--listen is for the URL of a server"),
+        ("--watch --json -- cat", "--json prints to stdout, which belongs to the client"),
+        ("--watch --cwd / -- cat", "--watch launches the command in the current folder"),
         ("http://x/ --public-url https://a/b", "--public-url has a path"),
+        ("ftp://x/mcp", "the URL of a server begins with http:// or https://"),
+        ("--record missing/x.jsonl", "--record: there is no folder missing"),
+        ("--record .", "--record: . is a folder; name a file in it"),
     ],
 )
 def test_a_mistake_is_one_line(words, said, home, capsys):
@@ -254,7 +284,7 @@ def test_the_page_is_served_until_a_signal_arrives(number, inspecting):
     with urllib.request.urlopen(url.partition("#")[0]) as answer:
         assert b"<title>accord inspect</title>" in answer.read()
     process.send_signal(number)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=LONG)
     assert (process.returncode, out) == (0, "")
     assert err == f"accord inspect: {url}\naccord inspect: Ctrl-C ends\n"
 
@@ -265,7 +295,7 @@ def test_a_user_of_another_machine_learns_how_to_reach_the_page(inspecting):
     port = address.partition("#")[0].rpartition(":")[2].strip("/")
     assert f"ssh -L {port}:127.0.0.1:{port} " in process.stderr.readline()
     process.terminate()
-    assert process.communicate(timeout=60)[0] == ""
+    assert process.communicate(timeout=LONG)[0] == ""
 
 
 def test_a_page_for_other_machines_warns_and_has_one_name(inspecting):
@@ -274,7 +304,110 @@ def test_a_page_for_other_machines_warns_and_has_one_name(inspecting):
     assert "WARNING" in process.stderr.readline()
 
 
+def ask(url, action, **params):
+    """Run an action of the page."""
+    base, _, key = url.partition("/#key=")
+    headers = {"x-accord-key": key, "content-type": "application/json"}
+    body = json.dumps(params).encode()
+    request = urllib.request.Request(f"{base}/api/{action}", data=body, headers=headers)
+    with urllib.request.urlopen(request, timeout=LONG) as answer:
+        return json.load(answer)
+
+
+def children_of(pid):
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the processes of Linux")
+def test_launched_servers_end_with_the_page(inspecting, good):
+    process = inspecting(good, "--json", "--no-history")
+    url = json.loads(process.stdout.readline())["url"]
+    until_sync(lambda: ask(url, "app.state")["targets"][0]["state"] == "ready")
+    (child,) = children_of(process.pid)
+    process.terminate()
+    assert process.wait(LONG) == 0
+    assert not Path(f"/proc/{child}").exists()
+
+
+def test_a_recording_is_shown_without_a_server(inspecting):
+    file = ROOT / "examples" / "traces" / "2025-06-18-faulty.jsonl"
+    process = inspecting("--trace", file, "--json", "--no-history")
+    url = json.loads(process.stdout.readline())["url"]
+    until_sync(lambda: [each["state"] for each in ask(url, "app.state")["targets"]] == ["ready"])
+    assert ask(url, "log.summary", target=0)["counters"]["messages"] > 0
+    assert ask(url, "app.state")["keeps_history"] is False
+
+
+def test_reports_of_all_sessions_are_written_at_the_end(inspecting, tmp_path):
+    folder = ROOT / "examples" / "traces"
+    words = (
+        "--trace",
+        folder / "2025-06-18-faulty.jsonl",
+        "--trace",
+        folder / "2025-06-18-clean.jsonl",
+    )
+    process = inspecting(*words, "--output", tmp_path / "report.html", "--json", "--no-history")
+    url = json.loads(process.stdout.readline())["url"]
+    until_sync(
+        lambda: [each["state"] for each in ask(url, "app.state")["targets"]] == ["ready"] * 2
+    )
+    assert list(tmp_path.glob("*.html")) == []
+    process.terminate()
+    _, err = process.communicate(timeout=LONG)
+    assert process.returncode == 0
+    files = [tmp_path / "report.html", tmp_path / "report-2.html"]
+    assert err.splitlines()[-2:] == [f"accord inspect: wrote {each}" for each in files]
+    for file, title in zip(
+        files, ("2025-06-18-faulty.jsonl", "2025-06-18-clean.jsonl"), strict=True
+    ):
+        assert f"<title>{title}" in file.read_text()
+
+
+def test_the_traffic_of_another_client_is_shown_over_stdio(home, good):
+    command = [sys.executable, "-m", "accord.cli.main", "run", "--stdio", str(good)]
+    kept = ["--no-history", "--output", "report.html"]
+    process = subprocess.Popen(
+        [*ACCORD, "inspect", "--watch", "--no-open", *kept, "--", *command],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**PLAIN, "HOME": str(home)},
+    )
+    url = process.stderr.readline().removeprefix("accord inspect: ").strip()
+    process.stdin.write(OPENING)
+    process.stdin.flush()
+    assert json.loads(process.stdout.readline())["result"]["protocolVersion"] == "2025-06-18"
+    until_sync(lambda: ask(url, "log.summary", target=0)["counters"]["messages"] == 2)
+    state = ask(url, "app.state")["targets"][0]
+    assert (state["kind"], state["state"]) == ("watch", "ready")
+    out, _ = process.communicate(timeout=LONG)
+    assert (process.returncode, out) == (0, "")
+    assert "2025-06-18" in Path("report.html").read_text()
+
+
+def test_the_traffic_of_another_client_is_shown_over_http(inspecting, desk):
+    process = inspecting("--watch", desk, "--no-history", "--no-open")
+    url = process.stderr.readline().removeprefix("accord inspect: ").strip()
+    said = [process.stderr.readline(), process.stderr.readline()]
+    place = said[-1].rpartition(" ")[2].strip()
+    headers = {
+        "content-type": "application/json",
+        "accept": "application/json, text/event-stream",
+    }
+    request = urllib.request.Request(place, data=OPENING.encode(), headers=headers)
+    with urllib.request.urlopen(request, timeout=LONG) as answer:
+        assert answer.status == 200
+    until_sync(lambda: ask(url, "log.summary", target=0)["counters"]["messages"] == 2)
+
+
 def test_a_port_that_is_taken_ends_with_two(home, capsys):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert f"port {port} is taken" in complaint(capsys, "--port", port)
+
+
+def test_a_page_without_its_extra_says_what_to_install(home, capsys, monkeypatch):
+    monkeypatch.delitem(sys.modules, "accord.inspector.web.serving", raising=False)
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    assert "accord inspect needs the extra 'http'" in complaint(capsys, "--no-open")

@@ -1,8 +1,10 @@
 """The wheel has all files of the package, and works when installed."""
 
+import json
 import os
 import subprocess
 import sys
+import urllib.request
 import zipfile
 from pathlib import Path
 
@@ -39,6 +41,33 @@ def test_the_wheel_has_every_file_and_writes_a_page(tmp_path):
     assert done.returncode == 0, done.stderr
     assert (package / "check" / "rendering" / "page.css").read_text() in done.stdout
     assert "ping.response.prompt" in done.stdout
+    _check_page(site, tmp_path)
+
+
+def _check_page(site, folder):
+    """The page of the inspector is served from the wheel alone, and each of its files."""
+    start = (
+        f"import sys; sys.path.insert(0, {str(site)!r}); from accord.__main__ import main; main()"
+    )
+    words = ["inspect", "--json", "--no-open", "--no-history", str(ROOT / "examples/ten_lines.py")]
+    # -I: nothing of this checkout is found. No Node: the PATH is empty.
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-c", start, *words],
+        stdout=subprocess.PIPE,
+        cwd=folder,
+        env={"PATH": "", "HOME": str(folder)},
+    )
+    try:
+        base = json.loads(process.stdout.readline())["url"].partition("#")[0]
+        static = site / "accord" / "inspector" / "static"
+        for name in _files(static):
+            if name.endswith((".js", ".css", ".html")):
+                with urllib.request.urlopen(base + name, timeout=PATIENCE) as answer:
+                    assert answer.read() == (static / name).read_bytes()
+    finally:
+        process.terminate()
+        process.communicate()
+    assert {"htm-LICENSE", "preact-LICENSE"} <= _files(static / "vendor")
 
 
 def _files(folder):

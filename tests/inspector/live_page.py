@@ -13,7 +13,7 @@ from accord.inspector.actions import load_actions, perform
 from accord.inspector.changes import Changes
 from accord.inspector.definition import InspectOptions, InspectTarget
 from accord.inspector.live.connection import LiveConnection
-from accord.inspector.session import Session
+from accord.inspector.session import InspectedSession
 
 ROOT = Path(__file__).parents[2]
 EVERYTHING = ROOT / "examples" / "everything.py"
@@ -81,7 +81,7 @@ async def live_page(*, is_ready=True, options=None, **target):
     if "url" not in target:
         target.setdefault("command", launch(EVERYTHING))
         target.setdefault("env", {**os.environ, "PYTHONPATH": str(ROOT / "src")})
-    session = Session(
+    session = InspectedSession(
         0,
         InspectTarget(title="the server", **target),
         "live",

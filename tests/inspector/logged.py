@@ -9,14 +9,14 @@ from accord.inspector.changes import Changes
 from accord.inspector.definition import InspectOptions, InspectTarget
 from accord.inspector.log import log_actions  # noqa: F401  # defines the actions
 from accord.inspector.log.message_log import InspectedLog
-from accord.inspector.session import Session
+from accord.inspector.session import InspectedSession
 
 REVISION = "2025-06-18"
 
 
 def make_session(kind="live", *, target=None, **options):
     target = target or InspectTarget(title="a server")
-    return Session(0, target, kind, options=InspectOptions(**options), changes=Changes())
+    return InspectedSession(0, target, kind, options=InspectOptions(**options), changes=Changes())
 
 
 async def ask(session, action, /, **params):

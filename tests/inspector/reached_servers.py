@@ -20,7 +20,7 @@ from accord.inspector.live import call_actions
 from accord.inspector.live.connection import LiveConnection
 from accord.inspector.log import log_actions
 from accord.inspector.raw import raw_actions
-from accord.inspector.session import Session
+from accord.inspector.session import InspectedSession
 
 DEFINING = (
     check_actions,
@@ -78,7 +78,9 @@ class Guarded:
 
 @asynccontextmanager
 async def session_of(target: InspectTarget, *, is_connected=False, kind="live", **options):
-    session = Session(0, target, kind, options=InspectOptions(**options), changes=Changes())
+    session = InspectedSession(
+        0, target, kind, options=InspectOptions(**options), changes=Changes()
+    )
     try:
         if is_connected:
             link = session.part(LiveConnection)

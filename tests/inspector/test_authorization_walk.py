@@ -14,9 +14,9 @@ from accord.inspector.actions import load_actions, perform
 from accord.inspector.authorization.walk import AuthorizationWalk
 from accord.inspector.authorization.walk_step import CLAUSES, STEP_IDS, TITLES
 from accord.inspector.changes import Changes
-from accord.inspector.definition import InspectOptions, InspectTarget, Refused
+from accord.inspector.definition import ActionRefused, InspectOptions, InspectTarget
 from accord.inspector.live.connection import LiveConnection
-from accord.inspector.session import Session
+from accord.inspector.session import InspectedSession
 from accord.protocol.catalogue import catalogue
 from support.http_server import serving
 from support.issuer import token as signed_token
@@ -32,7 +32,7 @@ KEY = "kept-from-the-page-1234567"
 async def walking(url="", **target):
     """Open a session, and give its walk."""
     about = InspectTarget(title="here", url=url, **target)
-    session = Session(0, about, "live", options=InspectOptions(), changes=Changes())
+    session = InspectedSession(0, about, "live", options=InspectOptions(), changes=Changes())
     walk = session.part(AuthorizationWalk)
     try:
         yield walk
@@ -91,7 +91,7 @@ async def test_all_steps_of_a_good_server_are_done_one_by_one():
         assert (sent["scope"], sent["code_challenge_method"]) == ("read", "S256")
         assert sent["redirect_uri"] == shown["redirect_uri"]
         assert verdicts(named(shown, "refresh"))["auth.tokens.refresh-rotated"] == "kept"
-        with pytest.raises(Refused, match="all steps are made"):
+        with pytest.raises(ActionRefused, match="all steps are made"):
             await walk.take_next()
 
 
@@ -329,13 +329,13 @@ async def test_a_redirect_from_another_issuer_shows_nothing_of_itself():
 @in_loop
 async def test_a_pasted_redirect_is_taken_and_one_with_another_state_is_not():
     async with scripted() as script, walking(script.url) as walk:
-        with pytest.raises(Refused, match="does not wait"):
+        with pytest.raises(ActionRefused, match="does not wait"):
             walk.accept_redirected("http://127.0.0.1/callback?code=1")
         await walk.run_all()
         shown = await rest(walk)
-        with pytest.raises(Refused, match="sign in first"):
+        with pytest.raises(ActionRefused, match="sign in first"):
             await walk.take_next()
-        with pytest.raises(Refused, match="paste the URL"):
+        with pytest.raises(ActionRefused, match="paste the URL"):
             walk.accept_redirected(" ")
         walk.accept_redirected(f"{shown['redirect_uri']}?code=abcdef&state=wrong")
         await until(lambda: walk.state == "failed")
@@ -357,7 +357,7 @@ async def test_a_pasted_redirect_is_taken_and_one_with_another_state_is_not():
 async def test_scopes_of_the_person_are_asked_for():
     async with scripted(prm={"scopes_supported": ["read"]}) as script, walking(script.url) as walk:
         await walk_to(walk, "url")
-        with pytest.raises(Refused, match="not a scope"):
+        with pytest.raises(ActionRefused, match="not a scope"):
             await walk.choose_scopes(["two words"])
         await walk.choose_scopes(["admin"])
         # The client was registered for other scopes, so it registers again.
@@ -403,7 +403,7 @@ async def test_a_launched_server_has_no_authorization():
     async with walking(command=("nothing",)) as walk:
         assert not walk.describe()["applies"]
         assert "environment" in walk.describe()["reason"]
-        with pytest.raises(Refused, match="launched"):
+        with pytest.raises(ActionRefused, match="launched"):
             await walk.take_next()
 
 
@@ -414,7 +414,7 @@ async def test_a_server_that_does_not_listen_fails_at_the_network():
         step = named(await rest(walk), "network")
         assert "refused" in step["came"]
         assert "start the server" in step["change"]
-        with pytest.raises(Refused, match="first make"):
+        with pytest.raises(ActionRefused, match="first make"):
             await walk.restart("token")
 
 
@@ -437,7 +437,7 @@ async def test_tokens_are_forgotten_with_those_in_the_store():
 @in_loop
 async def test_the_session_connects_with_the_token_and_without_it_once_forgotten():
     async with scripted() as script, walking(script.url) as walk:
-        with pytest.raises(Refused, match="no token yet"):
+        with pytest.raises(ActionRefused, match="no token yet"):
             walk.connect()
         await walk_to(walk, "token")
         walk.connect()
@@ -499,7 +499,7 @@ async def test_a_token_of_a_jwt_is_decoded_without_a_claim_of_verification():
         assert json.loads(shown["claims"])["iss"]
         assert json.loads(shown["header"])["alg"]
         assert walk.decode("opaque")["claims"] is None
-        with pytest.raises(Refused, match="paste a token"):
+        with pytest.raises(ActionRefused, match="paste a token"):
             walk.decode(" ")
 
 
@@ -528,15 +528,15 @@ def test_the_walk_passes_with_the_authorization_server_of_accord():
 async def test_the_actions_of_the_page_reach_the_walk():
     actions = load_actions()
     about = InspectTarget(title="here", url="http://127.0.0.1:1/mcp")
-    session = Session(0, about, "live", options=InspectOptions(), changes=Changes())
+    session = InspectedSession(0, about, "live", options=InspectOptions(), changes=Changes())
     try:
         await perform(session, actions["authorization.next"], b"{}")
         await rest(session.part(AuthorizationWalk))
         shown = await perform(session, actions["authorization.get"], b"{}")
         assert named(shown, "network")["state"] == "failed"
-        with pytest.raises(Refused, match="step"):
+        with pytest.raises(ActionRefused, match="step"):
             await perform(session, actions["authorization.restart"], b'{"step": "../etc"}')
-        with pytest.raises(Refused, match="no token yet"):
+        with pytest.raises(ActionRefused, match="no token yet"):
             await perform(session, actions["authorization.connect"], b"{}")
     finally:
         await session.close()

@@ -9,7 +9,7 @@ import pytest
 
 from accord import Server
 from accord.inspector.checking.check_run import CheckRun
-from accord.inspector.definition import Refused
+from accord.inspector.definition import ActionRefused
 from accord.transports.http.client.auth import Bearer
 from inspector.reached_servers import (
     Guarded,
@@ -49,7 +49,7 @@ async def test_a_check_reports_each_requirement_of_its_choice():
     with serving(make_server().asgi()) as port:
         async with session_of(url_target(port)) as session:
             assert (await ask(session, "check.get"))["state"] == "idle"
-            with pytest.raises(Refused, match="no report"):
+            with pytest.raises(ActionRefused, match="no report"):
                 await download(session, "check.download", format="html")
             shown = await checked(session, revisions=["2025-06-18"], only="ping, tools.list")
             assert (shown["state"], shown["error"]) == ("done", "")
@@ -81,7 +81,7 @@ async def test_a_check_reports_each_requirement_of_its_choice():
 @on_a_loop
 async def test_an_unknown_choice_is_refused(params, says):
     async with session_of(url_target(1)) as session:
-        with pytest.raises(Refused, match=says):
+        with pytest.raises(ActionRefused, match=says):
             await ask(session, "check.start", **params)
 
 
@@ -99,7 +99,7 @@ async def test_a_stopped_check_leaves_no_process(tmp_path):
     async with session_of(script_target(tmp_path, SILENT)) as session:
         await ask(session, "check.start")
         run = session.part(CheckRun)
-        with pytest.raises(Refused, match="under way"):
+        with pytest.raises(ActionRefused, match="under way"):
             await ask(session, "check.start")
         worker = run._worker
         await until(lambda: worker._subject and worker._subject.launched)
@@ -116,7 +116,7 @@ async def test_a_stopped_check_leaves_no_process(tmp_path):
             if carrier.child.pid is not None:
                 with pytest.raises(ProcessLookupError):
                     os.kill(carrier.child.pid, 0)
-        with pytest.raises(Refused, match="no check"):
+        with pytest.raises(ActionRefused, match="no check"):
             await ask(session, "check.stop")
 
 

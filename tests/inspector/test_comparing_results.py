@@ -5,7 +5,7 @@ import json
 import pytest
 
 from accord.inspector.comparing.differences import DIFFERENCES_MOST, find_differences
-from accord.inspector.definition import Refused
+from accord.inspector.definition import ActionRefused
 from inspector.reached_servers import ask, call_of, make_server, session_of, url_target
 from support.http_server import serving
 from support.running import on_a_loop
@@ -74,7 +74,7 @@ async def test_the_results_of_two_calls_are_compared():
             assert "/structuredContent/value" in {each["pointer"] for each in made["differences"]}
             same = await ask(session, "compare.results", left={"call": two}, right={"call": two})
             assert same["is_same"]
-            with pytest.raises(Refused, match="c99"):
+            with pytest.raises(ActionRefused, match="c99"):
                 await ask(session, "compare.results", left={"call": "c99"}, right={"call": two})
 
 
@@ -87,7 +87,7 @@ async def test_revisions_are_asked_one_after_another():
     with serving(make_server().asgi()) as port:
         async with session_of(url_target(port)) as session:
             await ask(session, "revisions.run")
-            with pytest.raises(Refused, match="already"):
+            with pytest.raises(ActionRefused, match="already"):
                 await ask(session, "revisions.run")
             survey = session.part(RevisionSurvey)
             await until(lambda: survey.state == "done")

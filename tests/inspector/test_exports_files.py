@@ -8,7 +8,7 @@ import pytest
 
 from accord import trace
 from accord.hosts.table.rows import load_hosts
-from accord.inspector.definition import InspectTarget, Refused
+from accord.inspector.definition import ActionRefused, InspectTarget
 from accord.inspector.exports.host_entries import host_entry
 from accord.inspector.log.message_log import InspectedLog
 from accord.transports.http.client.auth import Bearer
@@ -82,7 +82,7 @@ async def test_the_surface_is_exported():
         async with session_of(url_target(port), is_connected=True) as session:
             lock = json.loads(await download(session, "export.surface", format="lock"))
             text = (await download(session, "export.surface", format="markdown")).decode()
-            with pytest.raises(Refused, match="format"):
+            with pytest.raises(ActionRefused, match="format"):
                 await download(session, "export.surface", format="../../etc/passwd")
     assert [each["name"] for each in lock["tools"]] == ["add", "echo", "fail"]
     assert lock["revision"]
@@ -118,7 +118,7 @@ async def test_broken_clauses_are_described_with_evidence_and_a_command(tmp_path
 async def test_a_log_without_breaches_says_so():
     async with session_of(url_target(1)) as session:
         assert "No message broke a clause" in (await ask(session, "export.breaches"))["text"]
-        with pytest.raises(Refused, match="empty"):
+        with pytest.raises(ActionRefused, match="empty"):
             await download(session, "export.session", format="trace")
 
 
@@ -133,7 +133,7 @@ async def test_a_recording_is_exported_too():
         lines = await download(session, "export.session", format="trace")
         har = json.loads(await download(session, "export.session", format="har"))
         assert "check again" not in (await ask(session, "export.breaches"))["text"]
-        with pytest.raises(Refused, match="needs a connection"):
+        with pytest.raises(ActionRefused, match="needs a connection"):
             await ask(session, "export.hosts")
     assert len(lines.splitlines()) == 2
     assert har["log"]["entries"][0]["response"]["content"]["text"].endswith("}")
@@ -147,6 +147,27 @@ COMMAND = small_target(
     env={**os.environ, "MY_TOKEN": TOKEN},
     cwd=os.getcwd(),
 )
+
+
+def test_an_entry_is_named_and_launched_as_by_accord_add():
+    run = ("python", "-P", "-m", "accord.cli.main", "run", "--stdio", "/desk/tools.py")
+    named = {
+        "tools": InspectTarget(title="tools.py", shown="tools.py", command=run),
+        "memory": InspectTarget(
+            title="npx @x/server-memory", shown="-- npx ...", command=("npx", "@x/server-memory")
+        ),
+        "example": InspectTarget(
+            title="mcp.example.com/mcp",
+            shown="https://mcp.example.com/mcp",
+            url="https://mcp.example.com/mcp",
+        ),
+        "kept": InspectTarget(title="kept", shown="-- npx ...", command=("npx", "desk")),
+    }
+    for name, target in named.items():
+        servers = json.loads(host_entry(target, "cursor")["text"])["mcpServers"]
+        assert list(servers) == [name]
+        if name == "tools":
+            assert servers[name]["args"] == ["-P", "-m", "accord", "run", "/desk/tools.py"]
 
 
 @pytest.mark.parametrize("target", [guarded_target(80), COMMAND], ids=["url", "command"])
@@ -166,5 +187,5 @@ async def test_hosts_are_listed_and_an_unknown_one_refused():
         assert {"id": "cursor", "title": "Cursor"} in hosts
         entry = await ask(session, "export.host", host="cursor")
         assert "small_server" in entry["text"]
-        with pytest.raises(Refused, match="no host"):
+        with pytest.raises(ActionRefused, match="no host"):
             await ask(session, "export.host", host="no-such-host")

@@ -5,9 +5,9 @@ import pytest
 
 from accord.inspector.actions import Action, perform
 from accord.inspector.changes import Changes
-from accord.inspector.definition import InspectOptions, InspectTarget, Refused
+from accord.inspector.definition import ActionRefused, InspectOptions, InspectTarget
 from accord.inspector.forms import form_actions
-from accord.inspector.session import Session
+from accord.inspector.session import InspectedSession
 
 RUN = {
     "forms.validate": form_actions.validate,
@@ -25,7 +25,7 @@ TEMPLATE = "file:///{path}{?page,tags*}"
 def ask(action, **params):
     async def main():
         target = InspectTarget(title="x")
-        session = Session(0, target, "live", options=InspectOptions(), changes=Changes())
+        session = InspectedSession(0, target, "live", options=InspectOptions(), changes=Changes())
         asked = Action(action, PARAMS[action], RUN[action], ("live",))
         return await perform(session, asked, json.dumps(params).encode())
 
@@ -67,7 +67,7 @@ def test_an_example_of_a_template_fits():
 
 
 def test_a_thing_without_a_schema_has_no_example():
-    with pytest.raises(Refused, match="no schema"):
+    with pytest.raises(ActionRefused, match="no schema"):
         ask("forms.example", kind="text", name="x")
 
 
@@ -96,7 +96,7 @@ def test_a_template_is_expanded(values, uri):
     ],
 )
 def test_a_template_that_cannot_be_expanded_says_why(template, values, why):
-    with pytest.raises(Refused, match=why):
+    with pytest.raises(ActionRefused, match=why):
         ask("forms.expand", name=template, text=values)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from accord.inspector.definition import Refused
+from accord.inspector.definition import ActionRefused
 from accord.inspector.live.calls import Calls
 from inspector.reached_servers import (
     ask,
@@ -79,7 +79,7 @@ async def test_a_masked_secret_cannot_be_sent_again():
             shown = await ask(session, "history.get", id=entry["id"])
             assert SECRET not in str(shown)
             assert "hello" in shown["arguments"]
-            with pytest.raises(Refused, match="/password"):
+            with pytest.raises(ActionRefused, match="/password"):
                 await ask(session, "history.replay", id=entry["id"])
             last = await ask(session, "history.last", kind="tool", name="echo")
             assert last == {"arguments": None, "recent": []}
@@ -109,10 +109,10 @@ async def test_entries_are_noted_and_deleted():
             await ask(session, "history.note", id=one, note="as in the bug")
             assert (await listed(session, text="bug"))[0]["note"] == "as in the bug"
             await ask(session, "history.delete", id=one)
-            with pytest.raises(Refused, match="deleted"):
+            with pytest.raises(ActionRefused, match="deleted"):
                 await ask(session, "history.get", id=one)
             assert (await ask(session, "history.delete", all=True)) == {"deleted": 1}
-            with pytest.raises(Refused):
+            with pytest.raises(ActionRefused):
                 await ask(session, "history.pin", id=other)
 
 

@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from accord.inspector.definition import InspectOptions, Refused
+from accord.inspector.definition import ActionRefused, InspectOptions
 from inspector.live_page import LivePage, live_page, scripted
 from support.running import on_a_loop
 
@@ -26,10 +26,10 @@ async def test_numbers_are_sent_as_they_were_typed():
 async def test_arguments_that_are_not_an_object_are_refused():
     async with live_page(**scripted()) as page:
         for text in ("[1]", '{"a": 01}', "nonsense"):
-            with pytest.raises(Refused, match="arguments") as refused:
+            with pytest.raises(ActionRefused, match="arguments") as refused:
                 await page.call("echo", text)
             assert refused.value.field == "arguments"
-        with pytest.raises(Refused, match="texts"):
+        with pytest.raises(ActionRefused, match="texts"):
             await page.ask("calls.prompt", name="x", arguments='{"days": 3}')
 
 
@@ -55,7 +55,7 @@ async def test_an_answer_after_cancellation_is_shown_as_late():
         call = await page.until("calls.get", lambda got: got["is_late"], id=id)
         assert call["state"] == "cancelled"
         assert "too late" in call["response"]
-        with pytest.raises(Refused, match="over already: cancelled"):
+        with pytest.raises(ActionRefused, match="over already: cancelled"):
             await page.ask("calls.cancel", id=id)
 
 
@@ -63,7 +63,7 @@ async def test_an_answer_after_cancellation_is_shown_as_late():
 async def test_a_call_that_was_answered_cannot_be_cancelled():
     async with live_page(**scripted()) as page:
         call = await page.call("echo")
-        with pytest.raises(Refused, match="over already: done"):
+        with pytest.raises(ActionRefused, match="over already: done"):
             await page.ask("calls.cancel", id=call["id"])
 
 
@@ -97,7 +97,7 @@ async def test_several_calls_run_one_after_another_and_are_compared():
         assert spread["min"] <= spread["median"] <= spread["p90"] <= spread["max"]
         listed = (await page.ask("calls.list"))["calls"]
         assert [each["id"] for each in listed] == ids[::-1]
-        with pytest.raises(Refused):
+        with pytest.raises(ActionRefused):
             await page.ask("calls.tool", name="echo", times=101)
 
 
@@ -138,12 +138,12 @@ async def test_two_pages_show_the_same_calls_and_answer_a_question_once():
             *(each.ask("questions.answer", **answer) for each in (page, other)),
             return_exceptions=True,
         )
-        assert sum(isinstance(each, Refused) for each in outcomes) == 1
+        assert sum(isinstance(each, ActionRefused) for each in outcomes) == 1
         first, second = await page.until_ended(id), await other.until_ended(id)
         assert first == second
         said = json.loads(json.loads(first["response"])["content"][0]["text"])
         assert (said["content"]["text"], said["model"]) == ("hi", "me")
-        with pytest.raises(Refused, match="answered already"):
+        with pytest.raises(ActionRefused, match="answered already"):
             await page.ask("questions.answer", **answer)
 
 
@@ -154,7 +154,7 @@ async def test_a_question_is_withdrawn_when_the_server_ends():
         question = await page.question()
         await page.ask("session.disconnect")
         await page.until("questions.list", lambda got: not got["questions"])
-        with pytest.raises(Refused, match="withdrew"):
+        with pytest.raises(ActionRefused, match="withdrew"):
             await page.ask("questions.answer", id=question["id"], action="decline")
 
 
@@ -173,7 +173,7 @@ async def test_a_person_may_refuse_to_sample_or_give_a_whole_result():
         ):
             id = (await page.ask("calls.tool", name="sample", confirmed=True))["id"]
             question = await page.question()
-            with pytest.raises(Refused, match="not a result"):
+            with pytest.raises(ActionRefused, match="not a result"):
                 await page.ask("questions.answer", id=question["id"], action="accept", result="{}")
             await page.ask("questions.answer", id=question["id"], **answer)
             call = await page.until_ended(id)
@@ -208,5 +208,5 @@ async def test_no_more_than_a_hundred_calls_are_under_way():
     async with live_page(**scripted()) as page:
         for _ in range(100):
             await page.ask("calls.tool", name="late", confirmed=True)
-        with pytest.raises(Refused, match="100 calls are under way"):
+        with pytest.raises(ActionRefused, match="100 calls are under way"):
             await page.ask("calls.tool", name="late", confirmed=True)

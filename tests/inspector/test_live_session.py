@@ -9,7 +9,7 @@ import pytest
 
 from accord import Server
 from accord.auth import AuthorizationServer, MemoryStore, OAuth
-from accord.inspector.definition import Refused
+from accord.inspector.definition import ActionRefused
 from accord.inspector.live.reloading import SourceWatch
 from inspector.live_page import launch, live_page, scripted
 from support.http_server import bounded
@@ -77,14 +77,14 @@ async def test_everything_is_listed_called_and_asked(revision):
         assert (question["kind"], question["call"]) == ("elicitation", id)
         assert (await page.ask("session.get"))["unanswered"] == 1
         answer = {"id": question["id"], "action": "accept"}
-        with pytest.raises(Refused, match="/row: expected at most 40"):
+        with pytest.raises(ActionRefused, match="/row: expected at most 40"):
             await page.ask("questions.answer", **answer, content='{"row": 99}')
         await page.ask("questions.answer", **answer, content='{"row": 7, "side": "aisle"}')
         assert text_of(await page.until_ended(id)) == "Booked Lima, row 7, aisle."
 
         await page.ask("roots.set", roots=[{"uri": "file:///tmp/a", "name": "bag"}])
         assert text_of(await page.call("luggage")) == '["bag"]'
-        with pytest.raises(Refused, match="file://"):
+        with pytest.raises(ActionRefused, match="file://"):
             await page.ask("roots.set", roots=[{"uri": "https://example.org"}])
 
         await page.ask("calls.read", uri="desk://rules")
@@ -126,11 +126,11 @@ async def test_settings_and_subscriptions_are_restored_after_reconnecting():
         assert text_of(await page.call("luggage")) == '["bag"]'
         await page.ask("session.disconnect")
         await page.until_state("closed")
-        with pytest.raises(Refused, match="no connection"):
+        with pytest.raises(ActionRefused, match="no connection"):
             await page.ask("calls.tool", name="greet", confirmed=True)
-        with pytest.raises(Refused, match="revisions are"):
+        with pytest.raises(ActionRefused, match="revisions are"):
             await page.ask("session.connect", revision="2020-01-01")
-        with pytest.raises(Refused, match="no HTTP headers"):
+        with pytest.raises(ActionRefused, match="no HTTP headers"):
             await page.ask("session.connect", headers=[["a", "b"]])
 
 
@@ -299,7 +299,7 @@ async def test_a_sign_in_is_a_question_with_the_address():
         async with live_page(is_ready=False, url=url, auth=auth) as page:
             question = await page.question()
             assert (question["kind"], question["host"]) == ("sign-in", "127.0.0.1")
-            with pytest.raises(Refused, match="paste"):
+            with pytest.raises(ActionRefused, match="paste"):
                 await page.ask("questions.answer", id=question["id"], action="accept")
             opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
             await asyncio.to_thread(lambda: opener.open(question["url"], timeout=60).read())
@@ -379,7 +379,7 @@ async def test_tools_run_as_tasks_that_are_followed_and_cancelled(revision, tmp_
         await page.until("tasks.list", lambda got: got["tasks"][0]["status"] == "completed")
         again = await page.ask("tasks.result", id=task["id"])
         assert text_of(await page.until_ended(again["id"])) == "1 frames"
-        with pytest.raises(Refused, match="over already: completed"):
+        with pytest.raises(ActionRefused, match="over already: completed"):
             await page.ask("tasks.cancel", id=task["id"])
 
         params = {"arguments": '{"frames": 100000}', "as_task": True, "confirmed": True}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from accord.inspector.definition import InspectTarget, Refused
+from accord.inspector.definition import ActionRefused, InspectTarget
 from accord.inspector.log.call_tag import current_call
 from accord.inspector.log.message_log import InspectedLog
 from accord.trace import HttpFacts
@@ -227,7 +227,7 @@ async def test_secrets_stay_masked_if_the_inspector_was_started_so():
     session = make_session(shows_secrets=False)
     opened(session).observe("client", call(1, arguments={"password": "hunter2"}))
 
-    with pytest.raises(Refused, match="secrets are not shown"):
+    with pytest.raises(ActionRefused, match="secrets are not shown"):
         await ask(session, "log.detail", n=4, reveal=True)
 
     entry = session.part(InspectedLog).get(4)
@@ -299,7 +299,7 @@ async def test_a_row_that_does_not_exist_is_refused():
     session = make_session()
     opened(session)
 
-    with pytest.raises(Refused, match="row 9 does not exist"):
+    with pytest.raises(ActionRefused, match="row 9 does not exist"):
         await ask(session, "log.detail", n=9)
 
 
@@ -317,3 +317,18 @@ async def test_a_cleared_log_goes_on_with_the_next_number():
     assert answered["first_kept"] == 5
     assert answered["counters"]["fail"] == 0
     assert answered["rows"][0]["severity"] is None
+
+
+@on_a_loop
+async def test_a_message_that_http_refuses_shows_its_answer():
+    session = make_session()
+    talk = session.part(InspectedLog).conversation("main", "http")
+    talk.observe("client", call(), http=HttpFacts(method="POST", exchange="post-1"))
+    refused = HttpFacts(method="POST", status=401, exchange="post-1")
+    talk.observe("server", None, http=refused)
+    talk.observe("client", None, http=HttpFacts(method="GET", exchange="get-2"))
+    talk.observe("server", None, http=HttpFacts(method="GET", status=405, exchange="get-2"))
+    rows = await rows_of(session, with_http=False)
+    assert [(row["kind"], row["status"]) for row in rows] == [("request", None), ("refusal", 401)]
+    assert (await ask(session, "log.summary"))["counters"]["messages"] == 1
+    assert [row["n"] for row in await rows_of(session, related=1)] == [1, 2]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from accord.check.trace_check import replay
-from accord.inspector.definition import InspectOptions, Refused
+from accord.inspector.definition import ActionRefused, InspectOptions
 from accord.inspector.inspection import Inspection
 from accord.inspector.log import trace_session
 from accord.inspector.log.message_log import InspectedLog, write_trace
@@ -151,7 +151,7 @@ async def test_a_recording_larger_than_the_log_keeps_its_end_and_all_verdicts(mo
     assert log.first_kept > 1
     assert log.counters.dropped == log.first_kept - 1
     assert observed_facts(session)["server"]["name"] == "a server"
-    with pytest.raises(Refused, match="row 1 has left the log"):
+    with pytest.raises(ActionRefused, match="row 1 has left the log"):
         await ask(session, "log.detail", n=1)
 
 
@@ -164,8 +164,8 @@ async def test_the_text_of_a_recording_opens_in_a_session_of_its_own():
 
     assert (session.target.title, session.kind) == ("mine.jsonl", "trace")
     assert len(await rows_of(session)) == 5
-    with pytest.raises(Refused, match="the recording is empty"):
+    with pytest.raises(ActionRefused, match="the recording is empty"):
         await ask(inspection.lobby, "trace.open", name="", text=" ")
-    with pytest.raises(Refused, match="shows a recording"):
+    with pytest.raises(ActionRefused, match="shows a recording"):
         await ask(session, "log.clear")
     await inspection.close()

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from accord.inspector.definition import Refused
+from accord.inspector.definition import ActionRefused
 from accord.inspector.raw.console import RawConsole
 from accord.transports.http.client.auth import Bearer
 from inspector.reached_servers import (
@@ -84,7 +84,7 @@ async def test_a_server_that_ends_is_said_and_can_be_opened_again(tmp_path):
         await ask(session, "raw.send", text="end")
         await until(lambda: console.state == "ended")
         assert console.reason == "the server ended with exit code 3"
-        with pytest.raises(Refused, match="open one first"):
+        with pytest.raises(ActionRefused, match="open one first"):
             await ask(session, "raw.send", text="more")
         await opened(session, handshake=False)
         assert (console.state, console.conversation) == ("open", "raw-2")
@@ -199,7 +199,7 @@ async def test_a_header_that_cannot_be_sent_is_refused(header):
     with serving(make_server().asgi()) as port:
         async with session_of(url_target(port, transport="http")) as session:
             await opened(session, handshake=False)
-            with pytest.raises(Refused):
+            with pytest.raises(ActionRefused):
                 await ask(session, "raw.send", text=said(), headers=[header])
 
 

@@ -5,6 +5,7 @@ import gzip
 import hashlib
 import json
 import re
+import socket
 from base64 import b64decode
 
 import msgspec
@@ -13,7 +14,7 @@ import pytest
 from accord.errors import ConnectionClosed
 from accord.inspector import actions
 from accord.inspector.actions import READ, action
-from accord.inspector.definition import Download, InspectOptions, InspectTarget, Refused
+from accord.inspector.definition import ActionRefused, Download, InspectOptions, InspectTarget
 from accord.inspector.inspection import SESSIONS_MOST, Inspection
 from accord.inspector.web import app as app_module
 from accord.inspector.web import serving
@@ -68,7 +69,7 @@ async def test_every_answer_protects_the_page(define):
         raise RuntimeError("secret detail")
 
     async def refuse(session, params):
-        raise Refused("not now")
+        raise ActionRefused("not now")
 
     define("test.fail", fail)
     define("test.refuse", refuse)
@@ -523,3 +524,22 @@ async def test_clients_that_send_too_slowly_are_cut_off(monkeypatch):
         assert await slow_head.read() == b""
         head_writer.close()
         body_writer.close()
+
+
+@in_loop
+async def test_a_page_that_stops_reading_is_cut_off(define, monkeypatch):
+    monkeypatch.setattr(serving, "_WRITE_TIMEOUT", 0.1)
+    monkeypatch.setattr(app_module, "ACTIONS_MOST", 1)
+
+    async def flood(session, params):
+        return Download("flood", "text/plain", [b"x" * 1_000_000] * 40)
+
+    define("test.flood", flood)
+    async with page_of() as page:
+        headers = {"x-accord-key": page.key, "content-type": "application/json"}
+        request = page.head("POST", "/api/test.flood", {**headers, "content-length": "14"})
+        with socket.create_connection(("127.0.0.1", page.port)) as silent:
+            silent.sendall(request + b'{"target": -1}')
+            for wanted in (503, 200):
+                while (await page.call("app.state")).status != wanted:
+                    await asyncio.sleep(0.05)

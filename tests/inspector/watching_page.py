@@ -16,12 +16,12 @@ from accord.inspector.log.message_log import InspectedLog
 from accord.inspector.log.observed_facts import observed_facts
 from accord.inspector.log.views import show_row
 from accord.inspector.log.watched import TrafficBuffer, WatchedTraffic, watch_stdio
-from accord.inspector.session import Session
+from accord.inspector.session import InspectedSession
 
 
 async def page(buffer: TrafficBuffer) -> None:
     target = InspectTarget(title="watched")
-    session = Session(0, target, "watch", options=InspectOptions(), changes=Changes())
+    session = InspectedSession(0, target, "watch", options=InspectOptions(), changes=Changes())
     session.part(WatchedTraffic).attach(buffer)
     try:
         await asyncio.Event().wait()

@@ -38,6 +38,29 @@ def test_every_request_and_every_response_is_recorded_with_method_and_status() -
     )
 
 
+def test_a_word_of_the_older_form_beside_202_is_not_a_message() -> None:
+    class Polite(OlderServer):
+        """Says "Accepted", without a content type, as servers of the official library do."""
+
+        def take(self, request: Request, reply: Reply) -> None:
+            reply.empty = lambda status: reply.raw(  # type: ignore[method-assign]
+                b"HTTP/1.1 %d Accepted\r\nContent-Length: 8\r\n\r\nAccepted" % status
+            )
+            super().take(request, reply)
+
+    recording = Recording()
+
+    async def main() -> None:
+        async with Polite() as server, connected(server.url, recording=recording) as client:
+            await client.ping()
+
+    run(main())
+    assert recording.violations == []
+    assert (202, 8) in [
+        (each.http.status, each.http.size) for each in recording.records if each.http
+    ]
+
+
 def test_secrets_are_masked_only_when_saved(tmp_path: Path) -> None:
     recording, file = Recording(), tmp_path / "session.jsonl"
     secrets = {"Authorization": "Bearer hush", "X-Key": "psst", "X-Again": "psst"}

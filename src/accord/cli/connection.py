@@ -284,6 +284,10 @@ _REPLACEMENTS: Final = tuple(
             r"keep tokens where files can be locked: OAuth\(store=FileStore\(path\)\)",
             "give a token with --bearer TOKEN: files cannot be locked there",
         ),
+        (
+            r"HttpClientOptions\(verify=\.\.\.\) sets which certificates are trusted",
+            "the variable SSL_CERT_FILE may name a file with certificates to trust",
+        ),
         (r"\bin trust=\[\.\.\.\]", "in OAuth(trust=[...])"),
     )
 )

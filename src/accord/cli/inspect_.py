@@ -4,7 +4,7 @@ import argparse
 import asyncio
 import os
 import sys
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -16,9 +16,11 @@ from accord.cli.terminal import note, say
 from accord.errors import MissingExtra, TransportError
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from accord.inspector.definition import InspectOptions, InspectTarget
     from accord.inspector.inspection import Inspection
-    from accord.inspector.session import Session
+    from accord.inspector.session import InspectedSession
     from accord.inspector.web.serving import PageSockets
 
 _HELP: Final = """\
@@ -51,6 +53,7 @@ examples:
   accord inspect github --host cursor
   accord inspect --config .vscode/mcp.json files
   accord inspect --trace session.jsonl
+  accord inspect --output report.html server.py
   accord inspect --watch --listen 9000 https://example.com/mcp
 """
 _OPTIONS: Final = f"""\
@@ -66,6 +69,7 @@ words* TARGET  the servers: URLs, Python files or modules, names of servers of a
 --no-reload    do not launch a Python server anew when its code changes
 --transport T  http or sse; without it, the form of a URL is found out
 --record FILE  write all messages as a trace, secrets masked
+--output FILE  write a report of each session at the end, as an HTML page, secrets masked
 --keep MB      megabytes of messages to keep for each server (default: 200)
 --no-secrets   never show masked values, even on request
 --no-history   forget calls at the end; otherwise they are kept, secrets masked
@@ -112,6 +116,17 @@ def _check(options: argparse.Namespace) -> None:
     for path in options.trace:
         if not path.is_file():
             raise UsageError(f"--trace: there is no file {path}")
+    if options.record is not None:
+        _check_record(options.record)
+
+
+def _check_record(path: Path) -> None:
+    if path.is_dir():
+        raise UsageError(f"--record: {path} is a folder; name a file in it")
+    if not path.parent.is_dir():
+        raise UsageError(f"--record: there is no folder {path.parent}")
+    if not os.access(path.parent, os.W_OK):
+        raise UsageError(f"--record: the folder {path.parent} cannot be written to")
 
 
 def _check_watch(options: argparse.Namespace, targets: "list[InspectTarget]") -> None:
@@ -131,11 +146,7 @@ async def _serve(
     options: argparse.Namespace, targets: "list[InspectTarget]", sockets: "PageSockets"
 ) -> None:
     """Serve the page until the task is cancelled."""
-    from accord.inspector.inspection import Inspection
-    from accord.inspector.web.serving import serve_inspection
-
-    inspection = Inspection(_read_options(options))
-    async with serve_inspection(inspection, sockets) as url:
+    async with _serve_page(options, sockets) as (inspection, url):
         _announce(options, url, sockets)
         if options.watch:
             await _watch_url(options, inspection.add(targets[0], "watch"))
@@ -146,7 +157,38 @@ async def _serve(
         await asyncio.Event().wait()
 
 
-async def _watch_url(options: argparse.Namespace, session: "Session") -> None:
+@asynccontextmanager
+async def _serve_page(
+    options: argparse.Namespace, sockets: "PageSockets"
+) -> "AsyncIterator[tuple[Inspection, str]]":
+    """Serve the page within a block, and write the reports at its end."""
+    from accord.inspector.inspection import Inspection
+    from accord.inspector.web.serving import serve_inspection
+
+    inspection = Inspection(_read_options(options))
+    try:
+        async with serve_inspection(inspection, sockets) as url:
+            yield inspection, url
+    finally:
+        if options.output is not None:
+            _write_reports(inspection, options.output)
+
+
+def _write_reports(inspection: "Inspection", path: Path) -> None:
+    from accord.inspector.exports.session_report import write_reports
+
+    try:
+        written = write_reports(inspection.sessions, path)
+    except OSError as error:
+        note(f"accord inspect: the report could not be written: {error}")
+        return
+    for each in written:
+        note(f"accord inspect: wrote {each}")
+    if not written:
+        note("accord inspect: no report, because no message was seen")
+
+
+async def _watch_url(options: argparse.Namespace, session: "InspectedSession") -> None:
     from accord.inspector.log.watched import watch_http
 
     target = session.target
@@ -159,9 +201,7 @@ async def _watch_url(options: argparse.Namespace, session: "Session") -> None:
 def _watch_command(options: argparse.Namespace, target: "InspectTarget") -> int:
     """Relay between the client that launched this process and the command, with a page beside."""
     from accord.cli.watch import exit_like
-    from accord.inspector.inspection import Inspection
     from accord.inspector.log.watched import TrafficBuffer, WatchedTraffic, watch_stdio
-    from accord.inspector.web.serving import serve_inspection
 
     async def serve(buffer: TrafficBuffer) -> None:
         try:
@@ -170,8 +210,7 @@ def _watch_command(options: argparse.Namespace, target: "InspectTarget") -> int:
             # The same client may have launched the same command twice.
             note(f"accord inspect: {error}; the page is at another port")
             sockets = _open_sockets(options, 0)
-        inspection = Inspection(_read_options(options))
-        async with serve_inspection(inspection, sockets) as url:
+        async with _serve_page(options, sockets) as (inspection, url):
             inspection.add(target, "watch").part(WatchedTraffic).attach(buffer)
             _announce(options, url, sockets)
             await asyncio.Event().wait()

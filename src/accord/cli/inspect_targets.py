@@ -64,7 +64,7 @@ def _read_common(options: argparse.Namespace) -> dict[str, Any]:
     if options.revision is not None:
         common["revision"] = known_revision(options.revision)
     if options.timeout is not None:
-        common["timeout"] = options.timeout
+        common["timeout"] = common["start_timeout"] = options.timeout
     if options.transport is not None:
         common["transport"] = one_of(options.transport, _TRANSPORTS, "transport")
     return common
@@ -83,6 +83,8 @@ def _with_common(target: InspectTarget, common: Mapping[str, Any]) -> InspectTar
 def _read_target(given: str, options: argparse.Namespace) -> InspectTarget:
     if _URL.match(given):
         return _target_of_url(given, options)
+    if "://" in given:
+        raise UsageError(f"{given}: the URL of a server begins with http:// or https://")
     if options.host:
         return _target_of_entry(_find_in_hosts(given, options.host), options)
     try:
@@ -129,6 +131,7 @@ def _target_of_command(command: Sequence[str], options: argparse.Namespace) -> I
         command=tuple(command),
         env=_environment(options),
         cwd=options.cwd,
+        folders=() if options.no_reload else _folders_of_command(command, options.cwd),
     )
 
 
@@ -158,8 +161,21 @@ def _folders_of(place: ServerPlace) -> tuple[Path, ...]:
     if spec is None:
         return ()
     found = spec.submodule_search_locations or (os.path.dirname(spec.origin or ""),)
+    return _only_own([Path(each).absolute() for each in found if each])
+
+
+def _folders_of_command(command: Sequence[str], cwd: str | None) -> tuple[Path, ...]:
+    """Return the folder of the Python file that a command runs; none for an installed one."""
+    for word in command[1:]:
+        file = Path(cwd or "", word)
+        if file.suffix == ".py" and file.is_file():
+            return _only_own([file.absolute().parent])
+    return ()
+
+
+def _only_own(folders: Sequence[Path]) -> tuple[Path, ...]:
+    """Return the folders that are not those of installed packages."""
     installed = ("site-packages", "dist-packages")
-    folders = [Path(each).absolute() for each in found if each]
     return tuple(each for each in folders if not {*each.parts}.intersection(installed))
 
 
@@ -190,10 +206,17 @@ def _without_secrets(command: Sequence[str]) -> str:
 
 def _find_in_file(path: str, name: str) -> NamedEntry:
     from accord.client.configuration import folder_of
+    from accord.hosts.definition import HostsError
     from accord.hosts.sources.configuration_file import read_file_entry
 
     file = Path(path).expanduser().absolute()
-    return NamedEntry(read_file_entry(file, name), str(folder_of(file)), str(path))
+    try:
+        entry = read_file_entry(file, name)
+    except HostsError as error:
+        # Here the name is a word of its own.
+        said = str(error).replace(f"say which, as in {file}#", "say which after --config FILE, as ")
+        raise UsageError(said) from None
+    return NamedEntry(entry, str(folder_of(file)), str(path))
 
 
 def _find_in_hosts(name: str, host: str) -> NamedEntry | None:

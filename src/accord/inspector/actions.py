@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, get_type_hi
 
 import msgspec
 
-from accord.inspector.definition import Refused, SessionKind
+from accord.inspector.definition import ActionRefused, SessionKind
 
 if TYPE_CHECKING:
-    from accord.inspector.session import Session
+    from accord.inspector.session import InspectedSession
 
-Handler: TypeAlias = Callable[["Session", Any], Awaitable[object]]
+Handler: TypeAlias = Callable[["InspectedSession", Any], Awaitable[object]]
 
 ACTION_MODULES: Final = (
     "accord.inspector.log.log_actions",
@@ -66,7 +66,7 @@ def action(
 
     def define(run: Handler) -> Handler:
         # The first annotation may be a name that exists for type checkers only.
-        params = get_type_hints(run, localns={"Session": object}).get("params", Nothing)
+        params = get_type_hints(run, localns={"InspectedSession": object}).get("params", Nothing)
         _actions[name] = Action(name, params, run, kinds)
         return run
 
@@ -83,19 +83,19 @@ def load_actions() -> Mapping[str, Action]:
     return _actions
 
 
-async def perform(session: "Session", asked: Action, body: bytes) -> object:
+async def perform(session: "InspectedSession", asked: Action, body: bytes) -> object:
     """Run an action with the params of a request.
 
     Raises:
-        Refused: the params are wrong, or the action cannot be done.
+        ActionRefused: the params are wrong, or the action cannot be done.
     """
     if session.kind not in asked.kinds:
         shown = "a recording" if session.kind == "trace" else "traffic of another client"
-        raise Refused(f"this page shows {shown}; {asked.name} needs a connection of its own")
+        raise ActionRefused(f"this page shows {shown}; {asked.name} needs a connection of its own")
     try:
         params = msgspec.json.decode(body, type=asked.params)
     except msgspec.ValidationError as error:
-        raise Refused(f"{asked.name}: {error}") from None
+        raise ActionRefused(f"{asked.name}: {error}") from None
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise Refused(f"{asked.name}: the body is not JSON: {error}") from None
+        raise ActionRefused(f"{asked.name}: the body is not JSON: {error}") from None
     return await asked.run(session, params)

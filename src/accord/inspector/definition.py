@@ -12,7 +12,7 @@ from accord.types import RevisionId
 SessionKind: TypeAlias = Literal["live", "trace", "watch"]
 
 
-class Refused(AccordError):
+class ActionRefused(AccordError):
     """An action of the page cannot be done; the person sees the message.
 
     Attributes:
@@ -39,6 +39,7 @@ class InspectTarget(msgspec.Struct, frozen=True, kw_only=True):
         transport: the form of HTTP; None finds it out.
         revision: the one revision to speak; None negotiates.
         timeout: seconds to wait for an answer.
+        start_timeout: seconds to wait for the server to start.
         folders: folders with the Python code of the server; a change restarts it.
     """
 
@@ -53,6 +54,7 @@ class InspectTarget(msgspec.Struct, frozen=True, kw_only=True):
     transport: Literal["http", "sse"] | None = None
     revision: RevisionId | None = None
     timeout: float = 60.0
+    start_timeout: float = 30.0
     folders: tuple[Path, ...] = ()
 
 

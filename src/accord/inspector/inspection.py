@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from accord.inspector.actions import ACTION_MODULES, Nothing, load_actions
 from accord.inspector.changes import APP, Changes
-from accord.inspector.definition import InspectOptions, InspectTarget, Refused, SessionKind
-from accord.inspector.session import Session
+from accord.inspector.definition import ActionRefused, InspectOptions, InspectTarget, SessionKind
+from accord.inspector.session import InspectedSession
 from accord.version import __version__
 
 log = logging.getLogger("accord.inspector")
@@ -42,16 +42,16 @@ class Inspection:
     def __init__(self, options: InspectOptions | None = None) -> None:
         self.options = options or InspectOptions()
         self.changes = Changes()
-        self.sessions: list[Session] = []
+        self.sessions: list[InspectedSession] = []
         self._loaded = asyncio.Event()
         self._loaded.set()
         self.lobby = self._make_session(APP, InspectTarget(title="accord inspect"), "trace")
 
-    def add(self, target: InspectTarget, kind: SessionKind = "live") -> Session:
+    def add(self, target: InspectTarget, kind: SessionKind = "live") -> InspectedSession:
         """Add a session to the page; a live one begins to connect.
 
         Raises:
-            Refused: there are too many.
+            ActionRefused: there are too many.
         """
         session = self._append(target, kind)
         if kind == "live":
@@ -67,7 +67,7 @@ class Inspection:
         added = [self._append(each, "live") for each in targets]
         self._loaded.clear()
         try:
-            await _import_in_parts(_LIVE_MODULES)
+            await _import_in_parts(_LIVE_MODULES if added else ())
             for session in added:
                 _start_connection(session)
             await _import_in_parts(ACTION_MODULES)
@@ -78,29 +78,33 @@ class Inspection:
         """Wait for imports that are under way, so that they do not delay the start of servers."""
         await self._loaded.wait()
 
-    def _append(self, target: InspectTarget, kind: SessionKind) -> Session:
+    def _append(self, target: InspectTarget, kind: SessionKind) -> InspectedSession:
         if len(self.sessions) >= SESSIONS_MOST:
-            raise Refused(f"this page shows {SESSIONS_MOST} sessions already; start another one")
+            raise ActionRefused(
+                f"this page shows {SESSIONS_MOST} sessions already; start another one"
+            )
         session = self._make_session(len(self.sessions), target, kind)
         self.sessions.append(session)
         session.mark_app()
         return session
 
-    def _make_session(self, index: int, target: InspectTarget, kind: SessionKind) -> Session:
-        return Session(
+    def _make_session(
+        self, index: int, target: InspectTarget, kind: SessionKind
+    ) -> InspectedSession:
+        return InspectedSession(
             index, target, kind, options=self.options, changes=self.changes, add_session=self.add
         )
 
-    def find(self, index: int) -> Session:
+    def find(self, index: int) -> InspectedSession:
         """Return the session with a number; that of the whole page is -1.
 
         Raises:
-            Refused: it does not exist.
+            ActionRefused: it does not exist.
         """
         if index == APP:
             return self.lobby
         if not 0 <= index < len(self.sessions):
-            raise Refused(f"there is no session {index}", field="target")
+            raise ActionRefused(f"there is no session {index}", field="target")
         return self.sessions[index]
 
     async def describe(self) -> dict[str, Any]:
@@ -124,14 +128,14 @@ async def _import_in_parts(modules: Iterable[str]) -> None:
         await asyncio.sleep(_TURN)
 
 
-def _start_connection(session: Session) -> None:
+def _start_connection(session: InspectedSession) -> None:
     # Imported late: it brings the client, which takes longer than listening.
     from accord.inspector.live.connection import LiveConnection
 
     session.part(LiveConnection).start()
 
 
-async def _describe_session(session: Session) -> dict[str, Any]:
+async def _describe_session(session: InspectedSession) -> dict[str, Any]:
     found: Any = await load_actions()["session.get"].run(session, Nothing())
     counters = found["counters"]
     return {

@@ -17,13 +17,13 @@ _ENDING: Final = 10.0
 class SessionPart(Protocol):
     """A part of a session, made when it is first asked for."""
 
-    def __init__(self, session: "Session") -> None: ...
+    def __init__(self, session: "InspectedSession") -> None: ...
 
 
 Part = TypeVar("Part", bound=SessionPart)
 
 
-class Session:
+class InspectedSession:
     """A target with its parts.
 
     Args:
@@ -43,7 +43,7 @@ class Session:
         *,
         options: InspectOptions,
         changes: Changes,
-        add_session: "Callable[[InspectTarget, SessionKind], Session] | None" = None,
+        add_session: "Callable[[InspectTarget, SessionKind], InspectedSession] | None" = None,
     ) -> None:
         self.index = index
         self.target = target
@@ -69,7 +69,7 @@ class Session:
         """Note that the list of sessions shows something else now."""
         self._changes.mark(APP, "app")
 
-    def add_session(self, target: InspectTarget, kind: SessionKind) -> "Session":
+    def add_session(self, target: InspectTarget, kind: SessionKind) -> "InspectedSession":
         """Add another session to the same page, such as a recording that a person opens."""
         assert self._add_session is not None, "this session has no page"
         return self._add_session(target, kind)

@@ -27,7 +27,7 @@ from accord.types import RevisionId
 
 if TYPE_CHECKING:
     from accord.inspector.live.connection import LiveConnection
-    from accord.inspector.session import Session
+    from accord.inspector.session import InspectedSession
 
 # A shorter text stands in other texts by chance.
 _SHORTEST: Final = 6
@@ -64,7 +64,7 @@ def server_target(target: InspectTarget) -> ServerTarget:
     )
 
 
-def _link(session: "Session") -> "LiveConnection | None":
+def _link(session: "InspectedSession") -> "LiveConnection | None":
     if session.kind != "live":
         return None
     from accord.inspector.live.connection import LiveConnection
@@ -72,7 +72,7 @@ def _link(session: "Session") -> "LiveConnection | None":
     return session.part(LiveConnection)
 
 
-def current_target(session: "Session") -> InspectTarget:
+def current_target(session: "InspectedSession") -> InspectTarget:
     """Return the target of a session with the headers that a person added on the page."""
     link = _link(session)
     if link is None or not session.target.url:
@@ -81,7 +81,7 @@ def current_target(session: "Session") -> InspectTarget:
     return msgspec.structs.replace(session.target, headers=headers, auth=link.auth)
 
 
-def spoken_revision(session: "Session") -> RevisionId:
+def spoken_revision(session: "InspectedSession") -> RevisionId:
     """Return the revision of the page's connection, the chosen one, or the newest."""
     link = _link(session)
     client = None if link is None else link.current
@@ -90,7 +90,7 @@ def spoken_revision(session: "Session") -> RevisionId:
     return [*REVISIONS.values()][-1].id if row is None else row.id
 
 
-async def request_credentials(session: "Session") -> dict[str, str]:
+async def request_credentials(session: "InspectedSession") -> dict[str, str]:
     """Return the header with the token that the page's connection uses; empty without one.
 
     Raises:

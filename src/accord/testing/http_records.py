@@ -21,6 +21,8 @@ Take: TypeAlias = Callable[[Party, bytes | None, HttpFacts], object]
 _DATA_MOST: Final = 64 * 1024
 # Larger events pass without being recorded.
 _EVENT_MOST: Final = 64 * 1024 * 1024
+# Servers of the older form say "Accepted" with it, without a type.
+_ACCEPTED: Final = 202
 _WELL_KNOWN: Final = "/.well-known/"
 _TOKEN_PATHS: Final = ("/token", "/register", "/authorize", "/revoke", "/introspect")
 
@@ -212,11 +214,13 @@ class ExchangeRecorder:
         return _WELL_KNOWN in (self.path or "") and is_json and len(body) <= _DATA_MOST
 
     def _is_message(self, body: bytes) -> bool:
-        """Whether a body is a message; the body of a refusal may be anything."""
+        """Whether a body is a message; the body of a refusal or of 202 may be anything."""
         kind = media_type(self.said.header("content-type"))
         if not body.strip() or kind not in ("application/json", ""):
             return False
-        return b'"jsonrpc"' in body if self.said.is_refusal else not self._is_foreign(body)
+        if self.said.is_refusal or (self.status == _ACCEPTED and not kind):
+            return b'"jsonrpc"' in body
+        return not self._is_foreign(body)
 
     def end(self, party: Party) -> None:
         """Record the orderly end of a stream; a broken connection has none."""

@@ -9,7 +9,7 @@ from accord.inspector.authorization.walk import AuthorizationWalk
 from accord.inspector.authorization.walk_step import StepId
 
 if TYPE_CHECKING:
-    from accord.inspector.session import Session
+    from accord.inspector.session import InspectedSession
 
 
 class RestartParams(msgspec.Struct):
@@ -37,60 +37,60 @@ class DecodeParams(msgspec.Struct):
 
 
 @action("authorization.get")
-async def get_authorization(session: "Session", params: Nothing) -> dict[str, Any]:
+async def get_authorization(session: "InspectedSession", params: Nothing) -> dict[str, Any]:
     """Return the steps and what they showed."""
     return session.part(AuthorizationWalk).describe()
 
 
 @action("authorization.next")
-async def take_next_step(session: "Session", params: Nothing) -> dict[str, Any]:
+async def take_next_step(session: "InspectedSession", params: Nothing) -> dict[str, Any]:
     """Make the next step."""
     await session.part(AuthorizationWalk).take_next()
     return {}
 
 
 @action("authorization.run")
-async def run_all_steps(session: "Session", params: Nothing) -> dict[str, Any]:
+async def run_all_steps(session: "InspectedSession", params: Nothing) -> dict[str, Any]:
     """Make all steps that are left."""
     await session.part(AuthorizationWalk).run_all()
     return {}
 
 
 @action("authorization.restart")
-async def restart_at_step(session: "Session", params: RestartParams) -> dict[str, Any]:
+async def restart_at_step(session: "InspectedSession", params: RestartParams) -> dict[str, Any]:
     """Make a step again, and forget those after it."""
     await session.part(AuthorizationWalk).restart(params.step)
     return {}
 
 
 @action("authorization.scopes")
-async def choose_scopes(session: "Session", params: ScopesParams) -> dict[str, Any]:
+async def choose_scopes(session: "InspectedSession", params: ScopesParams) -> dict[str, Any]:
     """Ask for other scopes."""
     await session.part(AuthorizationWalk).choose_scopes(params.scopes)
     return {}
 
 
 @action("authorization.forget")
-async def forget_tokens(session: "Session", params: Nothing) -> dict[str, Any]:
+async def forget_tokens(session: "InspectedSession", params: Nothing) -> dict[str, Any]:
     """Forget all tokens for this server."""
     return {"had_token": await session.part(AuthorizationWalk).forget()}
 
 
 @action("authorization.redirected")
-async def take_redirect(session: "Session", params: RedirectedParams) -> dict[str, Any]:
+async def take_redirect(session: "InspectedSession", params: RedirectedParams) -> dict[str, Any]:
     """Take the URL that the browser ended up at, if it could not reach this machine."""
     session.part(AuthorizationWalk).accept_redirected(params.url)
     return {}
 
 
 @action("authorization.connect")
-async def connect_with_token(session: "Session", params: Nothing) -> dict[str, Any]:
+async def connect_with_token(session: "InspectedSession", params: Nothing) -> dict[str, Any]:
     """Connect the session with the token."""
     session.part(AuthorizationWalk).connect()
     return {}
 
 
 @action("authorization.decode")
-async def decode_token(session: "Session", params: DecodeParams) -> dict[str, Any]:
+async def decode_token(session: "InspectedSession", params: DecodeParams) -> dict[str, Any]:
     """Show what can be read in a token."""
     return session.part(AuthorizationWalk).decode(params.token)

@@ -21,13 +21,13 @@ from accord.inspector.authorization.walk_step import (
     WalkStep,
     describe_clauses,
 )
-from accord.inspector.definition import Refused
+from accord.inspector.definition import ActionRefused
 from accord.inspector.target_access import current_target, find_secrets
 from accord.transports.http.client.guarded import NoResponse
 
 if TYPE_CHECKING:
     from accord.auth.tokens import TokenGrant
-    from accord.inspector.session import Session
+    from accord.inspector.session import InspectedSession
 
 log = logging.getLogger("accord.inspector")
 
@@ -55,7 +55,7 @@ class AuthorizationWalk:
     Tokens stay in memory; only `connect` uses them for the connection of the session.
     """
 
-    def __init__(self, session: "Session") -> None:
+    def __init__(self, session: "InspectedSession") -> None:
         self.session = session
         self._steps = [WalkStep(each) for each in STEP_IDS]
         self._task: asyncio.Task[Any] | None = None
@@ -182,7 +182,7 @@ class AuthorizationWalk:
         # An open server skips what follows the challenge, which may be made all the same.
         missing = [each for each in needed if self._step(each).state in ("todo", "failed")]
         if missing and step not in done:
-            raise Refused(f"first make the step: {TITLES[missing[0]]}", field="step")
+            raise ActionRefused(f"first make the step: {TITLES[missing[0]]}", field="step")
         first = self._first_to_redo(step)
         await self._reset(first)
         self._begin(STEP_IDS.index(step) - STEP_IDS.index(first) + 1)
@@ -191,14 +191,14 @@ class AuthorizationWalk:
         """Ask for other scopes from now on; an empty list asks for those that clients choose.
 
         Raises:
-            Refused: a scope has characters that scopes cannot have.
+            ActionRefused: a scope has characters that scopes cannot have.
         """
         context = self._demand_context()
         if len(scopes) > _SCOPES_MOST:
-            raise Refused(f"give at most {_SCOPES_MOST} scopes", field="scopes")
+            raise ActionRefused(f"give at most {_SCOPES_MOST} scopes", field="scopes")
         for each in scopes:
             if not _SCOPE.fullmatch(each):
-                raise Refused(
+                raise ActionRefused(
                     f"{each[:50]!r} is not a scope: no spaces, quotes or backslashes",
                     field="scopes",
                 )
@@ -229,24 +229,24 @@ class AuthorizationWalk:
         """Take the URL that the browser ended up at, or the code in it.
 
         Raises:
-            Refused: the walk does not wait for one, or it is empty.
+            ActionRefused: the walk does not wait for one, or it is empty.
         """
         context = self._demand_context()
         if context.pasted is None or context.pasted.done():
-            raise Refused("the walk does not wait for a redirect now", field="url")
+            raise ActionRefused("the walk does not wait for a redirect now", field="url")
         if not url.strip() or len(url) > _PASTED_MOST:
-            raise Refused("paste the URL that the browser ended up at", field="url")
+            raise ActionRefused("paste the URL that the browser ended up at", field="url")
         context.pasted.set_result(url)
 
     def connect(self) -> None:
         """Connect the session with the token of the walk.
 
         Raises:
-            Refused: there is no token yet.
+            ActionRefused: there is no token yet.
         """
         context = self._demand_context()
         if context.grant is None:
-            raise Refused("there is no token yet: make the steps up to the token first")
+            raise ActionRefused("there is no token yet: make the steps up to the token first")
         from accord.inspector.live.connection import LiveConnection
 
         self._used = GrantedAuth(context.settings, context.grant, self._on_renewed)
@@ -259,12 +259,12 @@ class AuthorizationWalk:
         """Describe a token that the person pasted; nothing is verified, sent or kept.
 
         Raises:
-            Refused: it is empty or too long.
+            ActionRefused: it is empty or too long.
         """
         text = token.strip()
         text = text[7:].strip() if text[:7].lower() == "bearer " else text
         if not text or len(text) > _TOKEN_MOST:
-            raise Refused("paste a token", field="token")
+            raise ActionRefused("paste a token", field="token")
         return describe_token(text, self._context)
 
     def _on_renewed(self, old: "TokenGrant", new: "TokenGrant") -> None:
@@ -281,7 +281,7 @@ class AuthorizationWalk:
 
     def _demand_context(self) -> WalkContext:
         if self._context is None:
-            raise Refused(_STDIO)
+            raise ActionRefused(_STDIO)
         return self._context
 
     def _step(self, id: StepId) -> WalkStep:
@@ -299,9 +299,9 @@ class AuthorizationWalk:
         context = self._demand_context()
         if self._is_running:
             waits = context.pasted is not None
-            raise Refused("sign in first" if waits else "a step is being made")
+            raise ActionRefused("sign in first" if waits else "a step is being made")
         if self._next() is None:
-            raise Refused("all steps are made; redo one of them")
+            raise ActionRefused("all steps are made; redo one of them")
         self._task = self.session.spawn(self._make(context, count))
         self._mark()
 

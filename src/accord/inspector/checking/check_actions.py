@@ -8,8 +8,8 @@ import msgspec
 from accord.check.report import Report
 from accord.inspector.actions import Nothing, action
 from accord.inspector.checking.check_run import CheckRun
-from accord.inspector.definition import Download, Refused
-from accord.inspector.session import Session
+from accord.inspector.definition import ActionRefused, Download
+from accord.inspector.session import InspectedSession
 from accord.types import RevisionId
 
 ReportFormat: TypeAlias = Literal["html", "json", "junit", "sarif", "text"]
@@ -23,7 +23,7 @@ _FILES: Final[Mapping[str, tuple[str, str]]] = {
 
 
 @action("check.get")
-async def get_check(session: Session, params: Nothing) -> object:
+async def get_check(session: InspectedSession, params: Nothing) -> object:
     """Return how far the check is, and the newest report."""
     return session.part(CheckRun).snapshot()
 
@@ -37,7 +37,7 @@ class StartCheck(msgspec.Struct):
 
 
 @action("check.start")
-async def start_check(session: Session, params: StartCheck) -> object:
+async def start_check(session: InspectedSession, params: StartCheck) -> object:
     """Begin a check."""
     await session.part(CheckRun).start(
         params.revisions, params.only, calls_tools=params.calls_tools
@@ -46,7 +46,7 @@ async def start_check(session: Session, params: StartCheck) -> object:
 
 
 @action("check.stop")
-async def stop_check(session: Session, params: Nothing) -> object:
+async def stop_check(session: InspectedSession, params: Nothing) -> object:
     """Stop the check."""
     await session.part(CheckRun).stop()
     return {}
@@ -59,11 +59,11 @@ class DownloadReport(msgspec.Struct):
 
 
 @action("check.download")
-async def download_report(session: Session, params: DownloadReport) -> object:
+async def download_report(session: InspectedSession, params: DownloadReport) -> object:
     """Return the newest report as a file."""
     report = session.part(CheckRun).report
     if report is None:
-        raise Refused("there is no report yet; run the check first")
+        raise ActionRefused("there is no report yet; run the check first")
     ending, media_type = _FILES[params.format]
     text = _renderer(params.format)(report)
     return Download(f"accord-check.{ending}", media_type, [text.encode(errors="replace")])

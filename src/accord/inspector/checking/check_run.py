@@ -16,9 +16,9 @@ from accord.check.report import VERDICTS, Report, RequirementResult, Setting
 from accord.check.server_check import CheckProgress, ServerPlan, check_server
 from accord.check.verdicts import is_chosen
 from accord.errors import AccordError
-from accord.inspector.definition import Refused
+from accord.inspector.definition import ActionRefused
 from accord.inspector.exports.target_words import check_words
-from accord.inspector.session import Session
+from accord.inspector.session import InspectedSession
 from accord.inspector.target_access import (
     current_target,
     make_safe,
@@ -63,7 +63,7 @@ class CheckRun:
         report: the result of the newest check that ended.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: InspectedSession) -> None:
         self.state: CheckState = "idle"
         self.error = ""
         self.progress: CheckProgress | None = None
@@ -83,10 +83,10 @@ class CheckRun:
             calls_tools: whether tools that may change something are called too.
 
         Raises:
-            Refused: one is under way, or something is unknown.
+            ActionRefused: one is under way, or something is unknown.
         """
         if self._worker is not None:
-            raise Refused("a check is under way; stop it first")
+            raise ActionRefused("a check is under way; stop it first")
         chosen = only.replace(",", " ").split()
         _demand_known(revisions, chosen)
         plan = ServerPlan(
@@ -126,11 +126,11 @@ class CheckRun:
         """Stop the check, and end all processes that it launched.
 
         Raises:
-            Refused: no check is under way.
+            ActionRefused: no check is under way.
         """
         worker = self._worker
         if worker is None:
-            raise Refused("no check is under way")
+            raise ActionRefused("no check is under way")
         self._change("stopped")
         await worker.stop()
 
@@ -261,10 +261,12 @@ class _Worker:
 def _demand_known(revisions: Sequence[str], only: Sequence[str]) -> None:
     for revision in revisions:
         if revision not in REVISIONS:
-            raise Refused(f"{revision!r} is not one of {', '.join(REVISIONS)}", field="revisions")
+            raise ActionRefused(
+                f"{revision!r} is not one of {', '.join(REVISIONS)}", field="revisions"
+            )
     for each in only:
         if not any(is_chosen(id, [each]) for id in catalogue()):
-            raise Refused(f"there is no requirement {each!r}", field="only")
+            raise ActionRefused(f"there is no requirement {each!r}", field="only")
 
 
 def describe_report(report: Report) -> JsonObject:

@@ -7,9 +7,9 @@ import msgspec
 from accord.inspector.actions import READ, Nothing, action
 from accord.inspector.comparing.differences import DIFFERENCES_MOST, find_differences
 from accord.inspector.comparing.revision_survey import RevisionSurvey
-from accord.inspector.definition import Refused
+from accord.inspector.definition import ActionRefused
 from accord.inspector.exports.exported_call import CallReference, ExportedCall, find_call
-from accord.inspector.session import Session
+from accord.inspector.session import InspectedSession
 
 
 class CompareResults(msgspec.Struct):
@@ -20,7 +20,7 @@ class CompareResults(msgspec.Struct):
 
 
 @action("compare.results", kinds=READ)
-async def compare_results(session: Session, params: CompareResults) -> object:
+async def compare_results(session: InspectedSession, params: CompareResults) -> object:
     """Return where the answers to two calls differ."""
     left = await _find(session, params.left, "left")
     right = await _find(session, params.right, "right")
@@ -36,26 +36,26 @@ async def compare_results(session: Session, params: CompareResults) -> object:
     }
 
 
-async def _find(session: Session, reference: CallReference, side: str) -> ExportedCall:
+async def _find(session: InspectedSession, reference: CallReference, side: str) -> ExportedCall:
     if reference.call is not None and session.kind != "live":
-        raise Refused("a recording has no calls; name entries of the history", field=side)
+        raise ActionRefused("a recording has no calls; name entries of the history", field=side)
     call = await find_call(session, reference)
     if not call.response:
-        raise Refused(f"{call.title} has no answer", field=side)
+        raise ActionRefused(f"{call.title} has no answer", field=side)
     if not call.is_complete:
-        raise Refused(f"the answer of {call.title} was too long to be kept whole", field=side)
+        raise ActionRefused(f"the answer of {call.title} was too long to be kept whole", field=side)
     return call
 
 
 @action("revisions.get", kinds=READ)
-async def get_revisions(session: Session, params: Nothing) -> object:
+async def get_revisions(session: InspectedSession, params: Nothing) -> object:
     """Return how the server answers in each revision, as far as it was asked."""
     survey = session.part(RevisionSurvey)
     return {"state": survey.state, "rows": survey.rows}
 
 
 @action("revisions.run")
-async def run_revisions(session: Session, params: Nothing) -> object:
+async def run_revisions(session: InspectedSession, params: Nothing) -> object:
     """Begin to ask the server in each revision."""
     session.part(RevisionSurvey).start()
     return {}

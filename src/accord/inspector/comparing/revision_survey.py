@@ -8,9 +8,9 @@ import msgspec
 from accord.check.contract.lock_file import find_changes
 from accord.client.connect import connect
 from accord.errors import AccordError, ConnectFailed, RequestError
-from accord.inspector.definition import InspectTarget, Refused
+from accord.inspector.definition import ActionRefused, InspectTarget
 from accord.inspector.history.call_history import CallHistory
-from accord.inspector.session import Session
+from accord.inspector.session import InspectedSession
 from accord.inspector.target_access import current_target, launch_environment, request_credentials
 from accord.protocol.revisions import REVISIONS
 from accord.testing.surface import surface_of
@@ -57,7 +57,7 @@ class RevisionSurvey:
         rows: what was found, the newest revision first.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: InspectedSession) -> None:
         self.state: SurveyState = "idle"
         self.rows: list[RevisionRow] = []
         self._session = session
@@ -67,10 +67,10 @@ class RevisionSurvey:
         """Begin; returns at once.
 
         Raises:
-            Refused: it is under way.
+            ActionRefused: it is under way.
         """
         if self.state == "running":
-            raise Refused("the revisions are being compared already")
+            raise ActionRefused("the revisions are being compared already")
         self.rows = []
         self._change("running")
         self._work = self._session.spawn(self._run())

@@ -9,7 +9,7 @@ import msgspec
 from accord.hosts.definition import HostsError
 from accord.hosts.documents.toml_text import format_pair, without_nulls
 from accord.inspector.exports.exported_call import ExportedCall
-from accord.inspector.exports.target_words import has_placeholder
+from accord.inspector.exports.target_words import connection_options, has_placeholder
 from accord.inspector.target_access import SafeTarget
 from accord.protocol.revisions import HANDSHAKE
 from accord.trace import MASK
@@ -61,8 +61,9 @@ def _server(safe: SafeTarget, chosen: str) -> tuple[JsonObject, str]:
     server["contract"] = False
     if any(map(has_placeholder, [safe.url, *safe.command])):
         notes.append("put values in the places of ${env:...}")
-    if safe.headers or safe.has_token or safe.has_sign_in:
-        notes.append("a file of cases has no headers and no token")
+    options = connection_options(safe)
+    if options:
+        notes.append(f"run it with: accord test --cases FILE {' '.join(options)}")
     return server, "; ".join(notes)
 
 

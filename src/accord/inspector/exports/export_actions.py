@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import msgspec
 
 from accord.check.contract.lock_file import format_lock
+from accord.errors import TraceError
 from accord.inspector.actions import READ, Nothing, action
-from accord.inspector.definition import Download, Refused
+from accord.inspector.definition import ActionRefused, Download
 from accord.inspector.exports.breach_text import breaches_as_text
 from accord.inspector.exports.call_forms import FormSetting, build_forms
 from accord.inspector.exports.exported_call import CallReference, find_call
@@ -20,11 +21,12 @@ from accord.inspector.exports.session_files import (
     session_as_text,
     session_as_trace,
 )
+from accord.inspector.exports.session_report import session_as_report
 from accord.inspector.exports.surface_files import surface_as_markdown
 from accord.inspector.exports.target_words import check_words
 from accord.inspector.history.call_history import CallHistory
 from accord.inspector.log.message_log import InspectedLog
-from accord.inspector.session import Session
+from accord.inspector.session import InspectedSession
 from accord.inspector.target_access import current_target, make_safe, spoken_revision
 from accord.testing.surface import surface_of
 from accord.types import JsonObject, RevisionId
@@ -32,18 +34,19 @@ from accord.types import JsonObject, RevisionId
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-SessionFormat: TypeAlias = Literal["trace", "json", "har", "text"]
+SessionFormat: TypeAlias = Literal["trace", "json", "har", "text", "report"]
 SurfaceFormat: TypeAlias = Literal["lock", "markdown"]
 _ENDINGS = {
     "trace": ("jsonl", "application/x-ndjson"),
     "json": ("json", "application/json"),
     "har": ("har", "application/json"),
     "text": ("txt", "text/plain; charset=utf-8"),
+    "report": ("html", "text/html; charset=utf-8"),
 }
 
 
 @action("export.call")
-async def export_call(session: Session, params: CallReference) -> object:
+async def export_call(session: InspectedSession, params: CallReference) -> object:
     """Return a call as a command line, a case, Python, curl and JSON."""
     from accord.inspector.live.connection import LiveConnection
 
@@ -63,7 +66,7 @@ async def export_call(session: Session, params: CallReference) -> object:
 
 
 @action("export.hosts")
-async def export_hosts(session: Session, params: Nothing) -> object:
+async def export_hosts(session: InspectedSession, params: Nothing) -> object:
     """Return the hosts that an entry can be made for."""
     return {"hosts": list_hosts()}
 
@@ -75,7 +78,7 @@ class NamedHost(msgspec.Struct):
 
 
 @action("export.host")
-async def export_host(session: Session, params: NamedHost) -> object:
+async def export_host(session: InspectedSession, params: NamedHost) -> object:
     """Return the entry of the server for a host."""
     # It looks for programs on the disk.
     return await asyncio.to_thread(host_entry, current_target(session), params.host)
@@ -88,7 +91,7 @@ class ExportSurface(msgspec.Struct):
 
 
 @action("export.surface")
-async def export_surface(session: Session, params: ExportSurface) -> object:
+async def export_surface(session: InspectedSession, params: ExportSurface) -> object:
     """Return everything that the server offers as a file."""
     from accord.inspector.live.connection import LiveConnection
 
@@ -102,13 +105,13 @@ async def export_surface(session: Session, params: ExportSurface) -> object:
     return Download(f"{name}.md", "text/markdown; charset=utf-8", [_encode_safely(session, text)])
 
 
-def _encode_safely(session: Session, text: str) -> bytes:
+def _encode_safely(session: InspectedSession, text: str) -> bytes:
     hidden = session.part(CallHistory).masks.hide_given(text)
     return hidden.encode(errors="replace")
 
 
 @action("export.breaches", kinds=READ)
-async def export_breaches(session: Session, params: Nothing) -> object:
+async def export_breaches(session: InspectedSession, params: Nothing) -> object:
     """Return the broken clauses as text for an issue."""
     log = session.part(InspectedLog)
     command = None
@@ -118,7 +121,7 @@ async def export_breaches(session: Session, params: Nothing) -> object:
     return {"text": breaches_as_text(log, title, _revision(session), command)}
 
 
-def _revision(session: Session) -> RevisionId:
+def _revision(session: InspectedSession) -> RevisionId:
     main = session.part(InspectedLog).main
     return spoken_revision(session) if main is None else main.judged_by
 
@@ -130,11 +133,11 @@ class ExportSession(msgspec.Struct):
 
 
 @action("export.session", kinds=READ)
-async def export_session(session: Session, params: ExportSession) -> object:
+async def export_session(session: InspectedSession, params: ExportSession) -> object:
     """Return the log as a file."""
     log = session.part(InspectedLog)
     if log.is_empty:
-        raise Refused("the log is empty")
+        raise ActionRefused("the log is empty")
     ending, media_type = _ENDINGS[params.format]
     chunks: Iterable[bytes]
     if params.format == "trace":
@@ -144,14 +147,21 @@ async def export_session(session: Session, params: ExportSession) -> object:
     elif params.format == "har":
         url = make_safe(session.target).url
         if not url and session.kind == "live":
-            raise Refused("HAR is for HTTP; this server is reached over stdio", field="format")
+            raise ActionRefused(
+                "HAR is for HTTP; this server is reached over stdio", field="format"
+            )
         chunks = session_as_har(log, url or "http://recorded.invalid")
+    elif params.format == "report":
+        try:
+            chunks = [await asyncio.to_thread(session_as_report, session)]
+        except TraceError as error:
+            raise ActionRefused(str(error)) from None
     else:
         chunks = session_as_text(log)
     return Download(f"{_file_name(session)}.{ending}", media_type, chunks)
 
 
-def _about(session: Session) -> JsonObject:
+def _about(session: InspectedSession) -> JsonObject:
     return {
         "title": session.target.title,
         "kind": session.kind,
@@ -160,6 +170,6 @@ def _about(session: Session) -> JsonObject:
     }
 
 
-def _file_name(session: Session) -> str:
+def _file_name(session: InspectedSession) -> str:
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", session.target.title).strip("-.")
     return f"accord-{plain[:60] or 'server'}"

@@ -4,10 +4,10 @@ import asyncio
 
 import msgspec
 
-from accord.inspector.definition import Refused
+from accord.inspector.definition import ActionRefused
 from accord.inspector.history.call_history import CallHistory
 from accord.inspector.history.history_actions import find_entry
-from accord.inspector.session import Session
+from accord.inspector.session import InspectedSession
 
 
 class CallReference(msgspec.Struct):
@@ -41,11 +41,11 @@ class ExportedCall(msgspec.Struct, frozen=True, kw_only=True):
     masked: list[str] = []
 
 
-async def find_call(session: Session, reference: CallReference) -> ExportedCall:
+async def find_call(session: InspectedSession, reference: CallReference) -> ExportedCall:
     """Return the call that is meant.
 
     Raises:
-        Refused: it does not exist.
+        ActionRefused: it does not exist.
     """
     if reference.history is not None:
         entry = await find_entry(session, reference.history)
@@ -60,7 +60,7 @@ async def find_call(session: Session, reference: CallReference) -> ExportedCall:
             masked=entry.masked,
         )
     if reference.call is None:
-        raise Refused("name a call, or an entry of the history")
+        raise ActionRefused("name a call, or an entry of the history")
     from accord.inspector.live.calls import Calls
 
     found = session.part(Calls).find(reference.call)

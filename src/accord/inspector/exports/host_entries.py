@@ -9,14 +9,16 @@ from accord.hosts.definition import HostEntry, HostsError, Machine
 from accord.hosts.entries.placeholders import NoPlaceholder
 from accord.hosts.operations.adaptation import adapt_entry
 from accord.hosts.operations.snippets import paste_place, paste_remarks, paste_text
-from accord.hosts.server_names import clean_name
+from accord.hosts.server_names import clean_name, command_name, url_name
 from accord.hosts.table.rows import load_hosts
-from accord.inspector.definition import InspectTarget, Refused
+from accord.inspector.definition import ActionRefused, InspectTarget
 from accord.inspector.exports.target_words import placeholder_names
 from accord.inspector.target_access import TOKEN_VARIABLE, SafeTarget, make_safe
 from accord.types import JsonObject
 
 _NAME_MOST: Final = 40
+# How the inspector launches a Python file or module.
+_RUN: Final = ("-P", "-m", "accord.cli.main", "run", "--stdio")
 _VARIABLE: Final = re.compile(r"\$\{env:([A-Za-z_]\w*)\}")
 
 
@@ -30,11 +32,11 @@ def host_entry(target: InspectTarget, host_id: str) -> JsonObject:
     """Return the entry of a server for a host, and where to paste it.
 
     Raises:
-        Refused: there is no such host, or it cannot use the server.
+        ActionRefused: there is no such host, or it cannot use the server.
     """
     host = load_hosts().get(host_id)
     if host is None:
-        raise Refused(f"there is no host {host_id!r:.60}", field="host")
+        raise ActionRefused(f"there is no host {host_id!r:.60}", field="host")
     safe = make_safe(target)
     names = placeholder_names(safe)
     machine = _without_values(Machine.current(), names)
@@ -47,7 +49,7 @@ def host_entry(target: InspectTarget, host_id: str) -> JsonObject:
             adapted = adapt_entry(_with_gaps(entry), host, machine, scope=file.scope)
         text = paste_text(file, adapted)
     except HostsError as error:
-        raise Refused(f"{host.name}: {error}", field="host") from None
+        raise ActionRefused(f"{host.name}: {error}", field="host") from None
     remarks = paste_remarks(adapted)
     gaps = [f"<{name}>" for name in names if f"<{name}>" in text]
     if gaps:
@@ -74,11 +76,23 @@ def _without_values(machine: Machine, names: list[str]) -> Machine:
     return msgspec.structs.replace(machine, environ={**machine.environ, **hidden})
 
 
+def _name(target: InspectTarget, safe: SafeTarget) -> str:
+    """Return the name that `accord add` gives, or that the server has in a host already."""
+    if safe.url and target.title == target.shown.partition("://")[2]:
+        return url_name(safe.url)
+    if " " in target.title and safe.command and not safe.shown:
+        return command_name(safe.command)
+    return clean_name(target.title.removesuffix(".py"))
+
+
 def _entry(target: InspectTarget, safe: SafeTarget) -> HostEntry:
-    name = clean_name(target.title.removesuffix(".py"))[:_NAME_MOST]
+    name = _name(target, safe)[:_NAME_MOST]
     if not safe.url:
         env = {each: f"${{env:{each}}}" for each in safe.env}
-        return HostEntry(name=name, command=safe.command, env=env, cwd=safe.cwd)
+        command = safe.command
+        if command[1:6] == _RUN:  # as `accord add` writes it
+            command = (command[0], "-P", "-m", "accord", "run", *command[6:])
+        return HostEntry(name=name, command=command, env=env, cwd=safe.cwd)
     headers = dict(safe.headers)
     if safe.has_token:
         headers["Authorization"] = f"Bearer ${{env:{TOKEN_VARIABLE}}}"

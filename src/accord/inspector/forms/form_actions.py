@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import msgspec
 
 from accord.inspector.actions import READ, action
-from accord.inspector.definition import Refused
+from accord.inspector.definition import ActionRefused
 from accord.inspector.forms.errors import FormError, find_errors
 from accord.inspector.forms.model import prompt_schema
 from accord.inspector.forms.uri_template import expand, variables
@@ -15,7 +15,7 @@ from accord.inspector.forms.values import TextFault, parse_text, read_text, writ
 from accord.json_schema.samples import sample
 
 if TYPE_CHECKING:
-    from accord.inspector.session import Session
+    from accord.inspector.session import InspectedSession
 
 FormKind: TypeAlias = Literal["tools", "prompts", "templates", "question", "text"]
 
@@ -63,7 +63,7 @@ class Validated(msgspec.Struct):
 
 
 @action("forms.validate", kinds=READ)
-async def validate(session: "Session", params: ValidateParams) -> Validated:
+async def validate(session: "InspectedSession", params: ValidateParams) -> Validated:
     """Return what is wrong with arguments, by place."""
     schema = _schema_of(session, params.kind, params.name)
     if len(params.text) < _LONG_TEXT:
@@ -84,30 +84,30 @@ def _find_faults(text: str, schema: object | None) -> Validated:
 
 
 @action("forms.example")
-async def make_example(session: "Session", params: ExampleParams) -> dict[str, str]:
+async def make_example(session: "InspectedSession", params: ExampleParams) -> dict[str, str]:
     """Return arguments that fit a schema, as far as they can be guessed."""
     schema = _schema_of(session, params.kind, params.name)
     if schema is None:
-        raise Refused(f"{params.name!r} has no schema to make an example of", field="name")
+        raise ActionRefused(f"{params.name!r} has no schema to make an example of", field="name")
     return {"text": write_text(sample(schema), indent=_INDENT)}
 
 
 @action("forms.expand")
-async def expand_template(session: "Session", params: ExpandParams) -> dict[str, str]:
+async def expand_template(session: "InspectedSession", params: ExpandParams) -> dict[str, str]:
     """Return the URI that a template makes of its variables."""
     try:
         values = parse_text(params.text)
     except TextFault as fault:
-        raise Refused(str(fault), field="text") from None
+        raise ActionRefused(str(fault), field="text") from None
     if not isinstance(values, dict):
-        raise Refused("the variables of a template are an object", field="text")
+        raise ActionRefused("the variables of a template are an object", field="text")
     try:
         return {"uri": expand(params.name, values)}
     except ValueError as error:
-        raise Refused(str(error), field="text") from None
+        raise ActionRefused(str(error), field="text") from None
 
 
-def _schema_of(session: "Session", kind: FormKind, name: str) -> Any:
+def _schema_of(session: "InspectedSession", kind: FormKind, name: str) -> Any:
     """Return the schema of what is filled in; None if it is not known."""
     if kind == "text" or session.kind != "live":
         return None
@@ -121,7 +121,7 @@ def _schema_of(session: "Session", kind: FormKind, name: str) -> Any:
     return found
 
 
-def _live(session: "Session", module: str, name: str) -> Any:
+def _live(session: "InspectedSession", module: str, name: str) -> Any:
     # The connection is a part of live sessions alone; recordings never load it.
     return session.part(getattr(import_module(f"accord.inspector.live.{module}"), name))
 

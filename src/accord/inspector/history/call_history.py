@@ -17,7 +17,7 @@ from accord.inspector.definition import InspectOptions, InspectTarget
 from accord.inspector.history.call_record import CallRecord
 from accord.inspector.history.entry_masking import EntryMasks, mask_record
 from accord.inspector.history.store import HistoryStore
-from accord.inspector.session import Session
+from accord.inspector.session import InspectedSession
 from accord.inspector.target_access import find_secrets, make_safe
 
 log = logging.getLogger("accord.inspector")
@@ -88,7 +88,7 @@ class CallHistory:
         masks: hide secrets in what leaves this session for a file or another program.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: InspectedSession) -> None:
         self.key = target_key(session.target)
         self.masks = EntryMasks(find_secrets(session.target))
         self._session = session

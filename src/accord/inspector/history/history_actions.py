@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from accord.inspector.actions import READ, Nothing, action
-from accord.inspector.definition import Refused
+from accord.inspector.definition import ActionRefused
 from accord.inspector.history.call_history import CallHistory
 from accord.inspector.history.call_record import CallKind
 from accord.inspector.history.store import HistoryEntry
-from accord.inspector.session import Session
+from accord.inspector.session import InspectedSession
 from accord.types import JsonObject
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class ListHistory(msgspec.Struct):
 
 
 @action("history.list", kinds=READ)
-async def list_history(session: Session, params: ListHistory) -> object:
+async def list_history(session: InspectedSession, params: ListHistory) -> object:
     """Return earlier calls, the newest first."""
     history = session.part(CallHistory)
     found = await history.run(
@@ -62,11 +62,11 @@ class HistoryChoice(msgspec.Struct):
     id: int
 
 
-async def find_entry(session: Session, id: int) -> HistoryEntry:
+async def find_entry(session: InspectedSession, id: int) -> HistoryEntry:
     """Return a call of the history.
 
     Raises:
-        Refused: it is not there.
+        ActionRefused: it is not there.
     """
     history = session.part(CallHistory)
     entry = await history.run(history.store.entry, id)
@@ -76,7 +76,7 @@ async def find_entry(session: Session, id: int) -> HistoryEntry:
 
 
 @action("history.get", kinds=READ)
-async def get_entry(session: Session, params: HistoryChoice) -> object:
+async def get_entry(session: InspectedSession, params: HistoryChoice) -> object:
     """Return a call with its arguments and its response."""
     entry = await find_entry(session, params.id)
     row = _row(session.part(CallHistory), entry)
@@ -95,7 +95,7 @@ class PinEntry(msgspec.Struct):
 
 
 @action("history.pin", kinds=READ)
-async def pin_entry(session: Session, params: PinEntry) -> object:
+async def pin_entry(session: InspectedSession, params: PinEntry) -> object:
     """Pin a call, so that it stays, or let it go."""
     history = session.part(CallHistory)
     if not await history.run(history.store.pin, params.id, on=params.on):
@@ -112,7 +112,7 @@ class WriteNote(msgspec.Struct):
 
 
 @action("history.note", kinds=READ)
-async def write_note(session: Session, params: WriteNote) -> object:
+async def write_note(session: InspectedSession, params: WriteNote) -> object:
     """Set the note of a call."""
     history = session.part(CallHistory)
     if not await history.run(history.store.write_note, params.id, params.note):
@@ -129,7 +129,7 @@ class DeleteEntries(msgspec.Struct):
 
 
 @action("history.delete", kinds=READ)
-async def delete_entries(session: Session, params: DeleteEntries) -> object:
+async def delete_entries(session: InspectedSession, params: DeleteEntries) -> object:
     """Delete one call, or all calls of this server."""
     history = session.part(CallHistory)
     if params.all:
@@ -139,13 +139,13 @@ async def delete_entries(session: Session, params: DeleteEntries) -> object:
             raise _missing(params.id)
         deleted = 1
     else:
-        raise Refused("say which call to delete", field="id")
+        raise ActionRefused("say which call to delete", field="id")
     session.mark("history")
     return {"deleted": deleted}
 
 
-def _missing(id: int) -> Refused:
-    return Refused(f"the history has no call {id}; it may have been deleted", field="id")
+def _missing(id: int) -> ActionRefused:
+    return ActionRefused(f"the history has no call {id}; it may have been deleted", field="id")
 
 
 class LastCalls(msgspec.Struct):
@@ -156,7 +156,7 @@ class LastCalls(msgspec.Struct):
 
 
 @action("history.last", kinds=READ)
-async def find_last(session: Session, params: LastCalls) -> object:
+async def find_last(session: InspectedSession, params: LastCalls) -> object:
     """Return the arguments that were used last; those with masked values are left out."""
     history = session.part(CallHistory)
     store = history.store
@@ -170,20 +170,20 @@ async def find_last(session: Session, params: LastCalls) -> object:
 
 
 @action("history.replay")
-async def replay_entry(session: Session, params: HistoryChoice) -> object:
+async def replay_entry(session: InspectedSession, params: HistoryChoice) -> object:
     """Make a call again with the same arguments."""
     return {"id": start_call(session, await find_entry(session, params.id)).id}
 
 
 @action("history.replay_pinned")
-async def replay_pinned(session: Session, params: Nothing) -> object:
+async def replay_pinned(session: InspectedSession, params: Nothing) -> object:
     """Make all pinned calls of this server again, the oldest first, one after another."""
     history = session.part(CallHistory)
     store = history.store
     found = await history.run(store.entries, target=history.key, pinned=True, count=_ALL_PINNED)
     entries = [await find_entry(session, each.id) for each in reversed(found)]
     if not entries:
-        raise Refused("no call of this server is pinned")
+        raise ActionRefused("no call of this server is pinned")
     for each in entries:
         _demand_complete(each)
     ids: list[str] = []
@@ -199,24 +199,24 @@ def _demand_complete(entry: HistoryEntry) -> None:
     """Check that a call can be made again.
 
     Raises:
-        Refused: a value was masked, or the arguments are not complete.
+        ActionRefused: a value was masked, or the arguments are not complete.
     """
     if entry.masked:
         places = ", ".join(each or "the whole value" for each in entry.masked[:5])
-        raise Refused(
+        raise ActionRefused(
             f"the history does not keep secrets: type the value of {places} again, then call "
             f"{entry.name}",
             field="id",
         )
     if "arguments" in entry.cut:
-        raise Refused(f"the arguments of {entry.name} were too long to be kept", field="id")
+        raise ActionRefused(f"the arguments of {entry.name} were too long to be kept", field="id")
 
 
-def start_call(session: Session, entry: HistoryEntry) -> "Call":
+def start_call(session: InspectedSession, entry: HistoryEntry) -> "Call":
     """Make a call again.
 
     Raises:
-        Refused: it cannot be made again, or there is no connection.
+        ActionRefused: it cannot be made again, or there is no connection.
     """
     from accord.inspector.live.calls import Calls
 

@@ -6,14 +6,14 @@ import msgspec
 
 from accord.errors import AccordError
 from accord.inspector.actions import Nothing, action
-from accord.inspector.definition import Refused
+from accord.inspector.definition import ActionRefused
 from accord.inspector.live.calls import TIMES_MOST, Calls
 from accord.inspector.live.connection import LiveConnection
 from accord.types import PromptReference, ResourceTemplateReference
 
 if TYPE_CHECKING:
     from accord.inspector.live.call_state import Call
-    from accord.inspector.session import Session
+    from accord.inspector.session import InspectedSession
 
 
 class ToolParams(msgspec.Struct):
@@ -29,7 +29,7 @@ class ToolParams(msgspec.Struct):
 
 
 @action("calls.tool")
-async def call_tool(session: "Session", params: ToolParams) -> object:
+async def call_tool(session: "InspectedSession", params: ToolParams) -> object:
     """Call a tool, or ask first whether it may be called."""
     calls = session.part(Calls)
     reason = calls.confirm(params.name, is_confirmed=params.confirmed)
@@ -57,7 +57,7 @@ class ReadParams(msgspec.Struct):
 
 
 @action("calls.read")
-async def read_resource(session: "Session", params: ReadParams) -> object:
+async def read_resource(session: "InspectedSession", params: ReadParams) -> object:
     """Read a resource."""
     return {"id": session.part(Calls).read(params.uri).id}
 
@@ -70,7 +70,7 @@ class PromptParams(msgspec.Struct):
 
 
 @action("calls.prompt")
-async def get_prompt(session: "Session", params: PromptParams) -> object:
+async def get_prompt(session: "InspectedSession", params: PromptParams) -> object:
     """Fill in a prompt."""
     return {"id": session.part(Calls).prompt(params.name, params.arguments).id}
 
@@ -83,7 +83,7 @@ class RequestParams(msgspec.Struct):
 
 
 @action("calls.request")
-async def send_request(session: "Session", params: RequestParams) -> object:
+async def send_request(session: "InspectedSession", params: RequestParams) -> object:
     """Send a request of any method."""
     return {"id": session.part(Calls).request(params.method, params.params).id}
 
@@ -102,19 +102,19 @@ class ShownCall(msgspec.Struct):
 
 
 @action("calls.list")
-async def list_calls(session: "Session", params: Nothing) -> object:
+async def list_calls(session: "InspectedSession", params: Nothing) -> object:
     """Return the newest calls."""
     return {"calls": session.part(Calls).snapshot()}
 
 
 @action("calls.get")
-async def get_call(session: "Session", params: ShownCall) -> object:
+async def get_call(session: "InspectedSession", params: ShownCall) -> object:
     """Return everything about a call."""
     return session.part(Calls).describe(params.id, is_revealed=params.reveal)
 
 
 @action("calls.cancel")
-async def cancel_call(session: "Session", params: CallParams) -> object:
+async def cancel_call(session: "InspectedSession", params: CallParams) -> object:
     """Cancel a call."""
     session.part(Calls).cancel(params.id)
     return {}
@@ -127,7 +127,7 @@ class SpreadParams(msgspec.Struct):
 
 
 @action("calls.spread")
-async def get_spread(session: "Session", params: SpreadParams) -> object:
+async def get_spread(session: "InspectedSession", params: SpreadParams) -> object:
     """Return how long some calls took."""
     return session.part(Calls).spread(params.ids)
 
@@ -143,7 +143,7 @@ class CompletionParams(msgspec.Struct):
 
 
 @action("calls.complete")
-async def complete_argument(session: "Session", params: CompletionParams) -> object:
+async def complete_argument(session: "InspectedSession", params: CompletionParams) -> object:
     """Return suggestions of the server for an argument."""
     client = session.part(LiveConnection).client
     is_prompt = params.kind == "prompt"
@@ -153,5 +153,5 @@ async def complete_argument(session: "Session", params: CompletionParams) -> obj
             ref, params.argument, params.value, context=params.context or None
         )
     except AccordError as error:
-        raise Refused(str(error)) from None
+        raise ActionRefused(str(error)) from None
     return {"values": found.values, "total": found.total, "has_more": bool(found.has_more)}

@@ -71,6 +71,7 @@ class Call:
         self.error: CallError | None = None
         self.progress: deque[JsonObject] = deque(maxlen=_PROGRESS_KEPT)
         self.tasks: list[str] = []
+        self.rule_answers = 0
         self.captured = Captured()
         self.revision = ""
         self.is_error = False
@@ -115,6 +116,8 @@ class Call:
             self.end("timeout", CallError(None, str(error)))
         elif isinstance(error, ConnectionClosed):
             why = "the connection ended; the server may have done its work all the same"
+            if "not sent" in str(error):
+                why = "the server never got it; start the server, then run this again"
             self.end("lost", CallError(None, str(error), why))
         elif isinstance(error, RequestError):
             explained = _EXPLANATIONS.get(error.code, "") if error.is_received else ""
@@ -214,6 +217,7 @@ class Call:
             "error": None if self.error is None else self.error._asdict(),
             "progress_seen": list(self.progress),
             "tasks": self.tasks,
+            "rule_answers": self.rule_answers,
             "revision": self.revision,
         }
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from accord.client.options import CallOptions
 from accord.client.tasks import ToolTask
 from accord.errors import AccordError
-from accord.inspector.definition import Refused
+from accord.inspector.definition import ActionRefused
 from accord.inspector.forms.errors import find_errors
 from accord.inspector.history.call_history import CallHistory
 from accord.inspector.history.call_record import CallRecord
@@ -35,7 +35,7 @@ from accord.types import JsonObject
 
 if TYPE_CHECKING:
     from accord.client import Client
-    from accord.inspector.session import Session
+    from accord.inspector.session import InspectedSession
 
 Perform: TypeAlias = Callable[["Client", Call, CallOptions], Awaitable[Any]]
 
@@ -50,7 +50,7 @@ _TEXTS_MOST: Final = 64 * 1024 * 1024
 class Calls:
     """The calls of a session, a part of it."""
 
-    def __init__(self, session: "Session") -> None:
+    def __init__(self, session: "InspectedSession") -> None:
         self._session = session
         self._calls: dict[str, Call] = {}
         self._numbers = count(1)
@@ -73,7 +73,7 @@ class Calls:
         """Call a tool; returns at once.
 
         Raises:
-            Refused: there is no connection, or the arguments are not an object.
+            ActionRefused: there is no connection, or the arguments are not an object.
         """
         given, how = read_object(arguments, "arguments"), self._options(meta, timeout)
 
@@ -102,7 +102,7 @@ class Calls:
         """Fill in a prompt.
 
         Raises:
-            Refused: an argument is not text.
+            ActionRefused: an argument is not text.
         """
         given = read_texts(arguments, "arguments")
 
@@ -115,7 +115,7 @@ class Calls:
         """Send any request.
 
         Raises:
-            Refused: the params are not an object.
+            ActionRefused: the params are not an object.
         """
         given: Mapping[str, Any] | None = read_object(params, "params") if params.strip() else None
 
@@ -160,7 +160,7 @@ class Calls:
                 self._planned.pop(id, None)
                 self._reserved = id
                 call = start()
-        except Refused:
+        except ActionRefused:
             return  # the connection is gone
         finally:
             self._reserved = ""
@@ -177,7 +177,7 @@ class Calls:
             how["meta"] = read_meta(meta)
         if timeout is not None:
             if not timeout > 0:
-                raise Refused("a timeout is a number of seconds above 0", field="timeout")
+                raise ActionRefused("a timeout is a number of seconds above 0", field="timeout")
             how["timeout"] = timeout
         return how
 
@@ -186,7 +186,7 @@ class Calls:
     ) -> Call:
         client = self._session.part(LiveConnection).client
         if sum(each.is_running for each in self._calls.values()) >= _OPEN_MOST:
-            raise Refused(f"{_OPEN_MOST} calls are under way; wait, or cancel some")
+            raise ActionRefused(f"{_OPEN_MOST} calls are under way; wait, or cancel some")
         id, self._reserved = self._reserved or self._next_id(), ""
         call = Call(id, kind, name, arguments)
         call.revision = client.revision
@@ -281,7 +281,7 @@ class Calls:
             return ""
         try:
             reason = reason_to_confirm(self._session.part(Surfaces).find("tools", name).value)
-        except Refused:
+        except ActionRefused:
             reason = "the server has not listed this tool, which may change things"
         if is_confirmed or not reason:
             self._agreed.add(name)
@@ -292,11 +292,11 @@ class Calls:
         """Cancel a call.
 
         Raises:
-            Refused: it is over, or unknown.
+            ActionRefused: it is over, or unknown.
         """
         call = self.find(id)
         if not call.is_running or call.work is None:
-            raise Refused(f"the call is over already: {call.state}")
+            raise ActionRefused(f"the call is over already: {call.state}")
         call.work.cancel()
 
     def only_running(self) -> str | None:
@@ -304,17 +304,26 @@ class Calls:
         running = [each.id for each in self._calls.values() if each.is_running]
         return running[0] if len(running) == 1 else None
 
+    def note_rule_answer(self, id: str | None) -> None:
+        """Count a question of a call that a standing answer was given to."""
+        call = None if id is None else self._calls.get(id)
+        if call is not None:
+            call.rule_answers += 1
+            self._session.mark("calls")
+
     # -- for the page
 
     def find(self, id: str) -> Call:
         """Return a call.
 
         Raises:
-            Refused: it is unknown.
+            ActionRefused: it is unknown.
         """
         call = self._calls.get(id) or self._planned.get(id)
         if call is None:
-            raise Refused(f"there is no call {id!r:.40}; the newest {_KEPT} are kept", field="id")
+            raise ActionRefused(
+                f"there is no call {id!r:.40}; the newest {_KEPT} are kept", field="id"
+            )
         return call
 
     def snapshot(self) -> list[JsonObject]:
@@ -367,7 +376,7 @@ class Calls:
         try:
             tool = self._session.part(Surfaces).find("tools", call.name).value
             result = read_plain(show_text(call.response), "response")
-        except Refused:
+        except ActionRefused:
             return []
         schema = tool.get("outputSchema") if isinstance(tool, dict) else None
         if schema is None or not isinstance(result, dict) or result.get("isError") is True:

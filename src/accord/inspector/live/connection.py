@@ -6,6 +6,7 @@ import time
 from collections import deque
 from contextlib import suppress
 from functools import cached_property
+from shlex import join
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -15,8 +16,8 @@ from accord.client.client import Client
 from accord.client.connect import connect
 from accord.client.options import ConnectOptions
 from accord.errors import AccordError, AuthError, ConnectFailed
-from accord.inspector.definition import Refused
-from accord.inspector.live.advice import advise_connection
+from accord.inspector.definition import ActionRefused
+from accord.inspector.live.advice import RUN_ERROR, advise_connection, is_own_run
 from accord.inspector.live.capture import Captured, CapturingObserver, capture
 from accord.inspector.live.sign_in import with_questions
 from accord.inspector.live.tapped_target import InspectedTarget
@@ -30,13 +31,12 @@ from accord.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from accord.inspector.session import Session
+    from accord.inspector.session import InspectedSession
     from accord.transports.http.client.auth import Auth
 
 LinkState: TypeAlias = Literal["connecting", "ready", "failed", "closed"]
 
 _STDERR_SHOWN: Final = 15
-_CONNECT_TIMEOUT: Final = 30.0
 # A person wants to see soon that a server is gone, and a server that restarts comes back soon.
 _PATIENCE: Final = 3.0
 # How long the wire may take to end when the session is over.
@@ -80,7 +80,7 @@ class LiveConnection:
         on_task_notice: called with each notification about a task.
     """
 
-    def __init__(self, session: "Session") -> None:
+    def __init__(self, session: "InspectedSession") -> None:
         # Made first, so that it is closed after the connection.
         session.part(InspectedLog)
         target = session.target
@@ -112,12 +112,12 @@ class LiveConnection:
         """The connected client.
 
         Raises:
-            Refused: the session is not connected.
+            ActionRefused: the session is not connected.
         """
         if self._client is not None and self.state == "ready":
             return self._client
         advice = "wait a moment" if self.state == "connecting" else "connect first"
-        raise Refused(f"there is no connection ({self.state}): {advice}")
+        raise ActionRefused(f"there is no connection ({self.state}): {advice}")
 
     @property
     def current(self) -> Client | None:
@@ -163,7 +163,7 @@ class LiveConnection:
         """Connect, in place of the connection that there is; returns at once.
 
         Raises:
-            Refused: a header cannot be sent.
+            ActionRefused: a header cannot be sent.
         """
         self._wire_parts()
         self.settings = settings
@@ -265,7 +265,7 @@ class LiveConnection:
         options: ConnectOptions = {
             "revision": settings.revision,
             "timeout": settings.timeout,
-            "connect_timeout": max(_CONNECT_TIMEOUT, settings.timeout),
+            "connect_timeout": self._start_timeout(),
             "client_info": Implementation("accord-inspect", __version__),
             "env": dict(env),
             "cwd": target.cwd,
@@ -281,6 +281,12 @@ class LiveConnection:
         for more in self.options:
             options.update(more())
         return options
+
+    def _start_timeout(self) -> float:
+        """Return the seconds to start in: those of the command line, or more if the page says."""
+        least = self._session.target.start_timeout
+        chosen = self.settings.timeout
+        return max(least, chosen) if chosen > self._session.target.timeout else least
 
     def _take_task_notice(self, data: bytes) -> None:
         for call in self.on_task_notice:
@@ -298,6 +304,8 @@ class LiveConnection:
         if client is not None:
             self._session.spawn(client.close())
         advice = "connect again" if self._session.target.url else "restart it"
+        if self._stderr:
+            why = why.partition("; it said: ")[0]  # the lines are shown as they are
         self._change("closed", ConnectionFailure(why, advice, tuple(self._stderr)))
         self._close_observer()
         self._tell_closed()
@@ -331,5 +339,12 @@ class LiveConnection:
             stderr = tuple(error.stderr.splitlines()[-_STDERR_SHOWN:])
         if quoted and not stderr:
             message = str(error)
-        advice = advise_connection(self._session.target, error, stderr)
+        target = self._session.target
+        if is_own_run(target):
+            # The user named a file or module, not the command that runs it.
+            message = message.replace(f"{join(target.command)}:", f"{target.title}:")
+        advice = advise_connection(target, error, stderr)
+        if stderr and is_own_run(target) and stderr[-1].startswith(RUN_ERROR):
+            message, stderr = stderr[-1].removeprefix(RUN_ERROR), stderr[:-1]
+        message = self._session.options.advise(message)
         return ConnectionFailure(message, advice, stderr, isinstance(error, AuthError))

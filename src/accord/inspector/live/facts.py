@@ -17,7 +17,7 @@ from accord.protocol.revisions import REVISIONS
 from accord.types import JsonObject
 
 if TYPE_CHECKING:
-    from accord.inspector.session import Session
+    from accord.inspector.session import InspectedSession
 
 
 class _Params(msgspec.Struct):
@@ -33,7 +33,7 @@ class _Result(msgspec.Struct):
     capabilities: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-def live_facts(session: "Session") -> JsonObject:
+def live_facts(session: "InspectedSession") -> JsonObject:
     """Return the facts about a live session."""
     connection = session.part(LiveConnection)
     target, settings = session.target, connection.settings
@@ -75,14 +75,14 @@ def live_facts(session: "Session") -> JsonObject:
     }
 
 
-def _transport(session: "Session") -> str:
+def _transport(session: "InspectedSession") -> str:
     if not session.target.url:
         return "stdio"
     main = session.part(InspectedLog).main
     return "http" if main is None else str(main.transport)
 
 
-def _launch_facts(session: "Session") -> JsonObject:
+def _launch_facts(session: "InspectedSession") -> JsonObject:
     target, settings = session.target, session.part(LiveConnection).settings
     return {
         "command": mask_command(target.command) if target.command else None,

@@ -6,7 +6,7 @@ import msgspec
 
 from accord.bindings.headers import check_headers
 from accord.inspector.actions import READ, Nothing, action
-from accord.inspector.definition import Refused
+from accord.inspector.definition import ActionRefused
 from accord.inspector.live import call_actions, surface_actions
 from accord.inspector.live.calls import Calls
 from accord.inspector.live.connection import LinkSettings, LiveConnection
@@ -19,7 +19,7 @@ from accord.inspector.log.observed_facts import observed_facts
 from accord.types import REVISION_IDS, JsonObject, RevisionId
 
 if TYPE_CHECKING:
-    from accord.inspector.session import Session
+    from accord.inspector.session import InspectedSession
 
 # Modules whose import defines actions.
 PARTS: Final = (call_actions, surface_actions)
@@ -31,7 +31,7 @@ _HEADERS_MOST: Final = 50
 
 
 @action("session.get", kinds=READ)
-async def get_session(session: "Session", params: Nothing) -> object:
+async def get_session(session: "InspectedSession", params: Nothing) -> object:
     """Return what is known about the session."""
     if session.kind == "live":
         return live_facts(session)
@@ -47,7 +47,7 @@ class ConnectParams(msgspec.Struct):
 
 
 @action("session.connect")
-async def connect_session(session: "Session", params: ConnectParams) -> object:
+async def connect_session(session: "InspectedSession", params: ConnectParams) -> object:
     """Connect anew with changed settings."""
     connection = session.part(LiveConnection)
     before = connection.settings
@@ -56,7 +56,9 @@ async def connect_session(session: "Session", params: ConnectParams) -> object:
         revision = _read_revision(params.revision)
     timeout = before.timeout if params.timeout is None else params.timeout
     if not 0 < timeout <= _TIMEOUT_MOST:
-        raise Refused(f"a timeout is above 0 and at most {_TIMEOUT_MOST:g} s", field="timeout")
+        raise ActionRefused(
+            f"a timeout is above 0 and at most {_TIMEOUT_MOST:g} s", field="timeout"
+        )
     headers = before.headers
     if params.headers is not None:
         headers = _read_headers(session, params.headers)
@@ -70,31 +72,33 @@ def _read_revision(given: str | None) -> RevisionId | None:
         return None
     found = next((each for each in REVISION_IDS if each == given), None)
     if found is None:
-        raise Refused(f"the revisions are {', '.join(REVISION_IDS)}", field="revision")
+        raise ActionRefused(f"the revisions are {', '.join(REVISION_IDS)}", field="revision")
     return found
 
 
-def _read_headers(session: "Session", given: list[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+def _read_headers(
+    session: "InspectedSession", given: list[tuple[str, str]]
+) -> tuple[tuple[str, str], ...]:
     if not session.target.url:
-        raise Refused("a launched server has no HTTP headers", field="headers")
+        raise ActionRefused("a launched server has no HTTP headers", field="headers")
     if len(given) > _HEADERS_MOST:
-        raise Refused(f"there may be {_HEADERS_MOST} headers at most", field="headers")
+        raise ActionRefused(f"there may be {_HEADERS_MOST} headers at most", field="headers")
     try:
         check_headers(dict(given))
     except (TypeError, ValueError) as error:
-        raise Refused(str(error), field="headers") from None
+        raise ActionRefused(str(error), field="headers") from None
     return tuple((name, value) for name, value in given)
 
 
 @action("session.disconnect")
-async def disconnect_session(session: "Session", params: Nothing) -> object:
+async def disconnect_session(session: "InspectedSession", params: Nothing) -> object:
     """End the connection."""
     session.part(LiveConnection).disconnect()
     return {}
 
 
 @action("session.restart")
-async def restart_session(session: "Session", params: Nothing) -> object:
+async def restart_session(session: "InspectedSession", params: Nothing) -> object:
     """Connect again; a launched server is started anew."""
     session.part(LiveConnection).restart()
     return {}
@@ -104,15 +108,34 @@ async def restart_session(session: "Session", params: Nothing) -> object:
 
 
 @action("questions.list")
-async def list_questions(session: "Session", params: Nothing) -> object:
+async def list_questions(session: "InspectedSession", params: Nothing) -> object:
     """Return the questions that wait for a person."""
     return {"questions": session.part(AskedQuestions).snapshot()}
 
 
 @action("questions.answer")
-async def answer_question(session: "Session", params: QuestionAnswer) -> object:
+async def answer_question(session: "InspectedSession", params: QuestionAnswer) -> object:
     """Answer a question."""
     session.part(AskedQuestions).answer(params)
+    return {}
+
+
+@action("questions.rules")
+async def list_rules(session: "InspectedSession", params: Nothing) -> object:
+    """Return the standing answers."""
+    return {"rules": session.part(AskedQuestions).rules.snapshot()}
+
+
+class OneRule(msgspec.Struct):
+    """A standing answer."""
+
+    id: str
+
+
+@action("questions.forget_rule")
+async def forget_rule(session: "InspectedSession", params: OneRule) -> object:
+    """End a standing answer."""
+    session.part(AskedQuestions).forget_rule(params.id)
     return {}
 
 
@@ -120,7 +143,7 @@ async def answer_question(session: "Session", params: QuestionAnswer) -> object:
 
 
 @action("roots.get")
-async def get_roots(session: "Session", params: Nothing) -> object:
+async def get_roots(session: "InspectedSession", params: Nothing) -> object:
     """Return the roots."""
     return session.part(DeclaredRoots).snapshot()
 
@@ -132,7 +155,7 @@ class RootsParams(msgspec.Struct):
 
 
 @action("roots.set")
-async def set_roots(session: "Session", params: RootsParams) -> object:
+async def set_roots(session: "InspectedSession", params: RootsParams) -> object:
     """Replace the roots."""
     await session.part(DeclaredRoots).change(params.roots)
     return {}
@@ -142,7 +165,7 @@ async def set_roots(session: "Session", params: RootsParams) -> object:
 
 
 @action("subscriptions.get")
-async def get_subscriptions(session: "Session", params: Nothing) -> object:
+async def get_subscriptions(session: "InspectedSession", params: Nothing) -> object:
     """Return subscriptions and the log level."""
     return session.part(WatchedResources).snapshot()
 
@@ -155,7 +178,7 @@ class SubscriptionParams(msgspec.Struct):
 
 
 @action("subscriptions.set")
-async def set_subscription(session: "Session", params: SubscriptionParams) -> object:
+async def set_subscription(session: "InspectedSession", params: SubscriptionParams) -> object:
     """Subscribe to a resource, or undo it."""
     await session.part(WatchedResources).change(params.uri, is_on=params.on)
     return {}
@@ -168,7 +191,7 @@ class LevelParams(msgspec.Struct):
 
 
 @action("subscriptions.level")
-async def set_level(session: "Session", params: LevelParams) -> object:
+async def set_level(session: "InspectedSession", params: LevelParams) -> object:
     """Choose the least level of log messages."""
     await session.part(WatchedResources).choose_level(params.level)
     return {}
@@ -178,7 +201,7 @@ async def set_level(session: "Session", params: LevelParams) -> object:
 
 
 @action("tasks.list")
-async def list_tasks(session: "Session", params: Nothing) -> object:
+async def list_tasks(session: "InspectedSession", params: Nothing) -> object:
     """Return the tasks that are known."""
     return session.part(TaskList).snapshot()
 
@@ -196,20 +219,20 @@ class OneTask(msgspec.Struct):
 
 
 @action("tasks.refresh")
-async def refresh_tasks(session: "Session", params: SomeTask) -> object:
+async def refresh_tasks(session: "InspectedSession", params: SomeTask) -> object:
     """Ask for the state of tasks."""
     await session.part(TaskList).refresh(params.id)
     return {}
 
 
 @action("tasks.result")
-async def fetch_task_result(session: "Session", params: OneTask) -> JsonObject:
+async def fetch_task_result(session: "InspectedSession", params: OneTask) -> JsonObject:
     """Fetch the result of a task, shown as a call."""
     return {"id": session.part(Calls).task_result(params.id).id}
 
 
 @action("tasks.cancel")
-async def cancel_task(session: "Session", params: OneTask) -> object:
+async def cancel_task(session: "InspectedSession", params: OneTask) -> object:
     """Cancel a task."""
     await session.part(TaskList).cancel(params.id)
     return {}

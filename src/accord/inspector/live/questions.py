@@ -10,11 +10,14 @@ import msgspec
 
 from accord.client.options import Sampled
 from accord.errors import FlowFailed
-from accord.inspector.definition import Refused
+from accord.inspector.definition import ActionRefused
 from accord.inspector.forms.errors import find_errors
 from accord.inspector.forms.model import build_form
+from accord.inspector.live.standing_answers import StandingAnswers
 from accord.inspector.live.texts import encode_text, read_plain
 from accord.inspector.log.call_tag import current_call
+from accord.inspector.log.message_log import InspectedLog
+from accord.protocol.sampling import find_choice_fault
 from accord.types import (
     CreateMessageParams,
     CreateMessageResult,
@@ -25,7 +28,7 @@ from accord.types import (
 )
 
 if TYPE_CHECKING:
-    from accord.inspector.session import Session
+    from accord.inspector.session import InspectedSession
 
 QuestionKind: TypeAlias = Literal["sampling", "elicitation", "url", "sign-in"]
 AnswerAction: TypeAlias = Literal["accept", "decline", "cancel"]
@@ -48,6 +51,7 @@ class QuestionAnswer(msgspec.Struct, kw_only=True):
         stop_reason: why it stopped.
         result: JSON text of a whole result of sampling, in place of `text`.
         redirected: the address that the browser ended up at, or the code, after a sign-in.
+        always: whether later questions of this kind get the same answer.
     """
 
     id: str
@@ -58,6 +62,7 @@ class QuestionAnswer(msgspec.Struct, kw_only=True):
     stop_reason: str | None = None
     result: str | None = None
     redirected: str | None = None
+    always: bool = False
 
 
 class _Question:
@@ -103,9 +108,14 @@ class _Question:
 
 
 class AskedQuestions:
-    """The questions that wait for a person, a part of a session."""
+    """The questions that wait for a person, a part of a session.
 
-    def __init__(self, session: "Session") -> None:
+    Attributes:
+        rules: the answers that a person gave once for all.
+    """
+
+    def __init__(self, session: "InspectedSession") -> None:
+        self.rules = StandingAnswers()
         self._session = session
         self._open: dict[str, _Question] = {}
         self._numbers = count(1)
@@ -149,10 +159,14 @@ class AskedQuestions:
                 raise FlowFailed("authorization", came=f"{_OPEN_MOST} questions wait already")
             return ElicitResult("cancel") if kind == "elicitation" else None
         question = _Question(f"q{next(self._numbers)}", kind, params, url=url)
-        if question.call is None:
-            from accord.inspector.live.calls import Calls
+        from accord.inspector.live.calls import Calls
 
-            question.call = self._session.part(Calls).only_running()
+        calls = self._session.part(Calls)
+        question.call = question.call or calls.only_running()
+        if self._answer_by_rule(question):
+            calls.note_rule_answer(question.call)
+            self._mark()
+            return question.answer.result()
         self._open[question.id] = question
         self._mark()
         try:
@@ -161,6 +175,33 @@ class AskedQuestions:
             # Also where the call has ended, or the server does not want an answer any more.
             self._open.pop(question.id, None)
             self._mark()
+
+    def _answer_by_rule(self, question: _Question) -> bool:
+        """Give the standing answer, if there is one that fits."""
+        rule = self.rules.find(question.kind, question.params)
+        if rule is None:
+            return False
+        try:
+            if rule.given.action == "accept" and question.kind == "sampling":
+                result = _accept_sampling(question.params, rule.given)
+                if find_choice_fault(question.params, result) is not None:
+                    return False
+            _give(question, rule.given)
+        except ActionRefused:
+            return False  # a person answers this one
+        rule.uses += 1
+        # The message with the answer is marked in the log.
+        self._session.part(InspectedLog).rule_answers.note(rule.id)
+        return True
+
+    def forget_rule(self, id: str) -> None:
+        """End a standing answer; questions wait for a person again.
+
+        Raises:
+            ActionRefused: it has ended already.
+        """
+        self.rules.forget(id)
+        self._mark()
 
     def _mark(self) -> None:
         self._session.mark("questions")
@@ -172,33 +213,46 @@ class AskedQuestions:
         """Answer a question.
 
         Raises:
-            Refused: it is answered or withdrawn, or the answer does not fit it.
+            ActionRefused: it is answered or withdrawn, or the answer does not fit it.
         """
         question = self._open.get(given.id)
         if question is None or question.answer.done():
-            raise Refused("this question is answered already, or the server withdrew it")
-        if given.action != "accept":
-            if question.kind == "sign-in":
-                came = "a person did not sign in"
-                question.answer.set_exception(FlowFailed("authorization", came=came))
-            elif question.kind == "elicitation":
-                question.answer.set_result(ElicitResult(given.action))
-            else:
-                question.answer.set_result(False if given.action == "decline" else None)
-            return
+            raise ActionRefused("this question is answered already, or the server withdrew it")
+        if given.always:
+            self.rules.check(question.kind, question.params)
+        _give(question, given)
+        if given.always:
+            self.rules.add(question.kind, question.params, given)
+            self._mark()
+
+
+def _give(question: _Question, given: QuestionAnswer) -> None:
+    """Hand an answer to what waits for it.
+
+    Raises:
+        ActionRefused: it does not fit the question.
+    """
+    if given.action == "accept":
         question.answer.set_result(_ACCEPT[question.kind](question.params, given))
+    elif question.kind == "sign-in":
+        came = "a person did not sign in"
+        question.answer.set_exception(FlowFailed("authorization", came=came))
+    elif question.kind == "elicitation":
+        question.answer.set_result(ElicitResult(given.action))
+    else:
+        question.answer.set_result(False if given.action == "decline" else None)
 
 
 def _accept_form(params: ElicitParams, given: QuestionAnswer) -> ElicitResult:
     content = read_plain(given.content or "{}", "content")
     if not isinstance(content, dict):
-        raise Refused("the content of a form is an object", field="content")
+        raise ActionRefused("the content of a form is an object", field="content")
     found = find_errors(params.requested_schema or {}, content)
     if found:
         shown = "; ".join(
             f"{each.pointer or '/'}: {each.message}" for each in found[:_ERRORS_SHOWN]
         )
-        raise Refused(f"the answer does not fit the form: {shown}", field="content")
+        raise ActionRefused(f"the answer does not fit the form: {shown}", field="content")
     return ElicitResult("accept", content)
 
 
@@ -207,9 +261,11 @@ def _accept_sampling(params: CreateMessageParams, given: QuestionAnswer) -> Crea
         try:
             return msgspec.json.decode(given.result, type=CreateMessageResult)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-            raise Refused(f"this is not a result of sampling: {error}", field="result") from None
+            raise ActionRefused(
+                f"this is not a result of sampling: {error}", field="result"
+            ) from None
     if given.text is None:
-        raise Refused("write what the model says", field="text")
+        raise ActionRefused("write what the model says", field="text")
     return CreateMessageResult(
         "assistant",
         TextContent(given.text),
@@ -220,7 +276,7 @@ def _accept_sampling(params: CreateMessageParams, given: QuestionAnswer) -> Crea
 
 def _accept_sign_in(params: object, given: QuestionAnswer) -> str:
     if not given.redirected:
-        raise Refused("paste the address that the browser ended up at", field="redirected")
+        raise ActionRefused("paste the address that the browser ended up at", field="redirected")
     return given.redirected
 
 

@@ -19,13 +19,13 @@ from accord.runtime.source_files import (
 )
 
 if TYPE_CHECKING:
-    from accord.inspector.session import Session
+    from accord.inspector.session import InspectedSession
 
 
 class SourceWatch:
     """Looks at the files of a target again and again, a part of a session."""
 
-    def __init__(self, session: "Session") -> None:
+    def __init__(self, session: "InspectedSession") -> None:
         self._session = session
         self._folders = [str(each.absolute()) for each in session.target.folders]
         # Files that changed while the code could not be compiled.

@@ -6,12 +6,12 @@ import msgspec
 
 from accord.client.callbacks import to_roots
 from accord.errors import AccordError
-from accord.inspector.definition import Refused
+from accord.inspector.definition import ActionRefused
 from accord.inspector.live.connection import LiveConnection
 from accord.types import JsonObject, Root
 
 if TYPE_CHECKING:
-    from accord.inspector.session import Session
+    from accord.inspector.session import InspectedSession
 
 _ROOTS_MOST: Final = 1_000
 
@@ -26,7 +26,7 @@ class GivenRoot(msgspec.Struct):
 class DeclaredRoots:
     """The roots of a session; declared always, so that servers may ask at any time."""
 
-    def __init__(self, session: "Session") -> None:
+    def __init__(self, session: "InspectedSession") -> None:
         self._session = session
         self._roots: list[Root] = []
 
@@ -43,15 +43,15 @@ class DeclaredRoots:
         """Replace the roots and notify the server, if it is connected.
 
         Raises:
-            Refused: one is not the URI of a file, or the server cannot be notified.
+            ActionRefused: one is not the URI of a file, or the server cannot be notified.
         """
         if len(given) > _ROOTS_MOST:
-            raise Refused(f"there may be {_ROOTS_MOST} roots at most", field="roots")
+            raise ActionRefused(f"there may be {_ROOTS_MOST} roots at most", field="roots")
         roots = [Root(each.uri.strip(), name=each.name or None) for each in given]
         try:
             to_roots(roots)
         except ValueError as error:
-            raise Refused(str(error), field="roots") from None
+            raise ActionRefused(str(error), field="roots") from None
         self._roots = roots
         self._session.mark("roots")
         client = self._session.part(LiveConnection).current
@@ -59,4 +59,4 @@ class DeclaredRoots:
             try:
                 await client.roots_changed()
             except AccordError as error:
-                raise Refused(f"the roots are changed, but not announced: {error}") from None
+                raise ActionRefused(f"the roots are changed, but not announced: {error}") from None

@@ -7,13 +7,13 @@ from urllib.parse import urlsplit
 from accord.errors import FlowFailed
 
 if TYPE_CHECKING:
-    from accord.inspector.session import Session
+    from accord.inspector.session import InspectedSession
     from accord.transports.http.client.auth import Auth
 
 _STEP = "authorization"
 
 
-def with_questions(session: "Session", auth: "Auth | None") -> "Auth | None":
+def with_questions(session: "InspectedSession", auth: "Auth | None") -> "Auth | None":
     """Return the same authorization, with sign-ins as questions of the page.
 
     Args:

@@ -5,13 +5,13 @@ import time
 from typing import TYPE_CHECKING, Final, get_args
 
 from accord.errors import AccordError
-from accord.inspector.definition import Refused
+from accord.inspector.definition import ActionRefused
 from accord.inspector.live.connection import LiveConnection
 from accord.types import JsonObject, LoggingLevel
 
 if TYPE_CHECKING:
     from accord.client import Client
-    from accord.inspector.session import Session
+    from accord.inspector.session import InspectedSession
 
 log = logging.getLogger("accord.inspector")
 
@@ -28,7 +28,7 @@ class _Subscription:
 class WatchedResources:
     """What a session hears of: updates of resources, and log messages of a level."""
 
-    def __init__(self, session: "Session") -> None:
+    def __init__(self, session: "InspectedSession") -> None:
         self._session = session
         self._subscribed: dict[str, _Subscription] = {}
         self.level: LoggingLevel | None = None
@@ -97,11 +97,11 @@ class WatchedResources:
         """Subscribe to a resource, or undo it.
 
         Raises:
-            Refused: the server does not do that.
+            ActionRefused: the server does not do that.
         """
         client = self._session.part(LiveConnection).client
         if is_on and len(self._subscribed) >= _MOST:
-            raise Refused(f"there are {_MOST} subscriptions already")
+            raise ActionRefused(f"there are {_MOST} subscriptions already")
         try:
             if is_on:
                 await client.subscribe(uri)
@@ -110,7 +110,7 @@ class WatchedResources:
                 self._subscribed.pop(uri, None)
                 await client.unsubscribe(uri)
         except AccordError as error:
-            raise Refused(str(error), field="uri") from None
+            raise ActionRefused(str(error), field="uri") from None
         finally:
             self._mark()
 
@@ -118,16 +118,16 @@ class WatchedResources:
         """Choose the least level of log messages.
 
         Raises:
-            Refused: it does not exist, or the server sends none.
+            ActionRefused: it does not exist, or the server sends none.
         """
         chosen = next((each for each in LEVELS if each == level), None)
         if chosen is None:
-            raise Refused(f"the levels are {', '.join(LEVELS)}", field="level")
+            raise ActionRefused(f"the levels are {', '.join(LEVELS)}", field="level")
         client = self._session.part(LiveConnection).client
         try:
             await client.set_log_level(chosen)
         except AccordError as error:
-            raise Refused(str(error), field="level") from None
+            raise ActionRefused(str(error), field="level") from None
         self.level = chosen
         self._mark()
         self._session.mark("session")

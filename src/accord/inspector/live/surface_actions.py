@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from accord.inspector.actions import Nothing, action
-from accord.inspector.definition import Refused
+from accord.inspector.definition import ActionRefused
 from accord.inspector.live.connection import LiveConnection
 from accord.inspector.live.surface_entries import SurfaceKind
 from accord.inspector.live.surfaces import Surfaces
 
 if TYPE_CHECKING:
-    from accord.inspector.session import Session
+    from accord.inspector.session import InspectedSession
 
 
 class ListParams(msgspec.Struct):
@@ -25,7 +25,7 @@ class ListParams(msgspec.Struct):
 
 
 @action("surface.list")
-async def list_surface(session: "Session", params: ListParams) -> object:
+async def list_surface(session: "InspectedSession", params: ListParams) -> object:
     """Return a part of a list."""
     return session.part(Surfaces).snapshot(params.kind, params.text, params.start, params.count)
 
@@ -38,7 +38,7 @@ class EntryParams(msgspec.Struct):
 
 
 @action("surface.entry")
-async def get_entry(session: "Session", params: EntryParams) -> object:
+async def get_entry(session: "InspectedSession", params: EntryParams) -> object:
     """Return everything about an entry."""
     return session.part(Surfaces).describe(params.kind, params.name)
 
@@ -50,17 +50,17 @@ class KindParams(msgspec.Struct):
 
 
 @action("surface.refresh")
-async def refresh_surface(session: "Session", params: KindParams) -> object:
+async def refresh_surface(session: "InspectedSession", params: KindParams) -> object:
     """Fetch a list again."""
     surfaces, client = session.part(Surfaces), session.part(LiveConnection).client
     if not surfaces.is_declared(params.kind, client):
-        raise Refused(f"the server declares no {params.kind}")
+        raise ActionRefused(f"the server declares no {params.kind}")
     surfaces.fetch(params.kind)
     return {}
 
 
 @action("surface.lint")
-async def lint_lists(session: "Session", params: Nothing) -> object:
+async def lint_lists(session: "InspectedSession", params: Nothing) -> object:
     """Return what is odd about names, descriptions and schemas."""
     from accord.fleet.surfaces.lint import lint_surface
 

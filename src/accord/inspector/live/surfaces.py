@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import msgspec
 
 from accord.errors import AccordError, RemoteProtocolError
-from accord.inspector.definition import Refused
+from accord.inspector.definition import ActionRefused
 from accord.inspector.forms.model import build_form, prompt_form, template_form
 from accord.inspector.live.capture import capture
 from accord.inspector.live.connection import LiveConnection
@@ -25,7 +25,7 @@ from accord.types import JsonObject
 
 if TYPE_CHECKING:
     from accord.client import Client
-    from accord.inspector.session import Session
+    from accord.inspector.session import InspectedSession
 
 ListState: TypeAlias = Literal["absent", "loading", "ready", "failed"]
 
@@ -61,7 +61,7 @@ class FetchedList:
 class Surfaces:
     """The lists of a session's server, a part of a session."""
 
-    def __init__(self, session: "Session") -> None:
+    def __init__(self, session: "InspectedSession") -> None:
         self._session = session
         self._lists: dict[SurfaceKind, FetchedList] = {kind: FetchedList() for kind in LISTS}
 
@@ -201,11 +201,11 @@ class Surfaces:
         """Return an entry.
 
         Raises:
-            Refused: the server does not list it.
+            ActionRefused: the server does not list it.
         """
         entry = self._lists[kind].entries.get(name)
         if entry is None:
-            raise Refused(f"the server lists no {kind[:-1]} {name!r:.100}", field="name")
+            raise ActionRefused(f"the server lists no {kind[:-1]} {name!r:.100}", field="name")
         return entry
 
     def schema_of(self, kind: Literal["tools", "prompts"], name: str) -> Any:
@@ -239,7 +239,7 @@ class Surfaces:
         """Return everything about an entry.
 
         Raises:
-            Refused: the server does not list it.
+            ActionRefused: the server does not list it.
         """
         entry = self.find(kind, name)
         found = entry.value

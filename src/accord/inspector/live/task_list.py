@@ -7,7 +7,7 @@ import msgspec
 
 from accord.client.tasks import ToolTask
 from accord.errors import AccordError
-from accord.inspector.definition import Refused
+from accord.inspector.definition import ActionRefused
 from accord.inspector.live.connection import LiveConnection
 from accord.protocol.revisions import REVISIONS
 from accord.types import JsonObject
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from accord.client import Client
     from accord.inspector.live.call_state import Call
     from accord.inspector.live.capture import CapturedExchange
-    from accord.inspector.session import Session
+    from accord.inspector.session import InspectedSession
 
 _KEPT: Final = 200
 _EXTENSION: Final = "io.modelcontextprotocol/tasks"
@@ -70,7 +70,7 @@ class _KnownTask:
 class TaskList:
     """The tasks of a session, a part of it."""
 
-    def __init__(self, session: "Session") -> None:
+    def __init__(self, session: "InspectedSession") -> None:
         self._session = session
         self._known: dict[str, _KnownTask] = {}
 
@@ -150,7 +150,7 @@ class TaskList:
         """Ask for the state of a task, or of all; servers that list tasks are asked for the list.
 
         Raises:
-            Refused: the server does not answer that.
+            ActionRefused: the server does not answer that.
         """
         client = self._session.part(LiveConnection).client
         try:
@@ -162,7 +162,7 @@ class TaskList:
                 if known.status not in _FINISHED:
                     self._take(await client.task(known.id))
         except AccordError as error:
-            raise Refused(str(error)) from None
+            raise ActionRefused(str(error)) from None
 
     async def _read_list(self, client: "Client") -> None:
         tasks = client.capabilities.tasks if REVISIONS[client.revision].tasks else None
@@ -184,7 +184,7 @@ class TaskList:
         """Cancel a task.
 
         Raises:
-            Refused: it is finished, or the server refuses.
+            ActionRefused: it is finished, or the server refuses.
         """
         client = self._session.part(LiveConnection).client
         try:
@@ -196,8 +196,8 @@ class TaskList:
                 self._take(task)
                 return
         except AccordError as error:
-            raise Refused(str(error)) from None
-        raise Refused(f"the task is over already: {task.status}")
+            raise ActionRefused(str(error)) from None
+        raise ActionRefused(f"the task is over already: {task.status}")
 
 
 def _read_fields(result: bytes) -> _TaskFields | None:

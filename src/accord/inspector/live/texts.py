@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import msgspec
 
-from accord.inspector.definition import Refused
+from accord.inspector.definition import ActionRefused
 from accord.types import JsonObject
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -28,7 +28,7 @@ def read_object(text: str, field: str) -> dict[str, msgspec.Raw]:
         field: the member of the request of the page that has the text.
 
     Raises:
-        Refused: it is not an object.
+        ActionRefused: it is not an object.
     """
     data = text.encode(errors="surrogatepass") if text.strip() else b"{}"
     # Over stdio a message is one line. Texts within JSON cannot hold line ends.
@@ -37,43 +37,43 @@ def read_object(text: str, field: str) -> dict[str, msgspec.Raw]:
         return msgspec.json.decode(data, type=dict[str, msgspec.Raw])
     except msgspec.ValidationError:
         hint = "to send anything else, use the raw pane"
-        raise Refused(f"{field}: expected a JSON object; {hint}", field=field) from None
+        raise ActionRefused(f"{field}: expected a JSON object; {hint}", field=field) from None
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise Refused(f"{field} is not JSON: {error}", field=field) from None
+        raise ActionRefused(f"{field} is not JSON: {error}", field=field) from None
 
 
 def read_plain(text: str, field: str) -> Any:
     """Read JSON into plain values.
 
     Raises:
-        Refused: it is not JSON.
+        ActionRefused: it is not JSON.
     """
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise Refused(f"{field} is not JSON: {error}", field=field) from None
+        raise ActionRefused(f"{field} is not JSON: {error}", field=field) from None
 
 
 def read_texts(text: str, field: str) -> dict[str, str]:
     """Read an object of texts: the arguments of a prompt.
 
     Raises:
-        Refused: it is something else.
+        ActionRefused: it is something else.
     """
     found = read_object(text, field)
     try:
         return {name: msgspec.json.decode(raw, type=str) for name, raw in found.items()}
     except msgspec.ValidationError:
-        raise Refused(f"{field}: the values of a prompt are texts", field=field) from None
+        raise ActionRefused(f"{field}: the values of a prompt are texts", field=field) from None
 
 
 def read_meta(text: str) -> JsonObject:
     """Read the `_meta` of a request.
 
     Raises:
-        Refused: it is not an object.
+        ActionRefused: it is not an object.
     """
     found = read_plain(text, "meta") if text.strip() else {}
     if not isinstance(found, dict):
-        raise Refused("meta: expected a JSON object", field="meta")
+        raise ActionRefused("meta: expected a JSON object", field="meta")
     return found

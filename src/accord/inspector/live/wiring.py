@@ -13,10 +13,10 @@ from accord.inspector.live.surfaces import Surfaces
 from accord.inspector.live.task_list import TaskList
 
 if TYPE_CHECKING:
-    from accord.inspector.session import Session
+    from accord.inspector.session import InspectedSession
 
 
-def wire_parts(session: "Session") -> None:
+def wire_parts(session: "InspectedSession") -> None:
     """Register what parts need from the connection."""
     connection = session.part(LiveConnection)
     surfaces, watched = session.part(Surfaces), session.part(WatchedResources)

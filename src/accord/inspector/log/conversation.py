@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from accord.inspector.log.call_tag import current_call
-from accord.inspector.log.entry import LogEntry, RowBreach
+from accord.inspector.log.entry import EntryKind, LogEntry, RowBreach
 from accord.inspector.log.links import Links
 from accord.inspector.log.opening import ObservedOpening
 from accord.inspector.log.sketch import Sketch, brief_of_http, shorten, sketch_message
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("accord.inspector")
 
+# The first status of a refusal.
+_REFUSED: Final = 400
 _UNMASKED: Final = b"(nested too deeply to be searched for secrets)"
 
 
@@ -88,7 +90,9 @@ class LoggedConversation:
             raw=raw,
             http=http,
         )
-        self.add(record, at=time(), call=current_call.get() if sender == "client" else None)
+        entry = self.add(record, at=time(), call=current_call.get() if sender == "client" else None)
+        if sender == "client" and data is not None:
+            entry.rule = self._owner.rule_answers.take()
 
     def add(
         self,
@@ -129,7 +133,8 @@ class LoggedConversation:
         shown, facts = self._mask(record, body)
         if body is None:
             assert facts is not None
-            sketch = Sketch("http", method=facts.method or "", brief=brief_of_http(facts))
+            kind: EntryKind = "refusal" if _is_refusal(facts) else "http"
+            sketch = Sketch(kind, method=facts.method or "", brief=brief_of_http(facts))
         elif record.message is not None:
             sketch = sketch_message(shown)
         else:
@@ -237,6 +242,11 @@ def _bytes_of(record: Record) -> bytes | None:
         return record.raw.encode(errors="surrogateescape")
     except UnicodeEncodeError:
         return record.raw.encode(errors="surrogatepass")
+
+
+def _is_refusal(facts: HttpFacts) -> bool:
+    """Whether a message was refused by HTTP alone; people look for an answer there."""
+    return facts.method == "POST" and facts.status is not None and facts.status >= _REFUSED
 
 
 def _http_size(facts: HttpFacts | None) -> int:

@@ -9,7 +9,7 @@ from accord.trace import HttpFacts, Record, Transport
 
 EntrySender: TypeAlias = Literal["client", "server", "stderr"]
 EntryKind: TypeAlias = Literal[
-    "request", "result", "error", "notification", "batch", "http", "text", "stderr"
+    "request", "result", "error", "notification", "batch", "http", "refusal", "text", "stderr"
 ]
 
 # What an entry takes beside its texts, measured with entries of small messages.
@@ -47,6 +47,7 @@ class LogEntry(msgspec.Struct, gc=False):
         pair: the row of the answer, or of the request that this one answers; 0 without one.
         took: seconds from the request to the answer.
         passed: the requirements of the rules that held.
+        rule: the id of the standing answer that it carries; empty without one.
     """
 
     number: int
@@ -73,11 +74,12 @@ class LogEntry(msgspec.Struct, gc=False):
     severity: Severity | None = None
     breaches: tuple[RowBreach, ...] = ()
     passed: tuple[str, ...] = ()
+    rule: str = ""
 
     @property
     def has_body(self) -> bool:
         """Whether something travelled beside what HTTP said."""
-        return self.kind not in ("http", "stderr")
+        return self.kind not in ("http", "refusal", "stderr")
 
     @property
     def cost(self) -> int:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from accord.inspector.log.call_tag import RuleAnswers
 from accord.inspector.log.conversation import LoggedConversation
 from accord.inspector.log.entry import EntryKind, LogEntry, RowBreach
 from accord.inspector.log.postings import Postings
@@ -21,7 +22,7 @@ from accord.testing.masking import Masks
 from accord.trace import Record, Transport
 
 if TYPE_CHECKING:
-    from accord.inspector.session import Session
+    from accord.inspector.session import InspectedSession
 
 # Rows of one session, whatever their size.
 ROWS_MOST: Final = 200_000
@@ -77,9 +78,10 @@ class InspectedLog:
         first_kept: the number of the oldest row that is kept.
         late: numbers of rows whose verdict came after later rows.
         trouble: why something is not judged or recorded; empty if all is well.
+        rule_answers: which standing answers travel with the next messages.
     """
 
-    def __init__(self, session: "Session") -> None:
+    def __init__(self, session: "InspectedSession") -> None:
         self.session = session
         self.options = session.options
         self.secrets = () if session.kind == "trace" else find_secrets(session.target)
@@ -92,6 +94,7 @@ class InspectedLog:
         self.late: list[int] = []
         self.late_forgotten = 0
         self.trouble = ""
+        self.rule_answers = RuleAnswers()
         self.broken: dict[str, BrokenClause] = {}
         self.held: set[str] = set()
         self.roots: Postings[int] = Postings()
@@ -208,7 +211,7 @@ class InspectedLog:
         self._bytes += entry.cost
         if entry.kind == "stderr":
             self.counters.stderr += 1
-        elif entry.kind != "http":
+        elif entry.kind not in ("http", "refusal"):
             self.counters.messages += 1
         self.kinds.add(entry.kind, entry.number, self.first_kept)
         self.methods.add(entry.method, entry.number, self.first_kept)
@@ -340,11 +343,11 @@ class InspectedLog:
             self._writer.close()
 
 
-def write_trace(log: InspectedLog, conversation: str = MAIN) -> Iterator[bytes]:
-    """Yield the lines of a trace of a conversation, which `accord check trace` reads.
+def trace_records(log: InspectedLog, conversation: str = MAIN) -> Iterator[Record]:
+    """Yield the records of a trace of a conversation, with secrets masked.
 
-    Secrets are masked. The trace has the newest connection of the conversation that is in the log:
-    over stdio a trace has one connection only.
+    They are those of the newest connection of the conversation that is in the log: over stdio a
+    trace has one connection only.
     """
     numbers = range(log.first_kept, log.next_number)
     found = (log.get(number) for number in reversed(numbers))
@@ -361,4 +364,10 @@ def write_trace(log: InspectedLog, conversation: str = MAIN) -> Iterator[bytes]:
         if entry is None or entry.sender == "stderr":
             continue
         if entry.conversation == conversation and entry.part == part:
-            yield entry.to_record().encode() + b"\n"
+            yield entry.to_record()
+
+
+def write_trace(log: InspectedLog, conversation: str = MAIN) -> Iterator[bytes]:
+    """Yield the lines of a trace of a conversation, which `accord check trace` reads."""
+    for record in trace_records(log, conversation):
+        yield record.encode() + b"\n"

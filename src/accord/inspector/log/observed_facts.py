@@ -1,6 +1,6 @@
 """The facts about a session that the inspector only observes: a recording, or watched traffic."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -12,18 +12,24 @@ from accord.inspector.target_access import given_variables, mask_command
 from accord.types import REVISION_IDS, JsonObject
 
 if TYPE_CHECKING:
-    from accord.inspector.session import Session
+    from accord.inspector.session import InspectedSession
+
+# For a file without a single record.
+_NO_RECORDING: Final = (
+    "name a recording, as accord inspect --record or accord watch --record writes them"
+)
 
 
-def observed_facts(session: "Session") -> JsonObject:
+def observed_facts(session: "InspectedSession") -> JsonObject:
     """Return the facts about a session in the shape of the action `session.get`."""
     log, target = session.part(InspectedLog), session.target
     main = log.main
     opening = None if main is None else main.opening
+    unknown = (target.transport or "http") if target.url else "stdio"
     return {
         "title": target.title,
         "kind": session.kind,
-        "transport": "stdio" if main is None else main.transport,
+        "transport": unknown if main is None else main.transport,
         **_state(session),
         "at": None if opening is None else opening.began_at,
         "started_seconds": None if opening is None else opening.took,
@@ -50,12 +56,12 @@ def observed_facts(session: "Session") -> JsonObject:
     }
 
 
-def _state(session: "Session") -> JsonObject:
+def _state(session: "InspectedSession") -> JsonObject:
     if session.kind == "watch":
         traffic = session.part(WatchedTraffic)
         return {"state": traffic.state, "error": _error(traffic.error), "note": traffic.note}
     reading = session.part(TraceReading)
-    advice = "the rows before the mistake are shown" if reading.count else ""
+    advice = "the rows before the mistake are shown" if reading.count else _NO_RECORDING
     note = f"{reading.count} records read so far" if reading.state == "reading" else ""
     return {"state": reading.state, "error": _error(reading.error, advice), "note": note}
 

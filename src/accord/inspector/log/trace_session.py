@@ -15,7 +15,7 @@ from accord.testing.masking import Masks
 from accord.trace import Record
 
 if TYPE_CHECKING:
-    from accord.inspector.session import Session
+    from accord.inspector.session import InspectedSession
 
 ReadingState: TypeAlias = Literal["reading", "ready", "failed"]
 
@@ -37,7 +37,7 @@ class TraceReading:
         count: the records that were read.
     """
 
-    def __init__(self, session: "Session") -> None:
+    def __init__(self, session: "InspectedSession") -> None:
         self.state: ReadingState = "reading"
         self.error = ""
         self.count = 0
@@ -50,7 +50,7 @@ class TraceReading:
         self._session.mark_app()
 
 
-async def open_trace(session: "Session", source: Path | bytes) -> None:
+async def open_trace(session: "InspectedSession", source: Path | bytes) -> None:
     """Read a recording into the log of a session; what is wrong with it is shown on the page.
 
     Args:
@@ -110,7 +110,7 @@ class _Reader:
 class _TraceJudge:
     """Judges records as `accord check trace` does."""
 
-    def __init__(self, session: "Session") -> None:
+    def __init__(self, session: "InspectedSession") -> None:
         self._log = session.part(InspectedLog)
         self._conversation = self._log.conversation(MAIN)
         self._conversation.masks = Masks(keeps_masks=True)

@@ -6,7 +6,7 @@ from typing import Final
 from accord.check.rendering.wording import page_of
 from accord.check.report import anchor
 from accord.check.trace_check import decidable
-from accord.inspector.definition import Refused
+from accord.inspector.definition import ActionRefused
 from accord.inspector.log.entry import LogEntry, RowBreach
 from accord.inspector.log.message_log import InspectedLog
 from accord.protocol.catalogue import catalogue
@@ -41,6 +41,7 @@ def show_row(log: InspectedLog, entry: LogEntry) -> JsonObject:
         "kept": len(entry.kept_clauses),
         "status": None if entry.http is None else entry.http.status,
         "brief": entry.brief,
+        "rule": entry.rule or None,
     }
 
 
@@ -53,10 +54,10 @@ def show_detail(log: InspectedLog, entry: LogEntry, *, reveal: bool) -> JsonObje
         reveal: whether secrets are shown.
 
     Raises:
-        Refused: secrets are not to be shown.
+        ActionRefused: secrets are not to be shown.
     """
     if reveal and not log.options.shows_secrets:
-        raise Refused("secrets are not shown: the inspector was started so", field="reveal")
+        raise ActionRefused("secrets are not shown: the inspector was started so", field="reveal")
     body, facts = entry.body, entry.http
     if reveal:
         body = body if entry.original is None else entry.original

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import socket
 
     from accord.inspector.log.conversation import LoggedConversation
-    from accord.inspector.session import Session
+    from accord.inspector.session import InspectedSession
 
 WatchState: TypeAlias = Literal["connecting", "ready", "closed", "failed"]
 
@@ -115,7 +115,7 @@ class WatchedTraffic:
         port: the port that the client connects to, over HTTP.
     """
 
-    def __init__(self, session: "Session") -> None:
+    def __init__(self, session: "InspectedSession") -> None:
         self.state: WatchState = "connecting"
         self.error = ""
         self.note = ""
@@ -215,7 +215,7 @@ class WatchedTraffic:
 
 
 async def watch_http(
-    session: "Session", url: str, port: int, headers: Mapping[str, str] | None = None
+    session: "InspectedSession", url: str, port: int, headers: Mapping[str, str] | None = None
 ) -> int:
     """Show the traffic of clients that connect to a port of loopback; returns the port."""
     return await session.part(WatchedTraffic).listen(url, port, headers)

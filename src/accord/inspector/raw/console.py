@@ -9,12 +9,12 @@ import msgspec
 from accord.check.probing.form import with_form
 from accord.check.probing.messages import initialize_params
 from accord.errors import AccordError
-from accord.inspector.definition import Refused
+from accord.inspector.definition import ActionRefused
 from accord.inspector.log.message_log import MAIN, InspectedLog
 from accord.inspector.raw.client_info import CLIENT_INFO, name_client
 from accord.inspector.raw.lines import HeaderChanges, HttpMethod, RawLine, StdioLine
 from accord.inspector.raw.templates import RawTemplate, build_templates
-from accord.inspector.session import Session
+from accord.inspector.session import InspectedSession
 from accord.inspector.target_access import (
     current_target,
     request_credentials,
@@ -48,7 +48,7 @@ class RawConsole:
         revision: what the connection speaks.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: InspectedSession) -> None:
         self.state: RawState = "closed"
         self.reason = ""
         self.conversation = ""
@@ -68,11 +68,11 @@ class RawConsole:
         """Begin to open a connection; one that is open is closed first.
 
         Raises:
-            Refused: the revision is not known.
+            ActionRefused: the revision is not known.
         """
         if revision is not None and find_revision(revision) is None:
             known = ", ".join(REVISIONS)
-            raise Refused(f"{revision!r} is not one of {known}", field="revision")
+            raise ActionRefused(f"{revision!r} is not one of {known}", field="revision")
         await self.shut()
         async with self._lock:
             self._count += 1
@@ -87,14 +87,14 @@ class RawConsole:
         """Send a text as it is.
 
         Raises:
-            Refused: no connection is open, or the text cannot be sent.
+            ActionRefused: no connection is open, or the text cannot be sent.
         """
         if self._line is None or self.state != "open":
-            raise Refused("no raw connection is open; open one first")
+            raise ActionRefused("no raw connection is open; open one first")
         try:
             data = text.encode()
         except UnicodeEncodeError:
-            raise Refused("the text has half of a surrogate pair", field="text") from None
+            raise ActionRefused("the text has half of a surrogate pair", field="text") from None
         await self._line.send(data, headers, method)
 
     async def shut(self) -> None:

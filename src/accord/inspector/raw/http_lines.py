@@ -14,7 +14,7 @@ from accord.bindings.request_headers import request_headers
 from accord.bindings.sse import CONTENT_TYPE, EventTooLong
 from accord.check.probing.http import ACCEPT, CONTENT_JSON, is_own_place, lower_headers, read_body
 from accord.errors import ConnectFailed
-from accord.inspector.definition import Refused
+from accord.inspector.definition import ActionRefused
 from accord.inspector.raw.lines import (
     HeaderChanges,
     HttpMethod,
@@ -97,7 +97,9 @@ class HttpLine:
     ) -> None:
         """Begin a request; its answer is observed while it arrives."""
         if len(self._tasks) >= EXCHANGES_MOST:
-            raise Refused(f"{EXCHANGES_MOST} requests are under way; wait, or close the connection")
+            raise ActionRefused(
+                f"{EXCHANGES_MOST} requests are under way; wait, or close the connection"
+            )
         sent = change_headers(self._usual_headers(data, method), headers)
         body = data if data or method == "POST" else None
         self._tasks.spawn(self._exchange(method, self._place, sent, body))

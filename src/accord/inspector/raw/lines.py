@@ -6,7 +6,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from accord.errors import ConnectFailed
-from accord.inspector.definition import InspectTarget, Refused
+from accord.inspector.definition import ActionRefused, InspectTarget
 from accord.inspector.target_access import launch_environment
 from accord.trace import HttpFacts, Party, Transport
 from accord.transports.child import Child
@@ -60,7 +60,7 @@ class RawLine(Protocol):
         """Send bytes as they are.
 
         Raises:
-            Refused: they cannot be sent.
+            ActionRefused: they cannot be sent.
         """
 
     def agree(self, revision: str) -> None:
@@ -115,9 +115,9 @@ class StdioLine:
     ) -> None:
         """Write the bytes and a line end; the server reads each line of them as a message."""
         if headers or method != "POST":
-            raise Refused("headers and methods belong to HTTP; this connection is stdio")
+            raise ActionRefused("headers and methods belong to HTTP; this connection is stdio")
         if not self._child.has_open_input:
-            raise Refused("the server no longer reads its input; open the connection again")
+            raise ActionRefused("the server no longer reads its input; open the connection again")
         for line in data.split(b"\n"):
             self._listener.observe("client", line)
         self._child.write(data + b"\n")
@@ -134,19 +134,19 @@ def change_headers(headers: Mapping[str, str], changes: HeaderChanges) -> dict[s
     """Return headers with some set or left out.
 
     Raises:
-        Refused: a name or a value cannot be sent, or it describes how the body is sent.
+        ActionRefused: a name or a value cannot be sent, or it describes how the body is sent.
     """
     found = {name.lower(): value for name, value in headers.items()}
     for given, value in changes:
         name = given.strip().lower()
         if not _NAME.fullmatch(name):
-            raise Refused(f"{given[:80]!r} cannot be the name of a header", field="headers")
+            raise ActionRefused(f"{given[:80]!r} cannot be the name of a header", field="headers")
         if name in _OWN_HEADERS:
-            raise Refused(f"{name} follows from the body and cannot be set", field="headers")
+            raise ActionRefused(f"{name} follows from the body and cannot be set", field="headers")
         found.pop(name, None)
         if value is not None:
             if not _VALUE.fullmatch(value):
-                raise Refused(
+                raise ActionRefused(
                     f"the value of {name} has characters that HTTP cannot send", field="headers"
                 )
             found[name] = value

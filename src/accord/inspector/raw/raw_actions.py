@@ -5,12 +5,12 @@ import msgspec
 from accord.inspector.actions import Nothing, action
 from accord.inspector.raw.console import RawConsole
 from accord.inspector.raw.lines import HttpMethod
-from accord.inspector.session import Session
+from accord.inspector.session import InspectedSession
 from accord.types import RevisionId
 
 
 @action("raw.get")
-async def get_raw(session: Session, params: Nothing) -> object:
+async def get_raw(session: InspectedSession, params: Nothing) -> object:
     """Return the state of the raw connection, and the templates for it."""
     console = session.part(RawConsole)
     return {
@@ -31,7 +31,7 @@ class OpenRaw(msgspec.Struct):
 
 
 @action("raw.open")
-async def open_raw(session: Session, params: OpenRaw) -> object:
+async def open_raw(session: InspectedSession, params: OpenRaw) -> object:
     """Begin to open a raw connection."""
     await session.part(RawConsole).open(handshake=params.handshake, revision=params.revision)
     return {}
@@ -46,14 +46,14 @@ class SendRaw(msgspec.Struct):
 
 
 @action("raw.send")
-async def send_raw(session: Session, params: SendRaw) -> object:
+async def send_raw(session: InspectedSession, params: SendRaw) -> object:
     """Send a text as it is."""
     await session.part(RawConsole).send(params.text, params.headers, params.http_method or "POST")
     return {}
 
 
 @action("raw.close")
-async def close_raw(session: Session, params: Nothing) -> object:
+async def close_raw(session: InspectedSession, params: Nothing) -> object:
     """Close the raw connection."""
     await session.part(RawConsole).shut()
     return {}

@@ -9,12 +9,14 @@ import { Button, Empty, ErrorNote, Split } from "./ui.js";
 import { Header } from "./shell/header.js";
 import { Navigation, PANES, panesOf } from "./shell/navigation.js";
 import { Guide, NoKey } from "./shell/guide.js";
-import { SessionNotice } from "./shell/notice.js";
+import { SessionNotice, SignInNotice } from "./shell/notice.js";
 import { KeysHelp, useKeys } from "./keys.js";
 import { Palette } from "./palette.js";
 import { onWish } from "./log/focus.js";
 import { LogView } from "./log/view.js";
 
+// The target of actions that need no server.
+const WHOLE_PAGE = -1;
 const SETTLING = 2000;
 const WIDE = "(min-width: 1100px)";
 const NARROW = "(max-width: 640px)";
@@ -71,6 +73,7 @@ function Workspace({ target, kind, pane, name, isLogOpen, onLog }) {
   const body = html`<main id="main" tabindex="-1">
     <h1>${chosen?.title ?? "Nothing here"}</h1>
     ${kind === "live" && pane !== FIRST_PANE && html`<${SessionNotice} target=${target} />`}
+    ${kind === "live" && pane !== "questions" && html`<${SignInNotice} target=${target} />`}
     ${isOffered
       ? html`<${PaneHost} key=${`${target} ${pane}`} target=${target} pane=${pane} name=${name} />`
       : html`<${Empty}>
@@ -140,7 +143,7 @@ function App() {
       onDialog=${setDialog}
     />
     ${count === 0
-      ? html`<${Guide} />`
+      ? html`<${Guide}><${PaneHost} target=${WHOLE_PAGE} pane="open_trace" /><//>`
       : html`<div class="body">
           <${Navigation} target=${index} pane=${route.pane} kind=${targets[index].kind} />
           <${Workspace}

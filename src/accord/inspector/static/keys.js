@@ -111,6 +111,7 @@ const KEYS = [
   ["g l", "the log"],
   ["j k ↓ ↑", "rows of the log; Home and End go to its ends"],
   ["Enter Escape", "open and close a message of the log"],
+  ["+ - ← →", "zoom and move the timeline, if the focus is there"],
   ["?", "these keys"],
 ];
 

@@ -279,6 +279,13 @@ export function announce(text) {
   setTimeout(() => (region.textContent = shown(text)), 50);
 }
 
+const REMOVED = 30;
+
+/** Give the focus to an element after the one that had it has left; a person who went on stays. */
+export function focusIfLost(find) {
+  setTimeout(() => document.activeElement === document.body && find()?.focus(), REMOVED);
+}
+
 /** Run something that may fail; returns [run, isBusy, error, setError]. */
 export function useWork(work) {
   const [isBusy, setBusy] = useState(false);

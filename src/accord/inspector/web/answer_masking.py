@@ -15,7 +15,7 @@ from accord.inspector.log.message_log import InspectedLog
 from accord.inspector.target_access import current_target, find_secrets
 
 if TYPE_CHECKING:
-    from accord.inspector.session import Session
+    from accord.inspector.session import InspectedSession
 
 # Members that the page sends back as they are.
 _SENT_BACK: Final = frozenset(
@@ -115,7 +115,9 @@ def _escape(text: str) -> tuple[str, ...]:
 _masks_of: Final = lru_cache(32)(AnswerMasks)
 
 
-def answer_masks(session: "Session", action: str = "", *, is_revealed: bool = False) -> AnswerMasks:
+def answer_masks(
+    session: "InspectedSession", action: str = "", *, is_revealed: bool = False
+) -> AnswerMasks:
     """Return the masks for the answer to an action.
 
     Args:

@@ -15,7 +15,7 @@ import msgspec
 
 from accord.errors import AccordError
 from accord.inspector.actions import load_actions, perform
-from accord.inspector.definition import Download, Refused
+from accord.inspector.definition import ActionRefused, Download
 from accord.inspector.inspection import Inspection
 from accord.inspector.web.answer_masking import answer_masks
 from accord.inspector.web.feed import FEEDS_MOST, read_changes
@@ -183,7 +183,7 @@ class InspectorApp:
             masks = answer_masks(session, name, is_revealed=asked.reveal)
             answer = await perform(session, found, body)
             return answer if isinstance(answer, Download) else masks.apply(_encode(answer))
-        except Refused as error:
+        except ActionRefused as error:
             raise _Problem(422, masks.hide(str(error)), error.field) from None
         except AccordError as error:
             raise _Problem(422, masks.hide(str(error))) from None
@@ -296,7 +296,7 @@ def _read_address(body: bytes) -> _Addressed:
     try:
         return msgspec.json.decode(body, type=_Addressed)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise Refused(f"the body is not an object with a target: {error}") from None
+        raise ActionRefused(f"the body is not an object with a target: {error}") from None
 
 
 def _read_since(query: bytes) -> int:

@@ -15,6 +15,10 @@ API: Final = "/api/"
 FEED: Final = "/feed"
 _PAGES: Final = ("/", "/index.html")
 _READING: Final = ("GET", "HEAD")
+_TUNNEL: Final = (
+    "A tunnel has to have the same port at both ends, or accord inspect has to be started with "
+    "--public-url and the address that the browser uses"
+)
 _PORTS: Final = {"http": 80, "https": 443}
 
 
@@ -94,7 +98,7 @@ def _examine_sender(request: GateRequest, address: PageAddress) -> GateRefusal |
     hosts = [each.lower() for each in request.values("host")]
     if len(hosts) != 1 or hosts[0] not in address.origins:
         names = ", ".join(address.origins)
-        return GateRefusal(403, f"Host is not this page; it is reached as {names}")
+        return GateRefusal(403, f"Host is not this page; it is reached as {names}. {_TUNNEL}")
     origins = request.values("origin")
     if origins and origins != [address.origins[hosts[0]]]:
         return GateRefusal(403, "a page of another origin may not use this one")

@@ -1,5 +1,5 @@
 // The arguments of a call: as a form and as JSON, two views of one text, validated by Python.
-import { html, useEffect, useId, useRef, useState } from "../preact.js";
+import { html, useEffect, useId, useLayoutEffect, useRef, useState } from "../preact.js";
 import { call } from "../api.js";
 import { parseJson, printJson } from "../json_text.js";
 import { Button, ErrorNote, Field, Tabs, Text, announce, plural, useWork } from "../ui.js";
@@ -164,8 +164,9 @@ export function ArgumentEditor({ target, kind, name, model, text, onText, onErro
   const { errors, syntax, problem } = useErrors(target, kind, name, text, onErrors);
   const hasChanged = useChanged(model);
   const wanted = useRef(null);
-  // A form that was not filled in yet starts with what its required fields start with.
-  useEffect(() => {
+  // A form that was not filled in yet starts with what its required fields start with;
+  // at once, so that nothing is typed before.
+  useLayoutEffect(() => {
     if (text.trim() !== "" && text.trim() !== "{}") return;
     const start = initialText(model);
     if (start && start !== "{}" && start !== text) onText(start);

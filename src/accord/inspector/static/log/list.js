@@ -17,7 +17,7 @@ const SENDERS = {
   server: ["←", "from the server"],
   stderr: ["⋮", "standard error"],
 };
-const KIND_WORDS = { result: "result", error: "error", batch: "batch" };
+const KIND_WORDS = { result: "result", error: "error", batch: "batch", refusal: "refused" };
 
 function Verdict({ row }) {
   if (row.severity) {
@@ -52,8 +52,9 @@ function Row({ row, index, top, isChosen, pairs, onChoose, onOpen, onFollow }) {
     <span role="gridcell" class="what">
       ${row.conversation !== "main" && html`<span class="chip">${shown(row.conversation)}</span> `}
       ${row.method && html`<b><${Text}>${row.method}<//></b> `}
-      ${word && html`<span class=${row.kind === "error" ? "sign is-warn" : "quiet"}>${word} </span>`}
-      ${row.status >= FAILED && row.kind !== "http" && html`<span class="sign is-warn">HTTP ${row.status} </span>`}
+      ${word && html`<span class=${row.kind === "error" || row.kind === "refusal" ? "sign is-warn" : "quiet"}>${word} </span>`}
+      ${row.status >= FAILED && row.kind !== "http" && row.kind !== "refusal" && html`<span class="sign is-warn">HTTP ${row.status} </span>`}
+      ${row.rule && html`<span class="chip" title=${`the standing answer ${row.rule}`}>by rule</span> `}
       <${Text}>${row.brief}<//>${isPaired && html`<span class="unseen"> (belongs to the chosen message)</span>`}
     </span>
     <span role="gridcell" class="end optional roomy">${shown(row.id ?? "")}</span>

@@ -250,10 +250,6 @@ function Decoder({ target }) {
 }
 
 function Token({ target, data, work }) {
-  const connect = async () => {
-    const done = await work.run("connect", () => call("authorization.connect", { target }));
-    if (done !== undefined) announce("The session connects again, with this token.");
-  };
   const forget = async () => {
     const said = await work.run("forget", () => call("authorization.forget", { target }));
     if (said) announce(said.had_token ? "The tokens are forgotten." : "There was no token.");
@@ -261,9 +257,7 @@ function Token({ target, data, work }) {
   return html`<${Panel}
     title="Token"
     actions=${html`
-      <${Button} disabled=${!data.token} busy=${work.busy === "connect"} onClick=${connect}>
-        Connect with this token
-      <//>
+      <${ConnectButton} target=${target} data=${data} work=${work} />
       <${Button} kind="danger" busy=${work.busy === "forget"} onClick=${forget}>
         Forget tokens
       <//>
@@ -293,6 +287,17 @@ function useAnnouncements(data) {
     }
     before.current = states;
   }, [data]);
+}
+
+/** Uses the token for the connection of the session. */
+function ConnectButton({ target, data, work, kind = "plain" }) {
+  const connect = async () => {
+    const done = await work.run("connect", () => call("authorization.connect", { target }));
+    if (done !== undefined) announce("The session connects again, with this token.");
+  };
+  return html`<${Button} kind=${kind} disabled=${!data.token} busy=${work.busy === "connect"} onClick=${connect}>
+    Connect with this token
+  <//>`;
 }
 
 function nextLabel(data, next) {
@@ -333,6 +338,8 @@ function Walk({ target, data }) {
       >
         Start over
       <//>
+      ${!next && data.token && !data.connected_token &&
+      html`<${ConnectButton} target=${target} data=${data} work=${work} kind="primary" />`}
     </div>
     <${ErrorNote} error=${work.error} />
     ${isWaiting && data.sign_in_url && html`<${SignIn} target=${target} data=${data} />`}

@@ -18,6 +18,7 @@ import {
   formatSeconds,
   formatSize,
   formatTime,
+  plural,
   useWork,
 } from "../ui.js";
 import { ExportMenu } from "./exports.js";
@@ -87,6 +88,8 @@ export function CallView({ target, id }) {
     Messages of this call
   <//>`;
   return html`<${Panel} title="Result" actions=${actions}>
+    ${data.rule_answers > 0 &&
+    html`<p class="quiet">A standing answer was given to ${plural(data.rule_answers, "question")}.</p>`}
     ${data.is_late && html`<p class="note is-warn">The answer came after the call was given up.</p>`}
     ${data.state === "running"
       ? html`<${Running} target=${target} current=${data} />`

@@ -1,12 +1,11 @@
 // What leaves the page: a call as a command or a test, the surface, the session, the breaches.
-import { html, useEffect, useRef, useState } from "../preact.js";
+import { html, useEffect, useState } from "../preact.js";
 import { call, download } from "../api.js";
 import { useAction } from "../store.js";
-import { go } from "../route.js";
-import { Button, Copy, ErrorNote, Field, Fold, LongText, Panel, Tabs, Text, announce, formatSize } from "../ui.js";
-import { focusPane, saveText, useNamedWork } from "./pane_parts.js";
+import { Button, Copy, ErrorNote, Field, Fold, LongText, Panel, Tabs, Text } from "../ui.js";
+import { Pane as OpenTrace } from "./open_trace.js";
+import { saveText, useNamedWork } from "./pane_parts.js";
 
-const LARGEST_TRACE = 64 * 1024 * 1024;
 const ENDINGS = {
   toml: "toml",
   python: "py",
@@ -26,6 +25,7 @@ const SESSIONS = [
   ["json", "JSON"],
   ["har", "HAR (HTTP)"],
   ["text", "Text"],
+  ["report", "Report (HTML)"],
 ];
 
 /** A text to take along: shown, copied, saved. */
@@ -144,37 +144,6 @@ function Breaches({ target }) {
   <//>`;
 }
 
-function OpenTrace({ target }) {
-  const work = useNamedWork();
-  const input = useRef(null);
-  const open = (file) =>
-    work.run("open", async () => {
-      if (file.size > LARGEST_TRACE) {
-        throw new Error(
-          `${file.name} has ${formatSize(file.size)}; the page takes ${formatSize(LARGEST_TRACE)}. ` +
-            `Open it with: accord inspect --trace FILE`,
-        );
-      }
-      const answer = await call("trace.open", { target, name: file.name, text: await file.text() });
-      announce("The trace is open.");
-      go(answer.target, "overview");
-      focusPane();
-    });
-  const onChange = (event) => {
-    const file = event.target.files[0];
-    if (file) open(file);
-    input.current.value = "";
-  };
-  return html`<${Panel} title="Open a trace">
-    <p class="quiet">A recorded session opens beside the others, read-only. Nothing is launched.</p>
-    <${Field} label="Trace file">
-      ${(bound) => html`<input type="file" ref=${input} onChange=${onChange} ...${bound} />`}
-    <//>
-    ${work.busy && html`<p role="status">Reading.</p>`}
-    <${ErrorNote} error=${work.error} />
-  <//>`;
-}
-
 export function Pane({ target }) {
   const { data: session } = useAction("session.get", target, "session");
   const isLive = session?.kind === "live";
@@ -192,7 +161,7 @@ export function Pane({ target }) {
     <${Files}
       target=${target}
       title="Session"
-      explains="All kept messages. accord inspect --trace opens a trace again."
+      explains="All kept messages. A trace has those of the main connection, without raw ones; accord inspect --trace opens it again, and the report judges it like accord check trace."
       name="export.session"
       formats=${SESSIONS}
     />

@@ -26,10 +26,10 @@ import { Lint, Revisions } from "./surface_facts.js";
 const BREACHES = 30;
 
 /** Why there is no connection, and what to do. */
-function Failure({ error }) {
+function Failure({ error, kind }) {
   if (!error) return null;
   return html`<div class="note is-fail">
-    <p><${Sign} severity="fail" word="no connection" /></p>
+    <p><${Sign} severity="fail" word=${kind === "trace" ? "not read" : "no connection"} /></p>
     <p><${Text} lines>${error.message}<//></p>
     ${error.advice && html`<p class="mend"><b>What to do: </b><${Text} lines>${error.advice}<//></p>`}
     ${error.stderr?.length > 0 &&
@@ -123,10 +123,11 @@ export function Pane({ target }) {
   if (!session) return error ? html`<${ErrorNote} error=${error} />` : html`<${Empty}>Loading.<//>`;
   const isLive = session.kind === "live";
   return html`<div>
-    <${Failure} error=${session.error} />
+    <${Failure} error=${session.error} kind=${session.kind} />
     ${session.sign_in &&
     html`<p class="note is-warn">
-      The server waits for a sign-in: see <a href=${addressOf(target, "questions")}>Questions</a>.
+      The server wants a token:${" "}
+      <a href=${addressOf(target, "authorization")}>Authorization</a> obtains one step by step.
     </p>`}
     <${Server} session=${session} />
     ${isLive && html`<${ConnectionSettings} target=${target} session=${session} />`}

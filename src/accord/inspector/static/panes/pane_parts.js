@@ -51,7 +51,12 @@ export function useSettled(value, milliseconds = 150) {
 
 /** Move the focus to the pane after the element that had it has left. */
 export function focusPane() {
-  setTimeout(() => document.getElementById("main")?.focus(), 0);
+  setTimeout(() => {
+    const main = document.getElementById("main");
+    const active = document.activeElement;
+    // A person who went on to the log or the navigation stays there.
+    if (active === document.body || main?.contains(active)) main?.focus();
+  }, 0);
 }
 
 /** Buttons for the pages of a long list. */

@@ -18,21 +18,24 @@ import { addressOf } from "../route.js";
 import { ArgumentEditor } from "../form/editor.js";
 import { useDraft } from "./drafts.js";
 import { SamplingAnswer, SamplingRequest } from "./sampling.js";
+import { KeepAnswer, StandingAnswers } from "./standing_answers.js";
 import { TITLES } from "./question_notice.js";
 import { focusPane, useNow, useNamedWork } from "./pane_parts.js";
 
 const PANES = { tool: "tools", resource: "resources", prompt: "prompts" };
 
-/** Sends one answer; `done` runs after the server has it. */
+/** Sends one answer, or keeps it for later questions too; `done` runs after the server has it. */
 function useAnswer(target, question, done) {
   const work = useNamedWork();
+  const [isKept, setKept] = useState(false);
   const answer = (action, more = {}) =>
     work.run(action, async () => {
-      await call("questions.answer", { target, id: question.id, action, ...more });
+      const given = { id: question.id, action, always: isKept, ...more };
+      await call("questions.answer", { target, ...given });
       announce("Answered.");
       done();
     });
-  return { ...work, answer };
+  return { ...work, answer, isKept, setKept };
 }
 
 function TimeLeft({ expires }) {
@@ -58,6 +61,7 @@ function Elicitation({ target, question, work }) {
       onErrors=${(found) => setErrors(found ?? [])}
     />
     ${isWrong && html`<p class="quiet">The server gets nothing before the errors above are mended.</p>`}
+    <${KeepAnswer} isKept=${work.isKept} onKeep=${work.setKept} isForm />
     <${Choices} work=${work} content=${{ content: text }} accept="Accept and send" />
   `;
 }
@@ -176,6 +180,7 @@ export function Pane({ target }) {
   const questions = data?.questions ?? null;
   return html`<div class="pane" data-pane="questions">
     <${ErrorNote} error=${error} />
+    <${StandingAnswers} target=${target} />
     ${isLoading && html`<p class="quiet">Loading.</p>`}
     ${questions?.length === 0 &&
     html`<${Empty}>

@@ -26,18 +26,22 @@ function Subscription({ target, uri }) {
     <${ErrorNote} error=${error} />`;
 }
 
-/** Read a URI; the result is below. */
-function Reader({ target, uri, children }) {
-  const [shownCall, setShownCall] = useDraft(target, "resources", uri, "call", null);
+/**
+ * Read a URI; the result is below. `resolve` finds the URI out when it is read: what was typed a
+ * moment ago counts, even if the URI on the page is still the one before.
+ */
+function Reader({ target, uri, place = uri, resolve }) {
+  const [shownCall, setShownCall] = useDraft(target, "resources", place, "call", null);
   const [read, isBusy, error] = useWork(async () => {
-    setShownCall((await call("calls.read", { target, uri })).id);
+    const wanted = resolve ? await resolve() : uri;
+    if (!wanted) throw new Error("Fill in a URI first.");
+    setShownCall((await call("calls.read", { target, uri: wanted })).id);
   });
   return html`<div class="bar">
-      <${Button} kind="primary" onClick=${read} busy=${isBusy} disabled=${!uri} data-again="" title="Ctrl+Enter">
+      <${Button} kind="primary" onClick=${read} busy=${isBusy} data-again="" title="Ctrl+Enter">
         ${shownCall === null ? "Read" : "Read again"}
       <//>
-      <${Subscription} target=${target} uri=${uri} />
-      ${children}
+      ${uri && html`<${Subscription} target=${target} uri=${uri} />`}
     </div>
     <${ErrorNote} error=${error} />
     <${CallView} target=${target} id=${shownCall} />
@@ -67,13 +71,17 @@ function Resource({ target, uri }) {
 }
 
 /** The URI that a template and its variables make; Python expands it. */
+async function expand(target, name, text) {
+  return (await call("forms.expand", { target, name, text })).uri;
+}
+
 function useExpanded(target, name, text) {
   const [state, setState] = useState({ uri: "", error: null });
   useEffect(() => {
     let isCurrent = true;
     const timer = setTimeout(() => {
-      call("forms.expand", { target, name, text }).then(
-        ({ uri }) => isCurrent && setState({ uri, error: null }),
+      expand(target, name, text).then(
+        (uri) => isCurrent && setState({ uri, error: null }),
         (error) => isCurrent && setState({ uri: "", error }),
       );
     }, 100);
@@ -110,7 +118,12 @@ function Template({ target, template }) {
       <${ErrorNote} error=${expanded.error} />
       <${Fold} title="Definition as it came"><${JsonView} text=${data.raw} /><//>
     <//>
-    <${Reader} target=${target} uri=${expanded.uri} />
+    <${Reader}
+      target=${target}
+      uri=${expanded.uri}
+      place=${MARK + template}
+      resolve=${() => expand(target, template, text)}
+    />
   </div>`;
 }
 
@@ -123,7 +136,7 @@ function OtherUri({ target }) {
         <input type="text" class="mono" spellcheck=${false} value=${uri} onInput=${(event) => setUri(event.currentTarget.value)} />
       <//>
     <//>
-    <${Reader} target=${target} uri=${uri.trim()} />
+    <${Reader} target=${target} uri=${uri.trim()} place="" />
   </div>`;
 }
 

@@ -5,6 +5,7 @@ import { JsonView } from "../json_view.js";
 import { ContentBlock } from "../result.js";
 import { parseJson, printJson } from "../json_text.js";
 import { useDraft } from "./drafts.js";
+import { KeepAnswer } from "./standing_answers.js";
 import { itemsOf, nodeAt, scalarAt } from "./pane_parts.js";
 
 const STOP_REASONS = ["endTurn", "stopSequence", "maxTokens", "toolUse"];
@@ -156,6 +157,7 @@ export function SamplingAnswer({ target, question, work }) {
   return html`
     <h3>Your answer</h3>
     <${Tabs} label="How to answer" tabs=${tabs} chosen=${way} onChoose=${setWay} />
+    <${KeepAnswer} isKept=${work.isKept} onKeep=${work.setKept} />
     <div class="actions">
       <${Button} kind="primary" busy=${work.busy === "accept"} onClick=${send}>
         Send the answer

@@ -1,7 +1,7 @@
 // The form of a tool, and the ways to call it.
 import { html, useEffect, useRef, useState } from "../preact.js";
 import { call } from "../api.js";
-import { Button, Check, ErrorNote, Field, Fold, Text, plural, useWork } from "../ui.js";
+import { Button, Check, ErrorNote, Field, Fold, Text, focusIfLost, plural, useWork } from "../ui.js";
 import { ArgumentEditor, findErrors } from "../form/editor.js";
 import { useDraft } from "./drafts.js";
 
@@ -53,7 +53,12 @@ function paramsOf(target, entry, text, options) {
 /** A question before the call goes out, in place of the run button; the focus goes to it. */
 function Ask({ question, yes, onYes, onNo, isBusy }) {
   const box = useRef(null);
-  useEffect(() => box.current?.querySelector("button")?.focus(), []);
+  useEffect(() => {
+    // A person who went on to the log or the navigation stays there.
+    const active = document.activeElement;
+    const isHere = active === document.body || active?.closest("#main");
+    if (isHere) box.current?.querySelector("button")?.focus();
+  }, []);
   return html`<div class="note is-warn" role="group" aria-label="Confirm the call" ref=${box}>
     <p><span class="sign is-warn"><span aria-hidden="true">! </span></span><${Text}>${question}<//></p>
     <div class="actions">
@@ -72,7 +77,7 @@ export function ToolCall({ target, entry, hasCall, onCalled }) {
   // What has to be agreed to before the call goes out: "errors", or the reason of the server.
   const [asking, setAsking] = useState(null);
   const button = useRef(null);
-  const focusRun = () => setTimeout(() => button.current?.querySelector("button")?.focus(), 0);
+  const focusRun = () => focusIfLost(() => button.current?.querySelector("button"));
   const [run, isBusy, problem] = useWork(async ({ isAnyway = false, confirmed = false } = {}) => {
     const wrong = isAnyway ? [] : await findErrors(target, "tools", entry.name, text);
     setErrors(wrong);

@@ -2,7 +2,7 @@
 import { html } from "../preact.js";
 
 /** No target was named: explain the command line; nothing can be launched from here. */
-export function Guide() {
+export function Guide({ children }) {
   return html`<main id="main" tabindex="-1" class="guide">
     <h1>No server yet</h1>
     <p>Name a server on the command line, then this page explores it:</p>
@@ -14,6 +14,7 @@ accord inspect -- uvx some-server --option
 accord inspect --trace session.jsonl</pre
     >
     <p>For safety this page never launches a command by itself. All options: <code>accord inspect --help</code>.</p>
+    ${children}
   </main>`;
 }
 

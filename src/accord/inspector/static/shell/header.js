@@ -12,12 +12,25 @@ const STATES = {
   closed: ["warn", "closed"],
   reading: ["info", "reading"],
 };
+// Where the words of a connection of the page would be wrong.
+const KINDS = {
+  trace: {
+    reading: ["info", "recording, being read"],
+    ready: ["info", "recording"],
+    failed: ["fail", "recording, not read to its end"],
+  },
+  watch: {
+    connecting: ["running", "watching, no client so far"],
+    ready: ["pass", "watching"],
+    failed: ["fail", "watching failed"],
+    closed: ["warn", "watching has ended"],
+  },
+};
 
 /** The state of a connection as a sign and a word. */
 export function StateSign({ state, kind }) {
-  const [severity, word] = STATES[state] ?? ["info", state];
-  const said = kind === "trace" ? "recording" : kind === "watch" ? `watching, ${word}` : word;
-  return html`<${Sign} severity=${kind === "trace" ? "info" : severity} word=${said} />`;
+  const [severity, word] = KINDS[kind]?.[state] ?? STATES[state] ?? ["info", state];
+  return html`<${Sign} severity=${severity} word=${word} />`;
 }
 
 function ThemeSelect() {

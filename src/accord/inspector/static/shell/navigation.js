@@ -14,6 +14,7 @@ export const PANES = [
   { id: "questions", title: "Questions", key: "q", live: true },
   { id: "roots", title: "Roots", key: "f", live: true },
   { id: "notifications", title: "Notifications", key: "n" },
+  { id: "timeline", title: "Timeline", key: "i" },
   { id: "raw", title: "Raw messages", key: "w", live: true },
   { id: "check", title: "Check", key: "c", live: true },
   { id: "authorization", title: "Authorization", key: "a", live: true },

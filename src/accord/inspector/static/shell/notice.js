@@ -20,3 +20,13 @@ export function SessionNotice({ target }) {
     ${isGone && html` <a href=${addressOf(target, "overview")}>What to do</a>`}
   </p>`;
 }
+
+/** A line above every pane while the connection waits for a person who has to sign in. */
+export function SignInNotice({ target }) {
+  const { data } = useAction("questions.list", target, "questions");
+  if (!(data?.questions ?? []).some((each) => each.kind === "sign-in")) return null;
+  return html`<p class="note is-warn">
+    The server asks you to sign in; the connection waits for it.${" "}
+    <a href=${addressOf(target, "questions")}>Sign in</a>
+  </p>`;
+}
