@@ -77,6 +77,11 @@ def test_a_url_is_shown_without_secrets(home):
     assert found.auth is not None
 
 
+@pytest.mark.parametrize("url", ["http://[::1", "http://host:99999999/", "http://host:x/"])
+def test_a_wrong_url_is_an_error(home, capsys, url):
+    assert "is not a URL" in complaint(capsys, url)
+
+
 def test_a_command_is_shown_without_secrets(home):
     (found,) = targets(
         *("--env", "API_KEY=hidden", "--cwd", home, "--bearer", "x", "--transport", "http"),

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from shlex import join
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import urlsplit
 
 from accord.cli.connection import auth_of
 from accord.cli.options import UsageError, did_you_mean, known_revision, one_of
@@ -111,6 +112,10 @@ def _target_of_url(url: str, options: argparse.Namespace) -> InspectTarget:
     from accord.check.probing.secret_filter import display_target
 
     shown = display_target(url)
+    try:
+        _ = urlsplit(url).port  # what reads the parts of a wrong URL fails here
+    except ValueError as error:
+        raise UsageError(f"{shown} is not a URL: {error}") from None
     return InspectTarget(
         title=shown.partition("://")[2] or shown,
         shown=shown,

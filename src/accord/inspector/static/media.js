@@ -54,6 +54,8 @@ export function Media({ base64, type = "", label = "" }) {
   const bytes = useMemo(() => bytesOf(base64), [base64]);
   const kind = type.toLowerCase().split(";")[0].trim();
   const url = useBlob(bytes, IMAGES.test(kind) || SOUNDS.test(kind) ? kind : "application/octet-stream");
+  // A picture that is opened by its address is a document, whose scripts would be of this page.
+  const saved = useBlob(kind === "image/svg+xml" ? bytes : null, "application/octet-stream");
   const [isBroken, setBroken] = useState(false);
   const [isHex, setHex] = useState(false);
   if (!bytes) {
@@ -72,7 +74,7 @@ export function Media({ base64, type = "", label = "" }) {
     ${showHex && html`<${Hex} bytes=${bytes} />`}
     <figcaption>
       <${Text}>${type || "no type"}<//>, ${formatSize(bytes.length)}
-      ${url && html` <a href=${url} download="content">Save</a>`}
+      ${url && html` <a href=${saved ?? url} download="content">Save</a>`}
       ${(isImage || isSound) &&
       html` <${Button} kind="plain small" onClick=${() => setHex(!isHex)} aria-pressed=${isHex ? "true" : "false"}>bytes<//>`}
     </figcaption>
