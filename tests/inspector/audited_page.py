@@ -108,6 +108,8 @@ async def attack(page: PageClient, action: Action, answers: Counter[str]) -> Non
 
 
 async def main(command: list[str]) -> None:
+    # Otherwise the first import of a module writes its compiled form.
+    sys.dont_write_bytecode = True
     audit = Audit()
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
