@@ -33,10 +33,11 @@ test: .venv/ready
 # $(call run,NAME,PYTEST,TESTS,OPTIONS)
 define run
 rm -rf .pytest_cache/$(1); \
-$(2) -q -o cache_dir=.pytest_cache/$(1) $(4) $(3) || { test $$? -eq 1 && \
+$(2) -q -o cache_dir=$(CURDIR)/.pytest_cache/$(1) $(4) $(3) || { test $$? -eq 1 && \
 	! grep -v :: .pytest_cache/$(1)/v/cache/lastfailed | grep -q true && \
+	$(BIN)/python tools/failed_tests.py .pytest_cache/$(1)/v/cache/lastfailed && \
 	echo "A second look at what failed, one at a time:" && \
-	$(2) -o cache_dir=.pytest_cache/$(1) --last-failed --last-failed-no-failures none --verbose $(3); }
+	$(2) -o cache_dir=$(CURDIR)/.pytest_cache/$(1) --last-failed --last-failed-no-failures none --verbose $(3); }
 endef
 
 lint: .venv/ready

@@ -14,6 +14,7 @@ import contextlib
 import json
 import os
 import re
+import signal
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -51,7 +52,7 @@ async def inspected(words: Sequence[str], **environ: str) -> AsyncIterator[str]:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "accord", "inspect", "--no-open", "--json", *words),
         cwd=ROOT,
-        env={**os.environ, **environ},
+        env={**os.environ, "PYTHONFAULTHANDLER": "1", **environ},
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -73,8 +74,14 @@ async def inspected(words: Sequence[str], **environ: str) -> AsyncIterator[str]:
             async with asyncio.timeout(PATIENCE):
                 await process.communicate()
         except TimeoutError:
-            process.kill()
-            raise
+            state = process.returncode
+            # It then prints the stacks of its threads.
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(signal.SIGABRT)
+            _, said = await process.communicate()
+            raise AssertionError(
+                f"accord inspect does not end ({state}): {said.decode(errors='replace')}"
+            ) from None
 
 
 class InspectorPage:
