@@ -289,6 +289,20 @@ def test_the_page_is_served_until_a_signal_arrives(number, inspecting):
     assert err == f"accord inspect: {url}\naccord inspect: Ctrl-C ends\n"
 
 
+def test_the_page_ends_where_the_shell_ignores_ctrl_c(inspecting):
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as for jobs in the background
+    try:
+        process = inspecting("--json", "--no-history")
+    finally:
+        signal.signal(signal.SIGINT, before)
+    process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    assert process.poll() is None
+    process.terminate()
+    process.communicate(timeout=LONG)
+    assert process.returncode == 0
+
+
 def test_a_user_of_another_machine_learns_how_to_reach_the_page(inspecting):
     process = inspecting("--port", "0", SSH_CONNECTION="10.0.0.1 22 10.0.0.2 22", DISPLAY=":0")
     address = process.stderr.readline()

@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import os
+import signal
 import sys
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -77,6 +78,7 @@ words* TARGET  the servers: URLs, Python files or modules, names of servers of a
 --public-url URL  where browsers find the page, through a proxy or directly
 {CONNECTION}"""
 _MEGABYTE: Final = 1024 * 1024
+_SIGNALS: Final = ("SIGINT", "SIGTERM", "SIGHUP")
 
 
 def register(commands: Commands) -> None:
@@ -93,7 +95,7 @@ def run(options: argparse.Namespace) -> int:
         if targets[0].command:
             return _watch_command(options, targets[0])
     sockets = _open_sockets(options, options.port or 0)
-    with suppress(KeyboardInterrupt):
+    with suppress(KeyboardInterrupt, asyncio.CancelledError):
         asyncio.run(_serve(options, targets, sockets))
     return 0
 
@@ -145,7 +147,8 @@ def _check_watch(options: argparse.Namespace, targets: "list[InspectTarget]") ->
 async def _serve(
     options: argparse.Namespace, targets: "list[InspectTarget]", sockets: "PageSockets"
 ) -> None:
-    """Serve the page until the task is cancelled."""
+    """Serve the page until a signal arrives."""
+    _end_by_signals()
     async with _serve_page(options, sockets) as (inspection, url):
         _announce(options, url, sockets)
         if options.watch:
@@ -155,6 +158,21 @@ async def _serve(
         for path in options.trace:
             _open_recording(inspection, path)
         await asyncio.Event().wait()
+
+
+def _end_by_signals() -> None:
+    """Let signals cancel this task; those that are ignored, by nohup for example, stay ignored.
+
+    Raised as an exception in whatever runs, a signal may be lost: in a callback, or in code that
+    survives all exceptions.
+    """
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
+    assert task is not None
+    for name in _SIGNALS:
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) != signal.SIG_IGN:
+            with suppress(NotImplementedError):  # on Windows, where Ctrl-C raises
+                loop.add_signal_handler(number, task.cancel)
 
 
 @asynccontextmanager
