@@ -154,11 +154,18 @@ class Chromium:
         self._numbers = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._expected: dict[tuple[str, str], asyncio.Future[None]] = {}
+        self._contexts: list[str] = []
+
+    async def close_pages(self) -> None:
+        """Close all pages, which would go on to run their scripts."""
+        while self._contexts:
+            await self.send("Target.disposeBrowserContext", browserContextId=self._contexts.pop())
 
     async def open(self, url: str = "about:blank") -> Page:
         """Open a page that shares nothing with the others."""
         context = await self.send("Target.createBrowserContext")
         target = await self.send("Target.createTarget", url="about:blank", **context)
+        self._contexts.append(context["browserContextId"])
         attached = await self.send("Target.attachToTarget", flatten=True, **target)
         page = Page(self, attached["sessionId"])
         await page.send("Page.enable")

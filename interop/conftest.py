@@ -1,9 +1,12 @@
 """The sessions that tests look at, and what foreign peers broke in them."""
 
+import asyncio
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
 
 import pytest
+from browser import Chromium, browser
 from sessions import HERE, Pairing, Session
 from stage import Stage
 
@@ -50,6 +53,28 @@ def stage(
     stage.begin(spec.params["pairing"] for spec in asked if spec and "pairing" in spec.params)
     yield stage
     stage.close()
+
+
+InBrowser = Callable[[Callable[[Chromium], Awaitable[Any]]], Any]
+
+
+@pytest.fixture(scope="session")
+def in_browser() -> Iterator[InBrowser]:
+    """One browser for many tests: calls a function with it, then closes the pages."""
+
+    async def run(chromium: Chromium, at: Callable[[Chromium], Awaitable[Any]]) -> Any:
+        try:
+            return await at(chromium)
+        finally:
+            await chromium.close_pages()
+
+    with asyncio.Runner() as runner:
+        opened = browser()
+        chromium = runner.run(opened.__aenter__())
+        try:
+            yield lambda at: runner.run(run(chromium, at))
+        finally:
+            runner.run(opened.__aexit__(None, None, None))
 
 
 @pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups that are set here

@@ -1,12 +1,11 @@
 """`accord inspect` in Chromium, used by the keyboard alone: every pane, every revision."""
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from browser import NODE, browser
+from browser import NODE
 from inspector_pages import InspectorPage, inspected, open_inspector
 
 from accord.protocol.revisions import REVISIONS
@@ -33,8 +32,8 @@ Look = Callable[..., Any]
 pytestmark = pytest.mark.xdist_group("inspect")
 
 
-@pytest.fixture(scope="module")
-def look() -> Iterator[Look]:
+@pytest.fixture
+def look(in_browser: Any) -> Look:
     """One browser for all tests: opens `accord inspect` there and does something."""
 
     async def do(
@@ -50,13 +49,7 @@ def look() -> Iterator[Look]:
             assert await page.troubles() == []
             return found
 
-    with asyncio.Runner() as runner:
-        opened = browser()
-        chromium = runner.run(opened.__aenter__())
-        try:
-            yield lambda *args, **facts: runner.run(do(chromium, *args, **facts))
-        finally:
-            runner.run(opened.__aexit__(None, None, None))
+    return lambda *args, **facts: in_browser(lambda chromium: do(chromium, *args, **facts))
 
 
 async def open_pane(page: InspectorPage, name: str) -> None:

@@ -1,15 +1,14 @@
 """The authorization of a server in the page of the inspector, in a real browser."""
 
-import asyncio
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
-from browser import Chromium, browser
+from browser import Chromium
 from inspector_pages import InspectorPage, open_inspector
 
 from accord.auth import MemoryStore, OAuth
@@ -23,15 +22,9 @@ LINKS = "[...document.querySelectorAll('main a')].map((each) => [each.href, each
 Look = Callable[[Callable[[Chromium], Awaitable[Any]]], Any]
 
 
-@pytest.fixture(scope="module")
-def look() -> Iterator[Look]:
-    with asyncio.Runner() as runner:
-        opened = browser()
-        chromium = runner.run(opened.__aenter__())
-        try:
-            yield lambda at: runner.run(at(chromium))
-        finally:
-            runner.run(opened.__aexit__(None, None, None))
+@pytest.fixture
+def look(in_browser: Any) -> Look:
+    return in_browser
 
 
 @asynccontextmanager

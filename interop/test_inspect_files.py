@@ -1,12 +1,11 @@
 """`accord inspect` in Chromium with files of the person: code that is edited, and recordings."""
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from browser import Chromium, browser
+from browser import Chromium
 from inspector_pages import InspectorPage, inspected, open_inspector
 
 ONE: Final = '''
@@ -67,8 +66,8 @@ async def _edit_while_open(page: InspectorPage, file: Path) -> None:
     await page.sees("salve Grace", where="main")
 
 
-@pytest.fixture(scope="module")
-def look() -> Iterator[Look]:
+@pytest.fixture
+def look(in_browser: Any) -> Look:
     """One browser for all tests: opens `accord inspect` there and does something."""
 
     async def do(
@@ -79,13 +78,7 @@ def look() -> Iterator[Look]:
             await at(page)
             assert await page.troubles() == []
 
-    with asyncio.Runner() as runner:
-        opened = browser()
-        chromium = runner.run(opened.__aenter__())
-        try:
-            yield lambda words, at: runner.run(do(chromium, words, at))
-        finally:
-            runner.run(opened.__aexit__(None, None, None))
+    return lambda words, at: in_browser(lambda chromium: do(chromium, words, at))
 
 
 def test_a_server_is_edited_while_its_form_is_half_filled_in(look: Look, tmp_path: Path) -> None:

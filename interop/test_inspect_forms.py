@@ -1,6 +1,5 @@
 """The forms of the inspector: lossless JSON in Node, and the form itself in a real browser."""
 
-import asyncio
 import json
 import subprocess
 from collections.abc import Callable, Iterator
@@ -8,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from browser import NODE, browser
+from browser import NODE, Chromium
 from form_pages import STATIC, form_server
 from inspector_pages import InspectorPage, open_inspector
 
@@ -222,23 +221,21 @@ def url() -> Iterator[str]:
 Run = Callable[..., None]
 
 
-@pytest.fixture(scope="module")
-def run(url: str) -> Iterator[Run]:
+@pytest.fixture
+def run(url: str, in_browser: Any) -> Run:
     """Open the form of a schema in the one browser of all tests, and use it."""
-    with asyncio.Runner() as runner:
-        opened = browser()
-        chromium = runner.run(opened.__aenter__())
 
-        async def use(name: str, work: Callable[[InspectorPage], Any], width: int) -> None:
-            page = await open_inspector(chromium, f"{url}#{name}", width=width)
-            await page.page.wait_for("window.isReady")
-            await work(page)
-            assert await page.troubles() == []
+    async def use(
+        chromium: Chromium, name: str, work: Callable[[InspectorPage], Any], width: int
+    ) -> None:
+        page = await open_inspector(chromium, f"{url}#{name}", width=width)
+        await page.page.wait_for("window.isReady")
+        await work(page)
+        assert await page.troubles() == []
 
-        try:
-            yield lambda name, work, width=1280: runner.run(use(name, work, width))
-        finally:
-            runner.run(opened.__aexit__(None, None, None))
+    return lambda name, work, width=1280: in_browser(
+        lambda chromium: use(chromium, name, work, width)
+    )
 
 
 async def text_of(page: InspectorPage) -> Any:

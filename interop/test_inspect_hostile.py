@@ -1,16 +1,14 @@
 """`accord inspect` in Chromium with a server that means harm, and with pages of other origins."""
 
-import asyncio
 import json
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
 import pytest
-from browser import browser
 from inspector_pages import InspectorPage, inspected, open_inspector
 
 COMMAND: Final = ("--", sys.executable, "-I", "-S", "tests/inspector/hostile_server.py")
@@ -70,8 +68,8 @@ Look = Callable[..., Any]
 pytestmark = pytest.mark.xdist_group("inspect")
 
 
-@pytest.fixture(scope="module")
-def look() -> Iterator[Look]:
+@pytest.fixture
+def look(in_browser: Any) -> Look:
     """One browser for all tests: opens the hostile server there and does something."""
 
     async def do(chromium: Any, at: Callable[..., Awaitable[Any]], *ways: str) -> None:
@@ -88,13 +86,7 @@ def look() -> Iterator[Look]:
             assert await page.page.run("return ({}).polluted") is None
             assert await page.troubles() == []
 
-    with asyncio.Runner() as runner:
-        opened = browser()
-        chromium = runner.run(opened.__aenter__())
-        try:
-            yield lambda *args: runner.run(do(chromium, *args))
-        finally:
-            runner.run(opened.__aexit__(None, None, None))
+    return lambda *args: in_browser(lambda chromium: do(chromium, *args))
 
 
 async def go(page: InspectorPage, pane: str, name: str = "", shows: str = "") -> None:

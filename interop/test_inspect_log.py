@@ -1,14 +1,13 @@
 """The page of the inspector in a real browser: the log, the tools, and texts that attack it."""
 
-import asyncio
 import json
 import sys
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
-from browser import Chromium, browser
+from browser import Chromium
 from inspector_pages import CONTROL, InspectorPage, inspected, open_inspector
 
 HERE = Path(__file__).parent
@@ -19,15 +18,9 @@ DRAWN = 100
 Look = Callable[[Callable[[Chromium], Coroutine[Any, Any, Any]]], Any]
 
 
-@pytest.fixture(scope="module")
-def look() -> Iterator[Look]:
-    with asyncio.Runner() as runner:
-        opened = browser()
-        chromium = runner.run(opened.__aenter__())
-        try:
-            yield lambda at: runner.run(at(chromium))
-        finally:
-            runner.run(opened.__aexit__(None, None, None))
+@pytest.fixture
+def look(in_browser: Any) -> Look:
+    return in_browser
 
 
 def long_trace(path: Path) -> None:

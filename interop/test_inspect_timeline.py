@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from browser import browser
+from browser import Chromium
 from inspector_pages import InspectorPage, inspected, open_inspector
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -77,11 +77,11 @@ async def keep_an_answer(page: InspectorPage) -> None:
     assert (await page.focused())[0] == "main"
 
 
-def test_lanes_and_standing_answers_work_by_the_keyboard() -> None:
-    async def at() -> None:
+def test_lanes_and_standing_answers_work_by_the_keyboard(in_browser: Any) -> None:
+    async def at(chromium: Chromium) -> None:
         words = [str(EXAMPLES / "everything.py"), "--no-history", "--no-reload"]
         words += ["--revision", "2025-11-25"]
-        async with inspected(words) as url, browser() as chromium:
+        async with inspected(words) as url:
             page = await open_inspector(chromium, url)
             await page.sees("connected", where="header")
             await run_tool(page, "book", city="Lima")
@@ -97,4 +97,4 @@ def test_lanes_and_standing_answers_work_by_the_keyboard() -> None:
             assert await narrow.faults() == []
             assert await narrow.troubles() == []
 
-    asyncio.run(at())
+    in_browser(at)
