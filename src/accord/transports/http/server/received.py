@@ -70,7 +70,7 @@ class ReceivedHead:
             # RFC 9112, 3.2.2: a target with a host replaces the Host header. One that says
             # something else is refused: a proxy in between may have believed the other.
             host = parsed.host or b""
-            port = b"" if parsed.port is None else b":%d" % parsed.port
+            port = b":%d" % parsed.port if parsed.port else b""
             if self.headers.get(b"host", b"").lower() not in (host.lower(), host.lower() + port):
                 return "the Host header differs from the host in the target"
         self.raw_path = parsed.path or b"/"
