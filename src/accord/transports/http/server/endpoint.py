@@ -326,6 +326,7 @@ class HttpEndpoint:
         state.listening += 1
         reader.on_end = partial(self._stop_listening, session)
         stream.attach(reader)
+        exchange.expect_silence()
         return reader.follow()
 
     def _stop_listening(self, session: HttpSession) -> None:

@@ -88,6 +88,11 @@ class ListenedExchange(ListenedRequest, HttpExchange):
         reader = self.follower = ListenedReader(stream, among, self)
         return reader
 
+    def expect_silence(self) -> None:
+        self.connection.expect_silence()
+        self.head = self.head.without_headers()
+        self.headers = self.head.headers
+
     def client_left(self) -> None:
         super().client_left()
         on_left, self.on_left = self.on_left, None

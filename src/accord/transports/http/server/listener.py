@@ -229,7 +229,7 @@ class HttpListener:
         self._relieve(now, unread)
 
     def _relieve(self, now: float, unread: list[tuple[float, int, HttpConnection]]) -> None:
-        """Abort connections that clients do not read, the longest stalled first, if too much waits."""
+        """Abort connections that are not read, the longest stalled first, if too much waits."""
         total = sum(size for _, size, _ in unread)
         for since, size, connection in sorted(unread, key=lambda each: each[0]):
             if total <= self.limits.unread_bytes or now - since < _STALLED:

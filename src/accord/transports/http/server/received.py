@@ -1,5 +1,6 @@
 """The head of a request as the listener receives it, and the head that the next one will repeat."""
 
+from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -79,6 +80,10 @@ class ReceivedHead:
         self.path = unquote(path) if "%" in path else path
         return None
 
+    def without_headers(self) -> "ReceivedHead":
+        """Return what a response under way needs of the head: the method and the version."""
+        return _head_of(self.method, self.version)
+
     def with_length(self, digits: bytes) -> "ReceivedHead":
         """Return the same head for a body of another length."""
         other = ReceivedHead.__new__(ReceivedHead)
@@ -89,6 +94,11 @@ class ReceivedHead:
         other.headers = {**self.headers, _LENGTH: digits}
         other.fields = [(name, digits if name == _LENGTH else value) for name, value in self.fields]
         return other
+
+
+@lru_cache(maxsize=64)
+def _head_of(method: str, version: str) -> ReceivedHead:
+    return ReceivedHead(method, b"", version, [], is_kept_alive=True)
 
 
 class RepeatedHead:
