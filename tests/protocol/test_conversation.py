@@ -105,12 +105,10 @@ def test_closing_ends_it():
     assert conversation.phase is Phase.CLOSED
 
 
-def test_the_opening_teaches_the_names_of_the_parties():
+def test_the_opening_teaches_the_capabilities_of_the_parties():
     conversation = walk(2)
     assert conversation.capabilities(CLIENT) == {"roots"}
     assert conversation.capabilities(SERVER) == {"tools"}
-    assert conversation.parties[CLIENT].info == {"name": "c"}
-    assert conversation.parties[SERVER].info == {"name": "s"}
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,50 @@ JSON: Final = msgspec.json.Encoder()
 _encode: Final = JSON.encode
 
 
+_NO_ROWS: Final[dict[str, Revision]] = {}
+
+
+class EndpointSettings:
+    """What the endpoints of all sessions of a server share; see `Endpoint` for the arguments."""
+
+    __slots__ = (
+        "check_size",
+        "codec",
+        "encoded_result_meta",
+        "enforce",
+        "only_row",
+        "refuse_own",
+        "result_meta",
+        "revisions",
+        "role",
+        "stateless_rows",
+    )
+
+    def __init__(
+        self,
+        role: Party,
+        *,
+        revisions: Sequence[RevisionId] | None = None,
+        limits: codec.Limits | None = None,
+        enforce: bool = True,
+        result_meta: JsonObject | None = None,
+    ) -> None:
+        self.role: Party = role
+        self.revisions = tuple(revisions or [row.id for row in REVISIONS.values()])
+        self.enforce = enforce
+        self.result_meta = result_meta or {}
+        # Nearly all results have no other, so that it need not be encoded with each of them.
+        self.encoded_result_meta = msgspec.Raw(_encode(result_meta)) if result_meta else None
+        self.refuse_own = _refuse_all if enforce else None
+        rows = [REVISIONS[id] for id in self.revisions]
+        self.stateless_rows = {str(row.id): row for row in rows if not row.handshake}
+        # The revision of requests that name none, if there is no handshake to agree on one.
+        is_only = len(self.stateless_rows) == len(rows) and role == SERVER
+        self.only_row = rows[0] if is_only else None
+        self.codec = codec.codec_for(limits or codec.Limits())
+        self.check_size = self.codec.check_size if enforce else codec.skip_size_check
+
+
 class Endpoint:
     """One party using the conversation.
 
@@ -76,7 +120,25 @@ class Endpoint:
         enforce: whether our own breaches raise; a checker that misbehaves on purpose says no.
         request_meta: what revisions without handshake need in the `_meta` of each request.
         result_meta: the same for results.
+        settings: all of these but `request_meta`, where other endpoints have the same.
     """
+
+    __slots__ = (
+        "_codec",
+        "_latest",
+        "_message_bytes",
+        "_next_id",
+        "_only_row",
+        "_refuse_own",
+        "_result_meta",
+        "_settings",
+        "_stateless_rows",
+        "conversation",
+        "other",
+        "peer",
+        "request_meta",
+        "role",
+    )
 
     def __init__(
         self,
@@ -87,27 +149,24 @@ class Endpoint:
         enforce: bool = True,
         request_meta: JsonObject | None = None,
         result_meta: JsonObject | None = None,
+        settings: EndpointSettings | None = None,
     ) -> None:
-        self.role: Party = role
+        self._settings = settings = settings or EndpointSettings(
+            role, revisions=revisions, limits=limits, enforce=enforce, result_meta=result_meta
+        )
+        self.role: Party = settings.role
         self.other: Party = OTHER[role]
-        self.revisions = tuple(revisions or [row.id for row in REVISIONS.values()])
-        self.enforce = enforce
         self.request_meta = request_meta
-        self.result_meta = result_meta or {}
-        # Nearly all results have no other, so that it need not be encoded with each of them.
-        self._result_meta = msgspec.Raw(_encode(result_meta)) if result_meta else None
         self.conversation = Conversation()
         self.peer: Peer | None = None
         """The facts about the other side for the next request; set by the driver."""
-        self._refuse_own = _refuse_all if enforce else None
-        rows = [REVISIONS[id] for id in self.revisions]
-        self._stateless_rows = {str(row.id): row for row in rows if not row.handshake}
-        # The revision of requests that name none, if there is no handshake to agree on one.
-        is_only = len(self._stateless_rows) == len(rows) and role == SERVER
-        self._only_row = rows[0] if is_only else None
-        self._codec = codec.codec_for(limits or codec.Limits())
-        self._message_bytes = self._codec.limits.message_bytes
-        self._sized = self._codec.check_size if enforce else codec.skip_size_check
+        # What each call needs is at hand.
+        self._codec = settings.codec
+        self._message_bytes = settings.codec.limits.message_bytes
+        self._only_row = settings.only_row
+        self._refuse_own = settings.refuse_own
+        self._result_meta = settings.encoded_result_meta
+        self._stateless_rows = settings.stateless_rows
         self._next_id = 0
         # The client of the last request that stood on its own: nearly always that of the next.
         self._latest = NOBODY
@@ -119,7 +178,7 @@ class Endpoint:
 
     def serve_session_only(self) -> None:
         """Serve no request that names its own revision; transports may serve those elsewhere."""
-        self._stateless_rows = {}
+        self._stateless_rows = _NO_ROWS
 
     # -- receiving
 
@@ -201,11 +260,11 @@ class Endpoint:
         return self._refuse(RequestError(why, code=malformed.code), id, violations, batch)
 
     def _is_waiting(self, id: Any) -> bool:
-        return id in self.conversation.parties[self.role].open
+        return id in self.conversation.party(self.role).open
 
     def _lose(self, id: Any, why: str, violations: Sequence[Violation]) -> FaultReceived:
         """Fail a request of ours whose answer cannot be used."""
-        exchange = self.conversation.parties[self.role].open[id]
+        exchange = self.conversation.party(self.role).open[id]
         self.conversation.lose(exchange)
         return FaultReceived(exchange, RemoteProtocolError(why, violations))
 
@@ -301,7 +360,7 @@ class Endpoint:
     def _refuse_revision(self, named: Any) -> RequestError:
         return UnsupportedRevision(
             f"revision {named!r:.100} is not supported",
-            data={"supported": list(self.revisions), "requested": named},
+            data={"supported": list(self._settings.revisions), "requested": named},
         )
 
     def _receive_notification(self, frame: Frame) -> Event:
@@ -397,7 +456,7 @@ class Endpoint:
         if row.tasks and getattr(shaped, "task", None) is not None:
             exchange.is_task = True
         body = None if shaped is None else (unknown or JSON).encode(shaped)
-        data = self._sized(codec.encode_request(exchange.id, name, body), name)
+        data = self._settings.check_size(codec.encode_request(exchange.id, name, body), name)
         violations = self.conversation.request(exchange, shaped, self._refuse_own)
         if violations:
             self._raise(violations)
@@ -422,7 +481,7 @@ class Endpoint:
         except LocalProtocolError:
             self._raise(conversation.judge(step))  # a broken rule says more than a lost member
             raise
-        data = self._sized(codec.encode_notification(name, body), name)
+        data = self._settings.check_size(codec.encode_notification(name, body), name)
         self._raise(conversation.apply(step, self._refuse_own))
         return data
 
@@ -449,14 +508,14 @@ class Endpoint:
                 if shaped is result:  # the author's own is not changed
                     shaped = result.__copy__()
                 own = result.meta
-                shaped.meta = {**self.result_meta, **own} if own else self._result_meta
+                shaped.meta = {**self._settings.result_meta, **own} if own else self._result_meta
             if exchange.unknown is not None:
                 shaped = exchange.unknown.encode(shaped)
         # Before anything changes: a handler whose result cannot be encoded still has to fail.
         reply = codec.encode_result(exchange.id, shaped)
         batch = exchange.batch
         if batch is not None or len(reply) > self._message_bytes:
-            self._sized(reply, exchange.name, 0 if batch is None else batch.size)
+            self._settings.check_size(reply, exchange.name, 0 if batch is None else batch.size)
         violations = conversation.reply(exchange, shaped, self._refuse_own)
         if violations:
             self._raise(violations)
@@ -468,7 +527,7 @@ class Endpoint:
             return None
         data = UNSET if error.data is None else error.data
         body = ErrorBody(translate_code(error.code, exchange.revision), error.message, data)
-        reply = self._sized(codec.encode_error(exchange.id, body), exchange.name)
+        reply = self._settings.check_size(codec.encode_error(exchange.id, body), exchange.name)
         exchange.fault = body.code
         self._raise(self.conversation.reply(exchange, None, self._refuse_own, error=body))
         return reply if exchange.batch is None else exchange.batch.add(reply)
@@ -482,12 +541,12 @@ class Endpoint:
 
     def close(self) -> list[Exchange]:
         """End the conversation; returns our requests that will never be answered."""
-        abandoned = list(self.conversation.parties[self.role].open.values())
+        abandoned = list(self.conversation.party(self.role).open.values())
         self.conversation.close()
         return abandoned
 
     def _raise(self, violations: Sequence[Violation]) -> None:
-        if violations and self.enforce:
+        if violations and self._settings.enforce:
             raise LocalProtocolError("; ".join(map(str, violations)), violations)
 
     def _with_meta(self, body: Any, name: str, meta: JsonObject) -> Any:

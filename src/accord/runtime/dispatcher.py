@@ -9,8 +9,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 from math import inf
-from types import CoroutineType
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeAlias
+from types import CoroutineType, MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeAlias, cast
 
 from msgspec import UNSET
 
@@ -86,6 +86,9 @@ def _discard(message: bytes, exchange: Exchange | None) -> None:
     return None
 
 
+# Shared by all dispatchers without running handlers. Nothing can be added to it.
+_NONE_RUNNING: Final = cast("dict[RequestId, asyncio.Task[None]]", MappingProxyType({}))
+
 LASTING: Final = object()
 """Returned by handlers of requests that stay open by design; `Dispatcher.answer` ends them."""
 
@@ -104,11 +107,20 @@ class Dispatcher:
         watchdog: notified when handlers begin and end, to name one that blocks the loop.
     """
 
-    # How many reasons there are for which no answer can come at present.
-    pauses = 0
-    closed: AccordError | None = None
-    _background: dict[asyncio.Task[object], None] | None = None
-    _timer: asyncio.TimerHandle | None = None
+    __slots__ = (
+        "_background",
+        "_generation",
+        "_loop",
+        "_timer",
+        "closed",
+        "endpoint",
+        "handlers",
+        "in_flight",
+        "pauses",
+        "running",
+        "watchdog",
+        "write",
+    )
 
     def __init__(
         self,
@@ -124,7 +136,12 @@ class Dispatcher:
         self.handlers = handlers
         self.in_flight = in_flight
         self.watchdog = watchdog
-        self.running: dict[RequestId, asyncio.Task[None]] = {}
+        self.running: dict[RequestId, asyncio.Task[None]] = _NONE_RUNNING
+        # How many reasons there are for which no answer can come at present.
+        self.pauses = 0
+        self.closed: AccordError | None = None
+        self._background: dict[asyncio.Task[object], None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop() if watchdog is None else watchdog.loop
         self._generation = tasks.fork_generation
 
@@ -170,6 +187,8 @@ class Dispatcher:
             if tasks.fork_generation != self._generation:
                 tasks.end_child()
             if not task.done():
+                if self.running is _NONE_RUNNING:
+                    self.running = {}
                 self.running[exchange.id] = task
         elif outcome is not LASTING:
             self._respond(exchange, outcome)
@@ -193,7 +212,8 @@ class Dispatcher:
         except BaseException as error:
             self._fail_with(exchange, error)
         finally:
-            self.running.pop(exchange.id, None)
+            if self.running:
+                self.running.pop(exchange.id, None)
             if exchange.cancelled:
                 # It is remembered for late messages, and must not keep what it carried.
                 exchange.raw, exchange.params = UNSET, None
@@ -300,9 +320,10 @@ class Dispatcher:
 
     def _stop(self, exchange: Exchange) -> None:
         """Stop the handler of a request."""
-        task = self.running.pop(exchange.id, None)
+        task = self.running.get(exchange.id)
         if task is not None:
             # It no longer counts as under way, but may take its time to clean up.
+            del self.running[exchange.id]
             self._keep(task)
             # Not before its first step, or the handler's coroutine would never be awaited.
             self._loop.call_soon(task.cancel)
@@ -310,7 +331,7 @@ class Dispatcher:
     def abandon(self, exchange: Exchange) -> None:
         """Stop the work for a request whose sender is gone; it gets no answer."""
         self.endpoint.conversation.abandon(exchange)
-        self.endpoint.conversation.parties[exchange.sender].forget_token(exchange)
+        self.endpoint.conversation.party(exchange.sender).forget_token(exchange)
         self._stop(exchange)
 
     def spawn(self, outcome: object) -> None:
@@ -483,7 +504,12 @@ class Dispatcher:
             self._settle(exchange, None, gone)
 
     def _open_requests(self) -> list[Exchange]:
-        return list(self.endpoint.conversation.parties[self.endpoint.role].open.values())
+        return list(self.endpoint.conversation.party(self.endpoint.role).open.values())
+
+    def release_tables(self) -> None:
+        """Own no empty table: a session that waits for its client costs less without them."""
+        if not self.running:
+            self.running = _NONE_RUNNING
 
     async def drain(self, timeout: float | None = None) -> bool:
         """Wait until no handler runs any more; returns whether that was in time."""

@@ -167,7 +167,7 @@ class HttpEndpoint:
                 del self.waiting[post]
         if session.is_kept:
             return await self._answer(post)
-        if session.id:
+        if session.key:
             return await self._answer_first(post)
         try:
             return await self._answer(post)
