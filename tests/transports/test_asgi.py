@@ -408,7 +408,7 @@ def test_a_client_of_the_older_form_that_reads_nothing_loses_its_session():
         (session,) = app.sessions
         session.only_stream.reader.send = stall
         for _ in range(70):
-            session(b'"' + b"x" * 1_000_000 + b'"', None)
+            session.write(b'"' + b"x" * 1_000_000 + b'"', None)
             await asyncio.sleep(0)
         assert len(app.sessions) == 0
         stuck.set()

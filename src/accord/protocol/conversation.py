@@ -38,6 +38,9 @@ from accord.protocol.exchange import (
     META_VERSION,
     Exchange,
     Step,
+    answered_method,
+    if_lasting,
+    look_up,
     member,
     meta_of,
     step_of,
@@ -46,14 +49,15 @@ from accord.protocol.jsonrpc import FAULT, NOTIFICATION, REQUEST, RESULT, ErrorB
 from accord.protocol.methods import METHODS
 from accord.protocol.party import (
     NONE_OPEN,
-    Bounded,
     Memory,
     PartyState,
     UsedIds,
     capability_paths,
+    make_party,
 )
 from accord.protocol.revisions import BEFORE_HANDSHAKE, Phase, Revision, find_revision
 from accord.protocol.rules._rule import Index, Rule, breaches, enforced_rules
+from accord.protocol.transitions import TRANSITIONS
 from accord.protocol.violation import CLIENT, OTHER, SERVER, Party, Violation
 from accord.types._base import RequestId
 
@@ -64,19 +68,6 @@ Refuse: TypeAlias = Callable[[Sequence[Violation]], bool]
 """Decides by the violations of a step that it is not taken."""
 Report: TypeAlias = Callable[[Rule], None]
 """Called with each rule that a step put to the test and that held."""
-
-TRANSITIONS: Final[dict[tuple[Phase, Party, str, Kind], Phase]] = {
-    (Phase.OPENING, CLIENT, "initialize", REQUEST): Phase.NEGOTIATING,
-    (Phase.NEGOTIATING, SERVER, "initialize", RESULT): Phase.NEGOTIATED,
-    (Phase.NEGOTIATING, SERVER, "initialize", FAULT): Phase.OPENING,
-    (Phase.NEGOTIATED, CLIENT, "notifications/initialized", NOTIFICATION): Phase.READY,
-    (Phase.NEGOTIATING, CLIENT, "initialize", REQUEST): Phase.NEGOTIATING,
-    (Phase.NEGOTIATED, CLIENT, "initialize", REQUEST): Phase.NEGOTIATING,
-    (Phase.NEGOTIATED, SERVER, "initialize", RESULT): Phase.NEGOTIATED,
-    (Phase.READY, CLIENT, "initialize", REQUEST): Phase.READY,
-    (Phase.READY, SERVER, "initialize", RESULT): Phase.READY,
-    (Phase.READY, SERVER, "initialize", FAULT): Phase.READY,
-}
 
 _NOTHING: Final[tuple[Violation, ...]] = ()
 _Free: TypeAlias = dict[Party, frozenset[str]]
@@ -112,8 +103,8 @@ class Conversation:
         self._is_fixed = revision is not None
         self.assume(revision)
         self.memory = memory
-        self.client = _make_party(memory)
-        self.server = _make_party(memory)
+        self.client = make_party(has_memory=memory is not None)
+        self.server = make_party(has_memory=memory is not None)
         self._indexed = self.current
         self._index = enforced_rules(self.current.id, ready=False)
         # Filled when the opening is over, and only without a memory of every message.
@@ -161,12 +152,12 @@ class Conversation:
         """Return the exchange that a notification of this party is about, if it is about one."""
         other = self.party(OTHER[sender])
         if name == "notifications/progress":
-            return _look_up(other.tokens, member(body, "progressToken"))
+            return look_up(other.tokens, member(body, "progressToken"))
         if name == "notifications/cancelled":
             id = member(body, "requestId")
-            own = _look_up(self.party(sender).open, id)
-            return own or _if_lasting(_look_up(other.open, id))
-        return _if_lasting(_look_up(other.open, meta_of(body).get(META_SUBSCRIPTION)))
+            own = look_up(self.party(sender).open, id)
+            return own or if_lasting(look_up(other.open, id))
+        return if_lasting(look_up(other.open, meta_of(body).get(META_SUBSCRIPTION)))
 
     def find_crossed(self, sender: Party, name: str, body: object) -> Exchange | None:
         """Return the cancelled exchange that progress is about: the two may have crossed."""
@@ -217,7 +208,7 @@ class Conversation:
                 exchange = self.find_crossed(sender, name, body)
         else:
             exchange = self.find_answered(sender, frame.id)
-            name = _answered_method(exchange, body)
+            name = answered_method(exchange, body)
         about = exchange or within
         return Step(
             sender,
@@ -502,32 +493,3 @@ class Conversation:
     def close(self) -> None:
         """End the conversation; nothing may follow."""
         self.phase = Phase.CLOSED
-
-
-def _make_party(memory: Memory | None) -> PartyState:
-    if memory is None:
-        return PartyState()
-    return PartyState(open=Bounded(), tokens=Bounded(), used=UsedIds())
-
-
-def _look_up(exchanges: dict[RequestId, Exchange], key: object) -> Exchange | None:
-    # Only strings and integers are ids; true would find what 1 names.
-    is_id = isinstance(key, int | str) and not isinstance(key, bool)
-    return exchanges.get(key) if is_id else None  # type: ignore[call-overload]
-
-
-def _if_lasting(exchange: Exchange | None) -> Exchange | None:
-    """Return an exchange if it is a subscription: the server names these, too."""
-    return exchange if exchange is not None and exchange.is_lasting else None
-
-
-def _answered_method(exchange: Exchange | None, body: object) -> str:
-    """Return the method that a reply answers; empty where that is unknown.
-
-    Of two requests under one id (jsonrpc.request.id-unique) either may be meant, and the server is
-    not to blame for it. Only the answer to initialize shows which request it answers.
-    """
-    if exchange is None:
-        return ""
-    is_known = exchange.name == "initialize" and member(body, "protocolVersion") is not None
-    return "" if exchange.duplicates and not is_known else exchange.name

@@ -196,6 +196,13 @@ class PartyState(msgspec.Struct):
         self.cancelled[exchange.id] = exchange
 
 
+def make_party(*, has_memory: bool) -> PartyState:
+    """Make the state of a party; a conversation that remembers forgets its oldest requests."""
+    if not has_memory:
+        return PartyState()
+    return PartyState(open=Bounded(), tokens=Bounded(), used=UsedIds())
+
+
 class Peer(msgspec.Struct, frozen=True):
     """The client behind a request: what it said of itself, and which log messages it wants.
 

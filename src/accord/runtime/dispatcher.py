@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Coroutine, Sequence
 from math import inf
 from types import CoroutineType, MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from msgspec import UNSET
 
@@ -35,6 +35,7 @@ from accord.protocol.exchange import (
 from accord.protocol.jsonrpc import MalformedMessage
 from accord.protocol.revisions import Phase, Revision
 from accord.runtime import tasks
+from accord.runtime.handlers import NO_HANDLERS, OVER, Handlers, discard
 from accord.runtime.origin import Origin
 from accord.runtime.tasks import Pending, explain_size, is_pressed, is_writable, start
 from accord.runtime.watchdog import Watchdog
@@ -56,44 +57,11 @@ _TICK: Final = 0.001
 _SIGNS_OF_LIFE: Final = frozenset({"ping", "server/discover"})
 
 
-class Handlers(Protocol):
-    """What a party does with the messages it receives."""
-
-    def request(self, exchange: Exchange, params: object, dispatcher: "Dispatcher") -> object:
-        """Return the result, a coroutine for it, or LASTING. A RequestError is an error reply."""
-
-    def notification(self, event: NotificationReceived, dispatcher: "Dispatcher") -> None:
-        """Handle a notification. Must not block."""
-
-    def breach(self, event: Refused) -> None:
-        """Handle a message of the peer that had no effect."""
-
-
-class _NoHandlers:
-    """The handlers of a conversation that is over."""
-
-    def request(self, exchange: Exchange, params: object, dispatcher: "Dispatcher") -> NoReturn:
-        raise _OVER
-
-    def notification(self, event: NotificationReceived, dispatcher: "Dispatcher") -> None:
-        return None
-
-    def breach(self, event: Refused) -> None:
-        return None
-
-
-def _discard(message: bytes, exchange: Exchange | None) -> None:
-    return None
-
-
 # Shared by all dispatchers without running handlers. Nothing can be added to it.
 _NONE_RUNNING: Final = cast("dict[RequestId, asyncio.Task[None]]", MappingProxyType({}))
 
 LASTING: Final = object()
 """Returned by handlers of requests that stay open by design; `Dispatcher.answer` ends them."""
-
-_NO_HANDLERS: Final = _NoHandlers()
-_OVER: Final = ConnectionClosed("the request has been answered")
 
 
 class Dispatcher:
@@ -493,9 +461,9 @@ class Dispatcher:
 
         Nothing refers to it any more, so that it is freed at once.
         """
-        self.closed = _OVER
-        self.handlers = _NO_HANDLERS
-        self.write = _discard
+        self.closed = OVER
+        self.handlers = NO_HANDLERS
+        self.write = discard
 
     def end_of_input(self) -> None:
         """Handle the end of input: our requests stay without answers."""

@@ -39,7 +39,7 @@ class Watchdog:
 
     def __init__(self, *, threshold: float = THRESHOLD) -> None:
         self.loop = asyncio.get_running_loop()
-        self.thread = threading.get_ident()
+        self._loop_thread = threading.get_ident()
         self._threshold = threshold
         self._running = 0
         self._beating = False
@@ -98,7 +98,7 @@ class Watchdog:
             task = asyncio.current_task(self.loop)
         except RuntimeError:
             return False
-        frame = sys._current_frames().get(self.thread)
+        frame = sys._current_frames().get(self._loop_thread)
         if task is None and frame is not None and frame.f_code.co_filename == selectors.__file__:
             return False  # it waits for events, and is late because the machine is busy
         name = _served_in(frame) or ("something" if task is None else task.get_name())
@@ -121,6 +121,11 @@ class Watchdog:
             )
         return True
 
+    @property
+    def thread(self) -> int:
+        """The thread in which the loop runs."""
+        return self._loop_thread
+
 
 class Watchdogs:
     """The watchdogs of the loops on which one server runs."""
@@ -140,7 +145,7 @@ class Watchdogs:
                 del self._found[closed]
             found = self._found[loop] = Watchdog()
             end_children_of(loop)
-        found.thread = threading.get_ident()  # a loop may go on in another thread
+        found._loop_thread = threading.get_ident()  # a loop may go on in another thread
         return found
 
 

@@ -10,7 +10,7 @@ import msgspec
 from accord.errors import RegistrationError
 from accord.principal import Principal
 from accord.protocol.codec import Limits
-from accord.protocol.endpoint import EndpointSettings
+from accord.protocol.endpoint_settings import EndpointSettings
 from accord.protocol.exchange import META_SERVER
 from accord.protocol.methods import METHODS
 from accord.protocol.party import Peer, capability_paths

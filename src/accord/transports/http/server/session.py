@@ -209,7 +209,7 @@ class HttpSession:
 
     # -- messages of the server
 
-    def __call__(self, data: bytes, exchange: Exchange | None) -> None:
+    def write(self, data: bytes, exchange: Exchange | None) -> None:
         """Put a message on the one stream that it belongs to."""
         response: PostResponse | None = None if exchange is None else exchange.origin
         if exchange is None or response is None or self.only_stream is not None:
@@ -223,6 +223,8 @@ class HttpSession:
             self._write_outside(data)
         elif not exchange.cancelled:
             response.say(data)
+
+    __call__ = write
 
     def _is_answer(self, data: bytes, exchange: Exchange, response: "PostResponse") -> bool:
         if exchange.batch is not None:
@@ -369,9 +371,9 @@ class PostResponse:
 
     def finish(self) -> None:
         """Give up once the work for its requests has ended without an answer."""
-        dispatcher = self.owner.session.dispatcher
-        if not dispatcher.running:
-            dispatcher.release_tables()
+        owner = self.owner
+        if owner.key and not owner.session.dispatcher.running:
+            owner.session.dispatcher.release_tables()
         if self.is_over or not self.is_received:
             return
         if not self.is_batch or not self.owner.has_open(self):

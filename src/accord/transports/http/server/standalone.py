@@ -53,7 +53,7 @@ class StandaloneSession(HttpSession):
         begin = state.server.stateless_sessions.begin
         self.session = begin(self, state.lifespan, revision)
 
-    def __call__(self, data: bytes, exchange: Exchange | None) -> None:
+    def write(self, data: bytes, exchange: Exchange | None) -> None:
         """Put a message on the response to the request that it belongs to."""
         if exchange is None or exchange.cancelled or exchange.origin.is_over:
             return
@@ -62,6 +62,8 @@ class StandaloneSession(HttpSession):
             exchange.origin.say(data)
         else:
             exchange.origin.answer(data)
+
+    __call__ = write
 
 
 class StandaloneResponse(PostResponse):
