@@ -9,8 +9,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 from math import inf
-from types import CoroutineType
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeAlias
+from types import CoroutineType, MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from msgspec import UNSET
 
@@ -35,6 +35,7 @@ from accord.protocol.exchange import (
 from accord.protocol.jsonrpc import MalformedMessage
 from accord.protocol.revisions import Phase, Revision
 from accord.runtime import tasks
+from accord.runtime.handlers import NO_HANDLERS, OVER, Handlers, discard
 from accord.runtime.origin import Origin
 from accord.runtime.tasks import Pending, explain_size, is_pressed, is_writable, start
 from accord.runtime.watchdog import Watchdog
@@ -56,41 +57,11 @@ _TICK: Final = 0.001
 _SIGNS_OF_LIFE: Final = frozenset({"ping", "server/discover"})
 
 
-class Handlers(Protocol):
-    """What a party does with the messages it receives."""
-
-    def request(self, exchange: Exchange, params: object, dispatcher: "Dispatcher") -> object:
-        """Return the result, a coroutine for it, or LASTING. A RequestError is an error reply."""
-
-    def notification(self, event: NotificationReceived, dispatcher: "Dispatcher") -> None:
-        """Handle a notification. Must not block."""
-
-    def breach(self, event: Refused) -> None:
-        """Handle a message of the peer that had no effect."""
-
-
-class _NoHandlers:
-    """The handlers of a conversation that is over."""
-
-    def request(self, exchange: Exchange, params: object, dispatcher: "Dispatcher") -> NoReturn:
-        raise _OVER
-
-    def notification(self, event: NotificationReceived, dispatcher: "Dispatcher") -> None:
-        return None
-
-    def breach(self, event: Refused) -> None:
-        return None
-
-
-def _discard(message: bytes, exchange: Exchange | None) -> None:
-    return None
-
+# Shared by all dispatchers without running handlers. Nothing can be added to it.
+_NONE_RUNNING: Final = cast("dict[RequestId, asyncio.Task[None]]", MappingProxyType({}))
 
 LASTING: Final = object()
 """Returned by handlers of requests that stay open by design; `Dispatcher.answer` ends them."""
-
-_NO_HANDLERS: Final = _NoHandlers()
-_OVER: Final = ConnectionClosed("the request has been answered")
 
 
 class Dispatcher:
@@ -104,11 +75,20 @@ class Dispatcher:
         watchdog: notified when handlers begin and end, to name one that blocks the loop.
     """
 
-    # How many reasons there are for which no answer can come at present.
-    pauses = 0
-    closed: AccordError | None = None
-    _background: dict[asyncio.Task[object], None] | None = None
-    _timer: asyncio.TimerHandle | None = None
+    __slots__ = (
+        "_background",
+        "_generation",
+        "_loop",
+        "_timer",
+        "closed",
+        "endpoint",
+        "handlers",
+        "in_flight",
+        "pauses",
+        "running",
+        "watchdog",
+        "write",
+    )
 
     def __init__(
         self,
@@ -124,7 +104,12 @@ class Dispatcher:
         self.handlers = handlers
         self.in_flight = in_flight
         self.watchdog = watchdog
-        self.running: dict[RequestId, asyncio.Task[None]] = {}
+        self.running: dict[RequestId, asyncio.Task[None]] = _NONE_RUNNING
+        # How many reasons there are for which no answer can come at present.
+        self.pauses = 0
+        self.closed: AccordError | None = None
+        self._background: dict[asyncio.Task[object], None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop() if watchdog is None else watchdog.loop
         self._generation = tasks.fork_generation
 
@@ -170,6 +155,8 @@ class Dispatcher:
             if tasks.fork_generation != self._generation:
                 tasks.end_child()
             if not task.done():
+                if self.running is _NONE_RUNNING:
+                    self.running = {}
                 self.running[exchange.id] = task
         elif outcome is not LASTING:
             self._respond(exchange, outcome)
@@ -193,7 +180,8 @@ class Dispatcher:
         except BaseException as error:
             self._fail_with(exchange, error)
         finally:
-            self.running.pop(exchange.id, None)
+            if self.running:
+                self.running.pop(exchange.id, None)
             if exchange.cancelled:
                 # It is remembered for late messages, and must not keep what it carried.
                 exchange.raw, exchange.params = UNSET, None
@@ -300,9 +288,10 @@ class Dispatcher:
 
     def _stop(self, exchange: Exchange) -> None:
         """Stop the handler of a request."""
-        task = self.running.pop(exchange.id, None)
+        task = self.running.get(exchange.id)
         if task is not None:
             # It no longer counts as under way, but may take its time to clean up.
+            del self.running[exchange.id]
             self._keep(task)
             # Not before its first step, or the handler's coroutine would never be awaited.
             self._loop.call_soon(task.cancel)
@@ -310,7 +299,7 @@ class Dispatcher:
     def abandon(self, exchange: Exchange) -> None:
         """Stop the work for a request whose sender is gone; it gets no answer."""
         self.endpoint.conversation.abandon(exchange)
-        self.endpoint.conversation.parties[exchange.sender].forget_token(exchange)
+        self.endpoint.conversation.party(exchange.sender).forget_token(exchange)
         self._stop(exchange)
 
     def spawn(self, outcome: object) -> None:
@@ -472,9 +461,9 @@ class Dispatcher:
 
         Nothing refers to it any more, so that it is freed at once.
         """
-        self.closed = _OVER
-        self.handlers = _NO_HANDLERS
-        self.write = _discard
+        self.closed = OVER
+        self.handlers = NO_HANDLERS
+        self.write = discard
 
     def end_of_input(self) -> None:
         """Handle the end of input: our requests stay without answers."""
@@ -483,7 +472,12 @@ class Dispatcher:
             self._settle(exchange, None, gone)
 
     def _open_requests(self) -> list[Exchange]:
-        return list(self.endpoint.conversation.parties[self.endpoint.role].open.values())
+        return list(self.endpoint.conversation.party(self.endpoint.role).open.values())
+
+    def release_tables(self) -> None:
+        """Own no empty table: a session that waits for its client costs less without them."""
+        if not self.running:
+            self.running = _NONE_RUNNING
 
     async def drain(self, timeout: float | None = None) -> bool:
         """Wait until no handler runs any more; returns whether that was in time."""

@@ -121,6 +121,11 @@ class Watchdog:
             )
         return True
 
+    @property
+    def thread(self) -> int:
+        """The thread in which the loop runs."""
+        return self._loop_thread
+
 
 class Watchdogs:
     """The watchdogs of the loops on which one server runs."""
@@ -140,6 +145,7 @@ class Watchdogs:
                 del self._found[closed]
             found = self._found[loop] = Watchdog()
             end_children_of(loop)
+        found._loop_thread = threading.get_ident()  # a loop may go on in another thread
         return found
 
 

@@ -158,6 +158,9 @@ class ServedSession(Protocol):
     def request_cancelled(self, exchange: Exchange) -> None:
         """Note that the answer to a request is no longer wanted."""
 
+    def list_in(self, group: Any) -> None:
+        """Let the server find the session in a group of open sessions, which it holds weakly."""
+
     def close(self) -> None:
         """End the session."""
 
