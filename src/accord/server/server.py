@@ -13,7 +13,8 @@ from accord.protocol.codec import Limits
 from accord.protocol.exchange import META_SERVER
 from accord.protocol.methods import METHODS
 from accord.protocol.party import capability_paths
-from accord.runtime.dispatcher import IN_FLIGHT, Write
+from accord.runtime.dispatcher import IN_FLIGHT
+from accord.runtime.handlers import Write
 from accord.runtime.watchdog import Watchdog, Watchdogs
 from accord.server.access import Access, ActingServer
 from accord.server.caching import CacheHints
