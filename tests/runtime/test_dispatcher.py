@@ -58,13 +58,13 @@ def test_a_watchdog_knows_how_many_handlers_run(party, join) -> None:
         watchdog = Watchdog(threshold=0.04)
 
         async def slow(params: Any) -> t.CallToolResult:
-            seen.append(watchdog._running)
+            seen.append(watchdog.running)
             await asyncio.sleep(0)
             return TEXT
 
         client, _ = await join(server=party("server", tools_call=slow), watchdog=watchdog)
         await asyncio.gather(*(client.request("tools/call", call()) for _ in range(2)))
-        seen.append(watchdog._running)
+        seen.append(watchdog.running)
 
     run(main())
     assert max(seen) == 2

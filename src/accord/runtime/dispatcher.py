@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Coroutine, Sequence
 from math import inf
 from types import CoroutineType, MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from msgspec import UNSET
 
@@ -35,7 +35,7 @@ from accord.protocol.exchange import (
 from accord.protocol.jsonrpc import MalformedMessage
 from accord.protocol.revisions import Phase, Revision
 from accord.runtime import tasks
-from accord.runtime.handlers import NO_HANDLERS, OVER, Handlers, discard
+from accord.runtime.handlers import NO_HANDLERS, OVER, Handlers, Write, discard
 from accord.runtime.origin import Origin
 from accord.runtime.tasks import Pending, explain_size, is_pressed, is_writable, start
 from accord.runtime.watchdog import Watchdog
@@ -45,9 +45,6 @@ if TYPE_CHECKING:
     from accord.types._base import RequestId
 
 log = logging.getLogger("accord")
-
-Write: TypeAlias = Callable[[bytes, Exchange | None], None]
-"""Sends a message; the exchange is the one it belongs to, None where it stands alone."""
 
 # Generous for any real client; what matters is that there is an end.
 IN_FLIGHT: Final = 1_000
@@ -125,41 +122,54 @@ class Dispatcher:
         Returns:
             Its events, all of them handled.
         """
-        return self._handle(self.endpoint.receive(message), origin)
+        events = self.endpoint.receive(message)
+        for event in events:
+            if event.__class__ is RequestReceived:
+                exchange = event.exchange
+                if origin is not None:
+                    exchange.origin = origin
+                self._serve(exchange, event.params)
+            else:
+                self._handle_other(event, origin)
+        return events
 
     def receive_malformed(self, malformed: MalformedMessage) -> Sequence[Event]:
         """Receive a message that the transport had to drop: it is answered, or it fails."""
-        return self._handle(self.endpoint.receive_malformed(malformed), None)
-
-    def _handle(self, events: Sequence[Event], origin: Origin | None) -> Sequence[Event]:
+        events = self.endpoint.receive_malformed(malformed)
         for event in events:
-            if event.__class__ is RequestReceived:
-                event.exchange.origin = origin
-                self._serve(event.exchange, event.params)
-            else:
-                self._handle_other(event, origin)
+            self._handle_other(event, None)
         return events
 
     def _serve(self, exchange: Exchange, params: object) -> None:
         if len(self.running) >= self.in_flight and exchange.name not in _SIGNS_OF_LIFE:
             busy = InternalError(f"busy: {self.in_flight} requests are under way (in_flight)")
             return self._fail(exchange, busy)
+        watchdog = self.watchdog
+        if watchdog is not None:
+            # What `enter` does, without the call.
+            watchdog.running += 1
+            if not watchdog.is_beating:
+                watchdog.begin()
         try:
-            outcome = self.handlers.request(exchange, params, self)
-        except BaseException as error:  # a handler must not end the conversation
-            return self._fail_with(exchange, error)
-        if type(outcome) is CoroutineType:
-            if self.watchdog is not None:
-                self.watchdog.enter()
-            task = start(self._loop, self._run(exchange, outcome), exchange.state or exchange.name)
-            if tasks.fork_generation != self._generation:
-                tasks.end_child()
-            if not task.done():
-                if self.running is _NONE_RUNNING:
-                    self.running = {}
-                self.running[exchange.id] = task
-        elif outcome is not LASTING:
-            self._respond(exchange, outcome)
+            try:
+                outcome = self.handlers.request(exchange, params, self)
+            except BaseException as error:  # a handler must not end the conversation
+                return self._fail_with(exchange, error)
+            if type(outcome) is CoroutineType:
+                watchdog = None  # the task counts as long as it runs
+                name = exchange.state or exchange.name
+                task = start(self._loop, self._run(exchange, outcome), name)
+                if tasks.fork_generation != self._generation:
+                    tasks.end_child()
+                if not task.done():
+                    if self.running is _NONE_RUNNING:
+                        self.running = {}
+                    self.running[exchange.id] = task
+            elif outcome is not LASTING:
+                self._respond(exchange, outcome)
+        finally:
+            if watchdog is not None:
+                watchdog.running -= 1
         return None
 
     async def _run(self, exchange: Exchange, work: Coroutine[object, None, object]) -> None:

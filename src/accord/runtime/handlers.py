@@ -1,6 +1,7 @@
-"""What a dispatcher calls with the messages that it receives."""
+"""What a party does with the messages it receives, and how its own leave."""
 
-from typing import TYPE_CHECKING, Final, NoReturn, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, NoReturn, Protocol, TypeAlias
 
 from accord.errors import ConnectionClosed
 from accord.protocol.exchange import Exchange, NotificationReceived, Refused
@@ -8,7 +9,8 @@ from accord.protocol.exchange import Exchange, NotificationReceived, Refused
 if TYPE_CHECKING:
     from accord.runtime.dispatcher import Dispatcher
 
-OVER: Final = ConnectionClosed("the request has been answered")
+Write: TypeAlias = Callable[[bytes, Exchange | None], None]
+"""Sends a message; the exchange is the one it belongs to, None where it stands alone."""
 
 
 class Handlers(Protocol):
@@ -38,7 +40,9 @@ class _NoHandlers:
 
 
 def discard(message: bytes, exchange: Exchange | None) -> None:
-    return None
+    """Send nothing: the conversation is over."""
+    return
 
 
 NO_HANDLERS: Final = _NoHandlers()
+OVER: Final = ConnectionClosed("the request has been answered")

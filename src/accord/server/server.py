@@ -15,7 +15,8 @@ from accord.protocol.exchange import META_SERVER
 from accord.protocol.methods import METHODS
 from accord.protocol.party import Peer, capability_paths
 from accord.protocol.revisions import BEFORE_HANDSHAKE
-from accord.runtime.dispatcher import IN_FLIGHT, Write
+from accord.runtime.dispatcher import IN_FLIGHT
+from accord.runtime.handlers import Write
 from accord.runtime.watchdog import Watchdog, Watchdogs
 from accord.server.access import Access, ActingServer
 from accord.server.caching import CacheHints

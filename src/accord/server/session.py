@@ -20,7 +20,8 @@ from accord.protocol.endpoint import Endpoint
 from accord.protocol.exchange import Exchange, NotificationReceived, Refused
 from accord.protocol.party import PartyState, Peer
 from accord.protocol.revisions import Phase
-from accord.runtime.dispatcher import Dispatcher, Write
+from accord.runtime.dispatcher import Dispatcher
+from accord.runtime.handlers import Write
 from accord.runtime.origin import ClientFlow
 from accord.runtime.pacing import DONE, Delayed, Done
 from accord.server.channels import Channel, Duplex

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from accord.protocol.party import Peer
 from accord.protocol.revisions import REVISIONS
-from accord.runtime.dispatcher import Write
+from accord.runtime.handlers import Write
 from accord.server.session import Session
 from accord.types import RevisionId
 

@@ -4,6 +4,8 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable
+from contextvars import copy_context
+from types import CodeType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, Unpack
 
 import msgspec
@@ -17,6 +19,7 @@ from accord.errors import (
     UrlElicitationRequired,
 )
 from accord.protocol.exchange import Exchange
+from accord.runtime.brief import code_without_await, run_at_once
 from accord.server.access import parse_scopes, parse_tags
 from accord.server.channels import find_questions, without_unwound
 from accord.server.context import Context, current
@@ -51,7 +54,7 @@ class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
     """A registered tool.
 
     `label` names it in messages about running calls; `mirrored` are the arguments that headers
-    repeat over HTTP.
+    repeat over HTTP. `brief` is the code of a coroutine function that never waits.
     """
 
     list_kind = "tools"
@@ -65,6 +68,7 @@ class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
     mirrored: "tuple[MirroredArgument, ...]" = ()
     task: Literal["optional", "required"] | None = None
     ask_first: bool = False
+    brief: CodeType | None = None
 
     def call(
         self,
@@ -74,7 +78,9 @@ class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
         context: Context[object] | None = None,
     ) -> ToolResult | Awaitable[ToolResult]:
         """Call the tool; return its result, or a coroutine for it."""
+        is_within = True
         if context is None:
+            is_within = current.get(None) is not None
             context = session.context(exchange, self.key)
         try:
             bound = self.signature.bind(b"{}" if arguments is UNSET else arguments)
@@ -83,7 +89,10 @@ class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
         exchange.state = self.label
         mode = self.mode
         if mode == "async":
-            return self._call_async(context, bound)
+            # Middleware around it shares its context variables, so that it has to be its task.
+            if self.brief is None or is_within or self.brief is not self.function.__code__:
+                return self._call_async(context, bound)
+            return copy_context().run(self._call_at_once, session.loop, context, bound)
         if mode == "thread":
             return self._call_in_thread(session, context, bound)
         if mode == "injected":
@@ -95,6 +104,17 @@ class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
             return self._failure_of(error, context)
         finally:
             current.reset(token)
+
+    def _call_at_once(
+        self, loop: asyncio.AbstractEventLoop, context: Context[object], bound: BoundArguments
+    ) -> ToolResult:
+        current.set(context)
+        try:
+            value = run_at_once(self.signature.call(self.function, bound, context), loop)
+            result = self.returns.convert(value)
+            return result if context._exchange.channel is None else _finish(result, context)
+        except BaseException as error:
+            return self._failure_of(error, context)
 
     async def _call_async(self, context: Context[object], bound: BoundArguments) -> ToolResult:
         current.set(context)
@@ -239,6 +259,7 @@ def build_tool(function: Callable[..., object], **details: Unpack[ToolDetails]) 
         task=details.get("task"),
         ask_first=details.get("ask_first", False),
         mirrored=find_mirrored(name, tool.input_schema),
+        brief=None if details.get("timeout") else code_without_await(function),
     )
 
 
