@@ -18,7 +18,7 @@ from accord.protocol.exchange import Exchange
 from accord.protocol.party import Peer
 from accord.protocol.revisions import REVISIONS
 from accord.server.context import current
-from accord.server.schema.conversion import encode
+from accord.server.schema.encoding import encode
 from accord.server.session import Session
 from accord.types import (
     CallToolParams,

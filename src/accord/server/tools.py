@@ -23,7 +23,7 @@ from accord.runtime.brief import code_without_await, run_at_once
 from accord.server.access import parse_scopes, parse_tags
 from accord.server.channels import find_questions, without_unwound
 from accord.server.context import Context, current
-from accord.server.registry import RegistryEntry, source_location
+from accord.server.registry import RegistryEntry
 from accord.server.schema import results, signature
 from accord.server.schema.results import ResultError, ReturnType
 from accord.server.schema.signature import BoundArguments
@@ -54,12 +54,14 @@ class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
     """A registered tool.
 
     `label` names it in messages about running calls; `mirrored` are the arguments that headers
-    repeat over HTTP. `brief` is the code of a coroutine function that never waits.
+    repeat over HTTP; `listed` is the item once it was needed, made of the `details` and the rest;
+    `brief` is the code of a coroutine function that never waits.
     """
 
     list_kind = "tools"
 
-    item: Tool
+    details: ToolDetails = msgspec.field(default_factory=ToolDetails)
+    listed: Tool | None = None
     returns: ReturnType
     label: str
     mode: Literal["async", "thread", "inline", "injected"] = "async"
@@ -69,6 +71,18 @@ class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
     task: Literal["optional", "required"] | None = None
     ask_first: bool = False
     brief: CodeType | None = None
+
+    @property
+    def item(self) -> Tool:
+        """The description that clients see.
+
+        Made when it is first needed: its schemas are most of the work of registering a tool.
+        """
+        listed = self.listed
+        if listed is None:
+            listed = _describe(self)
+            msgspec.structs.force_setattr(self, "listed", listed)
+        return listed
 
     def call(
         self,
@@ -231,24 +245,13 @@ def build_tool(function: Callable[..., object], **details: Unpack[ToolDetails]) 
         is_strict=details.get("strict", False),
     )
     returns = results.inspect(function, written_schema=details.get("output_schema"))
-    name = check_name(details.get("name", found.name), f"the tool at {source_location(function)}")
-    tool = Tool(
-        name=name,
-        input_schema=found.listed_schema,
-        title=details.get("title"),
-        description=details.get("description") or found.description or name,
-        output_schema=returns.output_schema,
-        annotations=details.get("annotations"),  # type: ignore[arg-type]  # converted by check_details()
-        execution=None if details.get("task") is None else ToolExecution(details["task"]),
-        icons=details.get("icons"),
-        meta=details.get("meta"),
-    )
+    name = check_name(details.get("name", found.name), "tool", function)
     check_tool(name, details, is_async=found.is_async)
     return ToolEntry(
         key=name,
         function=function,
         signature=found,
-        item=tool,
+        details=details,
         scopes=parse_scopes(details.get("scopes", ())),
         tags=parse_tags(details.get("tags", ())),
         returns=returns,
@@ -258,9 +261,33 @@ def build_tool(function: Callable[..., object], **details: Unpack[ToolDetails]) 
         timeout=details.get("timeout"),
         task=details.get("task"),
         ask_first=details.get("ask_first", False),
-        mirrored=find_mirrored(name, tool.input_schema),
+        # Plain types say nothing of headers.
+        mirrored=() if found.is_plain else find_mirrored(name, found.listed_schema),
         brief=None if details.get("timeout") else code_without_await(function),
     )
+
+
+def _describe(entry: ToolEntry) -> Tool:
+    details, found = entry.details, entry.signature
+    return Tool(
+        name=entry.key,
+        input_schema=found.listed_schema,
+        title=details.get("title"),
+        description=details.get("description") or found.description or entry.key,
+        output_schema=entry.returns.output_schema,
+        annotations=details.get("annotations"),  # type: ignore[arg-type]  # converted by check_details()
+        execution=None if details.get("task") is None else ToolExecution(details["task"]),
+        icons=details.get("icons"),
+        meta=details.get("meta"),
+    )
+
+
+def is_described(entry: ToolEntry) -> bool:
+    """Tell whether a tool has a description; without one it is described by its name."""
+    name = entry.key
+    if " " not in name and not entry.details and entry.signature.begins_with_prose:
+        return True
+    return (entry.details.get("description") or entry.signature.description or name) != name
 
 
 def _mode_of(
