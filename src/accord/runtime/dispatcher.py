@@ -8,6 +8,7 @@ that the message belongs to.
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from math import inf
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeAlias
@@ -35,6 +36,7 @@ from accord.protocol.exchange import (
 from accord.protocol.jsonrpc import MalformedMessage
 from accord.protocol.revisions import Phase, Revision
 from accord.runtime import tasks
+from accord.runtime.deferred import Deferred
 from accord.runtime.origin import Origin
 from accord.runtime.tasks import Pending, explain_size, is_pressed, is_writable, start
 from accord.runtime.watchdog import Watchdog
@@ -60,7 +62,10 @@ class Handlers(Protocol):
     """What a party does with the messages it receives."""
 
     def request(self, exchange: Exchange, params: object, dispatcher: "Dispatcher") -> object:
-        """Return the result, a coroutine for it, or LASTING. A RequestError is an error reply."""
+        """Return the result, a coroutine or a Deferred for it, or LASTING.
+
+        A RequestError is an error reply.
+        """
 
     def notification(self, event: NotificationReceived, dispatcher: "Dispatcher") -> None:
         """Handle a notification. Must not block."""
@@ -107,7 +112,7 @@ class Dispatcher:
     # How many reasons there are for which no answer can come at present.
     pauses = 0
     closed: AccordError | None = None
-    _background: dict[asyncio.Task[object], None] | None = None
+    _background: dict[asyncio.Future[Any], None] | None = None
     _timer: asyncio.TimerHandle | None = None
 
     def __init__(
@@ -124,7 +129,7 @@ class Dispatcher:
         self.handlers = handlers
         self.in_flight = in_flight
         self.watchdog = watchdog
-        self.running: dict[RequestId, asyncio.Task[None]] = {}
+        self.running: dict[RequestId, asyncio.Future[Any]] = {}
         self._loop = asyncio.get_running_loop() if watchdog is None else watchdog.loop
         self._generation = tasks.fork_generation
 
@@ -171,9 +176,37 @@ class Dispatcher:
                 tasks.end_child()
             if not task.done():
                 self.running[exchange.id] = task
+        elif isinstance(outcome, Deferred):
+            if self.watchdog is not None:
+                self.watchdog.enter()
+            self.running[exchange.id] = outcome
+            outcome.follow(partial(self._serve_outcome, exchange))
         elif outcome is not LASTING:
             self._respond(exchange, outcome)
         return None
+
+    def _serve_outcome(self, exchange: Exchange, deferred: Deferred) -> None:
+        """Answer a request whose handler returned a Deferred; a cancelled one gets no answer."""
+        try:
+            if not deferred.cancelled():
+                error = deferred.exception()
+                if error is None:
+                    self._respond(exchange, deferred.result())
+                else:
+                    self._fail_with(exchange, error)
+        finally:
+            self._leave(exchange)
+
+    def _leave(self, exchange: Exchange) -> None:
+        """Note that the work for a request is over."""
+        self.running.pop(exchange.id, None)
+        if exchange.cancelled:
+            # It is remembered for late messages, and must not keep what it carried.
+            exchange.raw, exchange.params = UNSET, None
+        if self.watchdog is not None:
+            self.watchdog.leave()
+        if exchange.origin is not None:
+            exchange.origin.finish()
 
     async def _run(self, exchange: Exchange, work: Coroutine[object, None, object]) -> None:
         outcome = None
@@ -319,14 +352,14 @@ class Dispatcher:
             return
         self._keep(self._loop.create_task(outcome))
 
-    def _keep(self, task: asyncio.Task[object]) -> None:
+    def _keep(self, task: asyncio.Future[Any]) -> None:
         """Hold on to a task until it is done."""
         if self._background is None:
             self._background = {}
         self._background[task] = None
         task.add_done_callback(self._background_done)
 
-    def _background_done(self, task: asyncio.Task[object]) -> None:
+    def _background_done(self, task: asyncio.Future[Any]) -> None:
         if self._background is not None:
             self._background.pop(task, None)
         if not task.cancelled() and task.exception() is not None:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, Unpack
 
 import msgspec
@@ -25,7 +26,7 @@ from accord.server.schema import results, signature
 from accord.server.schema.results import ResultError, ReturnType
 from accord.server.schema.signature import BoundArguments
 from accord.server.settings import ToolDetails, check_details, check_name, check_tool
-from accord.server.threads import OutOfTime
+from accord.server.threads import Job, OutOfTime
 from accord.types import (
     CallToolResult,
     InputRequiredResult,
@@ -85,7 +86,7 @@ class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
         if mode == "async":
             return self._call_async(context, bound)
         if mode == "thread":
-            return self._call_in_thread(session, context, bound)
+            return _ThreadCall(self, session, context, bound)
         if mode == "injected":
             return self._call_injected(session, context, bound)
         token = current.set(context)
@@ -130,25 +131,6 @@ class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
                 raise OutOfTime from None
             raise
 
-    async def _call_in_thread(
-        self, session: "Session", context: Context[object], bound: BoundArguments
-    ) -> ToolResult:
-        def work() -> CallToolResult | Awaitable[object]:
-            value = self.signature.call(self.function, bound, context)
-            # In the thread, since converting a large result would block the loop.
-            return value if isinstance(value, Awaitable) else self.returns.convert(value)
-
-        try:
-            value = await session.run_in_thread(context, work, timeout=self.timeout)
-            if isinstance(value, Awaitable):
-                # A plain function may return a coroutine.
-                value = self.returns.convert(await self._wait_for(value))
-            return _finish(value, context)
-        except BaseException as error:
-            if isinstance(error, OutOfTime):
-                context._cancel()
-            return self._failure_of(error, context)
-
     def _failure_of(self, error: BaseException, context: Context[object]) -> ToolResult:
         if isinstance(error, _STOPS):
             raise error
@@ -181,6 +163,85 @@ class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
         # The text of an unexpected exception may name files, hosts or secrets.
         why = ": its result cannot be sent" if isinstance(error, ResultError) else ""
         return failure(f"tool {self.key} failed{why} (reference {reference})")
+
+
+class _ThreadCall(Job):
+    """A call of a plain function, in a thread, up to the result of its request."""
+
+    _awaiting: asyncio.Task[None] | None = None
+
+    def __init__(
+        self, entry: ToolEntry, session: "Session", context: Context[object], bound: BoundArguments
+    ) -> None:
+        self._entry = entry
+        self._call = context, bound
+        self._session = session
+        variables = copy_context()
+        variables.run(current.set, context)
+        exchange = context._exchange
+        flow = session.begin_in_thread(context)
+        super().__init__(
+            session.server.threads,
+            session.loop,
+            variables,
+            timeout=entry.timeout,
+            name=exchange.state,
+            flow=flow,
+        )
+        self.start()
+
+    def work(self) -> object:
+        entry, (context, bound) = self._entry, self._call
+        value = entry.signature.call(entry.function, bound, context)
+        # In the thread, since converting a large result would block the loop.
+        return value if isinstance(value, Awaitable) else entry.returns.convert(value)
+
+    def conclude(self, value: Any, failure: BaseException | None) -> None:
+        context = self._call[0]
+        if failure is None and isinstance(value, Awaitable):
+            # A plain function may return a coroutine.
+            self._awaiting = self.loop.create_task(self._await(value))
+            return
+        try:
+            if failure is not None:
+                if isinstance(failure, OutOfTime):
+                    context._cancel()
+                raise failure
+            result = _finish(value, context)
+        except BaseException as error:
+            try:
+                result = self._entry._failure_of(error, context)
+            except BaseException as error:
+                self.set_outcome(None, error)
+                return
+        self.set_outcome(result)
+
+    async def _await(self, value: Awaitable[object]) -> None:
+        entry, result = self._entry, None
+        failure: BaseException | None = None
+        try:
+            result = entry.returns.convert(await entry._wait_for(value))
+        except asyncio.CancelledError as error:
+            assert self._awaiting is not None
+            if self._awaiting.cancelling():
+                super().cancel()
+                return
+            failure = error  # the function's own
+        except GeneratorExit:  # the loop is closed
+            raise
+        except BaseException as error:
+            failure = error
+        self.conclude(result, failure)
+
+    def cancel(self, msg: object = None) -> bool:
+        if self._awaiting is None:
+            return super().cancel(msg)
+        # It is cancelled when what it awaits has cleaned up.
+        return self._awaiting.cancel(msg)
+
+    def leave(self) -> None:
+        super().leave()
+        self._session.end_in_thread(self._call[0])
 
 
 def require_pages(error: UrlElicitationRequired, context: Context[object]) -> ToolResult:
