@@ -12,8 +12,11 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 from weakref import WeakKeyDictionary, ref
+
+from accord.runtime.batches import call_in_batch
 
 if TYPE_CHECKING:
     from accord.server.threads import Job, Workers
@@ -32,18 +35,13 @@ class Descriptor:
         AttributeError: the system has none of this kind: it is not Linux.
     """
 
-    __slots__ = ("number",)
+    __slots__ = ("number", "ring", "wait")
 
     def __init__(self, flags: int = 0) -> None:
         self.number = -1
         self.number = os.eventfd(0, flags | os.EFD_CLOEXEC)
-
-    def ring(self) -> None:
-        os.eventfd_write(self.number, 1)
-
-    def wait(self) -> None:
-        """Wait until it is rung; forget all rings until then."""
-        os.eventfd_read(self.number)
+        self.ring: Callable[[], None] = partial(os.eventfd_write, self.number, 1)
+        self.wait: Callable[[], object] = partial(os.eventfd_read, self.number)
 
     def __del__(self) -> None:
         if self.number >= 0:
@@ -97,13 +95,10 @@ class Mailbox:
                 # Without the context variables of the request that happens to be the first.
                 contextvars.Context().run(loop.add_reader, self.descriptor.number, self._read)
 
-    def put(self, job: "Job", value: object, failure: BaseException | None) -> None:
-        """Hand an outcome to the loop. From any thread."""
-        self.outcomes.append((job, value, failure))
-        if not self._is_rung:
-            self._ring()
-
-    def _ring(self) -> None:
+    def ring(self) -> None:
+        """Wake the loop for the outcomes, unless that has been done. From any thread."""
+        if self._is_rung:
+            return
         self._is_rung = True
         if self.descriptor is not None:
             self.descriptor.ring()
@@ -111,7 +106,7 @@ class Mailbox:
         loop = self._loop()
         if loop is not None:
             with suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(self._take)
+                loop.call_soon_threadsafe(self._take_all)
 
     @property
     def is_over(self) -> bool:
@@ -123,10 +118,15 @@ class Mailbox:
         assert self.descriptor is not None
         with suppress(BlockingIOError):
             self.descriptor.wait()
-        self._take()
+        self._take_all()
+
+    def _take_all(self) -> None:
+        loop = self._loop()
+        if loop is not None:
+            call_in_batch(loop, self._take)
 
     def _take(self) -> None:
-        # Before the outcomes: what is put from here on rings again.
+        # Before the outcomes: for what is added from here on, it is rung again.
         self._is_rung = False
         outcomes = self.outcomes
         try:
@@ -135,7 +135,7 @@ class Mailbox:
                 job, value, failure = outcomes.popleft()
                 job.deliver(value, failure)
         except BaseException:
-            self._ring()  # for the others
+            self.ring()  # for the others
             raise
         while self.stalled:
             self.stalled.pop().wake()

@@ -21,6 +21,7 @@ from typing import Any, Final, TypeVar
 
 from accord.errors import InternalError
 from accord.runtime import tasks
+from accord.runtime.batches import leave_for_end
 from accord.runtime.deferred import Deferred
 from accord.runtime.origin import ClientFlow
 from accord.server.channels import Unwound
@@ -257,6 +258,8 @@ class Workers:
         self._door = make_bell()
         self._is_door_taken = False
         self._reserve: list[Bell] = []
+        # Those of loops that have not been woken yet for the last outcomes.
+        self._unread: tuple[Mailbox, ...] = ()
         self._reported = 0.0
         self._is_shut = False
         _all_workers.add(self)
@@ -278,7 +281,8 @@ class Workers:
                 mailbox.stalled.add(self)
             elif not self._searching:
                 bell, is_served = self._find_thread()
-        if bell is not None:
+        # Once for all requests of a read, so that they are served together.
+        if bell is not None and not leave_for_end(job.loop, bell.ring):
             bell.ring()
         if not is_served or len(self._queue) > 1:
             self._check_later(job)
@@ -347,28 +351,40 @@ class Workers:
         bell: Bell | None = None
         with self._lock:
             self._searching -= 1
+            unread, self._unread = self._unread, ()
             job, stand_by = self._take_job()
             if job is None:
                 bell = self._find_place(own_bell)
-        while job is not None:
+        while True:
+            for mailbox in unread:
+                mailbox.ring()
+            if job is None:
+                return bell
             if stand_by is not None:
                 stand_by.ring()
             done, (value, failure) = job, job.run()
             with self._lock:
                 done.state = _OVER
                 del self._working[done]
-                is_wanted = done.given_up_at is None
-                job, is_needed = None, self._threads <= self.size or self._threads <= self._most()
-                if is_needed:
+                unread = self._unread
+                if done.given_up_at is None:
+                    mailbox = done.mailbox
+                    mailbox.outcomes.append((done, value, failure))
+                    if mailbox not in unread:
+                        unread = (*unread, mailbox)
+                job = None
+                if self._threads <= self.size or self._threads <= self._most():
                     job, stand_by = self._take_job()
                     if job is None:
                         bell = self._find_place(own_bell)
                 else:
                     self._threads -= 1
-            if is_wanted:
-                done.mailbox.put(done, value, failure)
-                tasks.awaited_threads.discard(done)
-        return bell
+                # To wake the loop gives up the interpreter's lock, so that is done once for all
+                # jobs; if one of them blocks, the thread that stands by does it.
+                if job is not None and self._searching:
+                    self._unread, unread = unread, ()
+                else:
+                    self._unread = ()
 
     def _take_job(self) -> tuple[Job | None, Bell | None]:
         """Return the next job, and the bell of a thread that should stand by.
@@ -390,7 +406,8 @@ class Workers:
             self._moved_at = time.monotonic()
             if flow is not None and flow.is_congested:
                 job.state = _HELD_BACK
-                mailbox.put(job, None, None)
+                mailbox.outcomes.append((job, None, None))
+                mailbox.ring()
                 continue
             job.state = _RUNNING
             self._working[job] = None
