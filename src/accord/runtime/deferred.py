@@ -12,7 +12,11 @@ class Deferred(asyncio.Future[Any]):
     awaits a future costs two turns more. Others await it as any future.
     """
 
-    _follower: Callable[["Deferred"], None] | None = None
+    __slots__ = ("_follower",)
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop=loop)
+        self._follower: Callable[[Deferred], None] | None = None
 
     def follow(self, follower: Callable[["Deferred"], None]) -> None:
         """Let something be called once it is done, without another turn of the loop."""

@@ -283,11 +283,11 @@ class Session:
 
     def begin_in_thread(self, context: Context[Any]) -> ClientFlow | None:
         """Let cancellation reach a context in a thread; return how its client reads."""
-        if context.task is not None:  # which goes on without the request and the connection
-            return None
+        exchange = context._exchange
+        if exchange.channel is not None and context.task is not None:
+            return None  # it goes on without the request and the connection
         if self._contexts is None:
             self._contexts = {}
-        exchange = context._exchange
         self._contexts[exchange.id] = context
         return self.flow if exchange.origin is None else None
 

@@ -108,6 +108,19 @@ class Mailbox:
             with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(self._take_all)
 
+    def wake_thread(self, bell: Bell) -> None:
+        """Wake a thread, and take at once what it may have done meanwhile. On the loop.
+
+        A descriptor gives up the interpreter's lock, and the thread often has it first. Then the
+        loop need not be woken.
+        """
+        self._is_rung = True
+        bell.ring()
+        # Before the look at the outcomes: for what is added from here on, it is rung.
+        self._is_rung = False
+        if self.outcomes:
+            self._take_all()
+
     @property
     def is_over(self) -> bool:
         """Whether its loop takes nothing any more."""

@@ -17,6 +17,7 @@ import weakref
 from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from accord.errors import InternalError
@@ -72,29 +73,44 @@ class Job(Deferred):
         flow: of the client that waits for the result; work is held back while it does not read.
     """
 
-    _timer: asyncio.TimerHandle | None = None
-    _waiting: asyncio.Task[None] | None = None
-    given_up_at: float | None = None
-    state = _QUEUED
+    __slots__ = (
+        "_generation",
+        "_stopping",
+        "_timeout",
+        "_timer",
+        "_waiting",
+        "context",
+        "flow",
+        "given_up_at",
+        "loop",
+        "mailbox",
+        "name",
+        "queued_at",
+        "state",
+        "workers",
+    )
 
     def __init__(
         self,
         workers: "Workers",
         loop: asyncio.AbstractEventLoop,
         context: contextvars.Context,
-        *,
-        timeout: float | None = None,
-        name: str = "a function",
-        flow: ClientFlow | None = None,
+        timeout: float | None,
+        name: str,
+        flow: ClientFlow | None,
     ) -> None:
-        super().__init__(loop=loop)
+        super().__init__(loop)
+        self.state = _QUEUED
+        self.queued_at = 0.0
+        self.given_up_at: float | None = None
         self.workers = workers
         self.loop = loop
         self.context = context
         self.name = name
         self.flow = flow
         self.mailbox = find_mailbox(loop)
-        self.queued_at = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._waiting: asyncio.Task[None] | None = None
         # The loop stops only work with a time limit; no other work needs a lock.
         self._stopping = None if timeout is None else _Stopping()
         self._generation = tasks.fork_generation
@@ -282,7 +298,7 @@ class Workers:
             elif not self._searching:
                 bell, is_served = self._find_thread()
         # Once for all requests of a read, so that they are served together.
-        if bell is not None and not leave_for_end(job.loop, bell.ring):
+        if bell is not None and not leave_for_end(job.loop, partial(mailbox.wake_thread, bell)):
             bell.ring()
         if not is_served or len(self._queue) > 1:
             self._check_later(job)
@@ -533,8 +549,10 @@ def _wake_all(door: Bell, reserve: list[Bell]) -> None:
 class _FunctionCall(Job):
     """A call of a function without arguments."""
 
-    def __init__(self, function: Callable[[], object], *args: Any, **details: Any) -> None:
-        super().__init__(*args, **details)
+    __slots__ = ("_function",)
+
+    def __init__(self, function: Callable[[], object], *args: Any) -> None:
+        super().__init__(*args)
         self._function = function
 
     def work(self) -> object:
@@ -563,7 +581,7 @@ async def run_in_thread(
         InternalError: no thread came free in time.
     """
     loop, context = asyncio.get_running_loop(), contextvars.copy_context()
-    job = _FunctionCall(work, workers, loop, context, timeout=timeout, name=name, flow=flow)
+    job = _FunctionCall(work, workers, loop, context, timeout, name, flow)
     job.start()
     result: Value = await job
     return result

@@ -168,53 +168,54 @@ class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
 class _ThreadCall(Job):
     """A call of a plain function, in a thread, up to the result of its request."""
 
-    _awaiting: asyncio.Task[None] | None = None
+    __slots__ = ("_awaiting", "_bound", "_entry", "_request", "_session")
 
     def __init__(
         self, entry: ToolEntry, session: "Session", context: Context[object], bound: BoundArguments
     ) -> None:
-        self._entry = entry
-        self._call = context, bound
-        self._session = session
         variables = copy_context()
         variables.run(current.set, context)
-        exchange = context._exchange
-        flow = session.begin_in_thread(context)
         super().__init__(
             session.server.threads,
             session.loop,
             variables,
-            timeout=entry.timeout,
-            name=exchange.state,
-            flow=flow,
+            entry.timeout,
+            context._exchange.state,
+            session.begin_in_thread(context),
         )
+        self._awaiting: asyncio.Task[None] | None = None
+        self._entry = entry
+        self._session = session
+        self._request = context
+        self._bound = bound
         self.start()
 
     def work(self) -> object:
-        entry, (context, bound) = self._entry, self._call
-        value = entry.signature.call(entry.function, bound, context)
+        entry = self._entry
+        value = entry.signature.call(entry.function, self._bound, self._request)
         # In the thread, since converting a large result would block the loop.
-        return value if isinstance(value, Awaitable) else entry.returns.convert(value)
+        return value if _is_awaitable(value) else entry.returns.convert(value)
 
     def conclude(self, value: Any, failure: BaseException | None) -> None:
-        context = self._call[0]
-        if failure is None and isinstance(value, Awaitable):
+        context = self._request
+        if failure is None and _is_awaitable(value):
             # A plain function may return a coroutine.
             self._awaiting = self.loop.create_task(self._await(value))
             return
-        try:
-            if failure is not None:
-                if isinstance(failure, OutOfTime):
-                    context._cancel()
-                raise failure
-            result = _finish(value, context)
-        except BaseException as error:
+        if failure is None:
             try:
-                result = self._entry._failure_of(error, context)
+                value = _finish(value, context)
+            except BaseException as error:
+                failure = error
+        if failure is not None:
+            if isinstance(failure, OutOfTime):
+                context._cancel()
+            try:
+                value = self._entry._failure_of(failure, context)
             except BaseException as error:
                 self.set_outcome(None, error)
                 return
-        self.set_outcome(result)
+        self.set_outcome(value)
 
     async def _await(self, value: Awaitable[object]) -> None:
         entry, result = self._entry, None
@@ -241,7 +242,7 @@ class _ThreadCall(Job):
 
     def leave(self) -> None:
         super().leave()
-        self._session.end_in_thread(self._call[0])
+        self._session.end_in_thread(self._request)
 
 
 def require_pages(error: UrlElicitationRequired, context: Context[object]) -> ToolResult:
@@ -327,6 +328,10 @@ def find_mirrored(name: str, schema: JsonObject) -> "tuple[MirroredArgument, ...
         return mirrored_arguments(schema)
     except ValueError as error:
         raise RegistrationError(f"tool {name!r}: {error}") from None
+
+
+def _is_awaitable(value: object) -> bool:
+    return hasattr(type(value), "__await__")
 
 
 def _finish(result: CallToolResult, context: Context[object]) -> ToolResult:
