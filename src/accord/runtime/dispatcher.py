@@ -8,6 +8,7 @@ that the message belongs to.
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from math import inf
 from types import CoroutineType, MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -35,6 +36,7 @@ from accord.protocol.exchange import (
 from accord.protocol.jsonrpc import MalformedMessage
 from accord.protocol.revisions import Phase, Revision
 from accord.runtime import tasks
+from accord.runtime.deferred import Deferred
 from accord.runtime.handlers import NO_HANDLERS, OVER, Handlers, Write, discard
 from accord.runtime.origin import Origin
 from accord.runtime.tasks import Pending, explain_size, is_pressed, is_writable, start
@@ -55,7 +57,7 @@ _SIGNS_OF_LIFE: Final = frozenset({"ping", "server/discover"})
 
 
 # Shared by all dispatchers without running handlers. Nothing can be added to it.
-_NONE_RUNNING: Final = cast("dict[RequestId, asyncio.Task[None]]", MappingProxyType({}))
+_NONE_RUNNING: Final = cast("dict[RequestId, asyncio.Future[Any]]", MappingProxyType({}))
 
 LASTING: Final = object()
 """Returned by handlers of requests that stay open by design; `Dispatcher.answer` ends them."""
@@ -101,11 +103,11 @@ class Dispatcher:
         self.handlers = handlers
         self.in_flight = in_flight
         self.watchdog = watchdog
-        self.running: dict[RequestId, asyncio.Task[None]] = _NONE_RUNNING
+        self.running: dict[RequestId, asyncio.Future[Any]] = _NONE_RUNNING
         # How many reasons there are for which no answer can come at present.
         self.pauses = 0
         self.closed: AccordError | None = None
-        self._background: dict[asyncio.Task[object], None] | None = None
+        self._background: dict[asyncio.Future[Any], None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop() if watchdog is None else watchdog.loop
         self._generation = tasks.fork_generation
@@ -162,15 +164,46 @@ class Dispatcher:
                 if tasks.fork_generation != self._generation:
                     tasks.end_child()
                 if not task.done():
-                    if self.running is _NONE_RUNNING:
-                        self.running = {}
-                    self.running[exchange.id] = task
+                    self._note_running(exchange, task)
+            elif isinstance(outcome, Deferred):
+                watchdog = None
+                self._note_running(exchange, outcome)
+                outcome.follow(partial(self._serve_outcome, exchange))
             elif outcome is not LASTING:
                 self._respond(exchange, outcome)
         finally:
             if watchdog is not None:
                 watchdog.running -= 1
         return None
+
+    def _note_running(self, exchange: Exchange, work: asyncio.Future[Any]) -> None:
+        if self.running is _NONE_RUNNING:
+            self.running = {}
+        self.running[exchange.id] = work
+
+    def _serve_outcome(self, exchange: Exchange, deferred: Deferred) -> None:
+        """Answer a request whose handler returned a Deferred; a cancelled one gets no answer."""
+        try:
+            if not deferred.cancelled():
+                error = deferred.exception()
+                if error is None:
+                    self._respond(exchange, deferred.result())
+                else:
+                    self._fail_with(exchange, error)
+        finally:
+            self._leave(exchange)
+
+    def _leave(self, exchange: Exchange, outcome: object = None) -> None:
+        """Note that the work for a request is over."""
+        if self.running:
+            self.running.pop(exchange.id, None)
+        if exchange.cancelled:
+            # It is remembered for late messages, and must not keep what it carried.
+            exchange.raw, exchange.params = UNSET, None
+        if self.watchdog is not None:
+            self.watchdog.leave()
+        if exchange.origin is not None and outcome is not LASTING:
+            exchange.origin.finish()
 
     async def _run(self, exchange: Exchange, work: Coroutine[object, None, object]) -> None:
         outcome = None
@@ -190,15 +223,7 @@ class Dispatcher:
         except BaseException as error:
             self._fail_with(exchange, error)
         finally:
-            if self.running:
-                self.running.pop(exchange.id, None)
-            if exchange.cancelled:
-                # It is remembered for late messages, and must not keep what it carried.
-                exchange.raw, exchange.params = UNSET, None
-            if self.watchdog is not None:
-                self.watchdog.leave()
-            if exchange.origin is not None and outcome is not LASTING:
-                exchange.origin.finish()
+            self._leave(exchange, outcome)
 
     def answer(self, exchange: Exchange, result: object) -> None:
         """Answer a request whose handler returned LASTING."""
@@ -318,14 +343,14 @@ class Dispatcher:
             return
         self._keep(self._loop.create_task(outcome))
 
-    def _keep(self, task: asyncio.Task[object]) -> None:
+    def _keep(self, task: asyncio.Future[Any]) -> None:
         """Hold on to a task until it is done."""
         if self._background is None:
             self._background = {}
         self._background[task] = None
         task.add_done_callback(self._background_done)
 
-    def _background_done(self, task: asyncio.Task[object]) -> None:
+    def _background_done(self, task: asyncio.Future[Any]) -> None:
         if self._background is not None:
             self._background.pop(task, None)
         if not task.cancelled() and task.exception() is not None:

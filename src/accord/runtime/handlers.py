@@ -17,7 +17,10 @@ class Handlers(Protocol):
     """What a party does with the messages it receives."""
 
     def request(self, exchange: Exchange, params: object, dispatcher: "Dispatcher") -> object:
-        """Return the result, a coroutine for it, or LASTING. A RequestError is an error reply."""
+        """Return the result, a coroutine or a Deferred for it, or LASTING.
+
+        A RequestError is an error reply.
+        """
 
     def notification(self, event: NotificationReceived, dispatcher: "Dispatcher") -> None:
         """Handle a notification. Must not block."""

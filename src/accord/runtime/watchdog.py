@@ -29,7 +29,9 @@ _LOOP: Final = os.path.join(os.path.dirname(asyncio.__file__), "")
 _LIBRARY: Final = os.path.join(os.path.dirname(os.__file__), "")
 _PACKAGES: Final = f"{os.sep}site-packages{os.sep}"
 # The methods of the dispatcher that call handlers: what lies outside of them is not to blame.
-_SERVING: Final = frozenset({"_run", "_serve"})
+_SERVING: Final = frozenset({"_run", "_serve", "_serve_outcome"})
+# Those of them that know the request.
+_NAMING: Final = frozenset({"_serve", "_serve_outcome"})
 # Starting a thread costs 0.1 ms: too much for every request, nothing for one a second.
 _IDLE: Final = 1.0
 
@@ -177,7 +179,7 @@ def _author_place(frame: FrameType | None) -> str | None:
 def find_served(frame: FrameType | None) -> str | None:
     """Return the request served in a frame, if it began in this turn of the loop."""
     while frame is not None:
-        if frame.f_code.co_name == "_serve" and "exchange" in frame.f_code.co_varnames:
+        if frame.f_code.co_name in _NAMING and "exchange" in frame.f_code.co_varnames:
             exchange = frame.f_locals.get("exchange")
             return str(getattr(exchange, "state", None) or getattr(exchange, "name", "a request"))
         frame = frame.f_back

@@ -285,19 +285,33 @@ class Session:
             InternalError: no thread came free in time.
         """
         current.set(context)
-        exchange, threads = context._exchange, self.server.threads
-        flow = self.flow if exchange.origin is None else None
-        if context.task is not None:  # which goes on without the request and the connection
-            return await run_in_thread(threads, work, timeout=timeout, name=exchange.state)
+        flow = self.begin_in_thread(context)
+        try:
+            return await run_in_thread(
+                self.server.threads,
+                work,
+                timeout=timeout,
+                name=context._exchange.state,
+                flow=flow,
+            )
+        finally:
+            self.end_in_thread(context)
+
+    def begin_in_thread(self, context: Context[Any]) -> ClientFlow | None:
+        """Let cancellation reach a context in a thread; return how its client reads."""
+        exchange = context._exchange
+        if exchange.channel is not None and context.task is not None:
+            return None  # it goes on without the request and the connection
         if self._contexts is None:
             self._contexts = {}
         self._contexts[exchange.id] = context
-        try:
-            return await run_in_thread(
-                threads, work, timeout=timeout, name=exchange.state, flow=flow
-            )
-        finally:
-            self._contexts.pop(exchange.id, None)
+        return self.flow if exchange.origin is None else None
+
+    def end_in_thread(self, context: Context[Any]) -> None:
+        """Forget a context whose work in a thread is no longer waited for."""
+        contexts, id = self._contexts, context._exchange.id
+        if contexts is not None and contexts.get(id) is context:
+            del contexts[id]
 
     # -- sending
 

@@ -21,6 +21,7 @@ from typing import Final, cast
 
 from accord.bindings.lines import LINE_LIMIT, LineReader, LineTooLong
 from accord.protocol.exchange import Exchange
+from accord.runtime.batches import call_in_batch, leave_for_end
 
 log = logging.getLogger("accord.stdio")
 
@@ -138,7 +139,8 @@ class _Writer:
             self.flush()
         elif not self._scheduled:
             self._scheduled = True
-            self._loop.call_soon(self.flush)
+            if not leave_for_end(self._loop, self.flush):
+                self._loop.call_soon(self.flush)
 
     def cork(self) -> None:
         """Collect messages until `flush`."""
@@ -264,7 +266,7 @@ class _Reader(asyncio.Protocol):
             # Some transports deliver data that they had read before they were paused.
             self._rest = chain(self._rest, lines)
             return
-        self._serve(lines)
+        call_in_batch(self._loop, self._serve, lines)
 
     def _serve(self, lines: Iterator[bytes | LineTooLong]) -> None:
         """Receive lines, as long as the client reads the answers."""
@@ -292,7 +294,7 @@ class _Reader(asyncio.Protocol):
         """Receive the rest of the last read."""
         rest, self._rest = self._rest, None
         if rest is not None:
-            self._serve(rest)
+            call_in_batch(self._loop, self._serve, rest)
         if self._is_at_end and not self._has_rest():
             self._end()
 
