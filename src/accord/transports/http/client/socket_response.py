@@ -55,7 +55,7 @@ class SocketResponse(msgspec.Struct, eq=False):
     _chunks: list[bytes] = []
     _size: int = 0
     _is_over: bool = False
-    _is_paused: bool = False
+    is_paused: bool = False
     _error: Exception | None = None
     _waiter: "asyncio.Future[None] | None" = None
     _inflate: Any = None
@@ -103,8 +103,8 @@ class SocketResponse(msgspec.Struct, eq=False):
     def add(self, data: bytes) -> None:
         self._chunks.append(data)
         self._size += len(data)
-        if self._size > _AHEAD_MOST and not self._is_paused and self._connection is not None:
-            self._is_paused = True
+        if self._size > _AHEAD_MOST and not self.is_paused and self._connection is not None:
+            self.is_paused = True
             self._connection.transport.pause_reading()
         self._wake()
 
@@ -176,8 +176,8 @@ class SocketResponse(msgspec.Struct, eq=False):
         chunk = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
         self._chunks.clear()
         self._size = 0
-        if self._is_paused and self._connection is not None:
-            self._is_paused = False
+        if self.is_paused and self._connection is not None:
+            self.is_paused = False
             self._connection.transport.resume_reading()
         return chunk
 

@@ -43,6 +43,8 @@ class SocketSender:
         self._spare: dict[tuple[str, int, bool], list[_Connection]] = {}
         self._cookies = CookieJar()
         self._heads: dict[Any, bytes] = {}
+        # The last request of them: comparing is cheaper than hashing.
+        self._last: tuple[str, HttpAddress, dict[str, str], bytes] | None = None
         # The head of the last whole JSON answer.
         self.known_head: KnownHead | None = None
 
@@ -83,7 +85,10 @@ class SocketSender:
     def _head(self, method: str, place: HttpAddress, headers: Mapping[str, str]) -> bytes:
         """Write the head of a request, up to its length; most are like the one before."""
         if self._cookies.expires < inf and self._cookies.expire():
-            self._heads.clear()
+            self._forget_heads()
+        last = self._last
+        if last is not None and last[2] == headers and last[1] is place and last[0] == method:
+            return last[3]
         key = (method, place.url, *headers.items())
         head = self._heads.get(key)
         if head is None:
@@ -91,12 +96,17 @@ class SocketSender:
             if len(self._heads) >= _REMEMBERED:
                 self._heads.clear()
             self._heads[key] = head
+        self._last = (method, place, dict(headers), head)
         return head
+
+    def _forget_heads(self) -> None:
+        self._heads.clear()
+        self._last = None
 
     def note_cookie(self, text: str, place: HttpAddress) -> None:
         """Keep a cookie: balancers find a session's server by it."""
         if self._cookies.note(text, place):
-            self._heads.clear()
+            self._forget_heads()
 
     # -- connections
 
@@ -113,17 +123,16 @@ class SocketSender:
     def put_back(self, connection: "_Connection") -> None:
         """Keep a connection whose response is complete for the next request."""
         connection.used = self._loop.time()
-        self._spare.setdefault(connection.leads_to, []).append(connection)
+        connection.spare.append(connection)
 
     def forget(self, connection: "_Connection") -> None:
         """Forget a connection that is gone."""
         self._open.discard(connection)
-        spare = self._spare.get(connection.leads_to)
-        if spare and connection in spare:
-            spare.remove(connection)
+        if connection in connection.spare:
+            connection.spare.remove(connection)
 
     async def _connect(self, place: HttpAddress) -> "_Connection":
-        connection = _Connection(self, place[:3])
+        connection = _Connection(self, self._spare.setdefault(place[:3], []))
         context = self._context() if place.is_safe else None
         try:
             async with asyncio.timeout(self._connect_within):
@@ -187,9 +196,10 @@ class SocketSender:
 class _Connection(asyncio.Protocol):
     """One connection, with one request under way or none."""
 
-    def __init__(self, sender: SocketSender, leads_to: tuple[str, int, bool]) -> None:
+    def __init__(self, sender: SocketSender, spare: "list[_Connection]") -> None:
         self.sender = sender
-        self.leads_to = leads_to
+        # The connections to the same server that wait for a request.
+        self.spare = spare
         # The address of the request under way.
         self.place: HttpAddress
         self.used = 0.0
@@ -347,7 +357,8 @@ class _Connection(asyncio.Protocol):
             return
         is_clean = not self._has_surplus and not self.transport.get_write_buffer_size()
         if response.is_kept and is_clean:
-            self.transport.resume_reading()
+            if response.is_paused:
+                self.transport.resume_reading()
             self.sender.put_back(self)
         else:
             self.abort()
