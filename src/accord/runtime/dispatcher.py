@@ -57,7 +57,7 @@ _SIGNS_OF_LIFE: Final = frozenset({"ping", "server/discover"})
 
 
 # Shared by all dispatchers without running handlers. Nothing can be added to it.
-_NONE_RUNNING: Final = cast("dict[RequestId, asyncio.Future[Any]]", MappingProxyType({}))
+NONE_RUNNING: Final = cast("dict[RequestId, asyncio.Future[Any]]", MappingProxyType({}))
 
 LASTING: Final = object()
 """Returned by handlers of requests that stay open by design; `Dispatcher.answer` ends them."""
@@ -103,7 +103,7 @@ class Dispatcher:
         self.handlers = handlers
         self.in_flight = in_flight
         self.watchdog = watchdog
-        self.running: dict[RequestId, asyncio.Future[Any]] = _NONE_RUNNING
+        self.running: dict[RequestId, asyncio.Future[Any]] = NONE_RUNNING
         # How many reasons there are for which no answer can come at present.
         self.pauses = 0
         self.closed: AccordError | None = None
@@ -177,7 +177,7 @@ class Dispatcher:
         return None
 
     def _note_running(self, exchange: Exchange, work: asyncio.Future[Any]) -> None:
-        if self.running is _NONE_RUNNING:
+        if self.running is NONE_RUNNING:
             self.running = {}
         self.running[exchange.id] = work
 
@@ -512,7 +512,7 @@ class Dispatcher:
     def release_tables(self) -> None:
         """Own no empty table: a session that waits for its client costs less without them."""
         if not self.running:
-            self.running = _NONE_RUNNING
+            self.running = NONE_RUNNING
 
     async def drain(self, timeout: float | None = None) -> bool:
         """Wait until no handler runs any more; returns whether that was in time."""
