@@ -392,10 +392,12 @@ class Dispatcher:
         if self.closed is not None:
             raise self.closed
         exchange, data = self.endpoint.request(name, params, revision=revision)
-        future = self._loop.create_future()
-        exchange.state = pending = Pending(future, timeout, cap, self._loop.time(), on_progress)
-        pending.on_notice = on_notice
-        self._extend(pending)
+        loop = self._loop
+        future = loop.create_future()
+        exchange.state = pending = Pending(future, timeout, cap, loop.time(), on_progress)
+        if on_notice is not None:
+            pending.on_notice = on_notice
+        self._set_timer(pending.ends)
         self.write(data, within)
         try:
             return await future
@@ -404,14 +406,15 @@ class Dispatcher:
             raise
 
     def _extend(self, pending: Pending) -> None:
-        ends = pending.extend(self._loop.time())
-        # One timer for all requests: most are answered long before it would go off.
-        if ends != inf and (self._timer is None or ends < self._timer.when()):
-            self._set_timer(ends)
+        self._set_timer(pending.extend(self._loop.time()))
 
     def _set_timer(self, when: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        # One timer for all requests: most are answered long before it would go off.
+        timer = self._timer
+        if when == inf or (timer is not None and timer.when() <= when):
+            return
+        if timer is not None:
+            timer.cancel()
         self._timer = self._loop.call_at(when, self._expire)
 
     def _expire(self) -> None:
@@ -433,8 +436,7 @@ class Dispatcher:
                 continue
             self.cancel(exchange, "no answer in time")
             pending.future.set_exception(pending.expiry(exchange.name))
-        if earliest != inf:
-            self._set_timer(earliest)
+        self._set_timer(earliest)
 
     def _settle(self, exchange: Exchange, result: object, error: Exception | None) -> None:
         pending = exchange.state
