@@ -39,14 +39,14 @@ def test_a_finding_at_the_edge_is_made_smaller_saved_and_repeated(
     edge, tmp_path, capsys, monkeypatch
 ):
     fatal = b"GET /fatal HTTP/1.1\r\n\r\n"
-    received = edge.BoundedProtocol.data_received
+    received = edge.HttpConnection.data_received
 
     def fragile(self, data: bytes) -> None:
         if fatal in data:
             raise ZeroDivisionError
         received(self, data)
 
-    monkeypatch.setattr(edge.BoundedProtocol, "data_received", fragile)
+    monkeypatch.setattr(edge.HttpConnection, "data_received", fragile)
     fine = b"GET /healthz HTTP/1.1\r\n\r\n"
     case = edge.Case([edge.Talk([fine]), edge.Talk([fine, fatal])])
     with edge.target() as made:

@@ -7,59 +7,13 @@ listener refuses, nothing is executed. It must never be stricter, except as `TOL
 import asyncio
 import random
 
-import h11
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from support.http1_answers import answers
 from support.http1_memory import EchoApp, Read, memory
-
-# Where the listener accepts what h11 refuses: what h11 says, and why that is right.
-TOLERATED = {
-    "no request line received": "RFC 9112, 2.2: empty lines before a request are ignored",
-    "Missing mandatory Host: header": "the app judges Host, which knows the hosts that it serves",
-    "Found multiple Host: headers": "the same",
-    "Too many bytes in chunk size": "h11 counts zeros in front, which mean nothing",
-}
-
-
-# -- the oracle
-
-
-def read_by_h11(data):
-    """Return the complete requests that h11 reads, and why it reads no more."""
-    found = []
-    connection = h11.Connection(h11.SERVER, max_incomplete_event_size=1 << 17)
-    connection.receive_data(data)
-    request, body = None, []
-    try:
-        while True:
-            event = connection.next_event()
-            if event in (h11.NEED_DATA, h11.PAUSED):
-                return found, "needs more"
-            if isinstance(event, h11.Request):
-                request, body = event, []
-            elif isinstance(event, h11.Data):
-                body.append(bytes(event.data))
-            elif isinstance(event, h11.EndOfMessage):
-                found.append(
-                    Read(
-                        request.method,
-                        request.target,
-                        request.http_version,
-                        tuple(request.headers),
-                        b"".join(body),
-                    )
-                )
-                status = 400 if request.method == b"CONNECT" else 200  # no tunnel
-                connection.send(h11.Response(status_code=status, headers=[("content-length", "0")]))
-                connection.send(h11.EndOfMessage())
-                if connection.our_state is not h11.DONE:
-                    return found, "ends"
-                connection.start_next_cycle()
-    except h11.RemoteProtocolError as error:
-        return found, str(error)
+from support.http1_oracle import TOLERATED, read_by_h11
 
 
 def plain(read):
@@ -113,8 +67,9 @@ EXTENSIONS = [
     b"", b"", b";a", b";a=b", b';a="b"', b";", b" ", b";a\nb", b" ;a", b"; a=b", b";a\rb",
 ]  # fmt: skip
 SCRAPS = [
-    b"\r\n", b"\n", b"\r", b"\0", b" ", b"\t", b":", b";", b",", b"0", b"f", b"\xff", b"\x0b", b"-", b"+",
-    b"x", b"_", b"#", b"%", b"\x7f", b"\x80", b"HTTP/1.1", b"chunked", b"0\r\n\r\n", b"\r\n\r\n",
+    b"\r\n", b"\n", b"\r", b"\0", b" ", b"\t", b":", b";", b",", b"0", b"f", b"\xff", b"\x0b", b"-",
+    b"+", b"x", b"_", b"#", b"%", b"\x7f", b"\x80",
+    b"HTTP/1.1", b"chunked", b"0\r\n\r\n", b"\r\n\r\n",
 ]  # fmt: skip
 
 
