@@ -28,7 +28,7 @@ def plain(read):
 def difference(data, ours, raw):
     """Say where the listener has read something that h11 has not; None if nowhere."""
     statuses = [answer.status for answer in answers(raw, [])] if raw else []
-    theirs, why = read_by_h11(data.lstrip(b"\r\n"))
+    theirs, why = read_by_h11(data)
     for number, read in enumerate(ours):
         if number >= len(theirs):
             is_kept_1_0 = why == "ends" and ours[number - 1].version == b"1.0"

@@ -64,6 +64,8 @@ def _first(data: bytes, method: str) -> tuple[Answer, bytes]:
             assert answer is not None
             answer.body = b"".join(body)
             return answer, connection.trailing_data[0]
+        elif answer is None and interim and not connection.trailing_data[0]:
+            return Answer(interim[-1], {}, interim=interim, is_whole=False), b""
         elif answer is None:
             raise NotHttp(f"half a head: {data[:200]!r}")
         else:  # it needs more: the end of the connection has cut the body

@@ -203,6 +203,8 @@ for label, text in {
         f"coding is {label}",
         "6.1; 6.3, item 4",
         "TE.TE: one server takes it for chunked, another does not (PortSwigger, http-garden)",
+        400,
+        501,
     )
 for label, text in {
     "empty": b"", "identity": b"identity", "gzip": b"gzip", "chunked, gzip": b"chunked, gzip",
