@@ -301,7 +301,7 @@ def test_the_number_of_connections_is_limited(talk):
                 await asyncio.sleep(0.01)
             await is_fine(client)
 
-    with bounded(offer().asgi(), connections_most=10) as port:
+    with bounded(offer().asgi(connections=10)) as port:
         run(scenario(port))
 
 

@@ -7,7 +7,9 @@ from typing import Any
 
 import uvicorn
 
-from accord.transports.http.server.uvicorn_server import BoundedProtocol, BoundedServer, listen
+from accord.runtime.tasks import run_to_end
+from accord.transports.http.server.running import ServedApp, fastest_loop
+from accord.transports.http.server.sockets import listen
 from support.waiting import LONG, until_sync
 
 
@@ -19,11 +21,23 @@ def serving(app: Any, **config: Any) -> Iterator[int]:
 
 
 @contextmanager
-def bounded(app: Any, *, loop: str = "auto", **limits: Any) -> Iterator[int]:
+def bounded(app: Any, *, loop: str = "auto") -> Iterator[int]:
     """Serve one of our apps as `server.run("http")` does."""
-    protocol = type("Protocol", (BoundedProtocol,), limits)
-    with _running(BoundedServer(_config(app, http=protocol, loop=loop), app)) as port:
-        yield port
+    (listening,) = listen("127.0.0.1", 0)
+    served = ServedApp(app, [listening])
+    factory = None if loop == "asyncio" else fastest_loop()
+    thread = threading.Thread(
+        target=lambda: run_to_end(served.serve(), loop_factory=factory), daemon=True
+    )
+    thread.start()
+    try:
+        until_sync(lambda: served.is_started)
+        yield listening.getsockname()[1]
+    finally:
+        served.stop()
+        thread.join(LONG)
+        listening.close()
+        assert not thread.is_alive(), "the server does not stop"
 
 
 def _config(app: Any, **config: Any) -> uvicorn.Config:

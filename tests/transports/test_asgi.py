@@ -10,7 +10,7 @@ import pytest
 
 from accord import Context, Principal, Server
 from accord.transports.http.server.app import HttpApp
-from accord.transports.http.server.exchange import HttpExchange
+from accord.transports.http.server.asgi_exchange import AsgiExchange
 from accord.transports.http.server.state import HttpOptions
 from support.asgi import Asgi, Exchange
 from support.http_offer import offer
@@ -406,7 +406,7 @@ def test_a_client_of_the_older_form_that_reads_nothing_loses_its_session():
             await stuck.wait()
 
         (session,) = app.sessions
-        session.only_stream.reader.send = stall
+        session.only_stream.reader._exchange.send = stall
         for _ in range(70):
             session.write(b'"' + b"x" * 1_000_000 + b'"', None)
             await asyncio.sleep(0)
@@ -496,7 +496,7 @@ def test_streams_of_a_request_last_until_its_token_expires():
     def seconds(expires_at):
         ann = Principal("ann", expires_at=expires_at)
         scope = {"method": "GET", "headers": [], "accord.principal": ann}
-        return HttpExchange(HttpOptions(), scope, None, None).expiry(1000.0) - 1000.0
+        return AsgiExchange(HttpOptions(), scope, None, None).expiry(1000.0) - 1000.0
 
     assert seconds(None) == math.inf
     assert 100 < seconds(time.time() + 600) <= 600

@@ -53,6 +53,7 @@ class HttpSettings(TypedDict, total=False):
     sessions_per_caller: int
     session_idle: float
     connections: int
+    connections_per_address: int
     listeners: int
     keep_alive: float
     body_timeout: float
@@ -275,10 +276,10 @@ def run_http(
 def _http_server() -> Any:
     """Return the module that serves HTTP, which needs an extra."""
     try:
-        from accord.transports.http.server import uvicorn_server
+        from accord.transports.http.server import running
     except ImportError:
         raise MissingExtra("http", needed_for="serving over HTTP") from None
-    return uvicorn_server
+    return running
 
 
 def _listen(host: str, port: int) -> "list[socket]":

@@ -28,7 +28,7 @@ from accord.server.extension import find_handler
 from accord.server.hub import UPDATED, ListKind, Notices, ServerChange, list_change
 from accord.server.methods import METHODS
 from accord.server.middleware import LayeredRequest
-from accord.server.pacing import DONE, Delayed, Done
+from accord.runtime.pacing import DONE, Delayed, Done
 from accord.server.threads import run_in_thread
 from accord.server.visibility import NO_RULES, Visibility, changed_kinds
 from accord.types import LoggingLevel, RequestId, Root

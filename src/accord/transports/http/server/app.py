@@ -8,10 +8,12 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, TypeAlias
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from accord.bindings import http
 from accord.bindings.http import Gate, HeadVerdict
+from accord.transports.http.server.asgi_exchange import AsgiExchange
 from accord.transports.http.server.endpoint import (
     MESSAGES,
     STREAM,
@@ -37,6 +39,11 @@ from accord.transports.http.server.state import (
     ServedServer,
 )
 from accord.transports.shutdown import is_host_stopping
+
+if TYPE_CHECKING:
+    from accord.transports.http.server.connection import HttpConnection
+    from accord.transports.http.server.listened_exchange import ListenedExchange
+    from accord.transports.http.server.received import ReceivedHead
 
 log = logging.getLogger("accord.http")
 
@@ -285,13 +292,13 @@ class HttpApp:
         if scope["type"] != "http":
             await self._serve_other(scope, receive, send)
             return
-        exchange = HttpExchange(self.options, scope, receive, send)
+        exchange = AsgiExchange(self.options, scope, receive, send)
         try:
             if not self._is_ready or self._loop is not asyncio.get_running_loop():
                 await self.start()
             self.under_way += 1
             try:
-                await self._serve(exchange, scope)
+                await self._serve(exchange, scope["path"], scope.get("http_version", "1.1"))
             finally:
                 self.under_way -= 1
         except asyncio.CancelledError:
@@ -301,11 +308,55 @@ class HttpApp:
             log.exception("%s %s failed", exchange.method, scope["path"])
             await exchange.fail()
 
-    def _serve(self, exchange: HttpExchange, scope: Scope) -> Awaitable[None]:
-        path = self._paths.get(scope["path"]) or self._resolve(scope)
-        serve = self._endpoints.get(path)
-        if serve is None and path in _HEALTH:
-            return exchange.health(is_ready=path == "/healthz" or not self.state.is_stopping)
+    def make_listened(self, connection: "HttpConnection", head: "ReceivedHead") -> HttpExchange:
+        """Return the request for a head that the listener has received."""
+        return self._listened(self, connection, head)
+
+    @cached_property
+    def _listened(self) -> "type[ListenedExchange]":
+        from accord.transports.http.server.listened_exchange import ListenedExchange
+
+        return ListenedExchange
+
+    def serve_listened(self, exchange: "ListenedExchange") -> Awaitable[None]:
+        """Serve a request of the listener; return DONE, or what is to be awaited."""
+        if not self._is_ready:
+            return self._start_and_serve(exchange)
+        head = exchange.head
+        if exchange.is_received:
+            exchange.take_whole()
+        self.under_way += 1
+        exchange.is_counted = True
+        try:
+            found = head.verdict
+            if found is not None and self.under_way <= self.options.connections:
+                serve, verdict = found
+                work: Awaitable[None] = serve(exchange, verdict)
+                return work
+            why = head.parse_target()
+            if why is not None:
+                return exchange.refuse(http.HttpRefusal(400, why), close=True)
+            return self._serve(exchange, head.path, head.version, head)
+        except Exception:
+            log.exception("%s %s failed", exchange.method, head.path[:200])
+            return exchange.fail()
+
+    async def _start_and_serve(self, exchange: "ListenedExchange") -> None:
+        await self.start()
+        await self.serve_listened(exchange)
+
+    def _serve(
+        self,
+        exchange: HttpExchange,
+        path: str,
+        version: str,
+        head: "ReceivedHead | None" = None,
+    ) -> Awaitable[None]:
+        """Serve a request; a decision that depends on its head alone is kept in the head."""
+        own = self._paths.get(path) or self._resolve(exchange.scope)
+        serve = self._endpoints.get(own)
+        if serve is None and own in _HEALTH:
+            return exchange.health(is_ready=own == "/healthz" or not self.state.is_stopping)
         headers = exchange.headers
         if len(headers) > HEADERS_MOST or sum(map(len, headers.values())) > HEADER_BYTES_MOST:
             why = f"more than {HEADERS_MOST} headers, or than {HEADER_BYTES_MOST} bytes of them"
@@ -313,13 +364,14 @@ class HttpApp:
         if self.under_way > self.options.connections:
             why = f"{self.options.connections} requests are under way (connections)"
             return exchange.refuse(http.HttpRefusal(503, why, -32000), close=True)
-        version = scope.get("http_version", "1.1")
         verdict = self._gate.judge(exchange.method, headers, version)
         if verdict.foreign is not None:
             return exchange.refuse(verdict.foreign)
         if serve is None:
-            why = f"nothing is served at {scope['path'][:200]!r}; try {self.options.path}"
+            why = f"nothing is served at {path[:200]!r}; try {self.options.path}"
             return exchange.refuse(http.HttpRefusal(404, why))
+        if head is not None:
+            head.verdict = serve, verdict
         return serve(exchange, verdict)
 
     def _resolve(self, scope: Scope) -> str:

@@ -1,6 +1,6 @@
 """The endpoints of an app: the one of Streamable HTTP, and the two of the older form."""
 
-from collections.abc import Awaitable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final
 from urllib.parse import parse_qs, quote, urlsplit
@@ -11,12 +11,19 @@ from accord.bindings import http, sse
 from accord.bindings.standalone import VERSION_KEY, has_standalone
 from accord.protocol.exchange import Event, Refused, RequestReceived
 from accord.protocol.revisions import HANDSHAKE
-from accord.transports.http.server.exchange import LAST_EVENT, SESSION, HttpExchange, Scope
+from accord.runtime.pacing import DONE
+from accord.transports.http.server.exchange import (
+    LAST_EVENT,
+    SESSION,
+    HttpExchange,
+    Scope,
+    expiry_check,
+)
 from accord.transports.http.server.session import HttpSession, PostResponse
 from accord.transports.http.server.sessions import HttpSessions
 from accord.transports.http.server.standalone import StandaloneRequests
 from accord.transports.http.server.state import DRAINING, AppState, Bodies
-from accord.transports.http.server.stream import Reader, Stream, parse_event_id
+from accord.transports.http.server.stream import Stream, parse_event_id
 
 _STATELESS: Final = "POST, OPTIONS"
 # Seconds after which a silent call becomes a stream, if clients could resume that stream.
@@ -137,11 +144,23 @@ class HttpEndpoint:
 
     # -- POST
 
-    async def _post(self, exchange: HttpExchange, verdict: http.HeadVerdict) -> None:
+    def _post(self, exchange: HttpExchange, verdict: http.HeadVerdict) -> Awaitable[None]:
         read = self._bodies.read(exchange)
-        body = read if isinstance(read, bytes) else await read
-        if body is None:
-            return None
+        if isinstance(read, bytes):
+            return self._take(exchange, verdict, read)
+        return self._take_later(exchange, verdict, read)
+
+    async def _take_later(
+        self, exchange: HttpExchange, verdict: http.HeadVerdict, read: Awaitable[bytes | None]
+    ) -> None:
+        body = await read
+        if body is not None:
+            await self._take(exchange, verdict, body)
+
+    def _take(
+        self, exchange: HttpExchange, verdict: http.HeadVerdict, body: bytes
+    ) -> Awaitable[None]:
+        """Serve a POST whose body has arrived; nothing is left to await if it is answered."""
         if self._has_standalone and (
             VERSION_KEY in body
             or type(verdict.revision) is http.HttpRefusal
@@ -149,30 +168,35 @@ class HttpEndpoint:
         ):
             refused = self.standalone.refuse_misplaced(exchange, body)
             if refused is not None:
-                return await refused
+                return refused
         session = self._session_for(exchange, body, verdict)
         if type(session) is http.HttpRefusal:
-            return await exchange.refuse(session)
+            return exchange.refuse(session)
         post = PostResponse(exchange, session, verdict.form)
         events = session.session.dispatcher.receive(body, post)
         post.is_received = True
         is_alone = len(events) == 1 and events[0].__class__ is RequestReceived
         if not is_alone and not self._has_requests(post, events):
-            return await self._accept(post, events)
+            return self._accept(post, events)
         if not post.is_over and post.stream is None:
+            if not exchange.is_listened:
+                return self._answer_later(post)
             self.waiting[post] = None
-            try:
-                await post.wait()
-            finally:
-                del self.waiting[post]
-        if session.is_kept:
-            return await self._answer(post)
-        if session.id:
-            return await self._answer_first(post)
+            post.call_when_ready(self._answer_ready)
+            return DONE
+        return self._answer(post) if session.is_kept else self._answer_first(post)
+
+    def _answer_ready(self, post: PostResponse) -> Awaitable[None]:
+        del self.waiting[post]
+        return self._answer(post) if post.owner.is_kept else self._answer_first(post)
+
+    async def _answer_later(self, post: PostResponse) -> None:
+        self.waiting[post] = None
         try:
-            return await self._answer(post)
+            await post.wait()
         finally:
-            session.let_go()
+            del self.waiting[post]
+        await (self._answer(post) if post.owner.is_kept else self._answer_first(post))
 
     def _session_for(
         self, exchange: HttpExchange, body: bytes, verdict: http.HeadVerdict
@@ -212,44 +236,40 @@ class HttpEndpoint:
             post.give_up()
         return True
 
-    async def _accept(self, post: PostResponse, events: Sequence[Event]) -> None:
+    def _accept(self, post: PostResponse, events: Sequence[Event]) -> Awaitable[None]:
         """Respond to a POST without requests."""
         exchange = post.exchange
         if not post.owner.is_kept:
             post.owner.let_go()
         if post.refusals:
             if not any(map(_answers_request, _read_errors(post.refusals))):
-                return await exchange.json(post.refusal, status=400)
+                return exchange.json(post.refusal, status=400)
             # Clients take an error status for a failure of the transport, and read no further.
             post.reply = post.refusal
-            return await self._answer(post)
+            return self._answer(post)
         why = _refusal_reason(events)
         if why is not None and not self._is_stateless:  # http.post.refused-status
-            return await exchange.refuse(http.HttpRefusal(400, why))
-        return await exchange.empty(202)  # http.post.accepted-202
+            return exchange.refuse(http.HttpRefusal(400, why))
+        return exchange.empty(202)  # http.post.accepted-202
 
-    async def _answer_first(self, post: PostResponse) -> None:
+    def _answer_first(self, post: PostResponse) -> Awaitable[None]:
         """Answer the first request of a session; keep the session if that opened it."""
         session = post.owner
-        if session.session.is_begun and session.session.dispatcher.closed is None:
+        if session.id and session.session.is_begun and session.session.dispatcher.closed is None:
             session.is_kept = True
             self._sessions.keep(session)
-            await self._answer(post, session.id)
-            return
-        try:
-            await self._answer(post)
-        finally:
-            session.let_go()
+            return self._answer(post, session.id)
+        stream = post.stream
+        if stream is not None and not stream.is_ended:
+            return self._follow(post, stream, on_end=session.let_go)
+        answered = self._answer(post)
+        session.let_go()
+        return answered
 
     def _answer(self, post: PostResponse, new_session: str | None = None) -> Awaitable[None]:
         stream, reply, exchange = post.stream, post.reply, post.exchange
         if stream is not None and not stream.is_ended:
-            head = exchange.stream_head(new_session)
-            reader = Reader(stream, exchange.send, head, self._state.readers)
-            stream.attach(reader)
-            if post.is_hung_up:
-                reader.end()
-            return reader.follow(exchange.receive)
+            return self._follow(post, stream, new_session)
         if stream is not None or (
             reply is not None and post.form == "stream" and exchange.denial is None
         ):
@@ -257,6 +277,21 @@ class HttpEndpoint:
         if reply is not None:
             return exchange.json(reply, session=new_session)
         return self._end_unanswered(post)
+
+    def _follow(
+        self,
+        post: PostResponse,
+        stream: Stream,
+        new_session: str | None = None,
+        on_end: Callable[[], None] | None = None,
+    ) -> Awaitable[None]:
+        headers = post.exchange.stream_headers(new_session)
+        reader = post.exchange.make_reader(stream, headers, self._state.readers)
+        reader.on_end = on_end
+        stream.attach(reader)
+        if post.is_hung_up:
+            reader.end()
+        return reader.follow()
 
     def _end_unanswered(self, post: PostResponse) -> Awaitable[None]:
         """Respond to a request that was cancelled, or whose session has ended."""
@@ -269,31 +304,30 @@ class HttpEndpoint:
 
     # -- GET and DELETE
 
-    async def _get(self, exchange: HttpExchange) -> None:
+    def _get(self, exchange: HttpExchange) -> Awaitable[None]:
         session = self._find_session(exchange)
         if isinstance(session, http.HttpRefusal):
-            return await exchange.refuse(session)
+            return exchange.refuse(session)
         last = exchange.header(LAST_EVENT)
         stream = session.listen() if last is None else self._resume(session, last)
         if isinstance(stream, http.HttpRefusal):
-            return await exchange.refuse(stream)
+            return exchange.refuse(stream)
         if stream.count == 0 and session.session.endpoint.revision.priming_event:
             stream.prime()
         state = self._state
-        reader = Reader(stream, exchange.send, exchange.stream_head(), state.readers)
+        reader = exchange.make_reader(stream, exchange.stream_headers(), state.readers)
         if session.is_standing(stream):
             # The client comes back with its next token, and resumes the stream.
-            expiry = exchange.expiry(state.now())
-            reader.is_due = lambda now: now >= expiry
+            reader.is_due = expiry_check(exchange.expiry(state.now()))
             reader.is_admitted = exchange.is_admitted
-        stream.attach(reader)
         state.listening += 1
-        try:
-            await reader.follow(exchange.receive)
-        finally:
-            state.listening -= 1
-            session.used = state.now()
-        return None
+        reader.on_end = partial(self._stop_listening, session)
+        stream.attach(reader)
+        return reader.follow()
+
+    def _stop_listening(self, session: HttpSession) -> None:
+        self._state.listening -= 1
+        session.used = self._state.now()
 
     def _resume(self, session: HttpSession, last: str) -> Stream | http.HttpRefusal:
         """Return the stream of an event, to be read from there on."""
@@ -309,12 +343,12 @@ class HttpEndpoint:
             return http.HttpRefusal(405, why, headers=(("allow", self._allowed),))
         return stream
 
-    async def _delete(self, exchange: HttpExchange) -> None:
+    def _delete(self, exchange: HttpExchange) -> Awaitable[None]:
         session = self._find_session(exchange)
         if isinstance(session, http.HttpRefusal):
-            return await exchange.refuse(session)
+            return exchange.refuse(session)
         self._sessions.end(session)
-        return await exchange.empty(204)
+        return exchange.empty(204)
 
     def _find_session(self, exchange: HttpExchange) -> HttpSession | http.HttpRefusal:
         key = exchange.headers.get(SESSION)
@@ -331,36 +365,38 @@ class TwoEndpointForm:
         self._sessions = sessions
         self._bodies = bodies
 
-    async def serve_stream(self, exchange: HttpExchange, verdict: http.HeadVerdict) -> None:
+    def serve_stream(
+        self, exchange: HttpExchange, verdict: http.HeadVerdict
+    ) -> Awaitable[None]:
         """Serve the endpoint that a client connects to."""
         if exchange.method == "OPTIONS":
-            return await exchange.preflight("GET, OPTIONS")
+            return exchange.preflight("GET, OPTIONS")
         if exchange.method != "GET":
-            return await exchange.refuse(_not_allowed("connect with GET", "GET, OPTIONS"))
+            return exchange.refuse(_not_allowed("connect with GET", "GET, OPTIONS"))
         if verdict.refusal is not None:
-            return await exchange.refuse(verdict.refusal)
+            return exchange.refuse(verdict.refusal)
         state, sessions = self._state, self._sessions
         session = sessions.begin(exchange)
         if isinstance(session, http.HttpRefusal):
-            return await exchange.refuse(session)
+            return exchange.refuse(session)
         stream = session.only_stream = Stream(on_overflow=partial(sessions.end, session))
         url = f"{self._base_path(exchange.scope)}{MESSAGES}?session_id={session.id}"
         stream.put(sse.encode(url.encode(), name="endpoint"))  # sse.connect.endpoint-event
         sessions.keep(session)
-        reader = Reader(stream, exchange.send, exchange.stream_head(), state.readers)
+        reader = exchange.make_reader(stream, exchange.stream_headers(), state.readers)
         # The session lasts as long as its stream; each message with a later token extends it.
         session.ends_at = exchange.expiry(state.now())
         session.admits = exchange.is_admitted
         reader.is_due = session.is_due
         reader.is_admitted = session.is_admitted
-        stream.attach(reader)
         state.listening += 1
-        try:
-            await reader.follow(exchange.receive)
-        finally:
-            state.listening -= 1
-            sessions.end(session)
-        return None
+        reader.on_end = partial(self._end_session, session)
+        stream.attach(reader)
+        return reader.follow()
+
+    def _end_session(self, session: HttpSession) -> None:
+        self._state.listening -= 1
+        self._sessions.end(session)
 
     def _base_path(self, scope: Scope) -> str:
         """Return the path before ours, as clients see it.

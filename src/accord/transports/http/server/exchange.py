@@ -1,8 +1,9 @@
-"""One HTTP request and its response, on the ASGI interface."""
+"""One HTTP request and the ways to respond to it, on the ASGI interface or on the listener."""
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Hashable, MutableMapping
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Hashable, Mapping, MutableMapping
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -10,9 +11,12 @@ from accord.bindings import headers as names
 from accord.bindings import http
 from accord.protocol import codec
 from accord.protocol.jsonrpc import ErrorBody
+from accord.runtime.pacing import DONE
 
 if TYPE_CHECKING:
+    from accord.transports.http.server.readers import Reader
     from accord.transports.http.server.state import HttpOptions
+    from accord.transports.http.server.stream import Stream
 
 SESSION: Final = names.SESSION.encode()
 VERSION: Final = names.VERSION.encode()
@@ -37,6 +41,7 @@ HEADER_BYTES_MOST: Final = 64 * 1024
 _LEFTOVERS: Final = 8
 # Verifiers accept tokens for about this long after they expire; streams last as long then.
 _LEEWAY: Final = 60.0
+_NOTHING: Final[frozenset[bytes]] = frozenset()
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
@@ -45,43 +50,46 @@ Send: TypeAlias = Callable[[Message], Awaitable[None]]
 Headers: TypeAlias = list[tuple[bytes, bytes]]
 
 
-class HttpExchange:
+class HttpExchange(ABC):
     """One HTTP request, and the ways to respond to it.
 
-    Args:
+    Attributes:
         options: of the app that serves it.
-        scope: the request.
-        receive: reads its body, and reports when the client disconnects.
-        send: writes the response.
+        method: as it was sent.
+        headers: with lower-case names; repeated ones are joined, so that no allow-list matches.
+        repeated: the names of headers that occur more than once.
+        scope: the request as ASGI describes it.
+        body: all of the body, if it has arrived.
+        has_session: whether its session has been found before its body is read.
+        is_begun: whether the response has begun.
+        is_listened: whether it was received by the listener, where nothing has to be awaited.
+        on_left: called once if the client leaves, on the listener.
+        denial: the header of a response with status 403, in place of the status of the answer.
     """
 
-    # Whether its session has been found before its body is read.
     has_session = False
-    # Whether the response has begun.
     is_begun = False
-    # The names of headers that occur more than once.
-    repeated: frozenset[bytes] = frozenset()
-    # The header of a response with status 403, in place of the status of the answer.
+    is_listened = False
+    on_left: Callable[[], None] | None = None
+    repeated: frozenset[bytes] = _NOTHING
     denial: tuple[bytes, bytes] | None = None
+    options: "HttpOptions"
+    method: str
+    headers: Mapping[bytes, bytes]
+    scope: Scope
+    body: bytes | None = None
 
-    def __init__(self, options: "HttpOptions", scope: Scope, receive: Receive, send: Send) -> None:
-        self.options = options
-        self.scope = scope
-        self.method: str = scope["method"]
-        self.receive = receive
-        self.send = send
-        given: Headers = scope["headers"]
-        self.headers: dict[bytes, bytes] = dict(given)
-        if len(self.headers) != len(given):
-            self._join(given)
+    @abstractmethod
+    def receive(self) -> Awaitable[Message]:
+        """Wait for the next part of the body, then for the client to disconnect."""
 
-    def _join(self, given: Headers) -> None:
-        """Join repeated headers, so that no allow-list matches them."""
-        found: dict[bytes, list[bytes]] = {}
-        for name, value in given:
-            found.setdefault(name, []).append(value)
-        self.headers = {name: b", ".join(values) for name, values in found.items()}
-        self.repeated = frozenset(name for name, values in found.items() if len(values) > 1)
+    @abstractmethod
+    def respond(self, status: int, headers: Headers, body: bytes) -> Awaitable[None]:
+        """Send a whole response; its length is added to the headers."""
+
+    @abstractmethod
+    def make_reader(self, stream: "Stream", headers: Headers, among: "set[Reader]") -> "Reader":
+        """Return what sends a stream as the response, with status 200."""
 
     def header(self, name: bytes) -> str | None:
         """Return a header as text."""
@@ -121,14 +129,9 @@ class HttpExchange:
             found += cors_headers(origin)
         return found
 
-    async def _respond(self, status: int, headers: Headers, body: bytes = b"") -> None:
-        if status != 204:  # RFC 9110, 8.6: a 204 has no length
-            headers.append((LENGTH, b"%d" % len(body)))
-        self.is_begun = True
-        await self.send({"type": "http.response.start", "status": status, "headers": headers})
-        await self.send({"type": "http.response.body", "body": body, "more_body": False})
-
-    async def json(self, body: bytes, *, status: int = 200, session: str | None = None) -> None:
+    def json(
+        self, body: bytes, *, status: int = 200, session: str | None = None
+    ) -> Awaitable[None]:
         """Respond with one message."""
         headers = self._headers(_JSON) if b"origin" in self.headers else [_JSON]
         if session is not None:
@@ -136,17 +139,13 @@ class HttpExchange:
         if self.denial is not None:
             status = 403
             headers.append(self.denial)
-        # As `_respond` does it, without the cost of another coroutine.
-        headers.append((LENGTH, b"%d" % len(body)))
-        self.is_begun = True
-        await self.send({"type": "http.response.start", "status": status, "headers": headers})
-        await self.send({"type": "http.response.body", "body": body, "more_body": False})
+        return self.respond(status, headers, body)
 
     def empty(self, status: int) -> Awaitable[None]:
         """Respond without a body."""
-        return self._respond(status, self._headers())
+        return self.respond(status, self._headers(), b"")
 
-    async def refuse(self, refusal: http.HttpRefusal, *, close: bool = False) -> None:
+    def refuse(self, refusal: http.HttpRefusal, *, close: bool = False) -> Awaitable[None]:
         """Respond with an error; the connection may be closed after it."""
         body = codec.encode_error(None, ErrorBody(refusal.code, refusal.message))
         # A page of a refused origin must not read the error.
@@ -154,17 +153,18 @@ class HttpExchange:
         headers += [(name.encode(), value.encode()) for name, value in refusal.headers]
         if close and self.scope.get("http_version", "1.1") in ("1.0", "1.1"):
             headers.append(_CLOSE)
-        await self._respond(refusal.status, headers, body)
+        return self.respond(refusal.status, headers, body)
 
-    async def fail(self) -> None:
+    def fail(self) -> Awaitable[None]:
         """Respond with an internal error, unless the response has begun."""
-        if not self.is_begun:
-            await self.refuse(http.HttpRefusal(500, "internal error", code=-32603), close=True)
+        if self.is_begun:
+            return DONE
+        return self.refuse(http.HttpRefusal(500, "internal error", code=-32603), close=True)
 
     def health(self, *, is_ready: bool) -> Awaitable[None]:
         """Respond to a health check."""
         body = b'{"status":"ok"}' if is_ready else b'{"status":"stopping"}'
-        return self._respond(200 if is_ready else 503, [_JSON, _NO_STORE], body)
+        return self.respond(200 if is_ready else 503, [_JSON, _NO_STORE], body)
 
     def preflight(self, allowed: str) -> Awaitable[None]:
         """Respond to OPTIONS, which browsers send before the request of a page."""
@@ -175,22 +175,35 @@ class HttpExchange:
                 (b"access-control-allow-headers", self.headers.get(_ASKED_HEADERS, b"*")),
                 (b"access-control-max-age", _PREFLIGHT_AGE),
             ]
-        return self._respond(204, headers)
+        return self.respond(204, headers, b"")
 
-    def stream_head(self, session: str | None = None) -> Message:
-        """Return the start of a response with an event stream, to be sent at once."""
+    def stream_headers(self, session: str | None = None) -> Headers:
+        """Return the headers of a response with an event stream."""
         headers = self._headers(*_SSE)
         if session is not None:
             headers.append((SESSION, session.encode()))
-        self.is_begun = True
-        return {"type": "http.response.start", "status": 200, "headers": headers}
+        return headers
 
-    async def whole_stream(self, events: bytes, *, session: str | None = None) -> None:
+    def whole_stream(self, events: bytes, *, session: str | None = None) -> Awaitable[None]:
         """Respond with an event stream that is already complete."""
-        head = self.stream_head(session)
-        head["headers"].append((LENGTH, b"%d" % len(events)))
-        await self.send(head)
-        await self.send({"type": "http.response.body", "body": events, "more_body": False})
+        return self.respond(200, self.stream_headers(session), events)
+
+
+def join_headers(fields: Headers) -> tuple[Mapping[bytes, bytes], frozenset[bytes]]:
+    """Return headers by name, and the names of those that were joined because they repeat."""
+    headers = dict(fields)
+    if len(headers) == len(fields):
+        return headers, _NOTHING
+    found: dict[bytes, list[bytes]] = {}
+    for name, value in fields:
+        found.setdefault(name, []).append(value)
+    repeated = frozenset(name for name, values in found.items() if len(values) > 1)
+    return {name: b", ".join(values) for name, values in found.items()}, repeated
+
+
+def expiry_check(ends_at: float) -> Callable[[float], bool] | None:
+    """Return what tells whether a token has expired; None if it never does."""
+    return None if ends_at == inf else lambda now: now >= ends_at
 
 
 async def wait_for_disconnect(receive: Receive) -> None:

@@ -286,6 +286,7 @@ class PostResponse:
     reply: bytes | None = None
     stream: Stream | None = None
     _waiter: asyncio.Future[Any] | None = None
+    _on_ready: "Callable[[Any], None] | None" = None
 
     def __init__(self, exchange: HttpExchange, owner: HttpSession, form: http.Form) -> None:
         self.exchange = exchange
@@ -310,16 +311,14 @@ class PostResponse:
         if self.stream is not None:
             self.stream.append(data)
             self.owner.end_stream(self.stream)
-        if self._waiter is not None:
-            self._wake(self._waiter)
+        self._wake()
 
     def give_up(self) -> None:
         """Expect no answer any more."""
         self.is_over = True
         if self.stream is not None:
             self.owner.end_stream(self.stream)
-        if self._waiter is not None:
-            self._wake(self._waiter)
+        self._wake()
 
     # -- what a dispatcher and a context ask of it
 
@@ -396,8 +395,7 @@ class PostResponse:
             self.stream = self.owner.make_stream()
             if self.is_primed:
                 self.stream.prime()
-            if self._waiter is not None:
-                self._wake(self._waiter)
+            self._wake()
         return self.stream
 
     @property
@@ -430,12 +428,34 @@ class PostResponse:
 
     # -- waiting
 
-    def _wake(self, waiter: asyncio.Future[Any]) -> None:
-        if not waiter.done():
-            waiter.set_result(None)
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+        if self._on_ready is None:
+            return
+        if self.is_over:
+            self._report_ready()
+        else:
+            # A handler that answers at once after this gets by with one write.
+            self.owner.session.loop.call_soon(self._report_ready)
+
+    def _report_ready(self) -> None:
+        on_ready, self._on_ready = self._on_ready, None
+        if on_ready is not None:
+            try:
+                on_ready(self)
+            except Exception:  # it must not reach the handler
+                log.exception("a response failed")
+                self.exchange.fail()
+
+    def call_when_ready(self, on_ready: Callable[[Any], None] | None) -> None:
+        """Call something once, in place of `wait`, where a response needs no task."""
+        self._on_ready = on_ready
 
     async def wait(self) -> None:
         """Wait for the answer, for a message before it, or until none will come."""
+        if self.is_over or self.stream is not None:
+            return
         self._waiter = self.owner.session.loop.create_future()
         try:
             await self._waiter

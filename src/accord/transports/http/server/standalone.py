@@ -7,6 +7,7 @@ since it cannot come back for the answer.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Hashable, MutableMapping
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -20,11 +21,17 @@ from accord.protocol.exchange import Exchange, RequestReceived
 from accord.protocol.jsonrpc import Batch, ErrorBody, Frame, MalformedMessage
 from accord.protocol.mirroring import NAME_MEMBERS, MirroredArgument
 from accord.protocol.revisions import Revision
-from accord.transports.http.server.exchange import VERSION, HttpExchange, wait_for_disconnect
+from accord.runtime.pacing import DONE
+from accord.transports.http.server.exchange import (
+    VERSION,
+    HttpExchange,
+    expiry_check,
+    wait_for_disconnect,
+)
 from accord.transports.http.server.session import HttpSession, PostResponse
 from accord.transports.http.server.sessions import caller_key
 from accord.transports.http.server.state import DRAINING, AppState, Bodies
-from accord.transports.http.server.stream import Reader, Stream
+from accord.transports.http.server.stream import Stream
 from accord.types import RevisionId
 
 log = logging.getLogger("accord.http")
@@ -164,8 +171,7 @@ class StandaloneResponse(PostResponse):
         if self.stream is None:
             # A client that listens but does not read is disconnected: it may listen anew.
             self.stream = self.owner.make_stream(is_lossy=self.end is not None)
-            if self._waiter is not None:
-                self._wake(self._waiter)
+            self._wake()
         return self.stream
 
     # -- waiting
@@ -181,8 +187,7 @@ class StandaloneResponse(PostResponse):
         except Exception as error:  # an app in between may raise anything
             log.debug("a client is gone: %r", error)
         self.is_left = True
-        if self._waiter is not None:
-            self._wake(self._waiter)
+        self._wake()
 
     async def stop_watching(self) -> None:
         """Let others wait for the disconnect."""
@@ -226,14 +231,24 @@ class StandaloneRequests:
 
     # -- one request
 
-    async def serve(self, exchange: HttpExchange, verdict: HeadVerdict) -> None:
+    def serve(self, exchange: HttpExchange, verdict: HeadVerdict) -> Awaitable[None]:
         """Serve a POST whose header names a revision without sessions."""
         read = self._bodies.read(exchange)
-        body = read if isinstance(read, bytes) else await read
-        if body is None:
-            return None
+        if isinstance(read, bytes):
+            return self._take(exchange, verdict, read)
+        return self._take_later(exchange, verdict, read)
+
+    async def _take_later(
+        self, exchange: HttpExchange, verdict: HeadVerdict, read: Awaitable[bytes | None]
+    ) -> None:
+        body = await read
+        if body is not None:
+            await self._take(exchange, verdict, body)
+
+    def _take(self, exchange: HttpExchange, verdict: HeadVerdict, body: bytes) -> Awaitable[None]:
+        """Serve a POST whose body has arrived; nothing is left to await if it is answered."""
         if self._state.is_draining:
-            return await exchange.refuse(DRAINING)
+            return exchange.refuse(DRAINING)
         assert verdict.standalone is not None
         session = self._session_for(verdict.standalone)
         post = StandaloneResponse(exchange, session, verdict, self)
@@ -241,34 +256,60 @@ class StandaloneRequests:
         event = events[0]
         if event.__class__ is not RequestReceived or len(events) > 1:
             session.let_go()
-            return await self._refuse(exchange, body, post.refusals)
+            return self._refuse(exchange, body, post.refusals)
         post.is_received = True
         request: Exchange = event.exchange
         if post.is_over:
             self._put_back(session)
-            return await self._answer(post, request)
+            return self._answer(post, request)
         self.open.add(post)
-        try:
-            if post.stream is None:
-                self._waiting[post] = None
-                if self._watch_timer is None:
-                    self._watch_timer = session.session.loop.call_later(_SOON, self._watch)
-                try:
-                    await post.wait()
-                finally:
-                    del self._waiting[post]
-                    if post.watcher is not None:
-                        await post.stop_watching()
-            if not post.is_left:
-                await self._answer(post, request)
-        finally:
-            self._leave(post, request, session)
-        return None
+        if post.stream is not None:
+            return self._answer(post, request, on_end=partial(self._leave, post, request))
+        if not exchange.is_listened:
+            return self._answer_later(post, request)
+        self._waiting[post] = None
+        exchange.on_left = partial(self._client_left, post, request)
+        post.call_when_ready(partial(self._answer_ready, request))
+        return DONE
 
-    def _leave(
-        self, post: StandaloneResponse, request: Exchange, session: StandaloneSession
-    ) -> None:
+    def _answer_ready(self, request: Exchange, post: StandaloneResponse) -> None:
+        del self._waiting[post]
+        post.exchange.on_left = None
+        leave = partial(self._leave, post, request)
+        is_followed = post.stream is not None and not post.stream.is_ended
+        self._answer(post, request, on_end=leave)
+        if not is_followed:
+            leave()
+
+    def _client_left(self, post: StandaloneResponse, request: Exchange) -> None:
+        self._waiting.pop(post, None)
+        post.call_when_ready(None)
+        post.is_left = True
+        self._leave(post, request)
+
+    async def _answer_later(self, post: StandaloneResponse, request: Exchange) -> None:
+        self._waiting[post] = None
+        if self._watch_timer is None:
+            self._watch_timer = post.owner.session.loop.call_later(_SOON, self._watch)
+        is_followed = False
+        try:
+            try:
+                await post.wait()
+            finally:
+                del self._waiting[post]
+                if post.watcher is not None:
+                    await post.stop_watching()
+            if not post.is_left:
+                is_followed = post.stream is not None and not post.stream.is_ended
+                await self._answer(post, request, on_end=partial(self._leave, post, request))
+        finally:
+            if not is_followed:
+                self._leave(post, request)
+
+    def _leave(self, post: StandaloneResponse, request: Exchange) -> None:
         """End a request that was not answered at once, with its answer or without."""
+        session = post.owner
+        assert isinstance(session, StandaloneSession)
         self.open.discard(post)
         if post.is_listener:
             self._remove_listener(post)
@@ -300,15 +341,21 @@ class StandaloneRequests:
         """
         self._watch_timer = None
         for post in self._waiting:
-            if isinstance(post, StandaloneResponse):
+            if isinstance(post, StandaloneResponse) and not post.exchange.is_listened:
                 post.watch()
 
-    def _answer(self, post: StandaloneResponse, request: Exchange) -> Awaitable[None]:
+    def _answer(
+        self,
+        post: StandaloneResponse,
+        request: Exchange,
+        on_end: Callable[[], None] | None = None,
+    ) -> Awaitable[None]:
+        """Respond with what there is; a stream that goes on calls `on_end` at its end."""
         stream, reply, exchange = post.stream, post.reply, post.exchange
         if stream is not None:
             if stream.is_ended:
                 return exchange.whole_stream(stream.take_all())
-            return self._follow(post, stream)
+            return self._follow(post, stream, on_end)
         if reply is None:
             return exchange.refuse(DRAINING)
         status = post.status or standalone.status_of(request.fault)
@@ -316,23 +363,25 @@ class StandaloneRequests:
             return exchange.whole_stream(sse.encode(reply, name="message"))
         return exchange.json(reply, status=status)
 
-    async def _follow(self, post: StandaloneResponse, stream: Stream) -> None:
+    def _follow(
+        self, post: StandaloneResponse, stream: Stream, on_end: Callable[[], None] | None
+    ) -> Awaitable[None]:
         state, exchange = self._state, post.exchange
-        reader = Reader(stream, exchange.send, exchange.stream_head(), state.readers)
-        if post.end is None:
-            stream.attach(reader)
-            await reader.follow(exchange.receive)
-            return
-        expiry = exchange.expiry(state.now())
-        reader.is_due = lambda now: now >= expiry
-        reader.is_admitted = exchange.is_admitted
-        reader.on_due = post.end_listening
+        reader = exchange.make_reader(stream, exchange.stream_headers(), state.readers)
+        reader.on_end = on_end
+        if post.end is not None:
+            reader.is_due = expiry_check(exchange.expiry(state.now()))
+            reader.is_admitted = exchange.is_admitted
+            reader.on_due = post.end_listening
+            state.listening += 1
+            reader.on_end = partial(self._stop_listening, on_end)
         stream.attach(reader)
-        state.listening += 1
-        try:
-            await reader.follow(exchange.receive)
-        finally:
-            state.listening -= 1
+        return reader.follow()
+
+    def _stop_listening(self, on_end: Callable[[], None] | None) -> None:
+        self._state.listening -= 1
+        if on_end is not None:
+            on_end()
 
     # -- refusals
 

@@ -18,7 +18,8 @@ from accord.protocol.revisions import HANDSHAKE
 from accord.runtime.dispatcher import Dispatcher, Write
 from accord.stores import EventStore, MemoryEventStore
 from accord.transports.http.server.exchange import LENGTH, SESSION, VERSION, HttpExchange, Message
-from accord.transports.http.server.stream import Reader, RetiredStreams
+from accord.transports.http.server.readers import Reader
+from accord.transports.http.server.stream import RetiredStreams
 from accord.types import RevisionId
 
 FindPrincipal: TypeAlias = Callable[[Mapping[str, Any]], Hashable]
@@ -58,6 +59,8 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
             requests without a principal. As many requests of one caller may only listen.
         session_idle: seconds after which an unused session ends.
         connections: how many requests and streams may be open.
+        connections_per_address: how many connections one address may have; proxies that are trusted
+            may have any number.
         listeners: how many streams opened with GET one session may have.
         keep_alive: seconds of silence after which a comment is sent on a stream; as often, the
             tokens of listening clients are verified again.
@@ -92,6 +95,7 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
     sessions_per_caller: int = 5_000
     session_idle: float = 1800.0
     connections: int = 10_000
+    connections_per_address: int = 2_000
     listeners: int = 8
     keep_alive: float = 15.0
     body_timeout: float = 10.0
@@ -253,6 +257,9 @@ class Bodies:
 
         That returns None when the request was refused or its client is gone.
         """
+        body = exchange.body
+        if body is not None:
+            return self._check_size(exchange, body)
         length = exchange.headers.get(LENGTH)
         if length is not None and length.isdigit() and int(length[:20]) > _BRIEF:
             limit, setting = self._limit(exchange)
@@ -269,7 +276,9 @@ class Bodies:
             return self._wait(exchange, _Resumed(waiting, first))
         if message["type"] != "http.request" or message.get("more_body"):
             return self._wait(exchange, None, message)
-        body = bytes(message.get("body", b""))
+        return self._check_size(exchange, bytes(message.get("body", b"")))
+
+    def _check_size(self, exchange: HttpExchange, body: bytes) -> bytes | Awaitable[None]:
         if len(body) > _BRIEF:
             limit, setting = self._limit(exchange)
             if len(body) > limit:

@@ -13,12 +13,14 @@ import asyncio
 import logging
 import re
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
 
 from accord.bindings import sse
 from accord.stores import EventStore
-from accord.transports.http.server.exchange import Message, Receive, Send, wait_for_disconnect
+
+if TYPE_CHECKING:
+    from accord.transports.http.server.readers import Reader
 
 log = logging.getLogger("accord.http")
 
@@ -32,8 +34,6 @@ _LOSSY_MOST: Final = 1024 * 1024
 _OVERFLOW: Final = 32 * 1024 * 1024
 # How many bytes the list keeps for a client that does not read, and takes from the store at once.
 _LIST_MOST: Final = 256 * 1024
-# Seconds without reading after which a client counts as stalled.
-_STALLED: Final = 1.0
 # How many seconds an ended stream can be resumed: as long as a client may take to come back.
 _RETIRED_FOR: Final = 120.0
 # However few events it has, a stream costs a KB.
@@ -301,164 +301,6 @@ class Stream:
         room, self._room = self._room, None
         if room is not None:
             room.set()
-
-
-class Reader:
-    """One response that follows a stream: it writes while there is something to write.
-
-    In between nothing runs: a silent stream costs no task beside that of its request, and no timer.
-
-    Args:
-        stream: the stream.
-        send: writes the response.
-        head: its status and headers, sent before anything else.
-        among: the open readers; this one is added, and removed when it is done.
-    """
-
-    __slots__ = (
-        "_among",
-        "_comment",
-        "_head",
-        "_is_ending",
-        "_is_let_go",
-        "_loop",
-        "_owner",
-        "_task",
-        "is_admitted",
-        "is_done",
-        "is_due",
-        "last_write",
-        "on_due",
-        "send",
-        "stream",
-    )
-
-    def __init__(self, stream: Stream, send: Send, head: Message, among: "set[Reader]") -> None:
-        self.stream = stream
-        self.send = send
-        self._among = among
-        self._head: Message | None = head
-        self._loop = asyncio.get_running_loop()
-        self._task: asyncio.Task[None] | None = None
-        self._owner: asyncio.Task[object] | None = None
-        # Servers may hold back the head until the first bytes of the body.
-        self._comment = True
-        self._is_ending = False
-        self._is_let_go = False
-        # Whether it is time to end the response: its token has expired.
-        self.is_due: Callable[[float], bool] | None = None
-        # Whether the token is still accepted: it may have been revoked.
-        self.is_admitted: Callable[[], Awaitable[bool]] | None = None
-        # How the response ends then, if not at once.
-        self.on_due: Callable[[], None] | None = None
-        self.is_done = False
-        self.last_write = self._loop.time()
-        among.add(self)
-
-    def wake(self) -> None:
-        if self._task is None and not self.is_done:
-            self._task = self._loop.create_task(self._write())
-
-    def tick(self, now: float, *, keep_alive: float, write_timeout: float) -> None:
-        """Send a comment after a long silence; end a response that is due or is not read."""
-        if self.is_due is not None and self.is_due(now):
-            self.end_admission()
-        if self._task is None:
-            if now - self.last_write >= keep_alive:
-                self._comment = True
-                self.wake()
-        elif now - self.last_write >= write_timeout:
-            self.let_go()
-
-    def is_stalled(self) -> bool:
-        """Whether the client has not read for a while."""
-        return self._task is not None and self._loop.time() - self.last_write >= _STALLED
-
-    def end_admission(self) -> None:
-        """End a response whose token is not valid any more."""
-        self.is_due = self.is_admitted = None
-        if self.on_due is None:
-            self.end()
-        else:
-            self.on_due()
-
-    def end(self) -> None:
-        """End the response, but not the stream: the client may come back."""
-        self._is_ending = True
-        self.wake()
-
-    def let_go(self) -> None:
-        """Disconnect a client that does not read."""
-        self._is_let_go = True
-        self._finish()
-        if self._task is not None:
-            self._task.cancel()
-
-    async def _write(self) -> None:
-        send = self.send
-        try:
-            if self._head is not None:
-                head, self._head = self._head, None
-                await send(head)
-            while not self.is_done:
-                chunk, is_last = self._next()
-                if not chunk and not is_last:
-                    break
-                self.last_write = self._loop.time()
-                message = {"type": "http.response.body", "body": chunk, "more_body": not is_last}
-                await send(message)
-                if is_last:
-                    self._finish()
-        except asyncio.CancelledError:
-            if not self._is_let_go:
-                raise
-        except Exception as error:  # ASGI servers raise different errors when the client is gone
-            log.debug("a client is gone: %r", error)
-            self._finish()
-        finally:
-            self._task = None
-
-    def _next(self) -> tuple[bytes, bool]:
-        """Return the next chunk, and whether it is the last."""
-        stream = self.stream
-        if stream.reader is not self:  # another response has taken over
-            return b"", True
-        chunk = stream.take()
-        if not chunk and self._comment:
-            chunk = sse.KEEP_ALIVE
-        self._comment = False
-        return chunk, (stream.is_ended or self._is_ending) and stream.is_read
-
-    def _finish(self) -> None:
-        self.is_done = True
-        self._among.discard(self)
-        self.stream.detach(self)
-        if self._owner is not None:
-            # First the ASGI server may end the wait for a disconnect itself: the response is done.
-            self._loop.call_soon(self._free)
-
-    def _free(self) -> None:
-        if self._owner is not None:
-            self._owner.cancel()
-
-    async def follow(self, receive: Receive) -> None:
-        """Keep the response open until the stream ends or the client is gone."""
-        owner = self._owner = asyncio.current_task()
-        assert owner is not None
-        try:
-            if not self.is_done:
-                await wait_for_disconnect(receive)
-        except asyncio.CancelledError:
-            if not self.is_done:
-                raise
-            owner.uncancel()
-        finally:
-            self._owner = None
-            self._among.discard(self)
-            self.stream.detach(self)
-            if self._task is not None and not self.is_done:
-                self.is_done = self._is_let_go = True
-                self._task.cancel()
 
 
 class RetiredStreams:

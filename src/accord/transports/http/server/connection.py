@@ -1,0 +1,494 @@
+"""One connection of the listener: bytes to requests, responses to bytes, and limits to both.
+
+The rules at this edge are stricter than those of HTTP, since a proxy before it may read the same
+bytes in another way. Trailers are counted and dropped. A response that begins before the end of the
+request's body is the last of its connection. So is the response to a request with `Upgrade`, which
+is served without upgrading. Requests that arrive before earlier ones are answered wait their turn.
+"""
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+import httptools
+
+from accord.runtime.pacing import DONE
+from accord.runtime.tasks import start
+from accord.transports.http.server.listened import ListenedRequest
+from accord.transports.http.server.received import ReceivedHead, RepeatedHead
+
+if TYPE_CHECKING:
+    from accord.transports.http.server.exchange import Headers
+    from accord.transports.http.server.listener import HttpListener
+
+# asyncio would allocate four times as much for each read.
+_READ: Final = 64 * 1024
+_HEAD_MOST: Final = 64 * 1024
+# How many bytes may arrive between two chunks of a body, or after the last: sizes, trailers.
+_FRAMING_MOST: Final = 16 * 1024
+# More than the app accepts, so that the app refuses in its own words.
+_HEADERS_MOST: Final = 250
+_TRAILERS_MOST: Final = 100
+# Clients hardly ever send a request before the last one is answered (RFC 9112, 9.3.2).
+_PIPELINED_MOST: Final = 32
+# How many bytes are read ahead of what the app has taken.
+_AHEAD_MOST: Final = 64 * 1024
+# After how many bytes a client is cut off that goes on sending after a refusal: complete requests,
+# or something that is not HTTP.
+_IGNORED_MOST: Final = 4 * 1024 * 1024
+_NONSENSE_MOST: Final = 256 * 1024
+_FRAMING: Final = (b"content-length", b"transfer-encoding")
+
+
+class StopParsing(Exception):
+    """Raised to stop the parser."""
+
+
+class HttpConnection(asyncio.Protocol):
+    """A connection that ends when its client sends too much or takes too long.
+
+    Attributes:
+        listener: what all connections share.
+        is_ending: whether the next response is the last.
+    """
+
+    is_ending = False
+    transport: asyncio.Transport
+    _parser: httptools.HttpRequestParser | None = None
+    _rest: httptools.HttpRequestParser | None = None
+    _known: RepeatedHead | None = None
+    # The request that is being answered, the one whose body is arriving, and those that wait.
+    _active: ListenedRequest | None = None
+    _arriving: ListenedRequest | None = None
+    _waiting: deque[ListenedRequest] | None = None
+    _is_serving = False
+    # What has been parsed of a head.
+    _target = b""
+    _fields: "Headers"
+    _is_open = False
+    _is_in_body = False
+    _is_upgrade = False
+    _is_ignoring = False
+    # Whether something was parsed since the last count of bytes.
+    _is_new = False
+    # Bytes since the head began, or since the last part of the body; without the data in which
+    # that arrived.
+    _size = 0
+    _trailers = 0
+    _held = 0
+    _is_reading = True
+    _is_writing_paused = False
+    _paused_since: float | None = None
+    _closing_since: float | None = None
+    _unread = 0
+    # Since when a head, or the next request, is waited for; None while a request is served.
+    _since: float | None = None
+    # Whether nothing has arrived of the next request.
+    _is_idle = False
+    _drained: asyncio.Future[None] | None = None
+
+    def __init__(self, listener: "HttpListener") -> None:
+        self.listener = listener
+        self.loop = listener.loop
+
+    # -- the transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport  # type: ignore[assignment]  # it is one for reading and writing
+        if hasattr(transport, "max_size"):
+            transport.max_size = _READ
+        self._since = self.listener.now
+        self.listener.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.listener.remove(self, self._held)
+        self._held = 0
+        self._is_ignoring = True
+        self._parser = self._rest = self._known = None
+        for request in (self._active, self._arriving, *(self._waiting or ())):
+            if request is not None and not request.is_complete:
+                request.client_left()
+        self._active = self._arriving = self._waiting = None
+        self._release_writers()
+
+    @property
+    def client(self) -> tuple[str, int] | None:
+        """The address and port of the other end; None for a Unix socket."""
+        peer = self.transport.get_extra_info("peername")
+        return (str(peer[0]), int(peer[1])) if isinstance(peer, tuple) else None
+
+    @property
+    def server(self) -> tuple[str, int | None] | None:
+        """The address and port of our end; the path of a Unix socket."""
+        name = self.transport.get_extra_info("sockname")
+        if isinstance(name, tuple):
+            return str(name[0]), int(name[1])
+        return (str(name), None) if name else None
+
+    @property
+    def scheme(self) -> str:
+        """Either http or https."""
+        return "http" if self.transport.get_extra_info("sslcontext") is None else "https"
+
+    # -- data
+
+    def data_received(self, data: bytes) -> None:
+        if self._known is not None and self._active is None and not self._is_open:
+            found = self._known.match(data)
+            if found is not None and not self._is_ignoring and not self.transport.is_closing():
+                request = self.listener.make_request(self, found[0])
+                request.feed(found[1])
+                request.is_received = True
+                self._since = None
+                self._is_idle = False
+                self._serve(request)
+                return
+        self._parse(data)
+
+    def _parse(self, data: bytes) -> None:
+        if self._is_ignoring:
+            self._ignore(data)
+            return
+        if self.transport.is_closing():
+            return
+        parser = self._rest or self._parser
+        if parser is None:
+            parser = self._parser = httptools.HttpRequestParser(self)
+        is_fresh = not self._is_open
+        try:
+            parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            self._read_rest(data[upgrade.args[0] :])
+        except httptools.HttpParserError as error:
+            self._refuse_invalid(error)
+        if self._is_open:
+            self._count(len(data))
+        elif self._is_idle:  # empty lines before a head: they do not extend the time for it
+            self._is_idle = False
+            self._since = self.listener.now
+        waiting = self._waiting
+        if waiting:
+            if is_fresh and not self._is_open and len(waiting) == 1 and self._active is None:
+                self._known = RepeatedHead.learn(waiting[0].head, data)
+            self._serve_waiting()
+        self._hold()
+
+    def _count(self, size: int) -> None:
+        if self._is_new:
+            self._is_new = False
+            return
+        self._size += size
+        most = _FRAMING_MOST if self._is_in_body else _HEAD_MOST
+        if self._size > most:
+            self.refuse(431, f"{'trailers' if self._is_in_body else 'headers'} exceed {most} bytes")
+
+    def _hold(self) -> None:
+        """Count the bytes that are kept, and read no more while they are many."""
+        held = self._size if self._is_open and not self._is_in_body else 0
+        for request in (self._active, *(self._waiting or ())):
+            if request is not None:
+                held += request.held
+        if held != self._held:
+            self.listener.held += held - self._held
+            self._held = held
+            if held and self.listener.is_full and not self._is_ignoring:
+                self.refuse(503, self.listener.why_full)
+                return
+        if self._is_reading and held > _AHEAD_MOST and not self._is_ignoring:
+            self._is_reading = False
+            self.transport.pause_reading()
+
+    def body_was_taken(self) -> None:
+        """Read on, after the app has taken what was there."""
+        if self._held:
+            self.loop.call_soon(self._hold)
+        if not self._is_reading and not self.transport.is_closing():
+            self._is_reading = True
+            self.transport.resume_reading()
+
+    def _ignore(self, data: bytes) -> None:
+        """Read and drop data after the last response: unread, it would reset the connection."""
+        self._size += len(data)
+        if self._size > _IGNORED_MOST:
+            self.transport.abort()
+
+    def _read_rest(self, data: bytes) -> None:
+        """Read the body of a request that asked for an upgrade.
+
+        httptools takes the body of such a request for the other protocol, and parses later data as
+        the next request. A second parser, which does not see the upgrade, reads the body.
+        """
+        framing = [b"%b: %b\r\n" % each for each in self._fields if each[0] in _FRAMING]
+        self._rest = httptools.HttpRequestParser(_BodyReader(self))
+        try:
+            self._rest.feed_data(b"POST / HTTP/1.1\r\n%b\r\n" % b"".join(framing))
+            if data and not self._is_ignoring:
+                self._rest.feed_data(data)
+        except httptools.HttpParserError as error:
+            self._refuse_invalid(error)
+
+    def _refuse_invalid(self, error: Exception) -> None:
+        if isinstance(error.__context__, StopParsing):
+            most, what = _HEADERS_MOST, "headers"
+            if self._is_in_body:
+                most, what = _TRAILERS_MOST, "trailers"
+            self.refuse(431, f"more than {most} {what}")
+        else:
+            self.refuse(400, "this is not a valid HTTP request")
+
+    # -- events of the parser
+
+    def on_message_begin(self) -> None:
+        self._target = b""
+        self._fields = []
+        if self._since is None or self._is_idle:
+            self._since = self.listener.now
+        self._is_idle = False
+        self._is_open = self._is_new = True
+        self._is_in_body = False
+        self._size = 0
+
+    def on_url(self, url: bytes) -> None:
+        self._target += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._is_in_body or len(self._fields) >= _HEADERS_MOST:
+            self._drop_header()
+            return
+        self._fields.append((name.lower(), value))
+
+    def _drop_header(self) -> None:
+        """Drop a trailer, which the checks of headers have not seen; refuse too many headers."""
+        self._trailers += 1
+        if not self._is_in_body or self._trailers > _TRAILERS_MOST:
+            raise StopParsing
+
+    def on_headers_complete(self) -> None:
+        self._since = None
+        self._is_new = True
+        self._size = self._trailers = 0
+        waiting = self._waiting
+        if self._is_ignoring or (waiting is not None and len(waiting) >= _PIPELINED_MOST):
+            self._end_after_waiting()
+            raise StopParsing
+        parser = self._parser
+        assert parser is not None
+        self._is_upgrade = parser.should_upgrade()
+        head = ReceivedHead(
+            parser.get_method().decode("latin-1"),
+            self._target,
+            parser.get_http_version(),
+            self._fields,
+            is_kept_alive=parser.should_keep_alive() and not self._is_upgrade,
+        )
+        request = self._arriving = self.listener.make_request(self, head)
+        self._is_in_body = True
+        if waiting is None:
+            waiting = self._waiting = deque()
+        waiting.append(request)
+
+    def on_body(self, body: bytes) -> None:
+        self._is_new = True
+        self._size = 0
+        if self._arriving is not None and not self._is_ignoring:
+            self._arriving.feed(body)
+
+    def on_message_complete(self) -> None:
+        if self._is_ignoring or (self._is_upgrade and self._rest is None):
+            return
+        self._is_open = self._is_in_body = False
+        arriving, self._arriving = self._arriving, None
+        if arriving is not None:
+            arriving.end_body()
+        if self._is_upgrade:
+            self._is_ignoring = True
+
+    # -- serving
+
+    def _serve_waiting(self) -> None:
+        """Serve requests in the order in which they arrived, one at a time."""
+        if self._is_serving:
+            return
+        self._is_serving = True
+        try:
+            while self._waiting and self._active is None and not self.transport.is_closing():
+                self._serve(self._waiting.popleft())
+        finally:
+            self._is_serving = False
+
+    def _serve(self, request: ListenedRequest) -> None:
+        self._active = request
+        work = self.listener.serve(request)
+        if work is not DONE:
+            start(self.loop, self.listener.finish(request, work), "http request")
+
+    def response_ended(self, request: ListenedRequest) -> None:
+        """Go on with the next request, or end the connection after the last."""
+        if self._active is not request:
+            return
+        self._active = None
+        if request.is_last or self.is_ending:
+            self.linger()
+            return
+        if not self._is_open:
+            self._since = self.listener.now
+            self._is_idle = True
+        if self._waiting:
+            if not self._is_serving:
+                self._serve_waiting()
+        elif not self._is_reading:
+            self.body_was_taken()
+        if self._held:
+            self._hold()
+
+    # -- ending
+
+    def refuse(self, status: int, why: str) -> None:
+        """Refuse the request that is arriving, and read no more."""
+        if self._is_ignoring or self.transport.is_closing():
+            return
+        active, arriving = self._active, self._arriving
+        is_served = active is not None and not active.is_complete
+        if is_served and arriving is active and active is not None:
+            active.client_left()  # the rest of its body will not be read
+        if not is_served or (arriving is active and active is not None and not active.is_begun):
+            if self._waiting:  # complete requests before it are answered first
+                self._drop_incomplete()
+                if self._waiting:
+                    self._end_after_waiting()
+                    return
+            self._active = None
+            self.write(self.listener.encode_refusal(status, why))
+            self.linger()
+            self._size = _IGNORED_MOST - _NONSENSE_MOST
+        elif arriving is active:
+            # A response is being sent already: a refusal would end up inside it.
+            self.transport.close()
+        else:
+            self._drop_incomplete()
+            self._end_after_waiting()
+
+    def _drop_incomplete(self) -> None:
+        arriving, self._arriving = self._arriving, None
+        if self._waiting and arriving is not None and self._waiting[-1] is arriving:
+            self._waiting.pop()
+
+    def _end_after_waiting(self) -> None:
+        """Let complete requests be answered, and read no more."""
+        self._is_ignoring = True
+        last = self._waiting[-1] if self._waiting else self._active
+        if last is not None:
+            last.is_last = True
+
+    def linger(self) -> None:
+        """End the connection once the client has read the last response, or soon.
+
+        Closing a socket with unread data resets it, and the client loses the part of the response
+        that it has not read. (RFC 9112, 9.6)
+        """
+        self._is_ignoring = True
+        self._size = 0
+        self._waiting = self._arriving = self._known = None
+        if self.transport.is_closing():
+            return
+        if not self._is_reading:
+            self._is_reading = True
+            self.transport.resume_reading()
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+            self._since = self.listener.now
+            self.is_ending = True
+        else:
+            self.transport.close()
+
+    def stop(self) -> None:
+        """End the connection after the response that is being sent; at once if there is none."""
+        self.is_ending = True
+        if self._active is None and not self._is_ignoring:
+            self.transport.close()
+
+    def abort(self) -> None:
+        """End the connection at once."""
+        self.transport.abort()
+
+    # -- writing
+
+    def write(self, data: bytes) -> None:
+        """Write bytes; they are kept while the client does not read."""
+        self.transport.write(data)
+
+    @property
+    def is_congested(self) -> bool:
+        """Whether the client has left too much unread."""
+        return self._is_writing_paused
+
+    async def drain(self) -> None:
+        """Wait until the client has read most of what was written, or is gone."""
+        if self._is_writing_paused:
+            if self._drained is None:
+                self._drained = self.loop.create_future()
+            await asyncio.shield(self._drained)
+
+    def pause_writing(self) -> None:
+        self._is_writing_paused = True
+        self._paused_since = self.listener.now
+        self._unread = self.transport.get_write_buffer_size()
+
+    def resume_writing(self) -> None:
+        self._paused_since = None
+        self._release_writers()
+
+    def _release_writers(self) -> None:
+        self._is_writing_paused = False
+        drained, self._drained = self._drained, None
+        if drained is not None and not drained.done():
+            drained.set_result(None)
+        active = self._active
+        if active is not None and active.follower is not None:
+            active.follower.wake()
+
+    # -- time
+
+    def unread(self, now: float) -> tuple[float, int]:
+        """Return since when the client has not read, and how many bytes wait for it."""
+        if self._paused_since is None:
+            return now, 0
+        left = self.transport.get_write_buffer_size()
+        if left < self._unread:
+            self._paused_since = now
+        self._unread = left
+        return self._paused_since, left
+
+    def tick(self, now: float) -> None:
+        """End a connection that takes too long."""
+        listener = self.listener
+        if self.transport.is_closing():
+            if self._closing_since is None:
+                self._closing_since = now
+            elif now - self._closing_since > listener.write_timeout:
+                self.transport.abort()
+        elif now - self.unread(now)[0] > listener.write_timeout:
+            self.transport.abort()
+        elif self._since is None:
+            return
+        elif self._is_ignoring or self._is_idle:
+            if now - self._since > listener.idle_timeout:
+                self.transport.close()
+        elif now - self._since > listener.head_timeout:
+            self._since = None
+            self.refuse(408, "the head did not arrive in time (body_timeout)")
+
+
+class _BodyReader:
+    """Receives the body of a request that asked for an upgrade."""
+
+    __slots__ = ("_connection", "on_body")
+
+    def __init__(self, connection: HttpConnection) -> None:
+        self._connection = connection
+        self.on_body = connection.on_body
+
+    def on_message_complete(self) -> None:
+        """End the request; later data is not for this connection."""
+        self._connection.on_message_complete()
+        raise StopParsing

@@ -1,0 +1,268 @@
+"""Serves an app over HTTP/1.1 on open sockets, with limits to everything that clients can do.
+
+There is nothing between a socket and the app of a server: a call is one read, one write, and no
+task unless its handler waits. Other ASGI apps run behind a bridge.
+"""
+
+import asyncio
+import logging
+import ssl
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from email.utils import formatdate
+from socket import socket
+from typing import Any, Final, Protocol
+
+from accord.runtime.pacing import DONE
+from accord.transports.http.server.asgi_bridge import AsgiApp, AsgiRequest
+from accord.transports.http.server.connection import HttpConnection
+from accord.transports.http.server.listened import STATUS_LINES, ListenedRequest
+from accord.transports.http.server.metrics import ListenerMetrics
+from accord.transports.http.server.proxies import TrustedProxies
+from accord.transports.http.server.received import ReceivedHead
+
+log = logging.getLogger("accord.http")
+
+# How many open files are left to the server's own files and connections.
+_FILES_SPARED: Final = 64
+# Seconds without reading after which a client counts as stalled.
+_STALLED: Final = 1.0
+# Longer than proxies keep idle connections (nginx: 60 s), so that they end them and not we: a
+# request that crosses our end is lost.
+_IDLE: Final = 75.0
+_TICK: Final = 1.0
+# How many seconds the last bytes may take to leave.
+_FLUSH: Final = 0.25
+_HANDSHAKE: Final = 10.0
+_ERROR: Final = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"%b"}}'
+
+
+class ListenerLimits(Protocol):
+    """The limits of a listener; `HttpOptions` has and documents them."""
+
+    @property
+    def connections(self) -> int: ...
+    @property
+    def connections_per_address(self) -> int: ...
+    @property
+    def body_timeout(self) -> float: ...
+    @property
+    def write_timeout(self) -> float: ...
+    @property
+    def bodies_bytes(self) -> int: ...
+    @property
+    def unread_bytes(self) -> int: ...
+
+
+class NativeApp(Protocol):
+    """An app that serves requests of the listener itself, without ASGI."""
+
+    def make_listened(self, connection: HttpConnection, head: ReceivedHead) -> ListenedRequest:
+        """Return the request for a head."""
+
+    def serve_listened(self, request: Any) -> Awaitable[None]:
+        """Serve a request; return DONE, or what is to be awaited."""
+
+
+class HttpListener:
+    """Listens on sockets, and serves one app on all their connections.
+
+    Args:
+        app: an app of ours, or any ASGI app. Its lifespan is not run.
+        limits: how much clients may use.
+        idle_timeout: seconds after which a connection ends on which no request arrives.
+
+    Attributes:
+        loop: the event loop.
+        now: the time of the last tick, on the clock of the loop: exact enough for time limits.
+        date_line: the Date header of responses at present.
+        held: how many bytes of incomplete requests connections keep.
+        metrics: counts what happens.
+    """
+
+    connection_type: type[HttpConnection] = HttpConnection
+
+    def __init__(
+        self, app: Any, limits: ListenerLimits, *, idle_timeout: float = _IDLE
+    ) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.limits = limits
+        self.proxies = TrustedProxies.from_environment()
+        self.metrics = ListenerMetrics()
+        self.idle_timeout = idle_timeout
+        self.head_timeout = limits.body_timeout
+        self.write_timeout = limits.write_timeout
+        self.held = 0
+        self.why_full = f"requests of {limits.bodies_bytes} bytes are arriving (bodies_bytes)"
+        self._connections: dict[HttpConnection, str | None] = {}
+        self._addresses: dict[str, int] = {}
+        self._most = _limit_connections(limits.connections)
+        self._servers: list[asyncio.Server] = []
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._tick_every = min(_TICK, limits.body_timeout / 4, limits.write_timeout / 4)
+        make_listened = getattr(app, "make_listened", None)
+        self.make_request: Callable[[HttpConnection, ReceivedHead], ListenedRequest]
+        self.serve: Callable[[Any], Awaitable[None]]
+        if make_listened is not None and hasattr(type(app), "make_listened"):
+            self.make_request, self.serve = make_listened, app.serve_listened
+        else:
+            bridge = _Bridge(app)
+            self.make_request, self.serve = AsgiRequest, bridge.serve
+        self._update_time()
+
+    # -- starting and stopping
+
+    async def start(
+        self, sockets: Iterable[socket], tls: ssl.SSLContext | None = None
+    ) -> None:
+        """Begin to accept connections."""
+        for each in sockets:
+            server = await self.loop.create_server(
+                lambda: self.connection_type(self),
+                sock=each,
+                ssl=tls,
+                ssl_handshake_timeout=None if tls is None else _HANDSHAKE,
+                backlog=2048,
+            )
+            self._servers.append(server)
+        self._tick()
+
+    def close(self) -> None:
+        """Accept no more connections."""
+        for server in self._servers:
+            server.close()
+
+    async def stop(self) -> None:
+        """End all connections: the last responses may leave, then the rest is aborted."""
+        self.close()
+        for connection in list(self._connections):
+            connection.stop()
+        end = self.loop.time() + _FLUSH
+        while self._connections and self.loop.time() < end:
+            await asyncio.sleep(0.01)
+        for connection in list(self._connections):
+            connection.abort()
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(set(self._tasks), timeout=_FLUSH)
+        if self._timer is not None:
+            self._timer.cancel()
+
+    # -- connections
+
+    def __len__(self) -> int:
+        return len(self._connections)
+
+    def add(self, connection: HttpConnection) -> None:
+        """Count a new connection; one too many is refused."""
+        self.metrics.connections += 1
+        address = None if connection.client is None else connection.client[0]
+        self._connections[connection] = address
+        if address is not None:
+            count = self._addresses[address] = self._addresses.get(address, 0) + 1
+            most = self.limits.connections_per_address
+            if count > most and not self.proxies.trust(address):
+                self.metrics.refused += 1
+                connection.refuse(
+                    429, f"{most} connections of one address are open (connections_per_address)"
+                )
+        if len(self._connections) > self._most:
+            self.metrics.refused += 1
+            connection.refuse(503, "too many connections (connections)")
+            connection.transport.close()
+
+    def remove(self, connection: HttpConnection, held: int) -> None:
+        """Forget a connection that has ended."""
+        self.held -= held
+        address = self._connections.pop(connection, None)
+        if address is not None:
+            self._addresses[address] -= 1
+            if not self._addresses[address]:
+                del self._addresses[address]
+
+    @property
+    def is_full(self) -> bool:
+        """Whether incomplete requests take more memory than they may."""
+        return self.held > self.limits.bodies_bytes
+
+    def encode_refusal(self, status: int, why: str) -> bytes:
+        """Return the response to a request that never reaches the app."""
+        self.metrics.count(status)
+        body = _ERROR % why.encode()
+        return b"%b%bcontent-type: application/json\r\ncontent-length: %d\r\n%b%b" % (
+            STATUS_LINES[status],
+            self.date_line,
+            len(body),
+            b"connection: close\r\n\r\n",
+            body,
+        )
+
+    async def finish(self, request: ListenedRequest, work: Awaitable[None]) -> None:
+        """Wait for what a request still needs."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            await work
+        except asyncio.CancelledError:
+            request.cut_off()
+        except Exception:
+            log.exception("%s %s failed", request.head.method, request.head.path[:200])
+            request.fail()
+        finally:
+            self._tasks.discard(task)
+
+    # -- time
+
+    def _update_time(self) -> None:
+        self.now = self.loop.time()
+        self.date_line = b"date: %b\r\n" % formatdate(time.time(), usegmt=True).encode()
+
+    def _tick(self) -> None:
+        self._timer = self.loop.call_later(self._tick_every, self._tick)
+        self._update_time()
+        now, unread = self.now, []
+        for connection in list(self._connections):
+            connection.tick(now)
+            since, size = connection.unread(now)
+            if size:
+                unread.append((since, size, connection))
+        self._relieve(now, unread)
+
+    def _relieve(self, now: float, unread: list[tuple[float, int, HttpConnection]]) -> None:
+        """Abort the connections of stalled clients, the longest stalled first, if too much waits."""
+        total = sum(size for _, size, _ in unread)
+        for since, size, connection in sorted(unread, key=lambda each: each[0]):
+            if total <= self.limits.unread_bytes or now - since < _STALLED:
+                break
+            connection.abort()
+            total -= size
+
+
+class _Bridge:
+    """Serves requests with an ASGI app."""
+
+    def __init__(self, app: AsgiApp) -> None:
+        self._app = app
+
+    def serve(self, request: AsgiRequest) -> Awaitable[None]:
+        """Return the run of the app; refuse a target that is not a path."""
+        why = request.head.parse_target() if not request.head.path else None
+        if why is not None:
+            request.is_last = True
+            request.respond(400, [(b"content-type", b"text/plain")], why.encode())
+            return DONE
+        return request.run(self._app)
+
+
+def _limit_connections(wanted: int) -> int:
+    with suppress(ImportError):
+        import resource
+
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if soft > 0:
+            return max(1, min(wanted, soft - _FILES_SPARED))
+    return wanted

@@ -1,0 +1,155 @@
+"""The head of a request as the listener receives it, and the head that the next one will repeat."""
+
+from typing import Any, Final
+from urllib.parse import unquote
+
+import httptools
+
+from accord.transports.http.server.exchange import Headers, join_headers
+
+_LENGTH: Final = b"content-length"
+# What makes a request more than a head and a body of known length.
+_UNUSUAL: Final = (b"transfer-encoding", b"expect", b"upgrade")
+# Longer heads are parsed each time: they would have to be kept for each connection.
+_HEAD_MOST: Final = 4096
+# Bodies of more digits are parsed each time; they cost more than their head.
+_DIGITS_MOST: Final = 7
+
+
+class ReceivedHead:
+    """The head of a request.
+
+    Attributes:
+        method: as it was sent.
+        target: as it was sent.
+        version: "1.1" or "1.0".
+        fields: the headers in order; names are lower case.
+        headers: the same by name; repeated ones are joined, so that no allow-list matches them.
+        repeated: the names of headers that occur more than once.
+        is_kept_alive: whether the client wants to send more requests on the connection.
+        path: the decoded path.
+        query: the query string.
+        verdict: what the app has decided about it; kept for the next request with the same head.
+    """
+
+    __slots__ = (
+        "fields",
+        "headers",
+        "is_kept_alive",
+        "method",
+        "path",
+        "query",
+        "raw_path",
+        "repeated",
+        "target",
+        "verdict",
+        "version",
+    )
+
+    def __init__(
+        self, method: str, target: bytes, version: str, fields: Headers, *, is_kept_alive: bool
+    ) -> None:
+        self.method = method
+        self.target = target
+        self.version = version
+        self.fields = fields
+        self.is_kept_alive = is_kept_alive
+        self.headers, self.repeated = join_headers(fields)
+        self.path = ""
+        self.raw_path = self.query = b""
+        self.verdict: Any = None
+
+    def parse_target(self) -> str | None:
+        """Find the path and the query; return what is wrong with them, if anything is."""
+        target = self.target
+        try:
+            parsed = httptools.parse_url(target)
+        except httptools.HttpParserInvalidURLError:
+            return "the target of the request is not a path"
+        if parsed.schema is not None:
+            # RFC 9112, 3.2.2: a target with a host replaces the Host header. One that says
+            # something else is refused: a proxy in between may have believed the other.
+            host = parsed.host or b""
+            port = b"" if parsed.port is None else b":%d" % parsed.port
+            if self.headers.get(b"host", b"").lower() not in (host.lower(), host.lower() + port):
+                return "the Host header differs from the host in the target"
+        self.raw_path = parsed.path or b"/"
+        self.query = parsed.query or b""
+        path = self.raw_path.decode("latin-1")
+        self.path = unquote(path) if "%" in path else path
+        return None
+
+    def with_length(self, digits: bytes) -> "ReceivedHead":
+        """Return the same head for a body of another length."""
+        other = ReceivedHead.__new__(ReceivedHead)
+        other.method, other.target, other.version = self.method, self.target, self.version
+        other.is_kept_alive, other.repeated = self.is_kept_alive, self.repeated
+        other.path, other.raw_path, other.query = self.path, self.raw_path, self.query
+        other.verdict = self.verdict
+        other.headers = {**self.headers, _LENGTH: digits}
+        other.fields = [(name, digits if name == _LENGTH else value) for name, value in self.fields]
+        return other
+
+
+class RepeatedHead:
+    """Recognises the head of the next request without parsing it.
+
+    A client that keeps its connection sends the same head again and again. Only the digits of its
+    length differ. The parser has accepted the head once, at the beginning of a message; the same
+    bytes at the beginning of another message mean the same. So comparing them is as strict as
+    parsing them, and takes a tenth of the time.
+    """
+
+    __slots__ = ("_after", "_before", "_digits", "head")
+
+    def __init__(self, head: ReceivedHead, before: bytes, digits: bytes, after: bytes) -> None:
+        self.head = head
+        self._before = before
+        self._digits = digits
+        self._after = after
+
+    @classmethod
+    def learn(cls, head: ReceivedHead, data: bytes) -> "RepeatedHead | None":
+        """Return what recognises a head, if all of a request arrived as these bytes.
+
+        None if the request has more than a head and a body of known length.
+        """
+        headers = head.headers
+        digits = headers.get(_LENGTH, b"")
+        is_plain = digits.isdigit() and len(digits) <= _DIGITS_MOST and head.version == "1.1"
+        is_plain = is_plain and head.is_kept_alive and not head.repeated
+        if not is_plain or any(name in headers for name in _UNUSUAL):
+            return None
+        size = len(data) - int(digits)
+        if not 0 < size <= _HEAD_MOST or data[size - 4 : size] != b"\r\n\r\n":
+            return None
+        whole = data[:size]
+        lowered = whole.lower()
+        at = lowered.find(b"\r\n" + _LENGTH + b":")
+        if at < 0 or lowered.count(_LENGTH) != 1 or whole.count(b"\r\n\r\n") != 1:
+            return None
+        end = whole.index(b"\r\n", at + 2)
+        start = end - len(digits)
+        if whole[start:end] != digits or whole[start - 1 : start] not in (b" ", b":"):
+            return None
+        return cls(head, whole[:start], digits, whole[end:])
+
+    def match(self, data: bytes) -> "tuple[ReceivedHead, bytes] | None":
+        """Return the head and the body if the bytes are one whole request with this head."""
+        before = self._before
+        if not data.startswith(before):
+            return None
+        start = len(before)
+        end = data.find(b"\r\n", start, start + _DIGITS_MOST + 2)
+        digits = data[start:end]
+        after = self._after
+        if end < 0 or not digits.isdigit() or not data.startswith(after, end):
+            return None
+        body = end + len(after)
+        if len(data) - body != int(digits):
+            return None
+        head = self.head
+        if digits != self._digits:
+            head = self.head = head.with_length(digits)
+            self._digits = digits
+        return head, data[body:]

@@ -1,0 +1,126 @@
+"""A listener as a program: until a signal arrives, or until its task is cancelled."""
+
+import asyncio
+import ssl
+import sys
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from socket import socket
+from types import FrameType
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from accord.runtime.tasks import run_to_end, run_until_cancelled
+from accord.transports.http.server.listener import HttpListener
+from accord.transports.shutdown import exit_at_once, exit_later, take_signals
+
+if TYPE_CHECKING:
+    from accord.transports.http.server.app import HttpApp
+
+Start: TypeAlias = Callable[[], Awaitable[None]]
+# What a shutdown takes beyond the grace period: last responses, and leaving the lifespan. With the
+# grace period of `server.run`, a server that hangs exits within 3 s.
+END_SLACK: Final = 1.25
+
+
+class ServedApp:
+    """One of our apps on a listener, until it is stopped.
+
+    Args:
+        app: the app, or a guard or a log around it.
+        sockets: open ones.
+        tls: for HTTPS.
+
+    Attributes:
+        should_exit: whether it has been stopped.
+        is_started: whether it accepts connections.
+        listener: once it is started.
+    """
+
+    def __init__(
+        self, app: "HttpApp", sockets: list[socket], tls: ssl.SSLContext | None = None
+    ) -> None:
+        self._app = app
+        self._sockets = sockets
+        self._tls = tls
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopped: asyncio.Event | None = None
+        self.should_exit = False
+        self.is_started = False
+        self.listener: HttpListener | None = None
+
+    async def serve(self, start: Start | None = None) -> None:
+        """Serve until it is stopped; `start` is awaited first."""
+        self._loop, self._stopped = asyncio.get_running_loop(), asyncio.Event()
+        await (start or self._app.start)()
+        listener = self.listener = HttpListener(self._app, self._app.options)
+        try:
+            await listener.start(self._sockets, self._tls)
+            self.is_started = True
+            if not self.should_exit:
+                await self._stopped.wait()
+        finally:
+            listener.close()
+            await self._app.finish()
+            await listener.stop()
+            await self._app.stop()
+
+    def stop(self) -> None:
+        """Let calls finish, and end. From any thread, or from the handler of a signal."""
+        self.should_exit = True
+        if self._loop is not None and self._stopped is not None:
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._stopped.set)
+
+    # -- signals
+
+    def run(self, start: Start | None = None) -> None:
+        """Serve until a signal arrives.
+
+        Signals are handled for longer than the loop lives: code that hangs may keep it from ending.
+        """
+        with take_signals(self.handle_exit):
+            run_to_end(self.serve(start), loop_factory=fastest_loop())
+
+    def handle_exit(self, number: int, frame: FrameType | None) -> None:
+        """Begin to stop at the first signal; exit at once at the second."""
+        if self.should_exit:
+            exit_at_once(0)
+        self.stop()
+        grace = self._app.options.grace
+        exit_later(grace, grace + END_SLACK)
+
+
+def fastest_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Return what makes the fastest event loop that is installed; None for the one of Python."""
+    if sys.platform == "win32":
+        return None
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
+
+
+def serve(
+    app: "HttpApp", sockets: list[socket], start: Start, tls: ssl.SSLContext | None = None
+) -> None:
+    """Serve an app on open sockets until a signal arrives; `start` is awaited first."""
+    with suppress(KeyboardInterrupt):
+        ServedApp(app, sockets, tls).run(start)
+
+
+async def serve_in_loop(
+    app: "HttpApp", sockets: list[socket], tls: ssl.SSLContext | None = None
+) -> None:
+    """Serve an app on open sockets, which are closed at the end, until the task is cancelled.
+
+    Signals, the logging and the loop of the process stay as they are.
+    """
+    served = ServedApp(app, sockets, tls)
+    try:
+        seconds = app.options.grace + END_SLACK
+        await run_until_cancelled(served.serve(), served.stop, seconds=seconds)
+    finally:
+        for each in sockets:
+            each.close()
