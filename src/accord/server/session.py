@@ -22,13 +22,13 @@ from accord.protocol.party import PartyState, Peer
 from accord.protocol.revisions import Phase
 from accord.runtime.dispatcher import Dispatcher, Write
 from accord.runtime.origin import ClientFlow
+from accord.runtime.pacing import DONE, Delayed, Done
 from accord.server.channels import Channel, Duplex
 from accord.server.context import Context, current
 from accord.server.extension import find_handler
 from accord.server.hub import UPDATED, ListKind, Notices, ServerChange, list_change
 from accord.server.methods import METHODS
 from accord.server.middleware import LayeredRequest
-from accord.runtime.pacing import DONE, Delayed, Done
 from accord.server.threads import run_in_thread
 from accord.server.visibility import NO_RULES, Visibility, changed_kinds
 from accord.types import LoggingLevel, RequestId, Root

@@ -252,7 +252,7 @@ class _Reader(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are not a subclass.
-        self.transport = transport = cast(asyncio.ReadTransport, transport)
+        self.transport = transport = cast("asyncio.ReadTransport", transport)
         if hasattr(transport, "max_size"):
             transport.max_size = _READ_SIZE
 

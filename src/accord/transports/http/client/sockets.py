@@ -196,7 +196,7 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # Transports of uvloop are not subclasses of it.
-        self.transport = transport = cast(asyncio.Transport, transport)
+        self.transport = transport = cast("asyncio.Transport", transport)
         if hasattr(transport, "max_size"):
             transport.max_size = _READ
         self._fd = transport.get_extra_info("socket").fileno()

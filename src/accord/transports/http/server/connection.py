@@ -37,6 +37,8 @@ _AHEAD_MOST: Final = 64 * 1024
 # or something that is not HTTP.
 _IGNORED_MOST: Final = 4 * 1024 * 1024
 _NONSENSE_MOST: Final = 256 * 1024
+# How many seconds a client has to read the last response, and to end the connection.
+_LINGER: Final = 5.0
 _FRAMING: Final = (b"content-length", b"transfer-encoding")
 
 
@@ -322,6 +324,15 @@ class HttpConnection(asyncio.Protocol):
         if work is not DONE:
             start(self.loop, self.listener.finish(request, work), "http request")
 
+    def expect_silence(self) -> None:
+        """Keep no more than a silent client needs, while it follows a stream."""
+        if not self._is_open and self._rest is None:
+            self._parser = self._known = None
+            self._fields = []
+            self._target = b""
+            if not self._waiting:
+                self._waiting = None
+
     def response_ended(self, request: ListenedRequest) -> None:
         """Go on with the next request, or end the connection after the last."""
         if self._active is not request:
@@ -471,7 +482,10 @@ class HttpConnection(asyncio.Protocol):
             self.transport.abort()
         elif self._since is None:
             return
-        elif self._is_ignoring or self._is_idle:
+        elif self._is_ignoring:
+            if self._active is None and now - self._since > _LINGER:
+                self.transport.close()
+        elif self._is_idle:
             if now - self._since > listener.idle_timeout:
                 self.transport.close()
         elif now - self._since > listener.head_timeout:

@@ -83,9 +83,7 @@ class HttpListener:
 
     connection_type: type[HttpConnection] = HttpConnection
 
-    def __init__(
-        self, app: Any, limits: ListenerLimits, *, idle_timeout: float = _IDLE
-    ) -> None:
+    def __init__(self, app: Any, limits: ListenerLimits, *, idle_timeout: float = _IDLE) -> None:
         self.loop = asyncio.get_running_loop()
         self.limits = limits
         self.proxies = TrustedProxies.from_environment()
@@ -114,9 +112,7 @@ class HttpListener:
 
     # -- starting and stopping
 
-    async def start(
-        self, sockets: Iterable[socket], tls: ssl.SSLContext | None = None
-    ) -> None:
+    async def start(self, sockets: Iterable[socket], tls: ssl.SSLContext | None = None) -> None:
         """Begin to accept connections."""
         for each in sockets:
             server = await self.loop.create_server(
@@ -233,7 +229,7 @@ class HttpListener:
         self._relieve(now, unread)
 
     def _relieve(self, now: float, unread: list[tuple[float, int, HttpConnection]]) -> None:
-        """Abort the connections of stalled clients, the longest stalled first, if too much waits."""
+        """Abort connections that are not read, the longest stalled first, if too much waits."""
         total = sum(size for _, size, _ in unread)
         for since, size, connection in sorted(unread, key=lambda each: each[0]):
             if total <= self.limits.unread_bytes or now - since < _STALLED:

@@ -1,5 +1,6 @@
 """The head of a request as the listener receives it, and the head that the next one will repeat."""
 
+from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -70,7 +71,7 @@ class ReceivedHead:
             # RFC 9112, 3.2.2: a target with a host replaces the Host header. One that says
             # something else is refused: a proxy in between may have believed the other.
             host = parsed.host or b""
-            port = b"" if parsed.port is None else b":%d" % parsed.port
+            port = b":%d" % parsed.port if parsed.port else b""
             if self.headers.get(b"host", b"").lower() not in (host.lower(), host.lower() + port):
                 return "the Host header differs from the host in the target"
         self.raw_path = parsed.path or b"/"
@@ -78,6 +79,10 @@ class ReceivedHead:
         path = self.raw_path.decode("latin-1")
         self.path = unquote(path) if "%" in path else path
         return None
+
+    def without_headers(self) -> "ReceivedHead":
+        """Return what a response under way needs of the head: the method and the version."""
+        return _head_of(self.method, self.version)
 
     def with_length(self, digits: bytes) -> "ReceivedHead":
         """Return the same head for a body of another length."""
@@ -89,6 +94,11 @@ class ReceivedHead:
         other.headers = {**self.headers, _LENGTH: digits}
         other.fields = [(name, digits if name == _LENGTH else value) for name, value in self.fields]
         return other
+
+
+@lru_cache(maxsize=64)
+def _head_of(method: str, version: str) -> ReceivedHead:
+    return ReceivedHead(method, b"", version, [], is_kept_alive=True)
 
 
 class RepeatedHead:

@@ -5,7 +5,7 @@ from asyncio import AbstractEventLoop
 from collections.abc import Awaitable, Callable, Container, Generator, Hashable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from types import CoroutineType
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -18,9 +18,11 @@ from accord.protocol.revisions import HANDSHAKE
 from accord.runtime.dispatcher import Dispatcher, Write
 from accord.stores import EventStore, MemoryEventStore
 from accord.transports.http.server.exchange import LENGTH, SESSION, VERSION, HttpExchange, Message
-from accord.transports.http.server.readers import Reader
 from accord.transports.http.server.stream import RetiredStreams
 from accord.types import RevisionId
+
+if TYPE_CHECKING:
+    from accord.transports.http.server.readers import Reader
 
 FindPrincipal: TypeAlias = Callable[[Mapping[str, Any]], Hashable]
 """Returns the caller of a request from its ASGI scope; None for an anonymous caller."""
