@@ -39,6 +39,8 @@ _IGNORED_MOST: Final = 4 * 1024 * 1024
 _NONSENSE_MOST: Final = 256 * 1024
 # How many seconds a client has to read the last response, and to end the connection.
 _LINGER: Final = 5.0
+_SESSION: Final = b"mcp-session-id"
+_NAME: Final = b"mcp-name"
 _FRAMING: Final = (b"content-length", b"transfer-encoding")
 
 
@@ -59,6 +61,8 @@ class HttpConnection(asyncio.Protocol):
     _parser: httptools.HttpRequestParser | None = None
     _rest: httptools.HttpRequestParser | None = None
     _known: RepeatedHead | None = None
+    # The session, or the tool, that the last request named.
+    _about: bytes | None = None
     # The request that is being answered, the one whose body is arriving, and those that wait.
     _active: ListenedRequest | None = None
     _arriving: ListenedRequest | None = None
@@ -178,9 +182,17 @@ class HttpConnection(asyncio.Protocol):
         waiting = self._waiting
         if waiting:
             if is_fresh and not self._is_open and len(waiting) == 1 and self._active is None:
-                self._known = RepeatedHead.learn(waiting[0].head, data)
+                self._learn(waiting[0].head, data)
             self._serve_waiting()
-        self._hold()
+        if self._is_open or self._held or waiting:
+            self._hold()
+
+    def _learn(self, head: ReceivedHead, data: bytes) -> None:
+        """Learn to recognise a head, unless the connection is one of a proxy with many clients."""
+        about = head.headers.get(_SESSION) or head.headers.get(_NAME)
+        if about is not None and about == self._about:
+            self._known = RepeatedHead.learn(head, data)
+        self._about = about
 
     def _count(self, size: int) -> None:
         if self._is_new:

@@ -1,5 +1,6 @@
 """The head of a request as the listener receives it, and the head that the next one will repeat."""
 
+import re
 from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import unquote
@@ -9,6 +10,7 @@ import httptools
 from accord.transports.http.server.exchange import Headers, join_headers
 
 _LENGTH: Final = b"content-length"
+_PLAIN_PATH: Final = re.compile(rb"/[A-Za-z0-9/._~-]*")
 # What makes a request more than a head and a body of known length.
 _UNUSUAL: Final = (b"transfer-encoding", b"expect", b"upgrade")
 # Longer heads are parsed each time: they would have to be kept for each connection.
@@ -87,6 +89,10 @@ class ReceivedHead:
     def parse_target(self) -> str | None:
         """Find the path and the query; return what is wrong with them, if anything is."""
         target = self.target
+        if _PLAIN_PATH.fullmatch(target):
+            self.raw_path = target
+            self.path = target.decode("ascii")
+            return None
         try:
             parsed = httptools.parse_url(target)
         except httptools.HttpParserInvalidURLError:
