@@ -40,11 +40,14 @@ sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from http_server import SCRAPS, WITNESS, Case, Talk, corpus, message, post
 
 from accord import Server
+from accord.transports.http.server.received import ReceivedHead
 from support.http1_answers import NotHttp, answers
 from support.http1_corpus import CASES
 from support.http1_memory import Memory, MemoryTransport
 from support.http1_oracle import TOLERATED, read_by_h11
 
+# What a test replaces to see that a mistake of the listener is found.
+__all__ = ["ReceivedHead"]
 # How many turns of the loop everything may take that does not wait for a clock.
 TURNS: Final = 200
 THOROUGH_EVERY: Final = 50

@@ -156,6 +156,83 @@ def test_a_trace_is_not_reflected():
     alone(scenario)
 
 
+# -- heads that repeat: the listener recognises them without its parser
+
+
+BODY = note(2)
+START, _, _ = sized(BODY).partition(b"%d" % len(BODY))
+REPEATED = {
+    "the same": (sized(BODY), [200]),
+    "another length": (sized(BODY + b" " * 50), [200]),
+    "a length of fewer digits": (START + b"2\r\n\r\n{}", [400]),
+    "zeros before the length": (START + b"0%d\r\n\r\n" % len(BODY) + BODY, [200]),
+    "many zeros before the length": (START + b"%09d\r\n\r\n" % len(BODY) + BODY, [200]),
+    "a plus before the length": (START + b"+%d\r\n\r\n" % len(BODY) + BODY, [400]),
+    "a minus before the length": (START + b"-%d\r\n\r\n" % len(BODY) + BODY, [400]),
+    "an underscore in the length": (START + b"1_0\r\n\r\n" + BODY, [400]),
+    "no length": (START + b"\r\n\r\n" + BODY, [400]),
+    "other digits": (START + b"\xd9\xa1\r\n\r\n" + BODY, [400]),
+    "a bare CR after the length": (START + b"2\r\r\n\r\n{}", [400]),
+    "a bare LF after the length": (START + b"2\n\r\n{}", [400]),
+    "a second length": (START + b"2\r\nContent-Length: 2\r\n\r\n{}", [400]),
+    "a coding": (START + b"2\r\nTransfer-Encoding: chunked\r\n\r\n{}", [400]),
+    "a folded line": (sized(BODY).replace(b"\r\n\r\n", b"\r\n x\r\n\r\n"), [400]),
+    "two at once": (sized(BODY) + sized(note(3)), [200, 200]),
+    "a byte too many": (sized(BODY) + b"\0", [200, 400]),
+    "an empty line first": (b"\r\n" + sized(BODY), [200]),
+    "lower case": (START.lower().replace(b"post ", b"POST ").replace(b"http/", b"HTTP/")
+                   + b"%d\r\n\r\n" % len(BODY) + BODY, [200]),
+    "a request as the body": (sized(CANARY), [400]),
+    "a request after a short length": (START + b"2\r\n\r\n{}" + PROBE, [400, 200]),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def repeats():
+    """Each of them after two requests with the same head, whole and cut in two; then one more."""
+
+    async def exchange(made, parts):
+        reader, writer = await asyncio.open_connection("127.0.0.1", made.port)
+        async with asyncio.timeout(LONG):
+            for _ in range(2):
+                writer.write(sized(note(1)))
+                start = await reader.readuntil(b"\r\n\r\n")
+                await reader.readexactly(int(start.partition(b"content-length: ")[2].split()[0]))
+            for part in parts:
+                writer.write(part)
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+            writer.write(PROBE)
+            found = answers(await reader.read(), [])
+        writer.close()
+        return [answer.status for answer in found]
+
+    async def scenario():
+        found = {}
+        async with bench() as made:
+            for name, (data, _) in REPEATED.items():
+                for place in (None, 10, len(data) // 2, len(data) - 1):
+                    parts = [data] if place is None else [data[:place], data[place:]]
+                    found[name, place] = await exchange(made, parts)
+            return found, made.canaries
+
+    return asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("name", REPEATED)
+def test_a_head_that_repeats_is_read_as_strictly_as_the_first(repeats, name):
+    statuses = REPEATED[name][1]
+    for (each, place), found in repeats[0].items():
+        if each == name:
+            goes_on = found[len(statuses) :] in ([], [200])
+            # A refusal of what follows may be left out where the answer before it says so.
+            assert (found[: len(statuses)] == statuses and goes_on) or found == statuses[:1], place
+
+
+def test_no_byte_after_a_head_that_repeats_is_executed_as_another_request(repeats):
+    assert repeats[1] == []
+
+
 def test_the_corpus_says_why():
     names = [case.name for case in CASES]
     assert len(names) == len(set(names))
