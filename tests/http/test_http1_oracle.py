@@ -167,14 +167,14 @@ few = settings(
 
 @given(data=streams(), seed=st.integers(0, 99))
 @few
-def test_what_the_listener_accepts_is_what_h11_reads(reader, data, seed):
+def test_the_listener_reads_as_h11_does_or_refuses(reader, data, seed):
     assert difference(data, *reader.read(data, seed)) is None
 
 
 @pytest.mark.thorough
 @given(data=streams(), seed=st.integers(0, 99))
 @settings(few, max_examples=30_000, derandomize=False)
-def test_what_the_listener_accepts_is_what_h11_reads_in_many_more_cases(reader, data, seed):
+def test_the_listener_reads_as_h11_does_or_refuses_in_many_more_cases(reader, data, seed):
     assert difference(data, *reader.read(data, seed)) is None
 
 
@@ -185,7 +185,7 @@ def test_what_the_listener_accepts_is_what_h11_reads_in_many_more_cases(reader, 
     seed=st.integers(0, 99),
 )
 @settings(few, max_examples=100)
-def test_what_is_valid_is_accepted_by_both(reader, body, lines, count, seed):
+def test_valid_requests_are_accepted_by_both(reader, body, lines, count, seed):
     start = b"".join(line + b"\r\n" for line in (b"POST /x?y HTTP/1.1", b"Host: localhost", *lines))
     sized = b"%bContent-Length: %d\r\n\r\n%b" % (start, len(body), body)
     chunk = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
