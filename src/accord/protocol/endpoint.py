@@ -6,9 +6,8 @@ every body once.
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
-import msgspec
 from msgspec import UNSET
 
 from accord.errors import (
@@ -62,7 +61,6 @@ from accord.protocol.violation import (
     refuse_for_reaction,
 )
 from accord.types._base import JsonObject, RequestId, RevisionId
-
 
 
 class Endpoint:
