@@ -188,10 +188,12 @@ class HttpListener:
         """Return the response to a request that never reaches the app."""
         self.metrics.count(status)
         body = _ERROR % why.encode()
-        return b"%b%bcontent-type: application/json\r\ncontent-length: %d\r\n%b%b" % (
+        again = b"retry-after: 1\r\n" if status == 503 else b""
+        return b"%b%bcontent-type: application/json\r\ncontent-length: %d\r\n%b%b%b" % (
             STATUS_LINES[status],
             self.date_line,
             len(body),
+            again,
             b"connection: close\r\n\r\n",
             body,
         )
