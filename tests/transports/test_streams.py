@@ -11,6 +11,8 @@ from accord.transports.http.server.asgi_exchange import AsgiReader
 from accord.transports.http.server.stream import Stream, parse_event_id
 from support.waiting import run, until
 
+HEAD = {"type": "http.response.start", "status": 200, "headers": []}
+
 
 class Client:
     """The client of a response: the test decides how fast it reads and when it leaves."""
