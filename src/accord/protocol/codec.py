@@ -244,7 +244,7 @@ def encode_notification(method: str, params: object) -> bytes:
 def _as_member(params: object) -> object:
     if params is None:
         return UNSET
-    return Raw(params) if params.__class__ is bytes else params  # type: ignore[arg-type]
+    return Raw(params) if params.__class__ is bytes else params
 
 
 def decode(data: bytes) -> Frame | Batch:

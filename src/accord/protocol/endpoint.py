@@ -6,9 +6,8 @@ every body once.
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
-import msgspec
 from msgspec import UNSET
 
 from accord.errors import (
@@ -62,7 +61,6 @@ from accord.protocol.violation import (
     refuse_for_reaction,
 )
 from accord.types._base import JsonObject, RequestId, RevisionId
-
 
 
 class Endpoint:
@@ -397,7 +395,7 @@ class Endpoint:
         exchange = Exchange(self._next_id, name, role, row, method, token)
         if row.tasks and getattr(shaped, "task", None) is not None:
             exchange.is_task = True
-        body = shaped if unknown is None else unknown.encode(shaped)
+        body = shaped if shaped is None or unknown is None else unknown.encode(shaped)
         settings = self._settings
         data = codec.encode_request(exchange.id, name, body)
         if len(data) > settings.message_bytes:
