@@ -7,9 +7,7 @@ from typing import Any, Final
 _open: Final[dict[asyncio.AbstractEventLoop, list[Callable[[], object]]]] = {}
 
 
-def call_in_batch(
-    loop: asyncio.AbstractEventLoop, work: Callable[..., None], *args: Any
-) -> None:
+def call_in_batch(loop: asyncio.AbstractEventLoop, work: Callable[..., None], *args: Any) -> None:
     """Do work on a loop, in its thread, and then what the work left for its end."""
     if loop in _open:
         return work(*args)
