@@ -147,3 +147,24 @@ def test_a_batch_that_fails_ends_all_the_same(caplog) -> None:
         run(main())
     assert seen == ["end"]
     assert "ZeroDivisionError" in caplog.text
+
+
+def test_an_interrupt_at_the_end_of_a_batch_loses_nothing() -> None:
+    seen: list[str] = []
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+
+        def work() -> None:
+            leave_for_end(loop, interrupt)
+            leave_for_end(loop, lambda: seen.append("end"))
+
+        with pytest.raises(KeyboardInterrupt):
+            call_in_batch(loop, work)
+        await asyncio.sleep(0)
+
+    run(main())
+    assert seen == ["end"]

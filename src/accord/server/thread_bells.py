@@ -47,9 +47,9 @@ class Descriptor:
         self.ring: Callable[[], None] = partial(os.eventfd_write, self.number, 1)
         self.wait: Callable[[], object] = partial(os.eventfd_read, self.number)
 
-    def __del__(self) -> None:
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
         if self.number >= 0:
-            os.close(self.number)
+            close(self.number)
 
 
 class QueueBell:
