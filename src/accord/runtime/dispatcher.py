@@ -8,6 +8,7 @@ that the message belongs to.
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from math import inf
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeAlias
@@ -61,7 +62,10 @@ class Handlers(Protocol):
     """What a party does with the messages it receives."""
 
     def request(self, exchange: Exchange, params: object, dispatcher: "Dispatcher") -> object:
-        """Return the result, a coroutine or Deferred, or LASTING; a RequestError is a reply."""
+        """Return the result, a coroutine or a Deferred for it, or LASTING.
+
+        A RequestError is an error reply.
+        """
 
     def notification(self, event: NotificationReceived, dispatcher: "Dispatcher") -> None:
         """Handle a notification. Must not block."""
@@ -173,10 +177,36 @@ class Dispatcher:
             if not task.done():
                 self.running[exchange.id] = task
         elif isinstance(outcome, Deferred):
-            outcome.serve(self, exchange)
+            if self.watchdog is not None:
+                self.watchdog.enter()
+            self.running[exchange.id] = outcome
+            outcome.follow(partial(self._serve_outcome, exchange))
         elif outcome is not LASTING:
             self._respond(exchange, outcome)
         return None
+
+    def _serve_outcome(self, exchange: Exchange, deferred: Deferred) -> None:
+        """Answer a request whose handler returned a Deferred; a cancelled one gets no answer."""
+        try:
+            if not deferred.cancelled():
+                error = deferred.exception()
+                if error is None:
+                    self._respond(exchange, deferred.result())
+                else:
+                    self._fail_with(exchange, error)
+        finally:
+            self._leave(exchange)
+
+    def _leave(self, exchange: Exchange) -> None:
+        """Note that the work for a request is over."""
+        self.running.pop(exchange.id, None)
+        if exchange.cancelled:
+            # It is remembered for late messages, and must not keep what it carried.
+            exchange.raw, exchange.params = UNSET, None
+        if self.watchdog is not None:
+            self.watchdog.leave()
+        if exchange.origin is not None:
+            exchange.origin.finish()
 
     async def _run(self, exchange: Exchange, work: Coroutine[object, None, object]) -> None:
         outcome = None
@@ -206,7 +236,7 @@ class Dispatcher:
                 exchange.origin.finish()
 
     def answer(self, exchange: Exchange, result: object) -> None:
-        """Answer a request whose handler returned LASTING, or a Deferred."""
+        """Answer a request whose handler returned LASTING."""
         self._respond(exchange, result)
 
     def _is_stopped(self, exchange: Exchange, error: BaseException) -> bool:
