@@ -10,6 +10,7 @@ import pytest
 
 from accord.errors import InternalError
 from accord.runtime.tasks import is_thread_awaited
+from accord.server.thread_bells import make_bell
 from accord.server.thread_jobs import Job, OutOfTime
 from accord.server.threads import Workers, is_working, run_in_thread, wait_until_idle
 from support.leftovers import Leftovers
@@ -357,6 +358,21 @@ def test_work_of_a_closed_loop_holds_up_no_other_loop(one_thread) -> None:
 @pytest.fixture
 def without_descriptors(monkeypatch) -> None:
     monkeypatch.delattr("os.eventfd")
+
+
+@pytest.mark.parametrize("has_descriptors", [True, False])
+def test_each_ring_of_a_bell_wakes_one_thread(has_descriptors, monkeypatch) -> None:
+    if not has_descriptors:
+        monkeypatch.delattr("os.eventfd")
+    bell = make_bell()
+    bell.ring()
+    bell.ring()
+    threads = [threading.Thread(target=bell.wait, daemon=True) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    until_sync(lambda: sum(thread.is_alive() for thread in threads) == 1)
+    bell.ring()
+    until_sync(lambda: not any(thread.is_alive() for thread in threads))
 
 
 def test_systems_without_event_descriptors_are_served_too(without_descriptors) -> None:
