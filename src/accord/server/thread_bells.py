@@ -95,9 +95,10 @@ class Mailbox:
         kind = type(loop)
         if (kind.__module__, kind.__qualname__) in _LOOPS_WITH_READERS:
             with suppress(AttributeError, OSError):
-                self.descriptor = Descriptor(os.EFD_NONBLOCK)
+                made = Descriptor(os.EFD_NONBLOCK)
                 # Without the context variables of the request that happens to be the first.
-                contextvars.Context().run(loop.add_reader, self.descriptor.number, self._read)
+                contextvars.Context().run(loop.add_reader, made.number, self._read)
+                self.descriptor = made
 
     def ring(self) -> None:
         """Wake the loop for the outcomes, unless that has been done. From any thread."""
