@@ -28,7 +28,7 @@ from accord.server.schema import results, signature
 from accord.server.schema.results import ResultError, ReturnType
 from accord.server.schema.signature import BoundArguments
 from accord.server.settings import ToolDetails, check_details, check_name, check_tool
-from accord.server.threads import Job, OutOfTime
+from accord.server.thread_jobs import Job, OutOfTime
 from accord.types import (
     CallToolResult,
     InputRequiredResult,
