@@ -36,7 +36,7 @@ def tools(count: int) -> Iterator[tuple[str, Callable[..., object]]]:
             """Book a table for some guests, and return its number.
 
             Args:
-                name: who comes.
+                name: of the guest.
                 guests: how many come.
                 price: what a meal may cost.
                 vegan: whether all food has to be vegan.
