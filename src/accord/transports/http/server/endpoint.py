@@ -258,7 +258,7 @@ class HttpEndpoint:
     def _answer_first(self, post: PostResponse) -> Awaitable[None]:
         """Answer the first request of a session; keep the session if that opened it."""
         session = post.owner
-        if session.id and session.session.is_begun and session.session.dispatcher.closed is None:
+        if session.key and session.session.is_begun and session.session.dispatcher.closed is None:
             session.is_kept = True
             self._sessions.keep(session)
             return self._answer(post, session.id)

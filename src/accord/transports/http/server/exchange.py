@@ -95,6 +95,7 @@ class HttpExchange(ABC):
     def make_reader(self, stream: "Stream", headers: Headers, among: "set[Reader]") -> "Reader":
         """Return what sends a stream as the response, with status 200."""
 
+    @abstractmethod
     def expect_silence(self) -> None:
         """Keep no more than a response needs that only follows a stream."""
 

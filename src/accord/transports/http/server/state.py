@@ -15,7 +15,8 @@ from accord.protocol.endpoint import Endpoint
 from accord.protocol.exchange import Exchange
 from accord.protocol.party import PartyState
 from accord.protocol.revisions import HANDSHAKE
-from accord.runtime.dispatcher import Dispatcher, Write
+from accord.runtime.dispatcher import Dispatcher
+from accord.runtime.handlers import Write
 from accord.stores import EventStore, MemoryEventStore
 from accord.transports.http.server.exchange import LENGTH, SESSION, VERSION, HttpExchange, Message
 from accord.transports.http.server.stream import RetiredStreams
@@ -157,6 +158,9 @@ class ServedSession(Protocol):
 
     def request_cancelled(self, exchange: Exchange) -> None:
         """Note that the answer to a request is no longer wanted."""
+
+    def list_in(self, group: Any) -> None:
+        """Let the server find the session in a group of open sessions, which it holds weakly."""
 
     def close(self) -> None:
         """End the session."""
