@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager, contextmanager
 from socket import socket
 from typing import Any, Final
 
+import pytest
 import uvicorn
 
 from accord.runtime.tasks import run_to_end
@@ -15,8 +16,10 @@ from accord.transports.http.server.running import ServedApp, fastest_loop
 from accord.transports.http.server.sockets import listen
 from support.waiting import LONG, until_sync
 
-# Whether our apps run on uvicorn, as those of users do who have an ASGI server of their own.
+# Whether `bounded` serves apps with uvicorn, as an application with its own ASGI server does.
 IS_UVICORN: Final = os.environ.get("ACCORD_TEST_SERVER") == "uvicorn"
+# For tests of what an app cannot see: connections, heads, trailers, upgrades.
+on_listener: Final = pytest.mark.skipif(IS_UVICORN, reason="the listener does this, not the app")
 
 
 @contextmanager
