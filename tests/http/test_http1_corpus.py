@@ -20,7 +20,10 @@ from support.http1_requests import (
     sized,
 )
 from support.http1_runs import CUTS, bench, fault
+from support.http_server import on_listener
 from support.waiting import LONG
+
+pytestmark = on_listener
 
 # How many connections are open at once.
 WIDTH = 40

@@ -14,6 +14,9 @@ from hypothesis import strategies as st
 from support.http1_answers import answers
 from support.http1_memory import EchoApp, Read, memory
 from support.http1_oracle import TOLERATED, read_by_h11
+from support.http_server import on_listener
+
+pytestmark = on_listener
 
 
 def plain(read):

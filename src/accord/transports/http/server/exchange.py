@@ -50,6 +50,10 @@ Send: TypeAlias = Callable[[Message], Awaitable[None]]
 Headers: TypeAlias = list[tuple[bytes, bytes]]
 
 
+class ResponseCut(Exception):
+    """Raised by an ASGI app to end the connection within a response; the listener logs no error."""
+
+
 class HttpExchange(ABC):
     """One HTTP request, and the ways to respond to it.
 
