@@ -37,7 +37,8 @@ _PRINCIPAL: Final = "accord.principal"
 _CHALLENGE_FOR: Final = "accord.challenge"
 _ADMITTED: Final = "accord.admitted"
 _NOT_FOUND: Final = (None, 0.0)
-_HEALTH: Final = ("/healthz", "/readyz")
+_HEALTH: Final[tuple[str, ...]] = ("/healthz", "/readyz")
+_METRICS: Final = "/metrics"
 _JSON: Final = (b"content-type", b"application/json")
 _NO_STORE: Final = (b"cache-control", b"no-store")
 _CHALLENGE: Final = b"www-authenticate"
@@ -99,7 +100,10 @@ class Guard:
         self.path = path.rstrip("/")
         url = protection.public_url if protection.public_url is not None else public_url
         self.public_url = None if url is None else endpoint_url(url, self.path)
-        self._open = frozenset(each.rstrip("/") for each in (*_HEALTH, *open_paths))
+        own = _HEALTH
+        if getattr(getattr(app, "options", None), "metrics", False):
+            own = (*_HEALTH, _METRICS)
+        self._open = frozenset(each.rstrip("/") for each in (*own, *open_paths))
         self._resources: dict[str, _Resource] = {}
         self._required = protection.scopes
         self._implied = protection.implied_scopes

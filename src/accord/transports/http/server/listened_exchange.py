@@ -73,10 +73,11 @@ class ListenedExchange(ListenedRequest, HttpExchange):
             return super().json(body, status=status, session=session)
         # As `respond` does it, for the response that nearly all requests get.
         self.is_begun = True
-        date = self.connection.listener.date_line
+        listener = self.connection.listener
+        listener.metrics.responses[self.method][2] += 1
         self._end(
             b"HTTP/1.1 200 OK\r\n%bcontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
-            % (date, len(body), body)
+            % (listener.date_line, len(body), body)
         )
         return DONE
 

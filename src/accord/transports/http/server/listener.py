@@ -14,6 +14,7 @@ from email.utils import formatdate
 from socket import socket
 from typing import Any, Final, Protocol
 
+from accord.bindings.addresses import client_network
 from accord.runtime.pacing import DONE
 from accord.transports.http.server.asgi_bridge import AsgiApp, AsgiRequest
 from accord.transports.http.server.connection import HttpConnection
@@ -93,6 +94,7 @@ class HttpListener:
         self.idle_timeout = idle_timeout
         self.head_timeout = limits.body_timeout
         self.write_timeout = limits.write_timeout
+        self.handshake_timeout = _HANDSHAKE
         self.held = 0
         self.why_full = f"requests of {limits.bodies_bytes} bytes are arriving (bodies_bytes)"
         self._connections: dict[HttpConnection, str | None] = {}
@@ -123,7 +125,7 @@ class HttpListener:
                 lambda: self.connection_type(self),
                 sock=each,
                 ssl=tls,
-                ssl_handshake_timeout=None if tls is None else _HANDSHAKE,
+                ssl_handshake_timeout=None if tls is None else self.handshake_timeout,
                 backlog=2048,
             )
             self._servers.append(server)
@@ -158,25 +160,27 @@ class HttpListener:
 
     def add(self, connection: HttpConnection) -> None:
         """Count a new connection; one too many is refused."""
-        self.metrics.connections += 1
-        address = None if connection.client is None else connection.client[0]
-        self._connections[connection] = address
-        if address is not None:
-            count = self._addresses[address] = self._addresses.get(address, 0) + 1
+        self.metrics.accepted += 1
+        self.metrics.open += 1
+        client = connection.client
+        network = self._connections[connection] = client and client_network(client[0])
+        if client is not None and network is not None:
+            count = self._addresses[network] = self._addresses.get(network, 0) + 1
             most = self.limits.connections_per_address
-            if count > most and not self.proxies.trust(address):
-                self.metrics.refused += 1
+            if count > most and not self.proxies.trust(client[0]):
+                self.metrics.refused["connections_per_address"] += 1
                 connection.refuse(
                     429, f"{most} connections of one address are open (connections_per_address)"
                 )
         if len(self._connections) > self._most:
-            self.metrics.refused += 1
+            self.metrics.refused["connections"] += 1
             connection.refuse(503, "too many connections (connections)")
             connection.transport.close()
 
     def remove(self, connection: HttpConnection, held: int) -> None:
         """Forget a connection that has ended."""
         self.held -= held
+        self.metrics.open -= 1
         address = self._connections.pop(connection, None)
         if address is not None:
             self._addresses[address] -= 1
@@ -190,7 +194,7 @@ class HttpListener:
 
     def encode_refusal(self, status: int, why: str) -> bytes:
         """Return the response to a request that never reaches the app."""
-        self.metrics.count(status)
+        self.metrics.responses[""][status // 100] += 1
         body = _ERROR % why.encode()
         return b"%b%bcontent-type: application/json\r\ncontent-length: %d\r\n%b%b" % (
             STATUS_LINES[status],

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from accord.runtime.tasks import run_to_end, run_until_cancelled
 from accord.transports.http.server.listener import HttpListener
+from accord.transports.http.server.proxies import TrustedProxies
 from accord.transports.shutdown import exit_at_once, exit_later, take_signals
 
 if TYPE_CHECKING:
@@ -30,6 +31,9 @@ class ServedApp:
         sockets: open ones.
         tls: for HTTPS.
 
+    Raises:
+        TransportError: the variable that names trusted proxies is malformed.
+
     Attributes:
         should_exit: whether it has been stopped.
         is_started: whether it accepts connections.
@@ -39,6 +43,7 @@ class ServedApp:
     def __init__(
         self, app: "HttpApp", sockets: list[socket], tls: ssl.SSLContext | None = None
     ) -> None:
+        TrustedProxies.from_environment()  # before anything has started
         self._app = app
         self._sockets = sockets
         self._tls = tls
@@ -53,6 +58,7 @@ class ServedApp:
         self._loop, self._stopped = asyncio.get_running_loop(), asyncio.Event()
         await (start or self._app.start)()
         listener = self.listener = HttpListener(self._app, self._app.options)
+        self._app.note_listener(listener.metrics)
         try:
             await listener.start(self._sockets, self._tls)
             self.is_started = True
