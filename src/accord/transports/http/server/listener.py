@@ -83,6 +83,8 @@ class HttpListener:
     """
 
     connection_type: type[HttpConnection] = HttpConnection
+    # Seconds that a TLS handshake may take.
+    handshake_timeout = _HANDSHAKE
 
     def __init__(
         self, app: Any, limits: ListenerLimits, *, idle_timeout: float = _IDLE
@@ -94,7 +96,6 @@ class HttpListener:
         self.idle_timeout = idle_timeout
         self.head_timeout = limits.body_timeout
         self.write_timeout = limits.write_timeout
-        self.handshake_timeout = _HANDSHAKE
         self.held = 0
         self.why_full = f"requests of {limits.bodies_bytes} bytes are arriving (bodies_bytes)"
         self._connections: dict[HttpConnection, str | None] = {}
