@@ -6,7 +6,7 @@ import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
 from accord.runtime.tasks import run_to_end
 from accord.transports.http.server.running import ServedApp, fastest_loop
@@ -86,7 +86,7 @@ class Wire:
         self.socket = made
         self._file = made.makefile("rb")
 
-    def __enter__(self) -> "Wire":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -70,7 +70,7 @@ def test_several_addresses_are_listened_on(tmp_path):
 def test_all_addresses_of_the_machine_are_listened_on():
     sockets = listen_on([":0"])
     try:
-        assert "0.0.0.0" in [each.getsockname()[0] for each in sockets]  # noqa: S104
+        assert "0.0.0.0" in [each.getsockname()[0] for each in sockets]
         assert len({each.getsockname()[1] for each in sockets}) == 1
     finally:
         close_all(sockets)
@@ -204,7 +204,7 @@ def test_the_sockets_of_systemd_can_be_chosen_by_name():
 def test_sockets_that_systemd_did_not_pass_on_are_an_error(monkeypatch):
     for variable in ("LISTEN_PID", "LISTEN_FDS"):
         monkeypatch.delenv(variable, raising=False)
-    with pytest.raises(TransportError, match="systemd: LISTEN_FDS is not set; .* socket unit"):
+    with pytest.raises(TransportError, match=r"systemd: LISTEN_FDS is not set; .* socket unit"):
         listen_on(["systemd"])
     monkeypatch.setenv("LISTEN_FDS", "1")
     monkeypatch.setenv("LISTEN_PID", "1")

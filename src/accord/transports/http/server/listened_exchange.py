@@ -69,6 +69,7 @@ class ListenedExchange(ListenedRequest, HttpExchange):
             or _ORIGIN in self.headers
             or self.denial is not None
             or self.connection.is_ending
+            or self.head.version != "1.1"
         ):
             return super().json(body, status=status, session=session)
         # As `respond` does it, for the response that nearly all requests get.

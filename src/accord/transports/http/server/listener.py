@@ -11,6 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from email.utils import formatdate
+from functools import partial
 from socket import socket
 from typing import Any, Final, Protocol
 
@@ -18,6 +19,7 @@ from accord.bindings.addresses import client_network
 from accord.runtime.pacing import DONE
 from accord.transports.http.server.asgi_bridge import AsgiApp, AsgiRequest
 from accord.transports.http.server.connection import HttpConnection
+from accord.transports.http.server.handshake import TlsHandshake
 from accord.transports.http.server.listened import STATUS_LINES, ListenedRequest
 from accord.transports.http.server.metrics import ListenerMetrics
 from accord.transports.http.server.proxies import TrustedProxies
@@ -101,6 +103,7 @@ class HttpListener:
         self._connections: dict[HttpConnection, str | None] = {}
         self._addresses: dict[str, int] = {}
         self._most = _limit_connections(limits.connections)
+        self._handshakes: set[TlsHandshake] = set()
         self._servers: list[asyncio.Server] = []
         self._tasks: set[asyncio.Task[Any]] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -121,14 +124,11 @@ class HttpListener:
         self, sockets: Iterable[socket], tls: ssl.SSLContext | None = None
     ) -> None:
         """Begin to accept connections."""
+        make: Callable[[], asyncio.Protocol] = partial(self.connection_type, self)
+        if tls is not None:
+            make = partial(TlsHandshake, self, tls)
         for each in sockets:
-            server = await self.loop.create_server(
-                lambda: self.connection_type(self),
-                sock=each,
-                ssl=tls,
-                ssl_handshake_timeout=None if tls is None else self.handshake_timeout,
-                backlog=2048,
-            )
+            server = await self.loop.create_server(make, sock=each, backlog=2048)
             self._servers.append(server)
         self._tick()
 
@@ -137,11 +137,17 @@ class HttpListener:
         for server in self._servers:
             server.close()
 
+    def drain(self) -> None:
+        """End idle connections at once, and the others after their present response."""
+        for connection in list(self._connections):
+            connection.stop()
+
     async def stop(self) -> None:
         """End all connections: the last responses may leave, then the rest is aborted."""
         self.close()
-        for connection in list(self._connections):
-            connection.stop()
+        for handshake in list(self._handshakes):
+            handshake.transport.abort()
+        self.drain()
         end = self.loop.time() + _FLUSH
         while self._connections and self.loop.time() < end:
             await asyncio.sleep(0.01)
@@ -177,6 +183,19 @@ class HttpListener:
             self.metrics.refused["connections"] += 1
             connection.refuse(503, "too many connections (connections)")
             connection.transport.close()
+
+    def begin_handshake(self, handshake: TlsHandshake) -> bool:
+        """Count a handshake; one too many is ended, and False is returned."""
+        if len(self._connections) + len(self._handshakes) >= self._most:
+            self.metrics.refused["connections"] += 1
+            handshake.transport.abort()
+            return False
+        self._handshakes.add(handshake)
+        return True
+
+    def end_handshake(self, handshake: TlsHandshake) -> None:
+        """Forget a handshake that has ended."""
+        self._handshakes.discard(handshake)
 
     def remove(self, connection: HttpConnection, held: int) -> None:
         """Forget a connection that has ended."""

@@ -66,7 +66,10 @@ class ServedApp:
                 await self._stopped.wait()
         finally:
             listener.close()
+            # Until then, clients may have to answer questions of calls that are under way.
+            later = self._loop.call_later(self._app.options.grace / 2, listener.drain)
             await self._app.finish()
+            later.cancel()
             await listener.stop()
             await self._app.stop()
 

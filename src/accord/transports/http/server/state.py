@@ -2,7 +2,7 @@
 
 import asyncio
 from asyncio import AbstractEventLoop
-from collections.abc import Awaitable, Callable, Container, Generator, Hashable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Container, Hashable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from types import CoroutineType
 from typing import Any, Final, Literal, Protocol, TypeAlias
@@ -16,6 +16,7 @@ from accord.protocol.exchange import Exchange
 from accord.protocol.party import PartyState
 from accord.protocol.revisions import HANDSHAKE
 from accord.runtime.dispatcher import Dispatcher, Write
+from accord.runtime.tasks import Resumed
 from accord.stores import EventStore, MemoryEventStore
 from accord.transports.http.server.exchange import LENGTH, SESSION, VERSION, HttpExchange, Message
 from accord.transports.http.server.readers import Reader
@@ -238,9 +239,10 @@ class Body(msgspec.Struct, eq=False):
 class Bodies:
     """Reads bodies, and limits those that are being read.
 
-    Reading stops when no byte has arrived for `body_timeout`, or when bytes arrive more slowly than
-    `body_rate` for longer than three times that, or after `request_timeout`. All bodies together hold no more than
-    `bodies_bytes`: above that, those that are stuck make room, or else the newest is refused.
+    Reading stops when no byte has arrived for `body_timeout`, when bytes arrive more slowly than
+    `body_rate` for longer than three times that, or after `request_timeout`. All bodies together
+    hold no more than `bodies_bytes`: above that, those that are stuck make room, or else the newest
+    is refused.
     """
 
     def __init__(self, state: AppState, sessions: Container[bytes | None]) -> None:
@@ -281,7 +283,7 @@ class Bodies:
         except StopIteration as done:
             message: Message = done.value
         else:
-            return self._wait(exchange, _Resumed(waiting, first))
+            return self._wait(exchange, Resumed(waiting, first))
         if message["type"] != "http.request" or message.get("more_body"):
             return self._wait(exchange, None, message)
         return self._check_size(exchange, bytes(message.get("body", b"")))
@@ -397,27 +399,3 @@ class Bodies:
 
 def _too_large(limit: int, setting: str) -> http.HttpRefusal:
     return http.HttpRefusal(413, f"body exceeds {limit} bytes ({setting})")
-
-
-class _Resumed:
-    """A coroutine that was started by hand, to be awaited from where it waits."""
-
-    __slots__ = ("_first", "_work")
-
-    def __init__(self, work: "CoroutineType[object, object, Message]", first: object) -> None:
-        self._work = work
-        self._first = first
-
-    def __await__(self) -> Generator[Any, Any, Message]:
-        waits_for = self._first
-        try:
-            while True:
-                try:
-                    outcome = yield waits_for
-                except BaseException as error:
-                    waits_for = self._work.throw(error)
-                else:
-                    waits_for = self._work.send(outcome)
-        except StopIteration as done:
-            message: Message = done.value
-            return message

@@ -67,7 +67,8 @@ def _check_file(file: File, what: str, needed: str) -> None:
 
 
 def _explain(error: ssl.SSLError, certificate: File, key: File, password: str | None) -> str:
-    if error.reason == "KEY_VALUES_MISMATCH":
+    # The second is what OpenSSL says of a key of another kind, such as EC instead of RSA.
+    if error.reason in ("KEY_VALUES_MISMATCH", "NO_CERTIFICATE_ASSIGNED"):
         return f"the key {fspath(key)} does not belong to the certificate {fspath(certificate)}"
     if password is not None and error.reason in (None, "BAD_DECRYPT", "PEM_LIB"):
         return f"cannot use the key {fspath(key)}: the password is wrong, or the file is damaged"
