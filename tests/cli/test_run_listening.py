@@ -8,8 +8,9 @@ import urllib.request
 
 import pytest
 
-from cli.test_run_http import CALL, file, post, running  # noqa: F401  # a fixture
+from cli.test_run_http import file, post, running  # noqa: F401  # a fixture
 from support.certificates import self_signed
+from support.http_talk import initialize
 from support.listened import Wire, head
 from support.waiting import LONG
 
@@ -29,7 +30,7 @@ def test_all_addresses_are_served_and_announced(file, tmp_path):  # noqa: F811
     with running(file, *options) as (places, printed):
         url, _, other = places.partition(" and ")
         assert other == f"/mcp on unix:{path}"
-        status, _ = post(url, CALL)
+        status, _ = post(url, initialize())
         assert status == 200
         assert get("/healthz", path).status == 200
         assert b'accord_responses_total{method="POST",status="2xx"} 1' in get("/metrics", path).body
