@@ -239,7 +239,7 @@ def _url_entry(settings: RunSettings) -> dict[str, object]:
 
 
 def _first_address(settings: RunSettings) -> tuple[str, int]:
-    """Return the first host and port that hosts can connect to; port 0 if there is none."""
+    """Return the first host and port that hosts can connect to; port 0 without one."""
     if not settings.listen:
         return settings.host, settings.port
     from accord.transports.http.server.sockets import split_address

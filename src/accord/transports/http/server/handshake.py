@@ -1,7 +1,7 @@
 """A TLS handshake on a connection of the listener, before HTTP begins.
 
-`loop.create_server(ssl=...)` would do it out of sight: nobody could count the handshakes that hang,
-nor end them when the server stops.
+`loop.create_server(ssl=...)` would do it out of sight: the listener could not count the handshakes
+that hang, nor end them when the server stops.
 """
 
 import asyncio

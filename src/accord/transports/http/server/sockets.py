@@ -15,7 +15,7 @@ from typing import Final
 from accord.errors import TransportError
 
 SOCKET_MODE: Final = 0o660
-"""Who may connect to a Unix socket by default: its user and its group."""
+"""By default, the user and the group of a Unix socket may connect to it."""
 
 _BACKLOG: Final = 2048
 # The first descriptor that systemd passes on; see sd_listen_fds(3).
@@ -63,7 +63,7 @@ def listen(host: str, port: int) -> list[socket.socket]:
             opened.append(_as_tcp(made))
     except OSError as error:
         close_all(opened)
-        raise _refused(f"{host}:{port}", error) from None
+        raise _refusal(f"{host}:{port}", error) from None
     return opened
 
 
@@ -72,11 +72,11 @@ def listen_on(addresses: Iterable[str], *, mode: int = SOCKET_MODE) -> list[sock
 
     Args:
         addresses: see the module.
-        mode: who may connect to Unix sockets.
+        mode: that of Unix sockets; users need the right to write.
 
     Raises:
         TransportError: an address cannot be listened on.
-        ValueError: an address is malformed, or there are none.
+        ValueError: an address is malformed, or the list is empty.
     """
     wanted = [(each, split_address(each)) for each in addresses]
     if not wanted:
@@ -146,7 +146,7 @@ def _listen_unix(path: str, mode: int) -> UnixSocket:
     made = UnixSocket(family, socket.SOCK_STREAM)
     try:
         _remove_stale(path)
-        # Nobody else may connect before the mode is set.
+        # Other users may not connect before the mode is set.
         before = os.umask(0o177)
         try:
             made.bind(path)
@@ -157,7 +157,7 @@ def _listen_unix(path: str, mode: int) -> UnixSocket:
         made.listen(_BACKLOG)
     except OSError as error:
         made.close()
-        raise _refused(f"unix:{path}", error) from None
+        raise _refusal(f"unix:{path}", error) from None
     return made
 
 
@@ -202,7 +202,7 @@ def adopt(descriptor: int, name: str) -> socket.socket:
     try:
         found = socket.socket(fileno=descriptor)
     except OSError as error:
-        raise _refused(name, error) from None
+        raise _refusal(name, error) from None
     os.set_inheritable(descriptor, False)
     is_ip = found.family in (socket.AF_INET, socket.AF_INET6)
     is_listening = found.type == socket.SOCK_STREAM and (
@@ -257,7 +257,7 @@ def _as_tcp(made: socket.socket) -> socket.socket:
     return socket.socket(made.family, socket.SOCK_STREAM, socket.IPPROTO_TCP, fileno=made.detach())
 
 
-def _refused(name: str, error: OSError) -> TransportError:
+def _refusal(name: str, error: OSError) -> TransportError:
     why = (error.strerror or str(error)).lower()
     if error.errno == errno.EACCES and ":" in name and not name.startswith("unix:"):
         why += " (ports below 1024 need a privilege)"
