@@ -92,7 +92,7 @@ bench: .venv-bench/ready
 	done; exit $$status
 
 fuzz: .venv/ready
-	@status=0; for part in core http_client http_server; do \
+	@status=0; for part in core http_client http_server http_listener; do \
 		$(BIN)/python fuzz/$$part.py --seconds 300 || status=1; \
 	done; exit $$status
 

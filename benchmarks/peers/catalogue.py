@@ -11,6 +11,11 @@ async def add(a: int, b: int) -> int:
     return a + b
 
 
+def add_plain(a: int, b: int) -> int:
+    """Add two numbers, in a plain function."""
+    return a + b
+
+
 async def echo(text: str) -> str:
     """Return what came."""
     return text

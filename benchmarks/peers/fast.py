@@ -2,7 +2,7 @@
 
 import sys
 
-from catalogue import add, echo, fillers
+from catalogue import add, add_plain, echo, fillers
 from fastmcp import Context, FastMCP
 
 
@@ -16,6 +16,7 @@ async def count(ctx: Context, to: int) -> int:
 def build(tools: int) -> FastMCP:
     server = FastMCP("fast")
     server.tool(add)
+    server.tool(add_plain)
     server.tool(echo)
     server.tool(count)
     for name, function in fillers(tools):

@@ -2,7 +2,7 @@
 
 import sys
 
-from catalogue import add, echo, fillers
+from catalogue import add, add_plain, echo, fillers
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 
@@ -18,6 +18,7 @@ def build(tools: int) -> MCPServer:
     # Its log lines per call are what a user would switch off first.
     server = MCPServer("official", log_level="ERROR")
     server.add_tool(add)
+    server.add_tool(add_plain)
     server.add_tool(echo)
     server.add_tool(count)
     for name, function in fillers(tools):

@@ -2,7 +2,7 @@
 
 import sys
 
-from catalogue import add, echo, fillers
+from catalogue import add, add_plain, echo, fillers
 
 from accord import Context, Server
 
@@ -28,6 +28,7 @@ async def greet(ctx: Context) -> str:
 def build(tools: int) -> Server:
     server = Server("ours")
     server.add_tool(add)
+    server.add_tool(add_plain)
     server.add_tool(add_inline, inline=True)
     server.add_tool(echo)
     server.add_tool(count)

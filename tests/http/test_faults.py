@@ -242,7 +242,7 @@ def test_no_header_breaks_anything(small, talk, name, value, method):
                 response = await client.send(method, body, **{name: value})
             except (asyncio.IncompleteReadError, ConnectionError):
                 return  # something that is not HTTP is not answered
-            assert response.status < 500
+            assert response.status < 500 or response.status == 501  # an unknown Transfer-Encoding
 
     run(scenario())
 

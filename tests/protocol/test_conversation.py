@@ -4,11 +4,12 @@ import pytest
 from msgspec import UNSET
 
 from accord import types as t
-from accord.protocol.conversation import TRANSITIONS, Conversation
+from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Exchange, Step
 from accord.protocol.jsonrpc import FAULT, NOTIFICATION, REQUEST, RESULT, ErrorBody, Frame
 from accord.protocol.party import Memory, capability_paths
 from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS, Phase
+from accord.protocol.transitions import TRANSITIONS
 from accord.protocol.violation import CLIENT, OTHER, SERVER
 from support.endpoints import ALL_OF_CLIENT, ALL_OF_SERVER, HANDSHAKE, META, opened
 
@@ -105,12 +106,10 @@ def test_closing_ends_it():
     assert conversation.phase is Phase.CLOSED
 
 
-def test_the_opening_teaches_the_names_of_the_parties():
+def test_the_opening_teaches_the_capabilities_of_the_parties():
     conversation = walk(2)
     assert conversation.capabilities(CLIENT) == {"roots"}
     assert conversation.capabilities(SERVER) == {"tools"}
-    assert conversation.parties[CLIENT].info == {"name": "c"}
-    assert conversation.parties[SERVER].info == {"name": "s"}
 
 
 @pytest.mark.parametrize(

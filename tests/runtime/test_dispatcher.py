@@ -58,13 +58,13 @@ def test_a_watchdog_knows_how_many_handlers_run(party, join) -> None:
         watchdog = Watchdog(threshold=0.04)
 
         async def slow(params: Any) -> t.CallToolResult:
-            seen.append(watchdog._running)
+            seen.append(watchdog.running)
             await asyncio.sleep(0)
             return TEXT
 
         client, _ = await join(server=party("server", tools_call=slow), watchdog=watchdog)
         await asyncio.gather(*(client.request("tools/call", call()) for _ in range(2)))
-        seen.append(watchdog._running)
+        seen.append(watchdog.running)
 
     run(main())
     assert max(seen) == 2
@@ -221,7 +221,7 @@ def test_a_batch_is_answered_in_one_message(party, join) -> None:
     async def main() -> None:
         server = party("server", ping=EMPTY, tools_call=later)
         _, dispatcher = await join(server=server, revision="2025-03-26")
-        server.other.dispatcher.receive = lambda data: None
+        server.other.is_deaf = True
         two = batch(request("a", "ping"), request("b", "tools/call", {"name": "any"}))
         assert len(dispatcher.receive(two)) == 2
         await until(lambda: not dispatcher.running)
@@ -237,7 +237,7 @@ def test_a_batch_waits_no_longer_for_a_request_that_is_cancelled(party, join) ->
     async def main() -> None:
         server = party("server", ping=EMPTY, tools_call=never)
         _, dispatcher = await join(server=server, revision="2025-03-26")
-        server.other.dispatcher.receive = lambda data: None
+        server.other.is_deaf = True
         dispatcher.receive(batch(request("a", "ping"), request("b", "tools/call", {"name": "any"})))
         await asyncio.sleep(0)
         dispatcher.receive(
@@ -383,7 +383,7 @@ def test_initialize_is_never_cancelled(party) -> None:
         client.other, silent.other = silent, client
         client.start()
         silent.start()
-        silent.dispatcher.receive = lambda data: None
+        silent.is_deaf = True
         params = t.InitializeParams(
             "2025-06-18", t.ClientCapabilities(), t.Implementation("someone", "1")
         )

@@ -74,7 +74,7 @@ def test_a_loop_that_waits_for_events_is_not_blocked_however_late_it_is(caplog) 
         watchdog.enter()
         await asyncio.sleep(0.75)
         watchdog.leave()
-        watchdog._beating = False
+        watchdog.is_beating = False
 
     run(main())
     assert blocked(caplog) == []

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.server.schema.parameters import parse_docstring as parse
+from accord.server.schema.docstrings import parse_docstring as parse
 
 GOOGLE = """Find things.
 

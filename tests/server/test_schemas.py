@@ -19,11 +19,10 @@ from accord.server.schema.conversion import (
     Collector,
     convert,
     dec_hook,
-    encode,
     schema_of,
     stand_in,
-    to_plain,
 )
+from accord.server.schema.encoding import encode, to_plain
 from accord.server.schema.msgspec_types import to_msgspec_type
 
 

@@ -7,7 +7,8 @@ from hypothesis import strategies as some
 
 from accord.bindings.sse import Decoder
 from accord.stores import MemoryEventStore
-from accord.transports.http.server.stream import Reader, Stream, parse_event_id
+from accord.transports.http.server.asgi_exchange import AsgiReader
+from accord.transports.http.server.stream import Stream, parse_event_id
 from support.waiting import run, until
 
 HEAD = {"type": "http.response.start", "status": 200, "headers": []}
@@ -23,9 +24,9 @@ class Client:
         self.is_gone = asyncio.Event()
         self.fails = None
         self.among = set() if among is None else among
-        self.reader = Reader(stream, self.send, dict(HEAD), self.among)
+        self.reader = AsgiReader(stream, self.among, self, [])
         stream.attach(self.reader)
-        self.task = asyncio.create_task(self.reader.follow(self.receive))
+        self.task = asyncio.create_task(self.reader.follow())
 
     async def send(self, message):
         await self.may_read.wait()

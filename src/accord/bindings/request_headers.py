@@ -1,6 +1,7 @@
 """The headers of a request that stands on its own, taken from its body."""
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -34,6 +35,8 @@ class _Request(msgspec.Struct):
 
 
 _decode: Final = msgspec.json.Decoder(_Request).decode
+# There are few methods, and one of them is in every request.
+_encode_method: Final = lru_cache(maxsize=64)(encode_header)
 _ATTRIBUTES: Final = {"name": "name", "uri": "uri", "taskId": "task_id"}
 
 
@@ -49,7 +52,7 @@ def request_headers(
     request = _decode(data)
     params = request.params
     # http.headers.mcp-method
-    headers = {METHOD_HEADER: encode_header(request.method)}
+    headers = {METHOD_HEADER: _encode_method(request.method)}
     if params.meta is not None and params.meta.version is not None:
         # http.version-header.matches-meta
         headers["MCP-Protocol-Version"] = params.meta.version

@@ -17,7 +17,6 @@ import msgspec
 
 from accord.errors import InternalError, InvalidParams, LocalProtocolError, RequestError
 from accord.protocol.exchange import Exchange
-from accord.protocol.violation import SERVER
 from accord.runtime.dispatcher import Dispatcher
 from accord.types import (
     CancelTaskResult,
@@ -121,7 +120,7 @@ class HostedTasks:
         return created
 
     def _finish(self, hosted: _Hosted, dispatcher: Dispatcher) -> None:
-        dispatcher.endpoint.conversation.parties[SERVER].forget_token(hosted.exchange)
+        dispatcher.endpoint.conversation.server.forget_token(hosted.exchange)
         if hosted.status == "working":
             error = None if hosted.work.cancelled() else hosted.work.exception()
             if hosted.work.cancelled():

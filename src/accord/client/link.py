@@ -40,7 +40,7 @@ from accord.keywords import refuse_unknown
 from accord.protocol.endpoint import Endpoint
 from accord.protocol.jsonrpc import FAULT, RESULT
 from accord.protocol.revisions import REVISIONS, Revision
-from accord.protocol.violation import CLIENT, SERVER
+from accord.protocol.violation import CLIENT
 from accord.runtime.dispatcher import Dispatcher
 from accord.transports.http.client.auth import pause_deadline
 from accord.transports.wire import CALL_HEADERS, Wire
@@ -242,10 +242,10 @@ class Link:
         return self.endpoint.revision
 
     def pending_requests(self) -> "Iterable[RequestId]":
-        return self.endpoint.conversation.parties[CLIENT].open
+        return self.endpoint.conversation.client.open
 
     def is_waiting(self, id: "RequestId") -> bool:
-        return id in self.endpoint.conversation.parties[CLIENT].open
+        return id in self.endpoint.conversation.client.open
 
     def request_failed(self, id: "RequestId", error: AccordError) -> None:
         self.dispatcher.give_up(id, error)
@@ -327,7 +327,7 @@ class Link:
             self.log_level = level
             return
         self.deadlines(how)
-        if "logging" not in (self.endpoint.conversation.parties[SERVER].capabilities or ()):
+        if "logging" not in (self.endpoint.conversation.server.capabilities or ()):
             text = "log messages need the capability logging, which the server did not declare"
             raise LocalProtocolError(text)
         self.log_level = level
@@ -442,7 +442,7 @@ class Link:
 
     def report(self, params: ProgressParams) -> None:
         """Send progress on a question of the server that is still open, if it rises."""
-        exchange = self.endpoint.conversation.parties[SERVER].tokens.get(params.progress_token)
+        exchange = self.endpoint.conversation.server.tokens.get(params.progress_token)
         # progress.notification.active-only, progress.value.increases
         if exchange is not None and (
             exchange.progress is None or params.progress > exchange.progress
@@ -490,7 +490,7 @@ class Link:
 
     def _reason(self, error: LocalProtocolError, name: str) -> str:
         """Return why a request may not be sent, in terms of the caller."""
-        revision, state = self.endpoint.revision, self.endpoint.conversation.parties[SERVER]
+        revision, state = self.endpoint.revision, self.endpoint.conversation.server
         if name not in revision.requests[CLIENT]:
             return f"{name} is not part of revision {revision.id}, which was negotiated"
         needed = revision.needed_for(CLIENT, name)

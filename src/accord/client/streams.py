@@ -237,4 +237,4 @@ def _is_wanted(link: "Link", wanted: SubscriptionFilter, event: NotificationRece
 
 def server_capabilities(link: "Link") -> frozenset[str] | None:
     """Return what the server declared, as dotted paths; None if that is unknown."""
-    return link.endpoint.conversation.parties[SERVER].capabilities
+    return link.endpoint.conversation.server.capabilities

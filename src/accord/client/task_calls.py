@@ -8,7 +8,6 @@ from accord.client.link import Link
 from accord.client.options import CallOptions
 from accord.client.results import OutputSchema
 from accord.errors import LocalProtocolError
-from accord.protocol.violation import SERVER
 from accord.types import CallToolParams, CallToolResult, TaskHandle, Tool
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ def link_has_tasks(link: Link) -> bool:
     """Whether tools may be called as tasks by the client's wish."""
     if not link.endpoint.revision.tasks:
         return False
-    declared = link.endpoint.conversation.parties[SERVER].capabilities
+    declared = link.endpoint.conversation.server.capabilities
     return TOOL_TASKS in (declared or ())
 
 

@@ -138,3 +138,10 @@ class _ResultType(msgspec.Struct, rename="camel"):
 
 class _Accepted(msgspec.Struct):
     task: JsonObject | None = None
+
+
+def add_meta(body: Any, name: str, meta: JsonObject) -> Any:
+    """Return a copy of the params of a method with further members in their `_meta`."""
+    body = BY_NAME[name].params() if body is None else body.__copy__()
+    body.meta = {**meta, **body.meta} if body.meta else meta
+    return body

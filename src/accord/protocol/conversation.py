@@ -28,7 +28,7 @@ Requests that name their revision in `_meta` stand on their own; for them there 
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec import UNSET, UnsetType
 
@@ -38,15 +38,26 @@ from accord.protocol.exchange import (
     META_VERSION,
     Exchange,
     Step,
+    answered_method,
+    if_lasting,
+    look_up,
     member,
     meta_of,
     step_of,
 )
 from accord.protocol.jsonrpc import FAULT, NOTIFICATION, REQUEST, RESULT, ErrorBody, Frame, Kind
 from accord.protocol.methods import METHODS
-from accord.protocol.party import Bounded, Memory, PartyState, UsedIds, capability_paths
+from accord.protocol.party import (
+    NONE_OPEN,
+    Memory,
+    PartyState,
+    UsedIds,
+    capability_paths,
+    make_party,
+)
 from accord.protocol.revisions import BEFORE_HANDSHAKE, Phase, Revision, find_revision
 from accord.protocol.rules._rule import Index, Rule, breaches, enforced_rules
+from accord.protocol.transitions import TRANSITIONS
 from accord.protocol.violation import CLIENT, OTHER, SERVER, Party, Violation
 from accord.types._base import RequestId
 
@@ -58,22 +69,11 @@ Refuse: TypeAlias = Callable[[Sequence[Violation]], bool]
 Report: TypeAlias = Callable[[Rule], None]
 """Called with each rule that a step put to the test and that held."""
 
-TRANSITIONS: Final[dict[tuple[Phase, Party, str, Kind], Phase]] = {
-    (Phase.OPENING, CLIENT, "initialize", REQUEST): Phase.NEGOTIATING,
-    (Phase.NEGOTIATING, SERVER, "initialize", RESULT): Phase.NEGOTIATED,
-    (Phase.NEGOTIATING, SERVER, "initialize", FAULT): Phase.OPENING,
-    (Phase.NEGOTIATED, CLIENT, "notifications/initialized", NOTIFICATION): Phase.READY,
-    (Phase.NEGOTIATING, CLIENT, "initialize", REQUEST): Phase.NEGOTIATING,
-    (Phase.NEGOTIATED, CLIENT, "initialize", REQUEST): Phase.NEGOTIATING,
-    (Phase.NEGOTIATED, SERVER, "initialize", RESULT): Phase.NEGOTIATED,
-    (Phase.READY, CLIENT, "initialize", REQUEST): Phase.READY,
-    (Phase.READY, SERVER, "initialize", RESULT): Phase.READY,
-    (Phase.READY, SERVER, "initialize", FAULT): Phase.READY,
-}
-
 _NOTHING: Final[tuple[Violation, ...]] = ()
 _Free: TypeAlias = dict[Party, frozenset[str]]
 _NONE_FREE: Final[_Free] = {CLIENT: frozenset(), SERVER: frozenset()}
+_Elsewhere: TypeAlias = tuple[Revision | None, _Free, _Free]
+_NOT_ELSEWHERE: Final[_Elsewhere] = (None, _NONE_FREE, _NONE_FREE)
 _CAPABILITIES: Final = frozenset(
     {each for row in METHODS for each in (row.needs, row.offers) if each}
 )
@@ -82,27 +82,46 @@ _CAPABILITIES: Final = frozenset(
 class Conversation:
     """The messages of two parties, judged by the revision they agreed on."""
 
-    # The client before a further `initialize`, in case that is refused.
-    _replaced: tuple[frozenset[str] | None, Any] = (None, None)
-    # For messages that stand on their own.
-    _elsewhere: Revision | None = None
-    _elsewhere_requests = _elsewhere_results = _NONE_FREE
+    __slots__ = (
+        "_elsewhere",
+        "_free_requests",
+        "_free_results",
+        "_index",
+        "_indexed",
+        "_is_fixed",
+        "_replaced",
+        "client",
+        "current",
+        "memory",
+        "phase",
+        "revision",
+        "server",
+    )
 
     def __init__(self, *, revision: Revision | None = None, memory: Memory | None = None) -> None:
         self.phase = Phase.OPENING
         self._is_fixed = revision is not None
         self.assume(revision)
         self.memory = memory
-        self.parties: dict[Party, PartyState] = {
-            party: PartyState()
-            if memory is None
-            else PartyState(open=Bounded(), tokens=Bounded(), used=UsedIds())
-            for party in (CLIENT, SERVER)
-        }
+        self.client = make_party(has_memory=memory is not None)
+        self.server = make_party(has_memory=memory is not None)
         self._indexed = self.current
         self._index = enforced_rules(self.current.id, ready=False)
         # Filled when the opening is over, and only without a memory of every message.
         self._free_requests = self._free_results = _NONE_FREE
+        # The same for the revision of messages that stand on their own.
+        self._elsewhere = _NOT_ELSEWHERE
+        # The capabilities before a further `initialize`, in case that is refused.
+        self._replaced: frozenset[str] | None = None
+
+    def party(self, name: Party) -> PartyState:
+        """Return the state of a party."""
+        return self.client if name == CLIENT else self.server
+
+    @property
+    def parties(self) -> dict[Party, PartyState]:
+        """The states of both parties."""
+        return {CLIENT: self.client, SERVER: self.server}
 
     # -- which revision a message belongs to
 
@@ -120,32 +139,32 @@ class Conversation:
 
     def open_exchange(self, sender: Party, id: RequestId) -> Exchange | None:
         """Return the exchange that a party opened under this id and that has no answer yet."""
-        return self.parties[sender].open.get(id)
+        return self.party(sender).open.get(id)
 
     def find_answered(self, sender: Party, id: RequestId | UnsetType | None) -> Exchange | None:
         """Return the exchange that a reply of this party answers."""
         if id is None or id is UNSET:
             return None
-        asker = self.parties[OTHER[sender]]
+        asker = self.party(OTHER[sender])
         return asker.open.get(id) or asker.cancelled.get(id)
 
     def find_subject(self, sender: Party, name: str, body: object) -> Exchange | None:
         """Return the exchange that a notification of this party is about, if it is about one."""
-        other = self.parties[OTHER[sender]]
+        other = self.party(OTHER[sender])
         if name == "notifications/progress":
-            return _look_up(other.tokens, member(body, "progressToken"))
+            return look_up(other.tokens, member(body, "progressToken"))
         if name == "notifications/cancelled":
             id = member(body, "requestId")
-            own = _look_up(self.parties[sender].open, id)
-            return own or _if_lasting(_look_up(other.open, id))
-        return _if_lasting(_look_up(other.open, meta_of(body).get(META_SUBSCRIPTION)))
+            own = look_up(self.party(sender).open, id)
+            return own or if_lasting(look_up(other.open, id))
+        return if_lasting(look_up(other.open, meta_of(body).get(META_SUBSCRIPTION)))
 
     def find_crossed(self, sender: Party, name: str, body: object) -> Exchange | None:
         """Return the cancelled exchange that progress is about: the two may have crossed."""
         token = member(body, "progressToken") if name == "notifications/progress" else None
         if token is None or isinstance(token, bool):
             return None
-        cancelled = self.parties[OTHER[sender]].cancelled
+        cancelled = self.party(OTHER[sender]).cancelled
         return next((each for each in cancelled.values() if each.token == token), None)
 
     def capabilities(self, party: Party, exchange: Exchange | None = None) -> frozenset[str] | None:
@@ -153,7 +172,7 @@ class Conversation:
         if party == CLIENT and exchange is not None and not exchange.revision.handshake:
             named = meta_of(exchange.params).get(META_CAPABILITIES)
             return exchange.peer.capabilities if exchange.peer else capability_paths(named)
-        return self.parties[party].capabilities
+        return self.party(party).capabilities
 
     # -- one message
 
@@ -189,7 +208,7 @@ class Conversation:
                 exchange = self.find_crossed(sender, name, body)
         else:
             exchange = self.find_answered(sender, frame.id)
-            name = _answered_method(exchange, body)
+            name = answered_method(exchange, body)
         about = exchange or within
         return Step(
             sender,
@@ -269,19 +288,22 @@ class Conversation:
     ) -> Sequence[Violation]:
         """Judge a request and open it, unless it is refused; as `apply`, without a step."""
         sender, id, token = exchange.sender, exchange.id, exchange.token
-        party = self.parties[sender]
+        party = self.client if sender == CLIENT else self.server
         waiting = party.open
         free = self._free_requests
         if exchange.revision is not self._indexed:
-            free = self._elsewhere_requests
-            if exchange.revision is not self._elsewhere:
-                free = self._free_elsewhere(exchange.revision)[0]
+            row, free, _ = self._elsewhere
+            if exchange.revision is not row:
+                free = self._free_elsewhere(exchange.revision)[1]
         if (
             exchange.name in free[sender]
             and id not in waiting
             and (token is None or token not in party.tokens)
         ):
-            waiting[id] = exchange
+            if waiting is NONE_OPEN:
+                party.open = {id: exchange}
+            else:
+                waiting[id] = exchange
             if token is not None:
                 party.keep_token(exchange, token)
             return _NOTHING
@@ -297,14 +319,14 @@ class Conversation:
     ) -> Sequence[Violation]:
         """Judge the answer to a request and close it, unless that is refused; as `apply`."""
         asker, id = exchange.sender, exchange.id
-        party = self.parties[asker]
+        party = self.client if asker == CLIENT else self.server
         waiting = party.open
         is_open = waiting.get(id) is exchange
         free = self._free_results
         if exchange.revision is not self._indexed:
-            free = self._elsewhere_results
-            if exchange.revision is not self._elsewhere:
-                free = self._free_elsewhere(exchange.revision)[1]
+            row, _, free = self._elsewhere
+            if exchange.revision is not row:
+                free = self._free_elsewhere(exchange.revision)[2]
         if is_open and error is None and exchange.name in free[asker]:
             del waiting[id]
             if exchange.token is not None and not exchange.is_task:
@@ -319,14 +341,13 @@ class Conversation:
         kind: Kind = RESULT if error is None else FAULT
         return self.apply(step_of(sender, kind, exchange, result, error), refuse)
 
-    def _free_elsewhere(self, revision: Revision) -> "tuple[_Free, _Free]":
+    def _free_elsewhere(self, revision: Revision) -> _Elsewhere:
         """Return the methods that no rule can object to, for messages that stand on their own."""
         if revision.handshake or self.memory is not None:
-            return _NONE_FREE, _NONE_FREE
+            return _NOT_ELSEWHERE
         index = enforced_rules(revision.id, ready=True)
-        self._elsewhere = revision
-        self._elsewhere_requests, self._elsewhere_results = index.free_requests, index.free_results
-        return index.free_requests, index.free_results
+        self._elsewhere = revision, index.free_requests, index.free_results
+        return self._elsewhere
 
     def lose(self, exchange: Exchange) -> None:
         """Close a request whose answer is lost, as an error would; no rule is asked."""
@@ -344,7 +365,7 @@ class Conversation:
         elif step.exchange is not None:
             self._settle(step.exchange, step.kind)
             if step.name == "server/discover" and step.kind == RESULT:
-                server = self.parties[SERVER]
+                server = self.server
                 server.capabilities = capability_paths(member(step.body, "capabilities"))
         if step.revision.handshake and (self.phase is not Phase.READY or step.name == "initialize"):
             phase = TRANSITIONS.get((self.phase, step.sender, step.name, step.kind))
@@ -353,8 +374,8 @@ class Conversation:
 
     def _open(self, exchange: Exchange) -> None:
         """Open an exchange; of two under one id the first stays, so its caller gets the answer."""
-        party = self.parties[exchange.sender]
-        earlier = party.open.setdefault(exchange.id, exchange)
+        party = self.party(exchange.sender)
+        earlier = party.keep_open(exchange)
         is_first = earlier is exchange
         earlier.duplicates += not is_first
         if exchange.token is not None and (is_first or self.memory is not None):
@@ -367,7 +388,7 @@ class Conversation:
         if exchange.duplicates and kind == FAULT:
             exchange.duplicates -= 1
             return
-        party = self.parties[exchange.sender]
+        party = self.party(exchange.sender)
         if exchange.cancelled and exchange.duplicates:
             exchange.duplicates -= 1  # either of the two may be the cancelled one
         elif exchange.cancelled:
@@ -397,18 +418,18 @@ class Conversation:
             and exchange.name != "initialize"
         ):
             self.abandon(exchange)
-            self.parties[step.sender].forget_token(exchange)
+            self.party(step.sender).forget_token(exchange)
 
     def renew(self, exchange: Exchange, now: float) -> None:
         """Count the time without an answer from now on, by the clock of the records."""
         exchange.since = now
-        waiting = self.parties[exchange.sender].open
+        waiting = self.party(exchange.sender).open
         if exchange.id in waiting:
             waiting[exchange.id] = waiting.pop(exchange.id)
 
     def abandon(self, exchange: Exchange) -> None:
         """Stop waiting for an answer; one that comes all the same is still known."""
-        party = self.parties[exchange.sender]
+        party = self.party(exchange.sender)
         exchange.cancelled = True
         party.remember_cancelled(party.open.pop(exchange.id))
 
@@ -418,25 +439,23 @@ class Conversation:
         return is_opening and self.phase is not Phase.OPENING
 
     def _enter(self, phase: Phase, step: Step) -> None:
-        client = self.parties[CLIENT]
+        client = self.client
         if step.kind == REQUEST:
             if client.used is not None and self.begins_anew(step):
                 client.used = UsedIds()
                 for id in client.open:
                     client.used.add(id)
             if phase is Phase.READY:
-                self._replaced = client.capabilities, client.info
+                self._replaced = client.capabilities
             client.capabilities = capability_paths(member(step.body, "capabilities"))
-            client.info = member(step.body, "clientInfo")
         elif step.kind == RESULT:
-            server = self.parties[SERVER]
+            server = self.server
             server.capabilities = capability_paths(member(step.body, "capabilities"))
-            server.info = member(step.body, "serverInfo")
             chosen = find_revision(member(step.body, "protocolVersion"))
             if chosen is not None and chosen.handshake and not self._is_fixed:
                 self.assume(chosen)
         elif phase is Phase.READY and step.kind == FAULT:
-            client.capabilities, client.info = self._replaced
+            client.capabilities = self._replaced
         self.phase = phase
         self._settle_rules()
 
@@ -458,42 +477,19 @@ class Conversation:
     @property
     def is_blank(self) -> bool:
         """Whether no request is open or was cancelled, so that another client may use it."""
-        client, server = self.parties.values()
+        client, server = self.client, self.server
         is_open = client.open or client.tokens or server.open or server.tokens
         return not (is_open or client.cancelled or server.cancelled)
 
     def begin(self, revision: Revision, *, server: object, client: object = None) -> None:
         """Start after an opening that happened elsewhere, with these capabilities."""
         self.assume(revision)
-        self.parties[SERVER].capabilities = capability_paths(server)
+        self.server.capabilities = capability_paths(server)
         if client is not None:
-            self.parties[CLIENT].capabilities = capability_paths(client)
+            self.client.capabilities = capability_paths(client)
         self.phase = Phase.READY
         self._settle_rules()
 
     def close(self) -> None:
         """End the conversation; nothing may follow."""
         self.phase = Phase.CLOSED
-
-
-def _look_up(exchanges: dict[RequestId, Exchange], key: object) -> Exchange | None:
-    # Only strings and integers are ids; true would find what 1 names.
-    is_id = isinstance(key, int | str) and not isinstance(key, bool)
-    return exchanges.get(key) if is_id else None  # type: ignore[call-overload]
-
-
-def _if_lasting(exchange: Exchange | None) -> Exchange | None:
-    """Return an exchange if it is a subscription: the server names these, too."""
-    return exchange if exchange is not None and exchange.is_lasting else None
-
-
-def _answered_method(exchange: Exchange | None, body: object) -> str:
-    """Return the method that a reply answers; empty where that is unknown.
-
-    Of two requests under one id (jsonrpc.request.id-unique) either may be meant, and the server is
-    not to blame for it. Only the answer to initialize shows which request it answers.
-    """
-    if exchange is None:
-        return ""
-    is_known = exchange.name == "initialize" and member(body, "protocolVersion") is not None
-    return "" if exchange.duplicates and not is_known else exchange.name

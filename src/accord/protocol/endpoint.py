@@ -6,9 +6,8 @@ every body once.
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
-import msgspec
 from msgspec import UNSET
 
 from accord.errors import (
@@ -21,9 +20,10 @@ from accord.errors import (
     UnsupportedRevision,
     lower_first,
 )
-from accord.protocol import codec, shape
+from accord.protocol import bodies, codec, shape
 from accord.protocol.bodies import BY_NAME, READERS, decode_params, decode_result, second_reading
 from accord.protocol.conversation import Conversation
+from accord.protocol.endpoint_settings import NO_ROWS, EndpointSettings
 from accord.protocol.error_codes import translate_code
 from accord.protocol.exchange import (
     META_VERSION,
@@ -62,9 +62,6 @@ from accord.protocol.violation import (
 )
 from accord.types._base import JsonObject, RequestId, RevisionId
 
-JSON: Final = msgspec.json.Encoder()
-_encode: Final = JSON.encode
-
 
 class Endpoint:
     """One party using the conversation.
@@ -76,7 +73,21 @@ class Endpoint:
         enforce: whether our own breaches raise; a checker that misbehaves on purpose says no.
         request_meta: what revisions without handshake need in the `_meta` of each request.
         result_meta: the same for results.
+        settings: all of these but `request_meta`, where other endpoints have the same.
     """
+
+    __slots__ = (
+        "_codec",
+        "_latest",
+        "_next_id",
+        "_settings",
+        "_stateless_rows",
+        "conversation",
+        "other",
+        "peer",
+        "request_meta",
+        "role",
+    )
 
     def __init__(
         self,
@@ -87,27 +98,19 @@ class Endpoint:
         enforce: bool = True,
         request_meta: JsonObject | None = None,
         result_meta: JsonObject | None = None,
+        settings: EndpointSettings | None = None,
     ) -> None:
-        self.role: Party = role
+        self._settings = settings = settings or EndpointSettings(
+            role, revisions=revisions, limits=limits, enforce=enforce, result_meta=result_meta
+        )
+        self.role: Party = settings.role
         self.other: Party = OTHER[role]
-        self.revisions = tuple(revisions or [row.id for row in REVISIONS.values()])
-        self.enforce = enforce
         self.request_meta = request_meta
-        self.result_meta = result_meta or {}
-        # Nearly all results have no other, so that it need not be encoded with each of them.
-        self._result_meta = msgspec.Raw(_encode(result_meta)) if result_meta else None
         self.conversation = Conversation()
         self.peer: Peer | None = None
         """The facts about the other side for the next request; set by the driver."""
-        self._refuse_own = _refuse_all if enforce else None
-        rows = [REVISIONS[id] for id in self.revisions]
-        self._stateless_rows = {str(row.id): row for row in rows if not row.handshake}
-        # The revision of requests that name none, if there is no handshake to agree on one.
-        is_only = len(self._stateless_rows) == len(rows) and role == SERVER
-        self._only_row = rows[0] if is_only else None
-        self._codec = codec.codec_for(limits or codec.Limits())
-        self._message_bytes = self._codec.limits.message_bytes
-        self._sized = self._codec.check_size if enforce else codec.skip_size_check
+        self._codec = settings.codec
+        self._stateless_rows = settings.stateless_rows
         self._next_id = 0
         # The client of the last request that stood on its own: nearly always that of the next.
         self._latest = NOBODY
@@ -119,7 +122,7 @@ class Endpoint:
 
     def serve_session_only(self) -> None:
         """Serve no request that names its own revision; transports may serve those elsewhere."""
-        self._stateless_rows = {}
+        self._stateless_rows = NO_ROWS
 
     # -- receiving
 
@@ -201,11 +204,11 @@ class Endpoint:
         return self._refuse(RequestError(why, code=malformed.code), id, violations, batch)
 
     def _is_waiting(self, id: Any) -> bool:
-        return id in self.conversation.parties[self.role].open
+        return id in self.conversation.party(self.role).open
 
     def _lose(self, id: Any, why: str, violations: Sequence[Violation]) -> FaultReceived:
         """Fail a request of ours whose answer cannot be used."""
-        exchange = self.conversation.parties[self.role].open[id]
+        exchange = self.conversation.party(self.role).open[id]
         self.conversation.lose(exchange)
         return FaultReceived(exchange, RemoteProtocolError(why, violations))
 
@@ -224,7 +227,7 @@ class Endpoint:
 
     def _receive_request(self, frame: Frame, id: Any, name: str, batch: BatchReply | None) -> Event:
         conversation = self.conversation
-        only = self._only_row if name != "initialize" else None
+        only = self._settings.only_row if name != "initialize" else None
         revision, peer, raw = only or conversation.current, self.peer, frame.params
         fault: RequestError | None = None
         token = None
@@ -301,7 +304,7 @@ class Endpoint:
     def _refuse_revision(self, named: Any) -> RequestError:
         return UnsupportedRevision(
             f"revision {named!r:.100} is not supported",
-            data={"supported": list(self.revisions), "requested": named},
+            data={"supported": list(self._settings.revisions), "requested": named},
         )
 
     def _receive_notification(self, frame: Frame) -> Event:
@@ -383,22 +386,21 @@ class Endpoint:
             # The revision asked for shapes the opening: none is agreed on yet.
             row = REVISIONS.get(params.protocol_version) or row
         if not row.handshake and self.request_meta:
-            params = self._with_meta(params, name, self.request_meta)
+            params = bodies.add_meta(params, name, self.request_meta)
         meta = None if params is None else params.meta
         shaped = None if params is None else shape.narrow(params, row.id)
-        exchange = Exchange(
-            id=self._next_id,
-            name=name,
-            sender=self.role,
-            revision=row,
-            method=row.requests[self.role].get(name),
-            token=None if meta is None else meta.get("progressToken"),
-        )
+        role = self.role
+        token = None if meta is None else meta.get("progressToken")
+        method = row.requests[role].get(name)
+        exchange = Exchange(self._next_id, name, role, row, method, token)
         if row.tasks and getattr(shaped, "task", None) is not None:
             exchange.is_task = True
-        body = None if shaped is None else (unknown or JSON).encode(shaped)
-        data = self._sized(codec.encode_request(exchange.id, name, body), name)
-        violations = self.conversation.request(exchange, shaped, self._refuse_own)
+        body = shaped if unknown is None else unknown.encode(shaped)
+        settings = self._settings
+        data = codec.encode_request(exchange.id, name, body)
+        if len(data) > settings.message_bytes:
+            settings.check_size(data, name)
+        violations = self.conversation.request(exchange, shaped, settings.refuse_own)
         if violations:
             self._raise(violations)
         self._next_id += 1
@@ -418,12 +420,12 @@ class Endpoint:
         conversation = self.conversation
         step = conversation.step(self.role, Frame("2.0", UNSET, name), params, within=within)
         try:
-            body = None if params is None else _encode(shape.narrow(params, step.revision.id))
+            body = None if params is None else shape.narrow(params, step.revision.id)
         except LocalProtocolError:
             self._raise(conversation.judge(step))  # a broken rule says more than a lost member
             raise
-        data = self._sized(codec.encode_notification(name, body), name)
-        self._raise(conversation.apply(step, self._refuse_own))
+        data = self._settings.check_size(codec.encode_notification(name, body), name)
+        self._raise(conversation.apply(step, self._settings.refuse_own))
         return data
 
     def respond(self, exchange: Exchange, result: Any) -> bytes | None:
@@ -438,26 +440,26 @@ class Endpoint:
         """
         if exchange.cancelled:
             return None
-        conversation = self.conversation
+        conversation, settings = self.conversation, self._settings
         shaped = result
         if result.__class__ is not bytes:
             row = exchange.revision
             if exchange.name == "initialize":
                 row = REVISIONS.get(result.protocol_version) or row  # which shapes the answer
             shaped = shape.narrow(result, row.id)
-            if self._result_meta is not None and not row.handshake:
+            if settings.result_meta is not None and not row.handshake:
                 if shaped is result:  # the author's own is not changed
                     shaped = result.__copy__()
                 own = result.meta
-                shaped.meta = {**self.result_meta, **own} if own else self._result_meta
+                shaped.meta = {**settings.result_meta, **own} if own else settings.result_meta_text
             if exchange.unknown is not None:
                 shaped = exchange.unknown.encode(shaped)
         # Before anything changes: a handler whose result cannot be encoded still has to fail.
         reply = codec.encode_result(exchange.id, shaped)
         batch = exchange.batch
-        if batch is not None or len(reply) > self._message_bytes:
-            self._sized(reply, exchange.name, 0 if batch is None else batch.size)
-        violations = conversation.reply(exchange, shaped, self._refuse_own)
+        if batch is not None or len(reply) > settings.message_bytes:
+            settings.check_size(reply, exchange.name, 0 if batch is None else batch.size)
+        violations = conversation.reply(exchange, shaped, settings.refuse_own)
         if violations:
             self._raise(violations)
         return reply if batch is None else batch.add(reply)
@@ -468,9 +470,9 @@ class Endpoint:
             return None
         data = UNSET if error.data is None else error.data
         body = ErrorBody(translate_code(error.code, exchange.revision), error.message, data)
-        reply = self._sized(codec.encode_error(exchange.id, body), exchange.name)
+        reply = self._settings.check_size(codec.encode_error(exchange.id, body), exchange.name)
         exchange.fault = body.code
-        self._raise(self.conversation.reply(exchange, None, self._refuse_own, error=body))
+        self._raise(self.conversation.reply(exchange, None, self._settings.refuse_own, error=body))
         return reply if exchange.batch is None else exchange.batch.add(reply)
 
     def give_up(self, id: RequestId) -> Exchange | None:
@@ -482,19 +484,10 @@ class Endpoint:
 
     def close(self) -> list[Exchange]:
         """End the conversation; returns our requests that will never be answered."""
-        abandoned = list(self.conversation.parties[self.role].open.values())
+        abandoned = list(self.conversation.party(self.role).open.values())
         self.conversation.close()
         return abandoned
 
     def _raise(self, violations: Sequence[Violation]) -> None:
-        if violations and self.enforce:
+        if violations and self._settings.enforce:
             raise LocalProtocolError("; ".join(map(str, violations)), violations)
-
-    def _with_meta(self, body: Any, name: str, meta: JsonObject) -> Any:
-        body = BY_NAME[name].params() if body is None else body.__copy__()
-        body.meta = {**meta, **body.meta} if body.meta else meta
-        return body
-
-
-def _refuse_all(violations: Sequence[Violation]) -> bool:
-    return True

@@ -218,3 +218,27 @@ class Refused(msgspec.Struct):
 
 
 Event: TypeAlias = RequestReceived | NotificationReceived | ResultReceived | FaultReceived | Refused
+
+
+def look_up(exchanges: dict[RequestId, Exchange], key: object) -> Exchange | None:
+    """Return the exchange that a message names by its id or token, whatever type that has."""
+    # Only strings and integers are ids; true would find what 1 names.
+    is_id = isinstance(key, int | str) and not isinstance(key, bool)
+    return exchanges.get(key) if is_id else None  # type: ignore[call-overload]
+
+
+def if_lasting(exchange: Exchange | None) -> Exchange | None:
+    """Return an exchange if it is a subscription: the server names these, too."""
+    return exchange if exchange is not None and exchange.is_lasting else None
+
+
+def answered_method(exchange: Exchange | None, body: object) -> str:
+    """Return the method that a reply answers; empty where that is unknown.
+
+    Of two requests under one id (jsonrpc.request.id-unique) either may be meant, and the server is
+    not to blame for it. Only the answer to initialize shows which request it answers.
+    """
+    if exchange is None:
+        return ""
+    is_known = exchange.name == "initialize" and member(body, "protocolVersion") is not None
+    return "" if exchange.duplicates and not is_known else exchange.name

@@ -179,7 +179,7 @@ class Monitor:
 
     def _settle_refused(self, facts: HttpFacts) -> None:
         """An HTTP refusal answers the requests of its POST; after 401 they may be sent again."""
-        client = self.conversation.parties[CLIENT]
+        client = self.conversation.client
         for id in self._http.requests_of(facts):
             exchange = client.open.get(id)
             if exchange is not None:
@@ -239,7 +239,7 @@ class Monitor:
 
     def _expect_no_answer(self, sender: Party, frame: Frame) -> None:
         """A batch may be refused as a whole; then its requests have no answers of their own."""
-        exchange = self.conversation.parties[sender].open.get(frame.id)  # type: ignore[arg-type]  # no id: no request
+        exchange = self.conversation.party(sender).open.get(frame.id)  # type: ignore[arg-type]  # no id: no request
         if frame.kind == REQUEST and exchange is not None:
             self.conversation.abandon(exchange)
 
@@ -262,7 +262,7 @@ class Monitor:
     def _answers_notification(self, sender: Party) -> bool:
         """Return whether a result without a valid id can only answer a notification."""
         asker = OTHER[sender]
-        return self._last.is_notification(asker) and not self.conversation.parties[asker].open
+        return self._last.is_notification(asker) and not self.conversation.party(asker).open
 
     def _in_force(self, requirement: str) -> str:
         """The requirement itself where it holds in this revision, else the one that took its place,
@@ -304,7 +304,7 @@ class Monitor:
 
     def _is_duplicate(self, step: Step) -> bool:
         """Return whether a request has the id of one that is in flight."""
-        return self.conversation.parties[step.sender].open.get(step.id) is not step.exchange  # type: ignore[arg-type]  # a request has an id
+        return self.conversation.party(step.sender).open.get(step.id) is not step.exchange  # type: ignore[arg-type]  # a request has an id
 
     def _stray_error(self, step: Step) -> list[Violation]:
         """An error without id must answer something that could not be read."""
@@ -318,7 +318,7 @@ class Monitor:
         if self._last.is_batch(other):
             # The whole batch is refused; its requests stay unanswered.
             return []
-        waiting = self.conversation.parties[other].open.values()
+        waiting = self.conversation.party(other).open.values()
         answers_notification = self._last.is_notification_answered(step, waiting)
         requirement = self._in_force(_NOT_ANSWERED if answers_notification else _ID_ECHO)
         what = "a notification" if answers_notification else "a readable message"

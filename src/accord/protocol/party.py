@@ -7,7 +7,8 @@ bounded.
 from collections import OrderedDict
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any, Final, Generic, NamedTuple, TypeVar, get_args
+from types import MappingProxyType
+from typing import Any, Final, Generic, NamedTuple, TypeVar, cast, get_args
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -143,9 +144,11 @@ class UsedIds:
 
 # Late answers to cancelled requests are recognized within this many further cancellations.
 _CANCELLED_REMEMBERED: Final = 1024
-# Shared by all parties without cancelled requests or tokens in use: an idle conversation owns less.
+# Shared by all parties without open or cancelled requests and tokens in use, so that an idle one
+# owns no table. Nothing can be added to them, or a session would see the requests of another.
 _NONE_CANCELLED: Final[Bounded[RequestId, Exchange]] = Bounded(0)
-_NONE_IN_USE: Final[dict[ProgressToken, Exchange]] = {}
+NONE_OPEN: Final = cast(dict[RequestId, Exchange], MappingProxyType({}))
+_NONE_IN_USE: Final = cast(dict[ProgressToken, Exchange], MappingProxyType({}))
 
 
 class PartyState(msgspec.Struct):
@@ -156,12 +159,24 @@ class PartyState(msgspec.Struct):
     cannot refuse any.
     """
 
-    open: dict[RequestId, Exchange] = msgspec.field(default_factory=dict)
+    open: dict[RequestId, Exchange] = msgspec.field(default_factory=lambda: NONE_OPEN)
     tokens: dict[ProgressToken, Exchange] = msgspec.field(default_factory=lambda: _NONE_IN_USE)
     cancelled: Bounded[RequestId, Exchange] = msgspec.field(default_factory=lambda: _NONE_CANCELLED)
     capabilities: frozenset[str] | None = None
-    info: object = None
     used: UsedIds | None = None
+
+    def keep_open(self, exchange: Exchange) -> Exchange:
+        """Open a request; of two with the same id, the first stays and is returned."""
+        if self.open is NONE_OPEN:
+            self.open = {}
+        return self.open.setdefault(exchange.id, exchange)
+
+    def release_tables(self) -> None:
+        """Own no empty table: one that was used takes 230 bytes, as much as two objects."""
+        if not self.open:
+            self.open = NONE_OPEN
+        if not self.tokens:
+            self.tokens = _NONE_IN_USE
 
     def keep_token(self, exchange: Exchange, token: ProgressToken) -> None:
         """Know a request by its token; of two with the same, the first."""
@@ -179,6 +194,13 @@ class PartyState(msgspec.Struct):
         if self.cancelled is _NONE_CANCELLED:
             self.cancelled = Bounded(_CANCELLED_REMEMBERED)
         self.cancelled[exchange.id] = exchange
+
+
+def make_party(*, has_memory: bool) -> PartyState:
+    """Make the state of a party; a conversation that remembers forgets its oldest requests."""
+    if not has_memory:
+        return PartyState()
+    return PartyState(open=Bounded(), tokens=Bounded(), used=UsedIds())
 
 
 class Peer(msgspec.Struct, frozen=True):
@@ -223,6 +245,7 @@ class Introduction(NamedTuple):
 NOBODY: Final = Introduction(None, None)
 
 _known: Final[dict[bytes, Introduction]] = {}
+_opened: Final[dict[tuple[str, bytes, frozenset[str], LoggingLevel], Peer]] = {}
 _decode_words: Final = msgspec.json.Decoder(RawMeta).decode
 
 
@@ -231,12 +254,25 @@ def peer_from_initialize(
 ) -> Peer:
     """Make the peer that an `initialize` request introduces.
 
+    Most clients of a server are the same program: those share one peer.
+
     Args:
         params: those of the request.
         revision: the one that the server answers with.
         log_level: which log messages it gets until it asks for others.
     """
-    return Peer(revision, params.client_info, capability_paths(params.capabilities), log_level)
+    declared = capability_paths(params.capabilities)
+    made = Peer(revision, params.client_info, declared, log_level)
+    text = _encode(made.info)
+    if len(text) + sum(map(len, declared)) > _PEER_BYTES:
+        return made
+    key = (revision.id, text, declared, log_level)
+    found = _opened.get(key)
+    if found is None:
+        if len(_opened) >= _PEERS_MOST:
+            _opened.clear()
+        found = _opened[key] = made
+    return found
 
 
 def read_introduction(meta: RawMeta, revision: Revision) -> Introduction:

@@ -211,7 +211,7 @@ def out_of_scope(
         return None
     providers = _CAPABILITY.get(row.area, ())
     known = [
-        (party, capability, conversation.parties[party].capabilities)
+        (party, capability, conversation.party(party).capabilities)
         for party, capability in providers
     ]
     if not known or any(

@@ -8,9 +8,10 @@ that the message belongs to.
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from math import inf
-from types import CoroutineType
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeAlias
+from types import CoroutineType, MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from msgspec import UNSET
 
@@ -35,6 +36,8 @@ from accord.protocol.exchange import (
 from accord.protocol.jsonrpc import MalformedMessage
 from accord.protocol.revisions import Phase, Revision
 from accord.runtime import tasks
+from accord.runtime.deferred import Deferred
+from accord.runtime.handlers import NO_HANDLERS, OVER, Handlers, Write, discard
 from accord.runtime.origin import Origin
 from accord.runtime.tasks import Pending, explain_size, is_pressed, is_writable, start
 from accord.runtime.watchdog import Watchdog
@@ -45,9 +48,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("accord")
 
-Write: TypeAlias = Callable[[bytes, Exchange | None], None]
-"""Sends a message; the exchange is the one it belongs to, None where it stands alone."""
-
 # Generous for any real client; what matters is that there is an end.
 IN_FLIGHT: Final = 1_000
 # Loops may wake a little early: by less than their clock can tell.
@@ -56,41 +56,11 @@ _TICK: Final = 0.001
 _SIGNS_OF_LIFE: Final = frozenset({"ping", "server/discover"})
 
 
-class Handlers(Protocol):
-    """What a party does with the messages it receives."""
-
-    def request(self, exchange: Exchange, params: object, dispatcher: "Dispatcher") -> object:
-        """Return the result, a coroutine for it, or LASTING. A RequestError is an error reply."""
-
-    def notification(self, event: NotificationReceived, dispatcher: "Dispatcher") -> None:
-        """Handle a notification. Must not block."""
-
-    def breach(self, event: Refused) -> None:
-        """Handle a message of the peer that had no effect."""
-
-
-class _NoHandlers:
-    """The handlers of a conversation that is over."""
-
-    def request(self, exchange: Exchange, params: object, dispatcher: "Dispatcher") -> NoReturn:
-        raise _OVER
-
-    def notification(self, event: NotificationReceived, dispatcher: "Dispatcher") -> None:
-        return None
-
-    def breach(self, event: Refused) -> None:
-        return None
-
-
-def _discard(message: bytes, exchange: Exchange | None) -> None:
-    return None
-
+# Shared by all dispatchers without running handlers. Nothing can be added to it.
+NONE_RUNNING: Final = cast("dict[RequestId, asyncio.Future[Any]]", MappingProxyType({}))
 
 LASTING: Final = object()
 """Returned by handlers of requests that stay open by design; `Dispatcher.answer` ends them."""
-
-_NO_HANDLERS: Final = _NoHandlers()
-_OVER: Final = ConnectionClosed("the request has been answered")
 
 
 class Dispatcher:
@@ -104,11 +74,20 @@ class Dispatcher:
         watchdog: notified when handlers begin and end, to name one that blocks the loop.
     """
 
-    # How many reasons there are for which no answer can come at present.
-    pauses = 0
-    closed: AccordError | None = None
-    _background: dict[asyncio.Task[object], None] | None = None
-    _timer: asyncio.TimerHandle | None = None
+    __slots__ = (
+        "_background",
+        "_generation",
+        "_loop",
+        "_timer",
+        "closed",
+        "endpoint",
+        "handlers",
+        "in_flight",
+        "pauses",
+        "running",
+        "watchdog",
+        "write",
+    )
 
     def __init__(
         self,
@@ -124,7 +103,12 @@ class Dispatcher:
         self.handlers = handlers
         self.in_flight = in_flight
         self.watchdog = watchdog
-        self.running: dict[RequestId, asyncio.Task[None]] = {}
+        self.running: dict[RequestId, asyncio.Future[Any]] = NONE_RUNNING
+        # How many reasons there are for which no answer can come at present.
+        self.pauses = 0
+        self.closed: AccordError | None = None
+        self._background: dict[asyncio.Future[Any], None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop() if watchdog is None else watchdog.loop
         self._generation = tasks.fork_generation
 
@@ -140,40 +124,86 @@ class Dispatcher:
         Returns:
             Its events, all of them handled.
         """
-        return self._handle(self.endpoint.receive(message), origin)
+        events = self.endpoint.receive(message)
+        for event in events:
+            if event.__class__ is RequestReceived:
+                exchange = event.exchange
+                if origin is not None:
+                    exchange.origin = origin
+                self._serve(exchange, event.params)
+            else:
+                self._handle_other(event, origin)
+        return events
 
     def receive_malformed(self, malformed: MalformedMessage) -> Sequence[Event]:
         """Receive a message that the transport had to drop: it is answered, or it fails."""
-        return self._handle(self.endpoint.receive_malformed(malformed), None)
-
-    def _handle(self, events: Sequence[Event], origin: Origin | None) -> Sequence[Event]:
+        events = self.endpoint.receive_malformed(malformed)
         for event in events:
-            if event.__class__ is RequestReceived:
-                event.exchange.origin = origin
-                self._serve(event.exchange, event.params)
-            else:
-                self._handle_other(event, origin)
+            self._handle_other(event, None)
         return events
 
     def _serve(self, exchange: Exchange, params: object) -> None:
         if len(self.running) >= self.in_flight and exchange.name not in _SIGNS_OF_LIFE:
             busy = InternalError(f"busy: {self.in_flight} requests are under way (in_flight)")
             return self._fail(exchange, busy)
+        watchdog = self.watchdog
+        if watchdog is not None:
+            # What `enter` does, without the call.
+            watchdog.running += 1
+            if not watchdog.is_beating:
+                watchdog.begin()
         try:
-            outcome = self.handlers.request(exchange, params, self)
-        except BaseException as error:  # a handler must not end the conversation
-            return self._fail_with(exchange, error)
-        if type(outcome) is CoroutineType:
-            if self.watchdog is not None:
-                self.watchdog.enter()
-            task = start(self._loop, self._run(exchange, outcome), exchange.state or exchange.name)
-            if tasks.fork_generation != self._generation:
-                tasks.end_child()
-            if not task.done():
-                self.running[exchange.id] = task
-        elif outcome is not LASTING:
-            self._respond(exchange, outcome)
+            try:
+                outcome = self.handlers.request(exchange, params, self)
+            except BaseException as error:  # a handler must not end the conversation
+                return self._fail_with(exchange, error)
+            if type(outcome) is CoroutineType:
+                watchdog = None  # the task counts as long as it runs
+                name = exchange.state or exchange.name
+                task = start(self._loop, self._run(exchange, outcome), name)
+                if tasks.fork_generation != self._generation:
+                    tasks.end_child()
+                if not task.done():
+                    self._note_running(exchange, task)
+            elif isinstance(outcome, Deferred):
+                watchdog = None
+                self._note_running(exchange, outcome)
+                outcome.follow(partial(self._serve_outcome, exchange))
+            elif outcome is not LASTING:
+                self._respond(exchange, outcome)
+        finally:
+            if watchdog is not None:
+                watchdog.running -= 1
         return None
+
+    def _note_running(self, exchange: Exchange, work: asyncio.Future[Any]) -> None:
+        if self.running is NONE_RUNNING:
+            self.running = {}
+        self.running[exchange.id] = work
+
+    def _serve_outcome(self, exchange: Exchange, deferred: Deferred) -> None:
+        """Answer a request whose handler returned a Deferred; a cancelled one gets no answer."""
+        try:
+            if not deferred.cancelled():
+                error = deferred.exception()
+                if error is None:
+                    self._respond(exchange, deferred.result())
+                else:
+                    self._fail_with(exchange, error)
+        finally:
+            self._leave(exchange)
+
+    def _leave(self, exchange: Exchange, outcome: object = None) -> None:
+        """Note that the work for a request is over."""
+        if self.running:
+            self.running.pop(exchange.id, None)
+        if exchange.cancelled:
+            # It is remembered for late messages, and must not keep what it carried.
+            exchange.raw, exchange.params = UNSET, None
+        if self.watchdog is not None:
+            self.watchdog.leave()
+        if exchange.origin is not None and outcome is not LASTING:
+            exchange.origin.finish()
 
     async def _run(self, exchange: Exchange, work: Coroutine[object, None, object]) -> None:
         outcome = None
@@ -193,14 +223,7 @@ class Dispatcher:
         except BaseException as error:
             self._fail_with(exchange, error)
         finally:
-            self.running.pop(exchange.id, None)
-            if exchange.cancelled:
-                # It is remembered for late messages, and must not keep what it carried.
-                exchange.raw, exchange.params = UNSET, None
-            if self.watchdog is not None:
-                self.watchdog.leave()
-            if exchange.origin is not None and outcome is not LASTING:
-                exchange.origin.finish()
+            self._leave(exchange, outcome)
 
     def answer(self, exchange: Exchange, result: object) -> None:
         """Answer a request whose handler returned LASTING."""
@@ -300,9 +323,10 @@ class Dispatcher:
 
     def _stop(self, exchange: Exchange) -> None:
         """Stop the handler of a request."""
-        task = self.running.pop(exchange.id, None)
+        task = self.running.get(exchange.id)
         if task is not None:
             # It no longer counts as under way, but may take its time to clean up.
+            del self.running[exchange.id]
             self._keep(task)
             # Not before its first step, or the handler's coroutine would never be awaited.
             self._loop.call_soon(task.cancel)
@@ -310,7 +334,7 @@ class Dispatcher:
     def abandon(self, exchange: Exchange) -> None:
         """Stop the work for a request whose sender is gone; it gets no answer."""
         self.endpoint.conversation.abandon(exchange)
-        self.endpoint.conversation.parties[exchange.sender].forget_token(exchange)
+        self.endpoint.conversation.party(exchange.sender).forget_token(exchange)
         self._stop(exchange)
 
     def spawn(self, outcome: object) -> None:
@@ -319,14 +343,14 @@ class Dispatcher:
             return
         self._keep(self._loop.create_task(outcome))
 
-    def _keep(self, task: asyncio.Task[object]) -> None:
+    def _keep(self, task: asyncio.Future[Any]) -> None:
         """Hold on to a task until it is done."""
         if self._background is None:
             self._background = {}
         self._background[task] = None
         task.add_done_callback(self._background_done)
 
-    def _background_done(self, task: asyncio.Task[object]) -> None:
+    def _background_done(self, task: asyncio.Future[Any]) -> None:
         if self._background is not None:
             self._background.pop(task, None)
         if not task.cancelled() and task.exception() is not None:
@@ -368,10 +392,12 @@ class Dispatcher:
         if self.closed is not None:
             raise self.closed
         exchange, data = self.endpoint.request(name, params, revision=revision)
-        future = self._loop.create_future()
-        exchange.state = pending = Pending(future, timeout, cap, self._loop.time(), on_progress)
-        pending.on_notice = on_notice
-        self._extend(pending)
+        loop = self._loop
+        future = loop.create_future()
+        exchange.state = pending = Pending(future, timeout, cap, loop.time(), on_progress)
+        if on_notice is not None:
+            pending.on_notice = on_notice
+        self._set_timer(pending.ends)
         self.write(data, within)
         try:
             return await future
@@ -380,14 +406,15 @@ class Dispatcher:
             raise
 
     def _extend(self, pending: Pending) -> None:
-        ends = pending.extend(self._loop.time())
-        # One timer for all requests: most are answered long before it would go off.
-        if ends != inf and (self._timer is None or ends < self._timer.when()):
-            self._set_timer(ends)
+        self._set_timer(pending.extend(self._loop.time()))
 
     def _set_timer(self, when: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        # One timer for all requests: most are answered long before it would go off.
+        timer = self._timer
+        if when == inf or (timer is not None and timer.when() <= when):
+            return
+        if timer is not None:
+            timer.cancel()
         self._timer = self._loop.call_at(when, self._expire)
 
     def _expire(self) -> None:
@@ -409,8 +436,7 @@ class Dispatcher:
                 continue
             self.cancel(exchange, "no answer in time")
             pending.future.set_exception(pending.expiry(exchange.name))
-        if earliest != inf:
-            self._set_timer(earliest)
+        self._set_timer(earliest)
 
     def _settle(self, exchange: Exchange, result: object, error: Exception | None) -> None:
         pending = exchange.state
@@ -472,9 +498,9 @@ class Dispatcher:
 
         Nothing refers to it any more, so that it is freed at once.
         """
-        self.closed = _OVER
-        self.handlers = _NO_HANDLERS
-        self.write = _discard
+        self.closed = OVER
+        self.handlers = NO_HANDLERS
+        self.write = discard
 
     def end_of_input(self) -> None:
         """Handle the end of input: our requests stay without answers."""
@@ -483,7 +509,12 @@ class Dispatcher:
             self._settle(exchange, None, gone)
 
     def _open_requests(self) -> list[Exchange]:
-        return list(self.endpoint.conversation.parties[self.endpoint.role].open.values())
+        return list(self.endpoint.conversation.party(self.endpoint.role).open.values())
+
+    def release_tables(self) -> None:
+        """Own no empty table: a session that waits for its client costs less without them."""
+        if not self.running:
+            self.running = NONE_RUNNING
 
     async def drain(self, timeout: float | None = None) -> bool:
         """Wait until no handler runs any more; returns whether that was in time."""

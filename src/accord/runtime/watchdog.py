@@ -29,7 +29,9 @@ _LOOP: Final = os.path.join(os.path.dirname(asyncio.__file__), "")
 _LIBRARY: Final = os.path.join(os.path.dirname(os.__file__), "")
 _PACKAGES: Final = f"{os.sep}site-packages{os.sep}"
 # The methods of the dispatcher that call handlers: what lies outside of them is not to blame.
-_SERVING: Final = frozenset({"_run", "_serve"})
+_SERVING: Final = frozenset({"_run", "_serve", "_serve_outcome"})
+# Those of them that know the request.
+_NAMING: Final = frozenset({"_serve", "_serve_outcome"})
 # Starting a thread costs 0.1 ms: too much for every request, nothing for one a second.
 _IDLE: Final = 1.0
 
@@ -41,8 +43,8 @@ class Watchdog:
         self.loop = asyncio.get_running_loop()
         self._loop_thread = threading.get_ident()
         self._threshold = threshold
-        self._running = 0
-        self._beating = False
+        self.running = 0
+        self.is_beating = False
         self._beat_at = 0.0
         self._lock = threading.Lock()
         self._watched = False
@@ -51,25 +53,29 @@ class Watchdog:
 
     def enter(self) -> None:
         """Count a handler that begins."""
-        self._running += 1
-        if not self._beating:
-            self._beating = True
-            self._beat()
-            with self._lock:
-                is_watched, self._watched = self._watched, True
-            if not is_watched:
-                threading.Thread(target=self._watch, name="accord-watch", daemon=True).start()
+        self.running += 1
+        if not self.is_beating:
+            self.begin()
 
     def leave(self) -> None:
         """Count a handler that has ended."""
-        self._running -= 1
+        self.running -= 1
+
+    def begin(self) -> None:
+        """Watch from now on, until no handler runs."""
+        self.is_beating = True
+        self._beat()
+        with self._lock:
+            is_watched, self._watched = self._watched, True
+        if not is_watched:
+            threading.Thread(target=self._watch, name="accord-watch", daemon=True).start()
 
     def _beat(self) -> None:
         self._beat_at = time.monotonic()
-        if self._running:
+        if self.running:
             self.loop.call_later(self._threshold / 4, self._beat)
         else:
-            self._beating = False
+            self.is_beating = False
 
     def _watch(self) -> None:
         reported = 0.0
@@ -77,7 +83,7 @@ class Watchdog:
             time.sleep(self._threshold / 4)
             beat = self._beat_at
             late = time.monotonic() - beat
-            if not (self._running and self._beating and late > self._threshold):
+            if not (self.running and self.is_beating and late > self._threshold):
                 continue
             if beat != reported and self._report(late):
                 reported = beat
@@ -87,7 +93,7 @@ class Watchdog:
     def _is_over(self) -> bool:
         """Whether nothing was to watch for a while, so that the thread may end."""
         with self._lock:
-            idle = not self._beating and time.monotonic() - self._beat_at > _IDLE
+            idle = not self.is_beating and time.monotonic() - self._beat_at > _IDLE
             if idle or self.loop.is_closed():
                 self._watched = False
             return not self._watched
@@ -101,7 +107,7 @@ class Watchdog:
         frame = sys._current_frames().get(self._loop_thread)
         if task is None and frame is not None and frame.f_code.co_filename == selectors.__file__:
             return False  # it waits for events, and is late because the machine is busy
-        name = _served_in(frame) or ("something" if task is None else task.get_name())
+        name = find_served(frame) or ("something" if task is None else task.get_name())
         place = _author_place(frame)
         if place is None:
             log.warning(
@@ -120,6 +126,11 @@ class Watchdog:
                 place,
             )
         return True
+
+    @property
+    def thread(self) -> int:
+        """The thread in which the loop runs."""
+        return self._loop_thread
 
 
 class Watchdogs:
@@ -140,6 +151,7 @@ class Watchdogs:
                 del self._found[closed]
             found = self._found[loop] = Watchdog()
             end_children_of(loop)
+        found._loop_thread = threading.get_ident()  # a loop may go on in another thread
         return found
 
 
@@ -164,10 +176,10 @@ def _author_place(frame: FrameType | None) -> str | None:
     return None
 
 
-def _served_in(frame: FrameType | None) -> str | None:
+def find_served(frame: FrameType | None) -> str | None:
     """Return the request served in a frame, if it began in this turn of the loop."""
     while frame is not None:
-        if frame.f_code.co_name == "_serve" and "exchange" in frame.f_code.co_varnames:
+        if frame.f_code.co_name in _NAMING and "exchange" in frame.f_code.co_varnames:
             exchange = frame.f_locals.get("exchange")
             return str(getattr(exchange, "state", None) or getattr(exchange, "name", "a request"))
         frame = frame.f_back

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from accord.errors import InvalidParams
 from accord.principal import Principal
 from accord.protocol.exchange import Exchange
-from accord.runtime.dispatcher import Write
+from accord.runtime.handlers import Write
 from accord.server.visibility import NO_RULES, Visibility, is_shown
 
 if TYPE_CHECKING:

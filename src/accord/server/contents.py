@@ -15,7 +15,7 @@ from accord.server.media import (
     guess_mime_type,
     is_textual,
 )
-from accord.server.schema import conversion
+from accord.server.schema.encoding import encode
 from accord.types import ReadResourceResult, ResourceContents
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def _mime_type(entry: "ResourceEntry | TemplateEntry", uri: str, *, text: bool) 
 
 def _json(uri: str, value: object) -> str:
     try:
-        return conversion.encode(value).decode()
+        return encode(value).decode()
     except TypeError as error:
         raise TypeError(
             f"the function of resource {uri!r} returned a {type(value).__name__}; expected text, "

@@ -12,8 +12,8 @@ import msgspec
 from accord.bindings.headers import NO_FACTS, RequestFacts
 from accord.principal import Principal
 from accord.protocol.exchange import Exchange
-from accord.server.asking import AskingContext
 from accord.runtime.pacing import DONE, TURN, Done
+from accord.server.asking import AskingContext
 from accord.server.params import read_params
 from accord.types import Implementation, LoggingLevel, LogMessageParams, ProgressParams
 from accord.types._base import JsonObject, RequestId, RevisionId

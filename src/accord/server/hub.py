@@ -9,7 +9,8 @@ import asyncio
 import logging
 import threading
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
 import msgspec
@@ -112,6 +113,41 @@ class LocalBus:
         self._subscribers = (*self._subscribers, deliver)
 
 
+class OpenSessions(AbstractSet["Session"]):
+    """The sessions that are open. They are held weakly: one that is dropped is not among them.
+
+    A transport with many sessions has its own table of them. It is asked for them, because a weak
+    reference to each and its place in a set would cost as much as a quarter of the session.
+    """
+
+    def __init__(self) -> None:
+        self._single: weakref.WeakSet[Session] = weakref.WeakSet()
+        self._groups: weakref.WeakSet[Iterable[Session]] = weakref.WeakSet()
+
+    def add(self, session: "Session") -> None:
+        """Add a session that is in no group."""
+        self._single.add(session)
+
+    def move(self, session: "Session", group: "Iterable[Session]") -> None:
+        """Find a session in a group from now on."""
+        self._groups.add(group)
+        self._single.discard(session)
+
+    def __iter__(self) -> "Iterator[Session]":
+        yield from self._single
+        for group in self._groups:
+            yield from group
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __contains__(self, session: object) -> bool:
+        return any(each is session for each in self)
+
+    def __repr__(self) -> str:
+        return f"OpenSessions({len(self)})"
+
+
 class Hub:
     """Knows the listeners of each topic. They are held weakly: one that is dropped hears no more.
 
@@ -123,7 +159,7 @@ class Hub:
     """
 
     def __init__(self, bus: ChangeBus | None = None) -> None:
-        self.sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+        self.sessions = OpenSessions()
         self._bus = bus or LocalBus()
         self._bus.subscribe(self._deliver)
         self._lock = threading.Lock()
@@ -135,6 +171,11 @@ class Hub:
         """Let a session hear of every list."""
         with self._lock:
             self.sessions.add(session)
+
+    def list_in(self, group: "Iterable[Session]", session: "Session") -> None:
+        """Find a session that has joined in a group of its transport from now on."""
+        with self._lock:
+            self.sessions.move(session, group)
 
     def publish(self, change: ServerChange) -> None:
         """Pass a change to its listeners. From any thread."""

@@ -7,7 +7,7 @@ ask, so that a handler that asks one gets an error.
 import itertools
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
-from inspect import iscoroutine
+from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
@@ -18,7 +18,7 @@ from accord.protocol.exchange import Exchange
 from accord.protocol.party import Peer
 from accord.protocol.revisions import REVISIONS
 from accord.server.context import current
-from accord.server.schema.conversion import encode
+from accord.server.schema.encoding import encode
 from accord.server.session import Session
 from accord.types import (
     CallToolParams,
@@ -137,7 +137,7 @@ class LocalCalls:
             token = current.set(cast("Any", context))
             try:
                 outcome = session.request(exchange, params, session.dispatcher)
-                result = await outcome if iscoroutine(outcome) else outcome
+                result = await outcome if isawaitable(outcome) else outcome
             finally:
                 current.reset(token)
                 session.close()

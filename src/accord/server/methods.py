@@ -63,7 +63,7 @@ def initialize(
     row = negotiate(params.protocol_version, server.revisions)
     session.peer = peer_from_initialize(params, row, server.log_level)
     declared = server.capabilities(
-        is_lasting=session in server.sessions,
+        is_lasting=session.is_lasting,
         is_identified=session.principal_of(exchange) is not None,
     )
     return InitializeResult(row.id, declared, server.info, instructions=server.instructions)

@@ -193,7 +193,7 @@ class LayeredRequest:
             if not self._is_mounted:  # else the request is known by the names of the outer server
                 self._exchange.params = params
         outcome = self._handler(self._session, self._exchange, params)
-        return await outcome if inspect.iscoroutine(outcome) else outcome
+        return await outcome if inspect.isawaitable(outcome) else outcome
 
     def _read_page(self, page: Any, layer: Middleware) -> Any:
         """Decode a page of a list for middleware, unless it does not look at results."""

@@ -10,7 +10,7 @@ from accord.protocol.exchange import Exchange
 from accord.server.access import parse_scopes, parse_tags
 from accord.server.calls import call_user
 from accord.server.media import content_block
-from accord.server.registry import RegistryEntry, source_location
+from accord.server.registry import RegistryEntry
 from accord.server.schema.signature import BoundArguments, Signature
 from accord.server.settings import EntryDetails, check_details, check_name
 from accord.types import (
@@ -113,7 +113,7 @@ def build_prompt(
     scopes = parse_scopes(listed.pop("scopes", ()))
     tags = parse_tags(listed.pop("tags", ()))
     listed.pop("replace", None)
-    name = check_name(listed["name"], f"the prompt at {source_location(function)}")
+    name = check_name(listed["name"], "prompt", function)
     arguments = [
         PromptArgument(
             name=parameter.name, description=parameter.description, required=parameter.required

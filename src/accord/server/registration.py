@@ -19,7 +19,7 @@ from accord.server.resources import (
 )
 from accord.server.schema import signature
 from accord.server.settings import ToolDetails, warn_about_tool
-from accord.server.tools import ToolEntry, build_tool
+from accord.server.tools import ToolEntry, build_tool, is_described
 
 if TYPE_CHECKING:
     from accord.server.files import DirectoryResource
@@ -71,8 +71,7 @@ class Registration:
             details.setdefault("strict", True)
         entry = build_tool(function, **details)
         self.tool_entries.add(entry, replace=details.get("replace", False))
-        # Without a description a tool is described by its name.
-        warn_about_tool(entry.key, is_described=entry.item.description != entry.key)
+        warn_about_tool(entry.key, is_described=is_described(entry))
         return entry
 
     def resource(

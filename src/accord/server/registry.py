@@ -34,7 +34,6 @@ class RegistryEntry(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         key: the name or URI by which it is found.
-        item: the description that clients see.
         scopes: what a token must have.
         tags: the author's words for it, by which it is shown or hidden.
         list_kind: the list that it is part of.
@@ -45,11 +44,15 @@ class RegistryEntry(msgspec.Struct, frozen=True, kw_only=True):
     key: str
     function: Callable[..., object]
     signature: Signature
-    item: msgspec.Struct
     scopes: frozenset[str] = frozenset()
     tags: frozenset[str] = frozenset()
 
     is_mounted: ClassVar[bool] = False
+
+    @property
+    def item(self) -> msgspec.Struct:
+        """The description that clients see."""
+        raise NotImplementedError
 
     @property
     def is_guarded(self) -> bool:

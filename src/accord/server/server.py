@@ -10,10 +10,13 @@ import msgspec
 from accord.errors import RegistrationError
 from accord.principal import Principal
 from accord.protocol.codec import Limits
+from accord.protocol.endpoint_settings import EndpointSettings
 from accord.protocol.exchange import META_SERVER
 from accord.protocol.methods import METHODS
-from accord.protocol.party import capability_paths
-from accord.runtime.dispatcher import IN_FLIGHT, Write
+from accord.protocol.party import Peer, capability_paths
+from accord.protocol.revisions import BEFORE_HANDSHAKE
+from accord.runtime.dispatcher import IN_FLIGHT
+from accord.runtime.handlers import Write
 from accord.runtime.watchdog import Watchdog, Watchdogs
 from accord.server.access import Access, ActingServer
 from accord.server.caching import CacheHints
@@ -200,6 +203,21 @@ class Server(Registration, LocalCalls, MountingServer, Generic[State]):
         return {META_SERVER: msgspec.Raw(msgspec.json.encode(self.info))}
 
     @cached_property
+    def endpoint_settings(self) -> EndpointSettings:
+        """What the endpoints of all its sessions share."""
+        return EndpointSettings(
+            "server",
+            revisions=self.revisions,
+            limits=self.limits,
+            result_meta=self.result_meta,
+        )
+
+    @cached_property
+    def unknown_peer(self) -> Peer:
+        """The client of a session that is not opened yet."""
+        return Peer(BEFORE_HANDSHAKE, log_level=self.log_level)
+
+    @cached_property
     def stateless_sessions(self) -> StatelessSessions:
         """The sessions of messages without a handshake."""
         return StatelessSessions(self)
@@ -361,6 +379,7 @@ class Server(Registration, LocalCalls, MountingServer, Generic[State]):
         """
         session = Session(self, write, state)
         if is_lasting:
+            session.is_lasting = True
             self.hub.join(session)
         return session
 

@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from socket import socket
     from ssl import SSLContext
 
-    from accord.bindings.lines import LineTooLong
     from accord.server.server import Server
-    from accord.server.session import Session
     from accord.stores import EventStore
     from accord.transports.http.server.app import HttpApp
     from accord.transports.shutdown import Stop
@@ -218,20 +216,14 @@ async def _serve_stdio(server: "Server[Any]", stop: "Stop") -> None:
     generation = tasks.fork_generation
     async with server.run_lifespan() as state:
         stop.has_begun = True
-        session: Session
         if tasks.fork_generation != generation:
             tasks.end_child()
 
-        def receive(line: bytes) -> None:
-            session.dispatcher.receive(line)
-
-        def refuse(error: "LineTooLong") -> None:
-            session.dispatcher.receive_malformed(error)
-
-        connection = StdioConnection(receive, refuse, limit=server.limits.message_bytes)
-        session = server.session(lambda message, _: connection.write(message), state)
+        connection = StdioConnection(limit=server.limits.message_bytes)
+        session = server.session(connection.write, state)
         session.flow = connection
-        await connection.start()
+        dispatcher = session.dispatcher
+        await connection.start(dispatcher.receive, dispatcher.receive_malformed)
         server.watchdog().while_blocked = partial(stop.look_for_end, claim()[0])
         only_input_ended = await stop.wait(connection.ended)
         session.dispatcher.end_of_input()

@@ -20,15 +20,16 @@ from accord.protocol.endpoint import Endpoint
 from accord.protocol.exchange import Exchange, NotificationReceived, Refused
 from accord.protocol.party import PartyState, Peer
 from accord.protocol.revisions import Phase
-from accord.runtime.dispatcher import Dispatcher, Write
+from accord.runtime.dispatcher import Dispatcher
+from accord.runtime.handlers import Write
 from accord.runtime.origin import ClientFlow
+from accord.runtime.pacing import DONE, Delayed, Done
 from accord.server.channels import Channel, Duplex
 from accord.server.context import Context, current
 from accord.server.extension import find_handler
 from accord.server.hub import UPDATED, ListKind, Notices, ServerChange, list_change
 from accord.server.methods import METHODS
 from accord.server.middleware import LayeredRequest
-from accord.runtime.pacing import DONE, Delayed, Done
 from accord.server.threads import run_in_thread
 from accord.server.visibility import NO_RULES, Visibility, changed_kinds
 from accord.types import LoggingLevel, RequestId, Root
@@ -50,8 +51,6 @@ _IN_TRANSIT_MOST: Final = 16
 _TRANSIT: Final = threading.Lock()
 # As many resources as a client may subscribe to: templates have any number of them.
 _SUBSCRIPTIONS_MOST: Final = 10_000
-# Every frozenset() is a new one, of 216 bytes.
-_NONE: Final[frozenset[str]] = frozenset()
 _NO_REQUESTS: Final[Mapping[Any, Any]] = MappingProxyType({})
 
 
@@ -61,15 +60,29 @@ class Session:
     Attributes:
         subscriptions: the URIs that the client subscribed to after a handshake; None without any.
         listening: its open `subscriptions/listen` requests, by their ids.
+        is_lasting: whether it serves more than one message, so that clients hear of changes.
         is_shown: whether a handler has got hold of it.
     """
 
+    # What each session has. What few have is in the dictionary that they get for it: an idle
+    # session owns no collections.
+    __slots__ = (
+        "__dict__",
+        "__weakref__",
+        "dispatcher",
+        "endpoint",
+        "is_lasting",
+        "is_shown",
+        "lifespan_state",
+        "loop",
+        "principal",
+        "server",
+    )
+
     flow: ClientFlow | None = None
-    # An idle session owns no collections.
     subscriptions: set[str] | None = None
     listening: "Mapping[RequestId, Subscription]" = _NO_REQUESTS
     _notices: Notices | None = None
-    is_shown = False
     closers: tuple[Callable[[], None], ...] = ()  # called once, at the end
     _contexts: dict[Any, Context[Any]] | None = None
     _in_transit = 0
@@ -83,17 +96,13 @@ class Session:
     ) -> None:
         self.server = server
         self.lifespan_state = state
+        self.is_lasting = False
+        self.is_shown = False
         watchdog = server.watchdog()
         self.loop = watchdog.loop
-        self.thread = threading.get_ident()
         if endpoint is None:
-            endpoint = Endpoint(
-                "server",
-                revisions=server.revisions,
-                limits=server.limits,
-                result_meta=server.result_meta,
-            )
-            endpoint.peer = Peer(endpoint.revision, None, _NONE, server.log_level)
+            endpoint = Endpoint("server", settings=server.endpoint_settings)
+            endpoint.peer = server.unknown_peer
         self.endpoint = endpoint
         self.dispatcher = Dispatcher(
             self.endpoint, write, self, in_flight=server.in_flight, watchdog=watchdog
@@ -112,9 +121,16 @@ class Session:
         self.endpoint.peer = peer
 
     @property
+    def thread(self) -> int:
+        """The thread in which its loop runs."""
+        watchdog = self.dispatcher.watchdog
+        assert watchdog is not None
+        return watchdog.thread
+
+    @property
     def client(self) -> PartyState:
         """The client's side of the conversation: its open requests, its tokens."""
-        return self.endpoint.conversation.parties["client"]
+        return self.endpoint.conversation.client
 
     # -- the sender of a request
 
@@ -269,19 +285,33 @@ class Session:
             InternalError: no thread came free in time.
         """
         current.set(context)
-        exchange, threads = context._exchange, self.server.threads
-        flow = self.flow if exchange.origin is None else None
-        if context.task is not None:  # which goes on without the request and the connection
-            return await run_in_thread(threads, work, timeout=timeout, name=exchange.state)
+        flow = self.begin_in_thread(context)
+        try:
+            return await run_in_thread(
+                self.server.threads,
+                work,
+                timeout=timeout,
+                name=context._exchange.state,
+                flow=flow,
+            )
+        finally:
+            self.end_in_thread(context)
+
+    def begin_in_thread(self, context: Context[Any]) -> ClientFlow | None:
+        """Let cancellation reach a context in a thread; return how its client reads."""
+        exchange = context._exchange
+        if exchange.channel is not None and context.task is not None:
+            return None  # it goes on without the request and the connection
         if self._contexts is None:
             self._contexts = {}
         self._contexts[exchange.id] = context
-        try:
-            return await run_in_thread(
-                threads, work, timeout=timeout, name=exchange.state, flow=flow
-            )
-        finally:
-            self._contexts.pop(exchange.id, None)
+        return self.flow if exchange.origin is None else None
+
+    def end_in_thread(self, context: Context[Any]) -> None:
+        """Forget a context whose work in a thread is no longer waited for."""
+        contexts, id = self._contexts, context._exchange.id
+        if contexts is not None and contexts.get(id) is context:
+            del contexts[id]
 
     # -- sending
 
@@ -332,13 +362,8 @@ class Session:
             return False
         if self.has_kept_values:  # of dependencies, and the next request may be another caller's
             return False
-        declared = self.endpoint.conversation.parties["server"].capabilities
+        declared = self.endpoint.conversation.server.capabilities
         return declared is self.server.capability_paths()
-
-    @property
-    def is_lasting(self) -> bool:
-        """Whether it serves more than one message, so that clients hear of changes."""
-        return self in self.server.sessions
 
     @property
     def is_begun(self) -> bool:
@@ -445,6 +470,14 @@ class Session:
         found = await self.dispatcher.request("roots/list", timeout=self.server.ask_timeout)
         roots: list[Root] = found.roots
         return roots
+
+    def list_in(self, group: "Iterable[Session]") -> None:
+        """Let `server.sessions` find the session in a group of its transport from now on.
+
+        Args:
+            group: yields the sessions that are open; held weakly.
+        """
+        self.server.hub.list_in(group, self)
 
     def close(self) -> None:
         """End the connection."""

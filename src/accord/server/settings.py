@@ -317,6 +317,8 @@ def check_details(call: str, given: Details, kind: type[Details]) -> Details:
         TypeError: a keyword does not exist.
         RegistrationError: a value is of the wrong type.
     """
+    if not given:
+        return given
     refuse_unknown(call, given, kind.__annotations__)
     present = {name: value for name, value in given.items() if value is not None}
     try:
@@ -337,14 +339,23 @@ def check_details(call: str, given: Details, kind: type[Details]) -> Details:
     return read
 
 
-def check_name(name: str, where: str) -> str:
+def check_name(name: str, kind: str, function: object) -> str:
     """Return a name that clients can use.
+
+    Args:
+        name: of a tool or prompt.
+        kind: what it is called in errors.
+        function: says where it is, in errors.
 
     Raises:
         RegistrationError: the name is empty, or that of a lambda.
     """
     if not name or name == "<lambda>":
-        raise RegistrationError(f"{where} has no name; give name=...")
+        from accord.server.registry import source_location
+
+        raise RegistrationError(
+            f"the {kind} at {source_location(function)} has no name; give name=..."
+        )
     return name
 
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from accord.protocol.party import Peer
 from accord.protocol.revisions import REVISIONS
-from accord.runtime.dispatcher import Write
+from accord.runtime.handlers import Write
 from accord.server.session import Session
 from accord.types import RevisionId
 
@@ -35,7 +35,7 @@ class StatelessSessions:
         while spare:
             endpoint = spare.pop()
             # What the server declares may have changed since.
-            if endpoint.conversation.parties["server"].capabilities is paths:
+            if endpoint.conversation.server.capabilities is paths:
                 return Session(server, write, state, endpoint)
         session = Session(server, write, state)
         session.endpoint.conversation.begin(row, server=paths)
@@ -54,7 +54,7 @@ class StatelessSessions:
         conversation = endpoint.conversation
         row = conversation.revision
         # An endpoint that knows a client must not serve the next one.
-        if row is None or conversation.parties["client"].capabilities is not None:
+        if row is None or conversation.client.capabilities is not None:
             return
         if conversation.is_blank and session.peer.log_level == self._server.log_level:
             spare = self._spare.setdefault(row.id, [])

@@ -4,6 +4,8 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable
+from contextvars import copy_context
+from types import CodeType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, Unpack
 
 import msgspec
@@ -17,15 +19,16 @@ from accord.errors import (
     UrlElicitationRequired,
 )
 from accord.protocol.exchange import Exchange
+from accord.runtime.brief import code_without_await, run_at_once
 from accord.server.access import parse_scopes, parse_tags
 from accord.server.channels import find_questions, without_unwound
 from accord.server.context import Context, current
-from accord.server.registry import RegistryEntry, source_location
+from accord.server.registry import RegistryEntry
 from accord.server.schema import results, signature
 from accord.server.schema.results import ResultError, ReturnType
 from accord.server.schema.signature import BoundArguments
 from accord.server.settings import ToolDetails, check_details, check_name, check_tool
-from accord.server.threads import OutOfTime
+from accord.server.threads import Job, OutOfTime
 from accord.types import (
     CallToolResult,
     InputRequiredResult,
@@ -51,12 +54,14 @@ class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
     """A registered tool.
 
     `label` names it in messages about running calls; `mirrored` are the arguments that headers
-    repeat over HTTP.
+    repeat over HTTP; `listed` is the item once it was needed, made of the `details` and the rest;
+    `brief` is the code of a coroutine function that never waits.
     """
 
     list_kind = "tools"
 
-    item: Tool
+    details: ToolDetails = msgspec.field(default_factory=ToolDetails)
+    listed: Tool | None = None
     returns: ReturnType
     label: str
     mode: Literal["async", "thread", "inline", "injected"] = "async"
@@ -65,6 +70,19 @@ class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
     mirrored: "tuple[MirroredArgument, ...]" = ()
     task: Literal["optional", "required"] | None = None
     ask_first: bool = False
+    brief: CodeType | None = None
+
+    @property
+    def item(self) -> Tool:
+        """The description that clients see.
+
+        Made when it is first needed: its schemas are most of the work of registering a tool.
+        """
+        listed = self.listed
+        if listed is None:
+            listed = _describe(self)
+            msgspec.structs.force_setattr(self, "listed", listed)
+        return listed
 
     def call(
         self,
@@ -74,7 +92,9 @@ class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
         context: Context[object] | None = None,
     ) -> ToolResult | Awaitable[ToolResult]:
         """Call the tool; return its result, or a coroutine for it."""
+        is_within = True
         if context is None:
+            is_within = current.get(None) is not None
             context = session.context(exchange, self.key)
         try:
             bound = self.signature.bind(b"{}" if arguments is UNSET else arguments)
@@ -83,9 +103,12 @@ class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
         exchange.state = self.label
         mode = self.mode
         if mode == "async":
-            return self._call_async(context, bound)
+            # Middleware around it shares its context variables, so that it has to be its task.
+            if self.brief is None or is_within or self.brief is not self.function.__code__:
+                return self._call_async(context, bound)
+            return copy_context().run(self._call_at_once, session.loop, context, bound)
         if mode == "thread":
-            return self._call_in_thread(session, context, bound)
+            return _ThreadCall(self, session, context, bound)
         if mode == "injected":
             return self._call_injected(session, context, bound)
         token = current.set(context)
@@ -95,6 +118,17 @@ class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
             return self._failure_of(error, context)
         finally:
             current.reset(token)
+
+    def _call_at_once(
+        self, loop: asyncio.AbstractEventLoop, context: Context[object], bound: BoundArguments
+    ) -> ToolResult:
+        current.set(context)
+        try:
+            value = run_at_once(self.signature.call(self.function, bound, context), loop)
+            result = self.returns.convert(value)
+            return result if context._exchange.channel is None else _finish(result, context)
+        except BaseException as error:
+            return self._failure_of(error, context)
 
     async def _call_async(self, context: Context[object], bound: BoundArguments) -> ToolResult:
         current.set(context)
@@ -130,25 +164,6 @@ class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
                 raise OutOfTime from None
             raise
 
-    async def _call_in_thread(
-        self, session: "Session", context: Context[object], bound: BoundArguments
-    ) -> ToolResult:
-        def work() -> CallToolResult | Awaitable[object]:
-            value = self.signature.call(self.function, bound, context)
-            # In the thread, since converting a large result would block the loop.
-            return value if isinstance(value, Awaitable) else self.returns.convert(value)
-
-        try:
-            value = await session.run_in_thread(context, work, timeout=self.timeout)
-            if isinstance(value, Awaitable):
-                # A plain function may return a coroutine.
-                value = self.returns.convert(await self._wait_for(value))
-            return _finish(value, context)
-        except BaseException as error:
-            if isinstance(error, OutOfTime):
-                context._cancel()
-            return self._failure_of(error, context)
-
     def _failure_of(self, error: BaseException, context: Context[object]) -> ToolResult:
         if isinstance(error, _STOPS):
             raise error
@@ -183,6 +198,86 @@ class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
         return failure(f"tool {self.key} failed{why} (reference {reference})")
 
 
+class _ThreadCall(Job):
+    """A call of a plain function, in a thread, up to the result of its request."""
+
+    __slots__ = ("_awaiting", "_bound", "_entry", "_request", "_session")
+
+    def __init__(
+        self, entry: ToolEntry, session: "Session", context: Context[object], bound: BoundArguments
+    ) -> None:
+        variables = copy_context()
+        variables.run(current.set, context)
+        super().__init__(
+            session.server.threads,
+            session.loop,
+            variables,
+            entry.timeout,
+            context._exchange.state,
+            session.begin_in_thread(context),
+        )
+        self._awaiting: asyncio.Task[None] | None = None
+        self._entry = entry
+        self._session = session
+        self._request = context
+        self._bound = bound
+        self.start()
+
+    def work(self) -> object:
+        entry = self._entry
+        value = entry.signature.call(entry.function, self._bound, self._request)
+        # In the thread, since converting a large result would block the loop.
+        return value if _is_awaitable(value) else entry.returns.convert(value)
+
+    def conclude(self, value: Any, failure: BaseException | None) -> None:
+        context = self._request
+        if failure is None and _is_awaitable(value):
+            # A plain function may return a coroutine.
+            self._awaiting = self.loop.create_task(self._await(value))
+            return
+        if failure is None:
+            try:
+                value = _finish(value, context)
+            except BaseException as error:
+                failure = error
+        if failure is not None:
+            if isinstance(failure, OutOfTime):
+                context._cancel()
+            try:
+                value = self._entry._failure_of(failure, context)
+            except BaseException as error:
+                self.set_outcome(None, error)
+                return
+        self.set_outcome(value)
+
+    async def _await(self, value: Awaitable[object]) -> None:
+        entry, result = self._entry, None
+        failure: BaseException | None = None
+        try:
+            result = entry.returns.convert(await entry._wait_for(value))
+        except asyncio.CancelledError as error:
+            assert self._awaiting is not None
+            if self._awaiting.cancelling():
+                super().cancel()
+                return
+            failure = error  # the function's own
+        except GeneratorExit:  # the loop is closed
+            raise
+        except BaseException as error:
+            failure = error
+        self.conclude(result, failure)
+
+    def cancel(self, msg: object = None) -> bool:
+        if self._awaiting is None:
+            return super().cancel(msg)
+        # It is cancelled when what it awaits has cleaned up.
+        return self._awaiting.cancel(msg)
+
+    def leave(self) -> None:
+        super().leave()
+        self._session.end_in_thread(self._request)
+
+
 def require_pages(error: UrlElicitationRequired, context: Context[object]) -> ToolResult:
     """Return the result of a call that needs its user to visit pages; or raise it."""
     from accord.server.url_elicitation import answer_required
@@ -211,24 +306,13 @@ def build_tool(function: Callable[..., object], **details: Unpack[ToolDetails]) 
         is_strict=details.get("strict", False),
     )
     returns = results.inspect(function, written_schema=details.get("output_schema"))
-    name = check_name(details.get("name", found.name), f"the tool at {source_location(function)}")
-    tool = Tool(
-        name=name,
-        input_schema=found.listed_schema,
-        title=details.get("title"),
-        description=details.get("description") or found.description or name,
-        output_schema=returns.output_schema,
-        annotations=details.get("annotations"),  # type: ignore[arg-type]  # converted by check_details()
-        execution=None if details.get("task") is None else ToolExecution(details["task"]),
-        icons=details.get("icons"),
-        meta=details.get("meta"),
-    )
+    name = check_name(details.get("name", found.name), "tool", function)
     check_tool(name, details, is_async=found.is_async)
     return ToolEntry(
         key=name,
         function=function,
         signature=found,
-        item=tool,
+        details=details,
         scopes=parse_scopes(details.get("scopes", ())),
         tags=parse_tags(details.get("tags", ())),
         returns=returns,
@@ -238,8 +322,33 @@ def build_tool(function: Callable[..., object], **details: Unpack[ToolDetails]) 
         timeout=details.get("timeout"),
         task=details.get("task"),
         ask_first=details.get("ask_first", False),
-        mirrored=find_mirrored(name, tool.input_schema),
+        # Plain types say nothing of headers.
+        mirrored=() if found.is_plain else find_mirrored(name, found.listed_schema),
+        brief=None if details.get("timeout") else code_without_await(function),
     )
+
+
+def _describe(entry: ToolEntry) -> Tool:
+    details, found = entry.details, entry.signature
+    return Tool(
+        name=entry.key,
+        input_schema=found.listed_schema,
+        title=details.get("title"),
+        description=details.get("description") or found.description or entry.key,
+        output_schema=entry.returns.output_schema,
+        annotations=details.get("annotations"),  # type: ignore[arg-type]  # converted by check_details()
+        execution=None if details.get("task") is None else ToolExecution(details["task"]),
+        icons=details.get("icons"),
+        meta=details.get("meta"),
+    )
+
+
+def is_described(entry: ToolEntry) -> bool:
+    """Tell whether a tool has a description; without one it is described by its name."""
+    name = entry.key
+    if " " not in name and not entry.details and entry.signature.begins_with_prose:
+        return True
+    return (entry.details.get("description") or entry.signature.description or name) != name
 
 
 def _mode_of(
@@ -266,6 +375,10 @@ def find_mirrored(name: str, schema: JsonObject) -> "tuple[MirroredArgument, ...
         return mirrored_arguments(schema)
     except ValueError as error:
         raise RegistrationError(f"tool {name!r}: {error}") from None
+
+
+def _is_awaitable(value: object) -> bool:
+    return hasattr(type(value), "__await__")
 
 
 def _finish(result: CallToolResult, context: Context[object]) -> ToolResult:

@@ -20,6 +20,8 @@ from itertools import chain
 from typing import Final, cast
 
 from accord.bindings.lines import LINE_LIMIT, LineReader, LineTooLong
+from accord.protocol.exchange import Exchange
+from accord.runtime.batches import call_in_batch, leave_for_end
 
 log = logging.getLogger("accord.stdio")
 
@@ -121,8 +123,8 @@ class _Writer:
             os.set_blocking(descriptor, False)
             _widen(descriptor)
 
-    def write(self, message: bytes) -> None:
-        """Send one message with the next flush."""
+    def write(self, message: bytes, exchange: Exchange | None = None) -> None:
+        """Send one message with the next flush, whatever exchange it belongs to."""
         if self._is_broken:
             return
         if len(message) > _WRITE_SIZE:
@@ -137,7 +139,8 @@ class _Writer:
             self.flush()
         elif not self._scheduled:
             self._scheduled = True
-            self._loop.call_soon(self.flush)
+            if not leave_for_end(self._loop, self.flush):
+                self._loop.call_soon(self.flush)
 
     def cork(self) -> None:
         """Collect messages until `flush`."""
@@ -235,9 +238,10 @@ class _Reader(asyncio.Protocol):
     def __init__(
         self,
         limit: int,
-        receive: Callable[[bytes], None],
-        refuse: Callable[[LineTooLong], None],
+        receive: Callable[[bytes], object],
+        refuse: Callable[[LineTooLong], object],
         writer: _Writer,
+        ended: asyncio.Event,
     ) -> None:
         self._lines = LineReader(limit)
         self._receive = receive
@@ -248,11 +252,11 @@ class _Reader(asyncio.Protocol):
         self._is_at_end = False
         self._rest: Iterator[bytes | LineTooLong] | None = None
         self.transport: asyncio.ReadTransport | None = None
-        self.ended: asyncio.Event = asyncio.Event()
+        self.ended = ended
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are not a subclass.
-        self.transport = transport = cast(asyncio.ReadTransport, transport)
+        self.transport = transport = cast("asyncio.ReadTransport", transport)
         if hasattr(transport, "max_size"):
             transport.max_size = _READ_SIZE
 
@@ -262,16 +266,20 @@ class _Reader(asyncio.Protocol):
             # Some transports deliver data that they had read before they were paused.
             self._rest = chain(self._rest, lines)
             return
-        self._serve(lines)
+        call_in_batch(self._loop, self._serve, lines)
 
     def _serve(self, lines: Iterator[bytes | LineTooLong]) -> None:
         """Receive lines, as long as the client reads the answers."""
         writer = self._writer
         # Most answers are complete at the end of this loop; one write sends all of them.
         writer.cork()
+        receive = self._receive
         for line in lines:
             if line.__class__ is bytes:
-                self._take(line)
+                try:
+                    receive(line)
+                except Exception:  # one message must not end the connection
+                    log.exception("receiving a message failed")
             else:
                 self._refuse(line)  # type: ignore[arg-type]  # the only other class
             if writer.backlog > _BACKLOG_HIGH:
@@ -286,18 +294,12 @@ class _Reader(asyncio.Protocol):
         """Receive the rest of the last read."""
         rest, self._rest = self._rest, None
         if rest is not None:
-            self._serve(rest)
+            call_in_batch(self._loop, self._serve, rest)
         if self._is_at_end and not self._has_rest():
             self._end()
 
     def _has_rest(self) -> bool:
         return self._rest is not None
-
-    def _take(self, line: bytes) -> None:
-        try:
-            self._receive(line)
-        except Exception:  # one message must not end the connection
-            log.exception("receiving a message failed")
 
     def eof_received(self) -> None:
         self._is_at_end = True
@@ -307,8 +309,7 @@ class _Reader(asyncio.Protocol):
     def _end(self) -> None:
         last = self._lines.end()
         if last is not None:
-            self._take(last)
-            self._writer.flush()
+            self._serve(iter((last,)))
         self.ended.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -340,8 +341,6 @@ class StdioConnection:
     """The process's own stdin and stdout as a connection.
 
     Args:
-        receive: called with each message.
-        refuse: called for a line that is too long, and dropped.
         limit: the longest line in bytes.
 
     Attributes:
@@ -350,23 +349,15 @@ class StdioConnection:
         ended: set when the input has ended.
     """
 
-    def __init__(
-        self,
-        receive: Callable[[bytes], None],
-        refuse: Callable[[LineTooLong], None],
-        *,
-        limit: int = LINE_LIMIT,
-    ) -> None:
-        reading, writing = claim()
+    def __init__(self, *, limit: int = LINE_LIMIT) -> None:
+        self._reading, writing = claim()
         self._is_finished = False
-        self._reading = reading
-        self._writer = _Writer(
-            writing, lambda backlog: self._reader.hold(backlog), lambda: self.ended.set()
-        )
-        self._reader = _Reader(limit, receive, refuse, self._writer)
+        self._limit = limit
+        self._reader: _Reader | None = None
+        self.ended = asyncio.Event()
+        self._writer = _Writer(writing, self._hold, self.ended.set)
         self.write = self._writer.write
         self.writable = self._writer.writable
-        self.ended = self._reader.ended
 
     @property
     def backlog(self) -> int:
@@ -378,35 +369,47 @@ class StdioConnection:
         """Whether the client is slow to read; `writable` waits until it has caught up."""
         return self._writer.backlog > _BACKLOG_HIGH
 
-    async def start(self) -> None:
-        """Begin to read."""
+    def _hold(self, backlog: int) -> None:
+        if self._reader is not None:
+            self._reader.hold(backlog)
+
+    async def start(
+        self, receive: Callable[[bytes], object], refuse: Callable[[LineTooLong], object]
+    ) -> None:
+        """Begin to read.
+
+        Args:
+            receive: called with each message.
+            refuse: called for a line that is too long, and dropped.
+        """
+        self._reader = reader = _Reader(self._limit, receive, refuse, self._writer, self.ended)
         loop = asyncio.get_running_loop()
         if _is_pipe(self._reading):
             pipe = os.fdopen(self._reading, "rb", buffering=0, closefd=False)
-            await loop.connect_read_pipe(lambda: self._reader, pipe)
+            await loop.connect_read_pipe(lambda: reader, pipe)
         else:
             # Files cannot be polled. Terminals can, but would become non-blocking for all users.
             threading.Thread(
-                target=self._read_in_thread, args=(loop,), name="accord-stdin", daemon=True
+                target=self._read_in_thread, args=(loop, reader), name="accord-stdin", daemon=True
             ).start()
 
-    def _read_in_thread(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _read_in_thread(self, loop: asyncio.AbstractEventLoop, reader: _Reader) -> None:
         with suppress(RuntimeError):  # the loop is closed: the process ends
             with suppress(OSError):
                 # Once it is finished, its descriptor may be that of another file.
                 while not self._is_finished and (chunk := os.read(self._reading, _READ_SIZE)):
-                    asyncio.run_coroutine_threadsafe(self._take_chunk(chunk), loop).result()
-            loop.call_soon_threadsafe(self._reader.eof_received)
+                    asyncio.run_coroutine_threadsafe(self._take(chunk, reader), loop).result()
+            loop.call_soon_threadsafe(reader.eof_received)
 
-    async def _take_chunk(self, chunk: bytes) -> None:
-        self._reader.data_received(chunk)
+    async def _take(self, chunk: bytes, reader: _Reader) -> None:
+        reader.data_received(chunk)
         await self._writer.writable()
 
     def finish(self, seconds: float) -> None:
         """Write pending messages for at most some seconds, and stop reading."""
         self._is_finished = True
         self._writer.finish(seconds)
-        if self._reader.transport is not None:
+        if self._reader is not None and self._reader.transport is not None:
             self._reader.transport.close()
 
 

@@ -210,7 +210,7 @@ class PlanBuilder:
         return ParameterStyle(
             name=name,
             argument=argument,
-            location=cast(Location, location),
+            location=cast("Location", location),
             style=style,
             explode=explode if isinstance(explode, bool) else style == "form",
             allow_reserved=parameter.get("allowReserved") is True,

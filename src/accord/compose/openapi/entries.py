@@ -217,7 +217,7 @@ def build_tool_entry(name: str, call: OperationCall) -> ToolEntry:
         operation=operation,
         function=call.call_tool,
         signature=ArgumentsSignature(name, schema),
-        item=item,
+        listed=item,
         tags=frozenset(operation.tags),
         returns=_Results(call.shape.output_schema),
         label=f"tool {name}",

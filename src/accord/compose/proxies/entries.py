@@ -216,7 +216,7 @@ def _build_tool(name: str, item: Any, members: dict[str, Any]) -> ProxiedTool:
     support = item.execution.task_support if item.execution is not None else None
     return ProxiedTool(
         key=name,
-        item=item,
+        listed=item,
         returns=_RETURNS,
         label=f"tool {name}",
         # The proxy can wait for a task by itself, so that a plain call is answered as well.

@@ -13,7 +13,7 @@ from accord.fleet.worker.channel import ENDED_BY_PARENT, MaskedStream, ParentCha
 def main() -> None:
     """Work on the server of one job."""
     channel = ParentChannel()
-    sys.stderr = cast(Any, MaskedStream(sys.stderr, channel.hide))
+    sys.stderr = cast("Any", MaskedStream(sys.stderr, channel.hide))
     logging.basicConfig(level=logging.ERROR, stream=sys.stderr)
     job = channel.read_job()
     adopt_orphans()

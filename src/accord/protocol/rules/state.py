@@ -54,7 +54,7 @@ def cancels_its_own_request(step: Step, conversation: "Conversation") -> Outcome
     if step.sender == SERVER and not step.revision.server_requests:
         # Such a server cancels requests of the client, see cancellation.server-names-listen.
         return None
-    party = conversation.parties[step.sender]
+    party = conversation.party(step.sender)
     if step.exchange is not None or id in party.cancelled:
         return True
     # An answer may have crossed the cancellation; endpoints, which keep no ids, assume so.
@@ -120,7 +120,7 @@ def _receiver_declared(revision: "Revision", sender: Party, name: str, declared:
 )
 def request_needs_a_declared_capability(step: Step, conversation: "Conversation") -> Outcome:
     needed = step.revision.needed_for(step.sender, step.name)
-    declared = conversation.parties[OTHER[step.sender]].capabilities
+    declared = conversation.party(OTHER[step.sender]).capabilities
     if not needed or declared is None:
         return None
     if needed in declared:
@@ -227,7 +227,7 @@ def _bind_capability(requirement: str, kind: Kind, capability: str, *methods: st
         at="/method" if kind == NOTIFICATION else "",
     )
     def sender_declared_the_capability(step: Step, conversation: "Conversation") -> Outcome:
-        declared = conversation.parties[step.sender].capabilities
+        declared = conversation.party(step.sender).capabilities
         if declared is None:
             return None
         return capability in declared or f"{does} {step.name} without declaring {capability}"
@@ -294,7 +294,7 @@ def server_waits_for_initialized(step: Step, conversation: "Conversation") -> Ou
 @state("jsonrpc.request.id-unique", requests(), lifetime=_HANDSHAKE, only="reuse", at="/id")
 def id_is_new(step: Step, conversation: "Conversation") -> Outcome:
     assert step.id is not None
-    party = conversation.parties[step.sender]
+    party = conversation.party(step.sender)
     if step.id in party.open:
         return Breach(f"sends id {step.id!r} while it is in flight", reaction=INVALID_REQUEST)
     if party.used is not None and step.id in party.used and not conversation.begins_anew(step):
@@ -311,7 +311,7 @@ def id_is_new(step: Step, conversation: "Conversation") -> Outcome:
     at="/id",
 )
 def id_is_not_in_flight(step: Step, conversation: "Conversation") -> Outcome:
-    if step.id in conversation.parties[step.sender].open:
+    if step.id in conversation.party(step.sender).open:
         return f"sends id {step.id!r} while it is in flight"
     return True
 
@@ -372,7 +372,7 @@ def response_has_the_id_of_a_request(step: Step, conversation: "Conversation") -
         return True
     if step.id is None:
         return None
-    asker = conversation.parties[OTHER[step.sender]]
+    asker = conversation.party(OTHER[step.sender])
     if asker.used is not None and step.id in asker.used:
         return None
     return f"answers id {step.id!r}, which no request has"
@@ -382,7 +382,7 @@ def response_has_the_id_of_a_request(step: Step, conversation: "Conversation") -
 def request_is_answered_once(step: Step, conversation: "Conversation") -> Outcome:
     if step.exchange is not None:
         return True
-    asker = conversation.parties[OTHER[step.sender]]
+    asker = conversation.party(OTHER[step.sender])
     if step.id is not None and asker.used is not None and step.id in asker.used:
         return f"answers id {step.id!r} a second time"
     return None
@@ -396,7 +396,7 @@ def token_is_not_in_use(step: Step, conversation: "Conversation") -> Outcome:
     exchange = step.exchange
     if exchange is None or exchange.token is None:
         return None
-    if exchange.token in conversation.parties[step.sender].tokens:
+    if exchange.token in conversation.party(step.sender).tokens:
         return f"uses the progress token {exchange.token!r} for two open requests"
     return True
 

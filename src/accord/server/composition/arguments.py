@@ -9,7 +9,7 @@ import msgspec
 
 from accord.errors import RegistrationError, ToolError, lower_first
 from accord.keywords import refuse_unknown
-from accord.server.schema.conversion import encode
+from accord.server.schema.encoding import encode
 
 if TYPE_CHECKING:
     from accord.server.context import Context

@@ -365,7 +365,7 @@ def rename(entry: Any, key: str) -> Any:
     """Return a tool or prompt under another name."""
     item = msgspec.structs.replace(entry.item, name=key)
     if isinstance(entry, ToolEntry):
-        return _replace(entry, key=key, item=item, label=f"tool {key}")
+        return _replace(entry, key=key, listed=item, label=f"tool {key}")
     return _replace(entry, key=key, item=item)
 
 
@@ -377,7 +377,10 @@ def _replace(entry: Any, **changes: Any) -> Any:
 
 def redescribe(entry: Any, **members: Any) -> Any:
     """Return an entry whose item has other members, such as its description."""
-    return _replace(entry, item=msgspec.structs.replace(entry.item, **members))
+    item = msgspec.structs.replace(entry.item, **members)
+    if isinstance(entry, ToolEntry):
+        return _replace(entry, listed=item)
+    return _replace(entry, item=item)
 
 
 def relocate(entry: Any, uris: Uris) -> Any:
@@ -423,4 +426,4 @@ def change_arguments(entry: Any, changes: "ArgumentChanges") -> Any:
     """Return a tool with other arguments."""
     item = msgspec.structs.replace(entry.item, input_schema=changes.schema)
     mirrored = find_mirrored(entry.key, changes.schema)
-    return _derive(entry, item=item, changes=changes, mirrored=mirrored)
+    return _derive(entry, listed=item, changes=changes, mirrored=mirrored)

@@ -82,7 +82,6 @@ class MountedSession(Session):
         self.server = server
         self.run = run
         self.loop = outer.loop
-        self.thread = outer.thread
         self.endpoint = outer.endpoint
         self.dispatcher = outer.dispatcher
 
@@ -132,7 +131,7 @@ class MountedSession(Session):
         self.outer.closers = value
 
     @property
-    def is_lasting(self) -> bool:
+    def is_lasting(self) -> bool:  # type: ignore[override]  # read from the outer one
         return self.outer.is_lasting
 
     def context(self, exchange: Exchange, key: str | None = None) -> Context[Any]:

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import NODEFAULT, UNSET
 
 from accord.errors import RegistrationError
-from accord.protocol.syntax import is_http_token
+from accord.server.schema.plain import is_plain
 from accord.types import JsonObject
 
 if TYPE_CHECKING:
@@ -64,18 +64,26 @@ class AnnotationResolver:
     Args:
         function: anything callable.
         extra_names: types by name, for annotations that are imported for type checkers only.
-
-    Attributes:
-        names: the types that annotations may refer to beside globals.
     """
 
     def __init__(self, function: object, extra_names: Mapping[str, object]) -> None:
-        core = unwrap(function)
-        self._where = f'function "{callable_name(function)}"'
-        self._globals: dict[str, object] = getattr(core, "__globals__", {})
-        self.names = {
-            name: type_ for name, type_ in extra_names.items() if name not in self._globals
-        } | _visible_names(core)
+        self._function = function
+        self._extra_names = extra_names
+
+    @functools.cached_property
+    def _core(self) -> object:
+        return unwrap(self._function)
+
+    @functools.cached_property
+    def _globals(self) -> dict[str, object]:
+        return getattr(self._core, "__globals__", {})
+
+    @functools.cached_property
+    def names(self) -> dict[str, object]:
+        """The types that annotations may refer to beside globals; read while it is registered."""
+        return {
+            name: type_ for name, type_ in self._extra_names.items() if name not in self._globals
+        } | _visible_names(self._core)
 
     def resolve(self, annotation: object, what: str) -> object:
         """Return the type that an annotation names.
@@ -87,6 +95,14 @@ class AnnotationResolver:
             return ANYTHING
         if isinstance(annotation, type):
             return annotation
+        if isinstance(annotation, str):
+            try:
+                found = eval(_compile(annotation), self._globals, self.names)  # noqa: S307  # as below
+            except Exception:
+                found = None
+            if isinstance(found, type) or is_plain(found):
+                # A quarter of the time, and most names are those of classes.
+                return found
         holder = types.SimpleNamespace(__annotations__={"it": annotation})
         try:
             return typing.get_type_hints(holder, self._globals, self.names, include_extras=True)[
@@ -96,10 +112,16 @@ class AnnotationResolver:
             shown = (
                 annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
             )
+            where = f'function "{callable_name(self._function)}"'
             raise RegistrationError(
-                f'{self._where}: {what}: the annotation "{shown}" cannot be resolved ({error}); '
+                f'{where}: {what}: the annotation "{shown}" cannot be resolved ({error}); '
                 "define or import what it names before the function is registered"
             ) from error
+
+
+@functools.lru_cache(maxsize=256)
+def _compile(annotation: str) -> types.CodeType:
+    return compile(annotation, "<annotation>", "eval")
 
 
 def _visible_names(core: object) -> dict[str, object]:
@@ -233,6 +255,8 @@ class Header:
     """
 
     def __init__(self, name: str) -> None:
+        from accord.protocol.syntax import is_http_token
+
         if not is_http_token(name):
             raise RegistrationError(f"Header takes letters, digits and hyphens, got {name!r:.60}")
         self.name = name

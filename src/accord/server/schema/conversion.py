@@ -17,6 +17,8 @@ from accord.errors import RegistrationError
 from accord.json_schema.mismatch import Mismatch
 from accord.json_schema.reader import inline, resolve
 from accord.server.schema.annotations import fields_of, is_structured, key_of
+from accord.server.schema.encoding import TEXT_MODULES, to_plain
+from accord.server.schema.plain import SIMPLE, order_of
 from accord.types import JsonObject
 
 
@@ -54,14 +56,12 @@ class TextAdapter:
         return self._type(value)
 
 
-# By name, so that none of them is loaded for a server that does not use it.
-_TEXT_MODULES: Final = ("pathlib", "pathlib._local", "ipaddress")
 _IP_FORMATS: Final = {"IPv4Address": "ipv4", "IPv6Address": "ipv6"}
 _ADAPTERS: Final[WeakKeyDictionary[type, Adapter]] = WeakKeyDictionary()
 
 
 def _text_adapter(type_: type) -> Adapter | None:
-    if type_.__module__ not in _TEXT_MODULES:
+    if type_.__module__ not in TEXT_MODULES:
         return None
     is_path = type_.__module__ != "ipaddress"
     return TextAdapter(type_, "path" if is_path else _IP_FORMATS.get(type_.__name__))
@@ -121,27 +121,6 @@ def dec_hook(type_: object, value: object) -> object:
     return adapter.decode(value)
 
 
-def enc_hook(value: object) -> object:
-    """Encode a value of a type that msgspec does not know."""
-    if type(value).__module__ in _TEXT_MODULES:
-        return str(value)
-    if "pydantic" in sys.modules:
-        from accord.server.schema import pydantic_types
-
-        return pydantic_types.encode(value)
-    raise TypeError(f"{type(value).__name__} cannot be written as JSON")
-
-
-encode: Final = msgspec.json.Encoder(enc_hook=enc_hook).encode
-"""Write any supported value as compact JSON."""
-
-
-def to_plain(value: object) -> object:
-    """Turn a value into what its JSON would decode to."""
-    plain: object = msgspec.to_builtins(value, str_keys=True, enc_hook=enc_hook)
-    return plain
-
-
 def convert(value: object, type_: object, *, strict: bool = True) -> Any:
     """Make a value of a type from plain JSON data."""
     return msgspec.convert(value, type_, strict=strict, str_keys=True, dec_hook=dec_hook)
@@ -151,7 +130,6 @@ def convert(value: object, type_: object, *, strict: bool = True) -> Any:
 
 # Most parameters are one of these; asking msgspec costs ten times as much. A tuple, because
 # types may be unhashable.
-SIMPLE: Final = (str, int, bool, float, Any)
 _SCHEMAS: Final[tuple[JsonObject, ...]] = (
     {"type": "string"},
     {"type": "integer"},
@@ -159,6 +137,20 @@ _SCHEMAS: Final[tuple[JsonObject, ...]] = (
     {"type": "number"},
     {},
 )
+
+
+def plain_schema(type_: object) -> JsonObject:
+    """Return the schema of a plain type, for the caller to change; parts of it are shared."""
+    if type_ in SIMPLE:
+        return dict(_SCHEMAS[SIMPLE.index(type_)])
+    key = order_of(type_)
+    if key not in _PLAIN_SCHEMAS:
+        _PLAIN_SCHEMAS[key] = msgspec.json.schema(type_)
+    return dict(_PLAIN_SCHEMAS[key])
+
+
+# There are not many plain types.
+_PLAIN_SCHEMAS: Final[dict[object, JsonObject]] = {}
 
 
 class Collector:

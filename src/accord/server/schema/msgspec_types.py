@@ -34,7 +34,6 @@ from accord.server.schema.annotations import (
 )
 from accord.server.schema.conversion import (
     LIMITS,
-    SIMPLE,
     Collector,
     adapter_of,
     convert,
@@ -44,6 +43,7 @@ from accord.server.schema.conversion import (
     limits_of,
     stand_in,
 )
+from accord.server.schema.plain import is_plain
 from accord.types import JsonObject
 
 # msgspec does not decode these.
@@ -69,7 +69,7 @@ def to_msgspec_type(
     Raises:
         RegistrationError: the type has no JSON form.
     """
-    if annotation in SIMPLE:
+    if is_plain(annotation):
         return annotation
     try:
         made = _Rewriter(names or {}, output=output, described=described).rewrite(annotation)

@@ -229,7 +229,7 @@ def get_stream_has_only_unrelated_messages(step: Step, conversation: Conversatio
         return None
     if step.exchange is not None and step.name == _PROGRESS:
         return f"reports progress of {step.exchange.name} (id {step.exchange.id!r}) on a GET stream"
-    if step.name in _CHANGES or not conversation.parties[CLIENT].open:
+    if step.name in _CHANGES or not conversation.client.open:
         return True
     return None
 

@@ -53,7 +53,7 @@ def learn_subscriptions(step: Step, conversation: Conversation, memory: Memory) 
         exchange = find_subscription(step, conversation)
         waiting = [
             each
-            for each in conversation.parties[CLIENT].open.values()
+            for each in conversation.client.open.values()
             if each.name == LISTEN and each.id not in memory.acknowledged
         ]
         if exchange is None and len(waiting) == 1:
@@ -70,7 +70,7 @@ def notification_names_its_subscription(step: Step, conversation: Conversation) 
     meta = meta_of(step.body)
     if META_SUBSCRIPTION not in meta:
         return f"sends {step.name} without {META_SUBSCRIPTION}"
-    id, client = meta[META_SUBSCRIPTION], conversation.parties[CLIENT]
+    id, client = meta[META_SUBSCRIPTION], conversation.client
     if isinstance(id, bool) or not isinstance(id, int | str):
         return f"sends {META_SUBSCRIPTION} as {describe(id)}, expected the id of a request"
     exchange = client.open.get(id) or client.cancelled.get(id)
@@ -233,7 +233,7 @@ def message_is_not_below_the_level_set(step: Step, conversation: Conversation) -
     # Until a new level is confirmed, either may be in force.
     asked = [
         _rank(as_object(exchange.params).get("level"))
-        for exchange in conversation.parties[CLIENT].open.values()
+        for exchange in conversation.client.open.values()
         if exchange.name == "logging/setLevel"
     ]
     if rank >= min((least, *(each for each in asked if each is not None))):
@@ -269,7 +269,7 @@ def log_message_precedes_the_answer(step: Step, conversation: Conversation) -> O
 
 def _is_requested(conversation: Conversation) -> bool:
     # The server may not have read a cancellation yet.
-    client = conversation.parties[CLIENT]
+    client = conversation.client
     return any(
         not exchange.is_lasting and LOG_LEVEL in meta_of(exchange.params)
         for exchange in (*client.open.values(), *client.cancelled.values())

@@ -194,7 +194,7 @@ def _cancelled_id(step: Step) -> RequestId | None:
 
 
 def _client_exchange(step: Step, conversation: Conversation) -> Exchange | None:
-    id, client = _cancelled_id(step), conversation.parties[CLIENT]
+    id, client = _cancelled_id(step), conversation.client
     return None if id is None else client.open.get(id) or client.cancelled.get(id)
 
 
@@ -210,7 +210,7 @@ def server_cancels_only_listen_requests(step: Step, conversation: Conversation) 
 
 @check("cancellation.server-names-listen", notifications(_CANCELLED, by=SERVER), at="requestId")
 def server_names_a_listen_request(step: Step, conversation: Conversation) -> Outcome:
-    id, client = _cancelled_id(step), conversation.parties[CLIENT]
+    id, client = _cancelled_id(step), conversation.client
     exchange = _client_exchange(step, conversation)
     if exchange is not None:
         return True if exchange.is_lasting else None

@@ -21,7 +21,7 @@ from accord.protocol.rules.values import (
     result_objects,
 )
 from accord.protocol.syntax import is_uri
-from accord.protocol.violation import CLIENT, SERVER
+from accord.protocol.violation import SERVER
 
 _LIST: Final = "resources/list"
 _READ: Final = "resources/read"
@@ -154,7 +154,7 @@ def custom_scheme_follows_the_rfc(step: Step, conversation: Conversation) -> Fin
 @check("resources.updated.subscribers-only", _UPDATES, at="uri")
 def update_goes_to_a_subscriber(step: Step, conversation: Conversation) -> Outcome:
     uri = as_object(step.body).get("uri")
-    declared = conversation.parties[SERVER].capabilities
+    declared = conversation.server.capabilities
     if not isinstance(uri, str):
         return None
     if declared is not None and "resources.subscribe" not in declared:
@@ -162,7 +162,7 @@ def update_goes_to_a_subscriber(step: Step, conversation: Conversation) -> Outco
         return None
     pending = [
         as_object(exchange.params).get("uri")
-        for exchange in conversation.parties[CLIENT].open.values()
+        for exchange in conversation.client.open.values()
         if exchange.name == "resources/subscribe"
     ]
     if any(_covers(each, uri) for each in (*memory_of(conversation).subscribed, *pending)):

@@ -60,7 +60,7 @@ def _may_be_of_an_extension(type_: str, step: Step, conversation: Conversation) 
     if step.exchange is None:
         return True
     client = _extensions(conversation.capabilities(CLIENT, step.exchange))
-    server = _extensions(conversation.parties[SERVER].capabilities)
+    server = _extensions(conversation.server.capabilities)
     if type_ == "task":
         # Whether the server advertised the extension is judged by tasks-ext.capability.server.
         return client is None or _TASKS in client

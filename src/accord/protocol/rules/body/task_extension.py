@@ -54,7 +54,7 @@ def client_with_tasks_declares_them(step: Step, conversation: Conversation) -> O
 
 @check("tasks-ext.capability.server", results(by=SERVER), at="resultType")
 def server_with_tasks_declares_them(step: Step, conversation: Conversation) -> Outcome:
-    declared = conversation.parties[SERVER].capabilities
+    declared = conversation.server.capabilities
     if as_object(step.body).get("resultType") != "task" or declared is None:
         return None
     is_declared = _EXTENSION_PATH in declared

@@ -126,7 +126,7 @@ def find_known_task(conversation: Conversation, owner: Party, id: object) -> Kno
 
 @check("tasks.capability.declared", _FIRST_RESULTS, at="task")
 def creator_of_tasks_declares_them(step: Step, conversation: Conversation) -> Outcome:
-    declared = conversation.parties[step.sender].capabilities
+    declared = conversation.party(step.sender).capabilities
     if find_created_task(step) is None or declared is None:
         return None
     return "tasks" in declared or f"answers {step.name} with a task without declaring tasks"
@@ -139,7 +139,7 @@ def _asks_for_task(step: Step) -> bool:
 @check("tasks.capability.requestor-respects", requests(TASK_REQUESTS), at="task")
 def task_is_requested_where_declared(step: Step, conversation: Conversation) -> Outcome:
     # A peer without any tasks is judged by tasks.capability.none-no-tasks.
-    if "tasks" not in (conversation.parties[OTHER[step.sender]].capabilities or ()):
+    if "tasks" not in (conversation.party(OTHER[step.sender]).capabilities or ()):
         return None
     return _judge_task_request(step, conversation, f"tasks.requests.{step.name.replace('/', '.')}")
 
@@ -151,7 +151,7 @@ def peer_without_tasks_is_not_asked_for_one(step: Step, conversation: Conversati
 
 def _judge_task_request(step: Step, conversation: Conversation, needed: str) -> Outcome:
     other = OTHER[step.sender]
-    declared = conversation.parties[other].capabilities
+    declared = conversation.party(other).capabilities
     if not _asks_for_task(step) or declared is None:
         return None
     if needed in declared:
@@ -163,7 +163,7 @@ def _judge_task_request(step: Step, conversation: Conversation, needed: str) -> 
 
 @check("tasks.tool.no-capability-no-task", _CALLS, at="task")
 def tool_is_not_a_task_without_capability(step: Step, conversation: Conversation) -> Outcome:
-    declared = conversation.parties[SERVER].capabilities
+    declared = conversation.server.capabilities
     if not _asks_for_task(step) or declared is None:
         return None
     return _TOOL_TASKS in declared or (
@@ -177,7 +177,7 @@ def _support_of(params: JsonObject, conversation: Conversation) -> object:
     tools = memory_of(conversation).tools
     if not isinstance(name, str) or name not in tools:
         return None
-    if _TOOL_TASKS not in (conversation.parties[SERVER].capabilities or ()):
+    if _TOOL_TASKS not in (conversation.server.capabilities or ()):
         return None
     return as_object(tools[name].get("execution")).get("taskSupport", "forbidden")
 
@@ -226,7 +226,7 @@ def request_for_a_task_is_answered_with_one(step: Step, conversation: Conversati
     if step.name == _CALL:
         is_due = _support_of(request_params(step), conversation) in ("optional", "required")
     else:
-        declared = conversation.parties[step.sender].capabilities or ()
+        declared = conversation.party(step.sender).capabilities or ()
         is_due = f"tasks.requests.{step.name.replace('/', '.')}" in declared
     if not is_due:
         return None
@@ -291,7 +291,7 @@ def question_of_a_task_names_it(step: Step, conversation: Conversation) -> Outco
     if RELATED in meta_of(step.body):
         has_id = isinstance(_related_task(step.body), str)
         return has_id or f"sends {step.name} with a related-task that has no taskId"
-    open_requests = conversation.parties[OTHER[step.sender]].open.values()
+    open_requests = conversation.party(OTHER[step.sender]).open.values()
     if any(not exchange.name.startswith("tasks/") for exchange in open_requests):
         # It may be a question of that request.
         return None

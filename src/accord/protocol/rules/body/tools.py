@@ -234,7 +234,7 @@ def _content(step: Step) -> list[tuple[str, object]]:
 
 @check("tools.embedded-resource.capability", _CALLS)
 def server_that_embeds_resources_declares_them(step: Step, conversation: Conversation) -> Outcome:
-    declared = conversation.parties[SERVER].capabilities
+    declared = conversation.server.capabilities
     types = [as_object(block).get("type") for _, block in _content(step)]
     if declared is None or "resource" not in types:
         return None

@@ -108,6 +108,11 @@ class Bearer:
     async def token(self, resource_url: str) -> str | None:
         return self._token
 
+    @property
+    def fixed_token(self) -> str:
+        """The token, which never changes."""
+        return self._token
+
     async def challenged(self, challenge: Challenge) -> bool:
         return False  # there is no other token
 
@@ -141,6 +146,13 @@ class RequestAuthorization:
             return await self._authorizer.token(self._url)
         except Exception as error:  # authorizers are user code
             raise self._denial(error) from None
+
+    def fixed_token(self, url: str) -> str | None:
+        """Return the token for a request to a URL where it needs no waiting; None elsewhere."""
+        authorizer = self._authorizer
+        if isinstance(authorizer, Bearer) and is_same_origin(self._url, url):
+            return authorizer.fixed_token
+        return None
 
     def sign(
         self, method: str, url: str, headers: Mapping[str, str], token: str | None

@@ -4,9 +4,9 @@ import asyncio
 import contextlib
 import inspect
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
@@ -38,7 +38,10 @@ from accord.transports.http.client.auth import (
     RequestAuthorization,
     auth_error,
     pause_deadline,
+    with_token,
 )
+from accord.transports.http.client.direct import DirectPost
+from accord.transports.http.client.heads import merge_headers
 from accord.transports.http.client.messages import (
     Backoff,
     EventReader,
@@ -110,17 +113,35 @@ class HttpTarget:
         return quote_url(self.url)
 
 
+Begin: TypeAlias = Callable[[str, Mapping[str, str], bytes, DirectPost], SenderResponse | None]
+"""Sends a POST without a task (URL, headers, body); None when that takes waiting."""
+
+
 class RequestCarrier:
-    """Sends the requests of a wire and reports what became of them."""
+    """Sends the requests of a wire and reports what became of them.
+
+    Args:
+        target: the server.
+        sender: sends requests.
+        watcher: learns what became of them.
+        receive: takes messages of the server.
+        begin: sends requests without a task; None where the sender cannot do that.
+    """
 
     def __init__(
-        self, target: HttpTarget, sender: Sender, watcher: WireListener, receive: Receive
+        self,
+        target: HttpTarget,
+        sender: Sender,
+        watcher: WireListener,
+        receive: Receive,
+        begin: Begin | None = None,
     ) -> None:
         self.target = target
         self.sender = sender
         self.listener = watcher
         self.answers = PendingAnswers()
         self._receive = receive
+        self._begin = begin
         self._asked: Message | None = None
         self._authorization: RequestAuthorization | None = None
         if target.authorizer is not None:
@@ -296,6 +317,23 @@ class RequestCarrier:
             response.close()
             await asyncio.sleep(wait)
 
+    def begin(self, post: DirectPost) -> SenderResponse | None:
+        """Send a request without a task; None when something has to be waited for."""
+        session, message, given = post.session, post.message, self.target.headers
+        if self._begin is None or callable(given):
+            return None
+        headers: Mapping[str, str] = session.headers
+        if given is not None or message.headers:
+            headers = merge_headers(given or {}, message.headers or {}, headers)
+        if self._authorization is not None:
+            token = self._authorization.fixed_token(session.url)
+            if token is None:
+                return None
+            headers = with_token(headers, token)
+        response = self._begin(session.url, headers, message.data, post)
+        message.is_sent = response is not None
+        return response
+
     async def notify(self, session: HttpClientSession, message: Message) -> None:
         """Send a notification and make sure that it was accepted.
 
@@ -392,6 +430,8 @@ class RequestCarrier:
             if message is not None:
                 message.is_sent = True
             try:
+                if message is not None and message.begun is not None:
+                    return await message.begun.arrive()
                 return await self.sender.send(method, url, headers, body)
             except NotSent as error:
                 if message is not None:
@@ -418,7 +458,7 @@ class RequestCarrier:
                 log.exception("the function for headers failed")
                 why = f"the function for headers failed: {type(error).__name__}"
                 raise NotSent(why, is_lasting=True) from None
-        return _merge_headers(given or {}, more or {}, session.headers)
+        return merge_headers(given or {}, more or {}, session.headers)
 
     # -- bodies
 
@@ -458,9 +498,3 @@ def explain_response(
     """Return in words what a response says that is not an answer."""
     content_type = names.media_type(response.header("content-type"))
     return explain(response.status, content_type, body, retry_after=retry_after)
-
-
-def _merge_headers(*several: Mapping[str, str]) -> dict[str, str]:
-    """Merge headers; of two with the same name in any case the later counts."""
-    joined = {name.lower(): (name, value) for each in several for name, value in each.items()}
-    return dict(joined.values())

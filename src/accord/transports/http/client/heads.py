@@ -80,6 +80,12 @@ def write_head(
     return f"{head}\r\n".encode()
 
 
+def merge_headers(*several: Mapping[str, str]) -> dict[str, str]:
+    """Merge headers; of two with the same name in any case the later counts."""
+    joined = {name.lower(): (name, value) for each in several for name, value in each.items()}
+    return dict(joined.values())
+
+
 class _Cookie(NamedTuple):
     value: str
     is_secure: bool

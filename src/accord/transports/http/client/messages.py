@@ -16,6 +16,7 @@ from accord.types._base import RequestId
 
 if TYPE_CHECKING:
     from accord.bindings.http_responses import ResponseMessage
+    from accord.transports.http.client.direct import DirectPost
 
 # Each answer takes a connection. Servers that ask a client in parallel ask a handful of questions.
 _ANSWERS_MOST: Final = 64
@@ -43,7 +44,8 @@ class Message(msgspec.Struct, eq=False):
     `id` is that of a request, `name` the method, None in replies. `answer` is set for requests of
     the wire itself, which the listener does not know of. `is_probe` says that it finds out whether
     the server knows requests without a handshake. `is_postponed` says after a failure that it may
-    be worth trying again, `is_sent` that the server may have seen it.
+    be worth trying again, `is_sent` that the server may have seen it. `begun` is set where it was
+    sent without a task, and a task goes on with its response.
     """
 
     data: bytes
@@ -56,6 +58,7 @@ class Message(msgspec.Struct, eq=False):
     is_postponed: bool = False
     is_sent: bool = False
     answer: "asyncio.Future[ResponseMessage] | None" = None
+    begun: "DirectPost | None" = None
 
     @property
     def is_initialize(self) -> bool:

@@ -7,35 +7,28 @@ import asyncio
 import contextlib
 import select
 import ssl
-import zlib
 from collections.abc import Mapping
 from math import inf
 from typing import Any, Final, cast
 
-import msgspec
 from httptools import HttpResponseParser
 
 from accord.transports.http.client.heads import CookieJar, HttpAddress, parse_address, write_head
+from accord.transports.http.client.known_head import KnownHead, learn_head
 from accord.transports.http.client.sender import (
     IDLE,
-    ConnectionCut,
     HttpClientOptions,
     NotSent,
     describe_os_error,
     enable_keepalive,
     tls_failure,
 )
+from accord.transports.http.client.socket_response import READ_MOST, AnswerTaker, SocketResponse
 
-# asyncio would allocate four times as much for each read.
-_READ: Final = 64 * 1024
-# Bytes that are read before the reader asks for them.
-_AHEAD_MOST: Final = 256 * 1024
 _RESET: Final = (ConnectionResetError, BrokenPipeError)
 # A head, or anything else around a body: trailers, chunk extensions, responses that say "continue".
 _HEAD_MOST: Final = 64 * 1024
 _REMEMBERED: Final = 64
-_PLAIN: Final = (b"", b"identity")
-_DEFLATED: Final = (b"gzip", b"x-gzip", b"deflate")
 
 
 class SocketSender:
@@ -50,10 +43,14 @@ class SocketSender:
         self._spare: dict[tuple[str, int, bool], list[_Connection]] = {}
         self._cookies = CookieJar()
         self._heads: dict[Any, bytes] = {}
+        # The last request of them: comparing is cheaper than hashing.
+        self._last: tuple[str, HttpAddress, dict[str, str], bytes] | None = None
+        # The head of the last whole JSON answer.
+        self.known_head: KnownHead | None = None
 
     async def send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None
-    ) -> "_Response":
+    ) -> SocketResponse:
         """Send a request and wait for the head of its response."""
         try:
             place = parse_address(url)
@@ -62,15 +59,36 @@ class SocketSender:
             raise NotSent(str(error)[:160], is_lasting=True) from None
         connection = self._take(place) or await self._connect(place)
         connection.place = place
-        response = await connection.exchange(head, body)
+        response = await connection.begin(head, body).arrive()
         if method == "GET":
             enable_keepalive(connection.transport.get_extra_info("socket"))
         return response
 
+    def begin(
+        self, url: str, headers: Mapping[str, str], body: bytes, taker: AnswerTaker
+    ) -> SocketResponse | None:
+        """Send a POST at once, without a task; None when no connection is at hand.
+
+        The taker is called when the first bytes of the response have arrived, or none will.
+        """
+        try:
+            place = parse_address(url)
+            head = self._head("POST", place, headers)
+        except ValueError:
+            return None  # `send` says why
+        connection = self._take(place)
+        if connection is None:
+            return None
+        connection.place = place
+        return connection.begin(head, body, taker)
+
     def _head(self, method: str, place: HttpAddress, headers: Mapping[str, str]) -> bytes:
         """Write the head of a request, up to its length; most are like the one before."""
         if self._cookies.expires < inf and self._cookies.expire():
-            self._heads.clear()
+            self._forget_heads()
+        last = self._last
+        if last is not None and last[2] == headers and last[1] is place and last[0] == method:
+            return last[3]
         key = (method, place.url, *headers.items())
         head = self._heads.get(key)
         if head is None:
@@ -78,12 +96,17 @@ class SocketSender:
             if len(self._heads) >= _REMEMBERED:
                 self._heads.clear()
             self._heads[key] = head
+        self._last = (method, place, dict(headers), head)
         return head
+
+    def _forget_heads(self) -> None:
+        self._heads.clear()
+        self._last = None
 
     def note_cookie(self, text: str, place: HttpAddress) -> None:
         """Keep a cookie: balancers find a session's server by it."""
         if self._cookies.note(text, place):
-            self._heads.clear()
+            self._forget_heads()
 
     # -- connections
 
@@ -100,17 +123,16 @@ class SocketSender:
     def put_back(self, connection: "_Connection") -> None:
         """Keep a connection whose response is complete for the next request."""
         connection.used = self._loop.time()
-        self._spare.setdefault(connection.leads_to, []).append(connection)
+        connection.spare.append(connection)
 
     def forget(self, connection: "_Connection") -> None:
         """Forget a connection that is gone."""
         self._open.discard(connection)
-        spare = self._spare.get(connection.leads_to)
-        if spare and connection in spare:
-            spare.remove(connection)
+        if connection in connection.spare:
+            connection.spare.remove(connection)
 
     async def _connect(self, place: HttpAddress) -> "_Connection":
-        connection = _Connection(self, place[:3])
+        connection = _Connection(self, self._spare.setdefault(place[:3], []))
         context = self._context() if place.is_safe else None
         try:
             async with asyncio.timeout(self._connect_within):
@@ -174,15 +196,16 @@ class SocketSender:
 class _Connection(asyncio.Protocol):
     """One connection, with one request under way or none."""
 
-    def __init__(self, sender: SocketSender, leads_to: tuple[str, int, bool]) -> None:
+    def __init__(self, sender: SocketSender, spare: "list[_Connection]") -> None:
         self.sender = sender
-        self.leads_to = leads_to
+        # The connections to the same server that wait for a request.
+        self.spare = spare
         # The address of the request under way.
         self.place: HttpAddress
         self.used = 0.0
         self.is_lost = False
         self.transport: asyncio.Transport
-        self._response: _Response | None = None
+        self._response: SocketResponse | None = None
         self._parser = HttpResponseParser(self)
         self._headers: dict[bytes, bytes] = {}
         self._cookies: list[bytes] = []
@@ -196,9 +219,9 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # Transports of uvloop are not subclasses of it.
-        self.transport = transport = cast(asyncio.Transport, transport)
+        self.transport = transport = cast("asyncio.Transport", transport)
         if hasattr(transport, "max_size"):
-            transport.max_size = _READ
+            transport.max_size = READ_MOST
         self._fd = transport.get_extra_info("socket").fileno()
         if self._news is not None:
             self._news.register(self._fd, select.POLLIN)
@@ -208,19 +231,43 @@ class _Connection(asyncio.Protocol):
         response = self._response
         if response is None:
             return self.abort()  # no request is under way
+        taker = response.taker
+        if taker is None:
+            return self._parse(response, data)
+        is_first = not response.status and not self._head_size
+        # A head like the last one is not parsed again: that takes longer than all the rest here.
+        known = self.sender.known_head if is_first else None
+        body = None if known is None else known.find_body(data)
+        if known is not None and body is not None:
+            self._response = None
+            response.take_known(known.headers)
+        else:
+            self._parse(response, data)
+            if response.is_awaited:
+                return None  # servers may write the head and the body one after the other
+            body = response.whole_json()
+            if body is None:
+                response.taker = None
+                return taker.go_on()
+            if is_first and response.is_kept and not self._has_surplus:
+                self.sender.known_head = learn_head(data, response.headers, body)
+        response.taker = None
+        response.close()
+        return taker.complete(response, body)
+
+    def _parse(self, response: SocketResponse, data: bytes) -> None:
         self._head_size += len(data)
         try:
             self._parser.feed_data(data)
         except Exception as error:  # of the parser; nothing more can be read
             if self._response is response:
-                response.end(f"the answer is not HTTP: {' '.join(str(error).split())[:120]}")
+                response.cut(f"the answer is not HTTP: {' '.join(str(error).split())[:120]}")
             self.abort()
         else:
             if self._head_size > _HEAD_MOST and self._response is response:
-                part = "the framing of its body" if response.head.done() else "its head"
-                response.end(f"the answer is not HTTP: {part} exceeds {_HEAD_MOST} bytes")
+                part = "the framing of its body" if response.status else "its head"
+                response.cut(f"the answer is not HTTP: {part} exceeds {_HEAD_MOST} bytes")
                 self.abort()
-        return None
 
     def connection_lost(self, error: Exception | None) -> None:
         self.is_lost = True
@@ -228,15 +275,19 @@ class _Connection(asyncio.Protocol):
         response, self._response = self._response, None
         if response is None:
             return
-        if not response.head.done():
+        if not response.status:
             if self.used and not self._head_size and isinstance(error, _RESET):
                 # A reset says that the request was not read: it met a server that was closing.
-                response.head.set_exception(NotSent("the server was closing the connection"))
-            response.end("the server closed the connection")
+                response.end(NotSent("the server was closing the connection"))
+            else:
+                response.cut("the server closed the connection")
         elif error is None and response.ends_with_connection:
             response.end()
         else:
-            response.end("the connection broke in the middle of the answer")
+            response.cut("the connection broke in the middle of the answer")
+        taker, response.taker = response.taker, None
+        if taker is not None:
+            taker.go_on()
 
     # -- called by the parser
 
@@ -279,23 +330,19 @@ class _Connection(asyncio.Protocol):
 
     # -- called by the sender
 
-    async def exchange(self, head: bytes, body: bytes | None) -> "_Response":
-        """Send a request and wait for the head of its response."""
-        head_read = asyncio.get_running_loop().create_future()
-        response = self._response = _Response(self, head_read)
+    def begin(
+        self, head: bytes, body: bytes | None, taker: AnswerTaker | None = None
+    ) -> SocketResponse:
+        """Send a request."""
+        response = self._response = SocketResponse(self, taker)
         self._head_size = 0
         if body is None:
             self.transport.write(head + b"\r\n")
-        elif len(body) < _READ:
+        elif len(body) < READ_MOST:
             self.transport.write(b"%bContent-Length: %d\r\n\r\n%b" % (head, len(body), body))
         else:
             self.transport.write(b"%bContent-Length: %d\r\n\r\n" % (head, len(body)))
             self.transport.write(body)
-        try:
-            await response.head
-        except asyncio.CancelledError:
-            self.abort()
-            raise
         return response
 
     def has_news(self) -> bool:
@@ -304,13 +351,14 @@ class _Connection(asyncio.Protocol):
             return bool(select.select([self._fd], (), (), 0)[0])
         return bool(self._news.poll(0))
 
-    def release(self, response: "_Response") -> None:
+    def release(self, response: SocketResponse) -> None:
         """Take back the connection of a response that is not read any more."""
         if self.is_lost:
             return
         is_clean = not self._has_surplus and not self.transport.get_write_buffer_size()
         if response.is_kept and is_clean:
-            self.transport.resume_reading()
+            if response.is_paused:
+                self.transport.resume_reading()
             self.sender.put_back(self)
         else:
             self.abort()
@@ -319,113 +367,3 @@ class _Connection(asyncio.Protocol):
         """Close it at once."""
         self.is_lost = True
         self.transport.abort()
-
-
-class _Response(msgspec.Struct, eq=False):
-    """A response while it arrives."""
-
-    _connection: _Connection | None
-    head: "asyncio.Future[None]"
-    status: int = 0
-    is_kept: bool = False
-    ends_with_connection: bool = False
-    _headers: dict[bytes, bytes] = {}
-    _chunks: list[bytes] = []
-    _size: int = 0
-    _is_over: bool = False
-    _is_paused: bool = False
-    _error: str | None = None
-    _waiter: "asyncio.Future[None] | None" = None
-    _inflate: Any = None
-    _unreadable: str | None = None
-
-    # -- called by the connection
-
-    def begin(self, status: int, headers: dict[bytes, bytes]) -> None:
-        self.status = status
-        self._headers = headers
-        is_framed = b"content-length" in headers or b"transfer-encoding" in headers
-        self.ends_with_connection = not is_framed and status not in (204, 304)
-        encoding = headers.get(b"content-encoding", b"").strip().lower()
-        if encoding in _DEFLATED:
-            self._inflate = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
-        elif encoding not in _PLAIN:
-            self._unreadable = encoding.decode("latin-1")[:40]
-        if not self.head.done():
-            self.head.set_result(None)
-
-    def add(self, data: bytes) -> None:
-        self._chunks.append(data)
-        self._size += len(data)
-        if self._size > _AHEAD_MOST and not self._is_paused and self._connection is not None:
-            self._is_paused = True
-            self._connection.transport.pause_reading()
-        self._wake()
-
-    def end(self, error: str | None = None) -> None:
-        self._is_over = True
-        self._error = error
-        if error is not None and not self.head.done():
-            self.head.set_exception(ConnectionCut(error))
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
-
-    # -- called by the reader
-
-    def header(self, name: str) -> str | None:
-        value = self._headers.get(name.lower().encode())
-        return None if value is None else value.decode("utf-8", "replace")
-
-    async def chunk(self) -> bytes:
-        if self._unreadable is not None:
-            raise ConnectionCut(
-                f"the answer is encoded as {self._unreadable!r}, which was not asked for"
-            )
-        chunk = await self._next_chunk()
-        if self._inflate is None:
-            return chunk
-        while chunk:
-            plain = self._inflate_chunk(chunk)
-            if plain:
-                return plain
-            chunk = await self._next_chunk()
-        return b""
-
-    async def _next_chunk(self) -> bytes:
-        """Return the bytes that have arrived; empty at the end."""
-        while not self._chunks:
-            if self._error is not None:
-                raise ConnectionCut(self._error)
-            if self._is_over:
-                return b""
-            self._waiter = asyncio.get_running_loop().create_future()
-            await self._waiter
-        chunk = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
-        self._chunks.clear()
-        self._size = 0
-        if self._is_paused and self._connection is not None:
-            self._is_paused = False
-            self._connection.transport.resume_reading()
-        return chunk
-
-    def _inflate_chunk(self, chunk: bytes) -> bytes:
-        """Decompress a part of a chunk; the rest waits for the next turn."""
-        inflate = self._inflate
-        if inflate.eof:
-            raise ConnectionCut("the compressed answer goes on after its end")
-        try:
-            plain: bytes = inflate.decompress(chunk, _READ)
-        except zlib.error:
-            raise ConnectionCut("the answer is compressed in a way that cannot be read") from None
-        rest = inflate.unused_data or inflate.unconsumed_tail
-        if rest:
-            self._chunks.insert(0, rest)
-        return plain
-
-    def close(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.release(self)

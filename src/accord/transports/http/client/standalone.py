@@ -16,11 +16,17 @@ from accord.transports.http.client.streamable import Streamable
 class Standalone(Streamable):
     """Sends requests that stand on their own."""
 
+    def session_for(self, message: Message) -> HttpClientSession:
+        """Return the URL and headers of a request; each has its own."""
+        request = HttpClientSession(self.session.url)
+        find_mirrored = self._carrier.listener.mirrored_arguments
+        request.headers |= request_headers(message.data, find_mirrored)
+        return request
+
     async def post(self, message: Message) -> None:
         """Send a request and handle its answer; it is cancelled with the task that runs this."""
         carrier = self._carrier
-        request = HttpClientSession(self.session.url)
-        request.headers |= request_headers(message.data, carrier.listener.mirrored_arguments)
+        request = self.session_for(message) if message.begun is None else message.begun.session
         try:
             response = await carrier.post(request, message)
         except NotSent as error:

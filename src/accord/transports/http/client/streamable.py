@@ -20,6 +20,7 @@ from accord.transports.http.client.carrier import (
     TRANSIENT_STATUSES,
     RequestCarrier,
 )
+from accord.transports.http.client.known_head import JSON_TYPES
 from accord.transports.http.client.messages import Backoff, EventReader, HttpClientSession, Message
 from accord.transports.http.client.sender import ConnectionCut, NotSent, SenderResponse
 from accord.transports.wire import CALL_HEADERS
@@ -108,11 +109,24 @@ class Streamable:
 
     # -- one message
 
+    def session_for(self, message: Message) -> HttpClientSession:
+        """Return the URL and headers of a request."""
+        return self.session
+
+    def take_whole(self, message: Message, response: SenderResponse, body: bytes) -> None:
+        """Handle the whole JSON answer to a request that was sent without a task."""
+        if self._has_given_up:
+            self.start_listening()
+        if len(body) > self._carrier.target.limits.message_bytes:
+            self._carrier.fail_too_large(message)
+        else:
+            self._take_body(message, response, body)
+
     async def post(self, message: Message) -> None:
         """Send a message and handle its answer."""
         carrier = self._carrier
         while True:
-            session = self.session
+            session = self.session if message.begun is None else message.begun.session
             try:
                 response = await carrier.post(session, message)
             except NotSent as error:
@@ -143,7 +157,7 @@ class Streamable:
             await carrier.read_error(response)  # so that the connection can be used again
         elif kind == CONTENT_TYPE:
             await self._follow(message, response)
-        elif kind in ("application/json", ""):
+        elif kind in JSON_TYPES:
             await self._take_json(message, response)
         else:
             carrier.fail_refused(message, response, await carrier.read_error(response))
@@ -156,11 +170,14 @@ class Streamable:
             return carrier.fail_unanswered(message, str(error))
         if body is None:
             return carrier.fail_too_large(message)
+        return self._take_body(message, response, body)
+
+    def _take_body(self, message: Message, response: SenderResponse, body: bytes) -> None:
+        carrier = self._carrier
         if body and not body.isspace():
             carrier.deliver(body)
         if carrier.is_waiting(message):
             carrier.fail_refused(message, response, body)
-        return None
 
     # -- the stream of a request
 

@@ -12,6 +12,7 @@ from accord.bindings.http_responses import ResponseMessage, explain, parse_respo
 from accord.errors import AccordError, AuthError, ConnectFailed, ConnectionClosed, InternalError
 from accord.protocol.exchange import Exchange
 from accord.transports.http.client.carrier import LONGEST_PAUSE, HttpTarget, RequestCarrier
+from accord.transports.http.client.direct import DirectPost
 from accord.transports.http.client.messages import Backoff, HttpClientSession, Message
 from accord.transports.http.client.sender import OwnSender, Sender, require_sender, sender_for
 from accord.transports.http.client.standalone import Standalone
@@ -70,8 +71,8 @@ class HttpWire:
         self._lost: Lost | None = None
         self._is_open = False
         self._tasks: set[asyncio.Task[None]] = set()
-        self._messages: dict[asyncio.Task[None], Message] = {}
-        self._requests: dict[RequestId, asyncio.Task[None]] = {}
+        self._messages: dict[asyncio.Task[None] | DirectPost, Message] = {}
+        self._requests: dict[RequestId, asyncio.Task[None] | DirectPost] = {}
         self._room: asyncio.Future[None] | None = None
         # All messages wait for the end of the opening, or of a renewal.
         self._gate: asyncio.Task[None] | None = None
@@ -109,7 +110,9 @@ class HttpWire:
             sender = self._own_sender = sender_for(target.url, target.options)
         if self.tap is not None:
             sender = self.tap(sender)
-        self._carrier = RequestCarrier(target, sender, self._listener, receive)
+        # A sender that is wrapped sees every request; others are not known to have the method.
+        begin = getattr(sender, "begin", None) if sender is self._own_sender else None
+        self._carrier = RequestCarrier(target, sender, self._listener, receive, begin)
         self._lost = lost
         self._is_open = True
         self._standalone = Standalone(self._carrier, self._spawn, self._renew)
@@ -136,7 +139,8 @@ class HttpWire:
         if not self._is_open:
             return
         self._is_open = False
-        leaving = {task for task, each in self._messages.items() if each.id is None}
+        self._cancel_direct()
+        leaving = {task for task in self._tasks if self._is_leaving(task)}
         await self._end_tasks(self._tasks - leaving)
         if leaving:
             await asyncio.wait(leaving, timeout=_SENDING_EXPECTED)
@@ -147,6 +151,15 @@ class HttpWire:
         sender, self._own_sender = self._own_sender, None
         if sender is not None:
             await sender.close()
+
+    def _is_leaving(self, task: "asyncio.Task[None]") -> bool:
+        message = self._messages.get(task)
+        return message is not None and message.id is None
+
+    def _cancel_direct(self) -> None:
+        for post in list(self._messages):
+            if isinstance(post, DirectPost):
+                post.cancel()
 
     async def _end_tasks(self, tasks: "set[asyncio.Task[None]]") -> None:
         for task in tasks:
@@ -166,6 +179,7 @@ class HttpWire:
             self._loop.call_soon_threadsafe(self._abort_here, sender)
 
     def _abort_here(self, sender: OwnSender) -> None:
+        self._cancel_direct()
         for task in self._tasks:
             task.cancel()
         self._spawn(sender.close())
@@ -180,15 +194,7 @@ class HttpWire:
 
     def _on_done(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
-        message = self._messages.pop(task, None)
-        if message is not None:
-            if message.id is not None:
-                self._requests.pop(message.id, None)
-            elif message.name is None:
-                self._carrier.answers.end(len(message.data))
-        room = self._room
-        if room is not None and not self.is_congested and not room.done():
-            room.set_result(None)
+        message = self._forget(task)
         was_gate = task is self._gate
         if was_gate:
             self._gate = None
@@ -200,6 +206,19 @@ class HttpWire:
                 log.error("a task of the connection failed", exc_info=error)
             if message is not None:
                 self._carrier.fail(message, InternalError("internal error of the client"))
+
+    def _forget(self, sending: "asyncio.Task[None] | DirectPost") -> Message | None:
+        """Stop counting a message as under way."""
+        message = self._messages.pop(sending, None)
+        if message is not None:
+            if message.id is not None:
+                self._requests.pop(message.id, None)
+            elif message.name is None:
+                self._carrier.answers.end(len(message.data))
+        room = self._room
+        if room is not None and not self.is_congested and not room.done():
+            room.set_result(None)
+        return message
 
     @property
     def is_congested(self) -> bool:
@@ -227,6 +246,8 @@ class HttpWire:
             if head.method == "notifications/cancelled":
                 return self._hang_up(message)
             message.is_probe = self._listener.revision.handshake
+            if not message.is_probe and self._post_directly(self._standalone, message):
+                return None
             work = self._post_standalone(message)
         elif head.method == "initialize":
             self._initialize = message
@@ -237,6 +258,8 @@ class HttpWire:
         elif head.method == "notifications/cancelled":
             work = self._cancel(message)
         else:
+            if self._gate is None and self._post_directly(self._form, message):
+                return None
             work = self._post(message)
         task = self._spawn(work)
         self._messages[task] = message
@@ -247,6 +270,34 @@ class HttpWire:
         if head.method == "notifications/initialized":
             self._gate = task
         return None
+
+    def _post_directly(self, form: Streamable | TwoEndpoints, message: Message) -> bool:
+        """Send a request without a task, over a connection that is at hand; false if none is."""
+        if message.id is None or isinstance(form, TwoEndpoints):
+            return False
+        try:
+            post = DirectPost(self, form, message)
+            if not post.begin(self._carrier):
+                return False
+        except Exception:  # the task meets it again, and reports it
+            return False
+        self._messages[post] = message
+        self._requests[message.id] = post
+        return True
+
+    def end_direct(self, post: DirectPost) -> bool:
+        """Stop counting a request that was sent without a task; false after the end."""
+        return self._forget(post) is not None and self._is_open
+
+    def go_on(self, post: DirectPost) -> "asyncio.Task[None]":
+        """Let a task read the response to a request that was sent without one."""
+        message = post.message
+        message.begun = post
+        task = self._spawn(post.form.post(message))
+        self._messages[task] = message
+        if message.id is not None:
+            self._requests[message.id] = task
+        return task
 
     async def _open_session(self, message: Message) -> None:
         form = self._form

@@ -60,6 +60,9 @@ class AsgiExchange(HttpExchange):
         self.is_begun = True
         return AsgiReader(stream, among, self, headers)
 
+    def expect_silence(self) -> None:
+        """Keep everything: the scope belongs to the ASGI server."""
+
 
 class AsgiReader(Reader):
     """A response that follows a stream on the ASGI interface; a task writes it.

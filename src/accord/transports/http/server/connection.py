@@ -37,6 +37,10 @@ _AHEAD_MOST: Final = 64 * 1024
 # or something that is not HTTP.
 _IGNORED_MOST: Final = 4 * 1024 * 1024
 _NONSENSE_MOST: Final = 256 * 1024
+# How many seconds a client has to read the last response, and to end the connection.
+_LINGER: Final = 5.0
+_SESSION: Final = b"mcp-session-id"
+_NAME: Final = b"mcp-name"
 _FRAMING: Final = (b"content-length", b"transfer-encoding")
 
 
@@ -57,6 +61,8 @@ class HttpConnection(asyncio.Protocol):
     _parser: httptools.HttpRequestParser | None = None
     _rest: httptools.HttpRequestParser | None = None
     _known: RepeatedHead | None = None
+    # The session, or the tool, that the last request named.
+    _about: bytes | None = None
     # The request that is being answered, the one whose body is arriving, and those that wait.
     _active: ListenedRequest | None = None
     _arriving: ListenedRequest | None = None
@@ -75,6 +81,11 @@ class HttpConnection(asyncio.Protocol):
     # that arrived.
     _size = 0
     _trailers = 0
+    # Bytes of the data that is being parsed, and of all data since that in which the head began.
+    _fed = 0
+    _fed_since = 0
+    # Why the head that is being parsed is refused: status and reason.
+    _fault: tuple[int, str] | None = None
     _held = 0
     _is_reading = True
     _is_writing_paused = False
@@ -155,6 +166,8 @@ class HttpConnection(asyncio.Protocol):
         if parser is None:
             parser = self._parser = httptools.HttpRequestParser(self)
         is_fresh = not self._is_open
+        self._fed = len(data)
+        self._fed_since += self._fed
         try:
             parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
@@ -169,9 +182,17 @@ class HttpConnection(asyncio.Protocol):
         waiting = self._waiting
         if waiting:
             if is_fresh and not self._is_open and len(waiting) == 1 and self._active is None:
-                self._known = RepeatedHead.learn(waiting[0].head, data)
+                self._learn(waiting[0].head, data)
             self._serve_waiting()
-        self._hold()
+        if self._is_open or self._held or waiting:
+            self._hold()
+
+    def _learn(self, head: ReceivedHead, data: bytes) -> None:
+        """Learn to recognise a head, unless the connection is one of a proxy with many clients."""
+        about = head.headers.get(_SESSION) or head.headers.get(_NAME) or b""
+        if about == self._about:
+            self._known = RepeatedHead.learn(head, data)
+        self._about = about
 
     def _count(self, size: int) -> None:
         if self._is_new:
@@ -184,7 +205,8 @@ class HttpConnection(asyncio.Protocol):
 
     def _hold(self) -> None:
         """Count the bytes that are kept, and read no more while they are many."""
-        held = self._size if self._is_open and not self._is_in_body else 0
+        is_in_head = self._is_open and not self._is_in_body and not self._is_ignoring
+        held = self._size if is_in_head else 0
         for request in (self._active, *(self._waiting or ())):
             if request is not None:
                 held += request.held
@@ -229,7 +251,9 @@ class HttpConnection(asyncio.Protocol):
             self._refuse_invalid(error)
 
     def _refuse_invalid(self, error: Exception) -> None:
-        if isinstance(error.__context__, StopParsing):
+        if self._fault is not None:
+            self.refuse(*self._fault)
+        elif isinstance(error.__context__, StopParsing):
             most, what = _HEADERS_MOST, "headers"
             if self._is_in_body:
                 most, what = _TRAILERS_MOST, "trailers"
@@ -248,6 +272,7 @@ class HttpConnection(asyncio.Protocol):
         self._is_open = self._is_new = True
         self._is_in_body = False
         self._size = 0
+        self._fed_since = self._fed
 
     def on_url(self, url: bytes) -> None:
         self._target += url
@@ -256,7 +281,8 @@ class HttpConnection(asyncio.Protocol):
         if self._is_in_body or len(self._fields) >= _HEADERS_MOST:
             self._drop_header()
             return
-        self._fields.append((name.lower(), value))
+        # The parser leaves tabs at the end of a value. (RFC 9112, 5.1)
+        self._fields.append((name.lower(), value.rstrip(b"\t ")))
 
     def _drop_header(self) -> None:
         """Drop a trailer, which the checks of headers have not seen; refuse too many headers."""
@@ -282,6 +308,9 @@ class HttpConnection(asyncio.Protocol):
             self._fields,
             is_kept_alive=parser.should_keep_alive() and not self._is_upgrade,
         )
+        self._fault = head.find_fault(_HEAD_MOST if self._fed_since > _HEAD_MOST else None)
+        if self._fault is not None:
+            raise StopParsing
         request = self._arriving = self.listener.make_request(self, head)
         self._is_in_body = True
         if waiting is None:
@@ -300,6 +329,10 @@ class HttpConnection(asyncio.Protocol):
         self._is_open = self._is_in_body = False
         arriving, self._arriving = self._arriving, None
         if arriving is not None:
+            if self._trailers and self._parser is not None:
+                # The parser obeys `Connection` in trailers too, and reads no more after a close.
+                arriving.is_last = arriving.is_last or not self._parser.should_keep_alive()
+                self._is_ignoring = arriving.is_last
             arriving.end_body()
         if self._is_upgrade:
             self._is_ignoring = True
@@ -322,6 +355,15 @@ class HttpConnection(asyncio.Protocol):
         work = self.listener.serve(request)
         if work is not DONE:
             start(self.loop, self.listener.finish(request, work), "http request")
+
+    def expect_silence(self) -> None:
+        """Keep no more than a silent client needs, while it follows a stream."""
+        if not self._is_open and self._rest is None:
+            self._parser = self._known = None
+            self._fields = []
+            self._target = b""
+            if not self._waiting:
+                self._waiting = None
 
     def response_ended(self, request: ListenedRequest) -> None:
         """Go on with the next request, or end the connection after the last."""
@@ -472,7 +514,10 @@ class HttpConnection(asyncio.Protocol):
             self.transport.abort()
         elif self._since is None:
             return
-        elif self._is_ignoring or self._is_idle:
+        elif self._is_ignoring:
+            if self._active is None and now - self._since > _LINGER:
+                self.transport.close()
+        elif self._is_idle:
             if now - self._since > listener.idle_timeout:
                 self.transport.close()
         elif now - self._since > listener.head_timeout:

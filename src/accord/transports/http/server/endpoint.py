@@ -186,9 +186,12 @@ class HttpEndpoint:
             return DONE
         return self._answer(post) if session.is_kept else self._answer_first(post)
 
-    def _answer_ready(self, post: PostResponse) -> Awaitable[None]:
+    def _answer_ready(self, post: PostResponse) -> None:
         del self.waiting[post]
-        return self._answer(post) if post.owner.is_kept else self._answer_first(post)
+        if post.owner.is_kept:
+            self._answer(post)
+        else:
+            self._answer_first(post)
 
     async def _answer_later(self, post: PostResponse) -> None:
         self.waiting[post] = None
@@ -255,7 +258,7 @@ class HttpEndpoint:
     def _answer_first(self, post: PostResponse) -> Awaitable[None]:
         """Answer the first request of a session; keep the session if that opened it."""
         session = post.owner
-        if session.id and session.session.is_begun and session.session.dispatcher.closed is None:
+        if session.key and session.session.is_begun and session.session.dispatcher.closed is None:
             session.is_kept = True
             self._sessions.keep(session)
             return self._answer(post, session.id)
@@ -323,6 +326,7 @@ class HttpEndpoint:
         state.listening += 1
         reader.on_end = partial(self._stop_listening, session)
         stream.attach(reader)
+        exchange.expect_silence()
         return reader.follow()
 
     def _stop_listening(self, session: HttpSession) -> None:
@@ -365,9 +369,7 @@ class TwoEndpointForm:
         self._sessions = sessions
         self._bodies = bodies
 
-    def serve_stream(
-        self, exchange: HttpExchange, verdict: http.HeadVerdict
-    ) -> Awaitable[None]:
+    def serve_stream(self, exchange: HttpExchange, verdict: http.HeadVerdict) -> Awaitable[None]:
         """Serve the endpoint that a client connects to."""
         if exchange.method == "OPTIONS":
             return exchange.preflight("GET, OPTIONS")

@@ -91,6 +91,10 @@ class HttpExchange(ABC):
     def make_reader(self, stream: "Stream", headers: Headers, among: "set[Reader]") -> "Reader":
         """Return what sends a stream as the response, with status 200."""
 
+    @abstractmethod
+    def expect_silence(self) -> None:
+        """Keep no more than a response needs that only follows a stream."""
+
     def header(self, name: bytes) -> str | None:
         """Return a header as text."""
         value = self.headers.get(name)

@@ -1,4 +1,4 @@
-"""One request on a connection of the listener: its body as it arrives, its response as it leaves."""
+"""One request on a connection of the listener: its body as it arrives, its response."""
 
 import asyncio
 from collections.abc import Awaitable

@@ -1,6 +1,5 @@
 """A request to the app of a server on the listener, without ASGI in between."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Hashable
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
@@ -14,6 +13,8 @@ from accord.transports.http.server.received import ReceivedHead
 from accord.transports.http.server.stream import Stream
 
 if TYPE_CHECKING:
+    import asyncio
+
     from accord.transports.http.server.app import HttpApp
     from accord.transports.http.server.connection import HttpConnection
 
@@ -61,7 +62,9 @@ class ListenedExchange(ListenedRequest, HttpExchange):
     def is_admitted(self) -> Callable[[], Awaitable[bool]] | None:
         return None
 
-    def json(self, body: bytes, *, status: int = 200, session: str | None = None) -> Awaitable[None]:
+    def json(
+        self, body: bytes, *, status: int = 200, session: str | None = None
+    ) -> Awaitable[None]:
         if (
             status != 200
             or session is not None
@@ -86,6 +89,11 @@ class ListenedExchange(ListenedRequest, HttpExchange):
         self.begin(200, headers)
         reader = self.follower = ListenedReader(stream, among, self)
         return reader
+
+    def expect_silence(self) -> None:
+        self.connection.expect_silence()
+        self.head = self.head.without_headers()
+        self.headers = self.head.headers
 
     def client_left(self) -> None:
         super().client_left()

@@ -88,9 +88,7 @@ class HttpListener:
     # Seconds that a TLS handshake may take.
     handshake_timeout = _HANDSHAKE
 
-    def __init__(
-        self, app: Any, limits: ListenerLimits, *, idle_timeout: float = _IDLE
-    ) -> None:
+    def __init__(self, app: Any, limits: ListenerLimits, *, idle_timeout: float = _IDLE) -> None:
         self.loop = asyncio.get_running_loop()
         self.limits = limits
         self.proxies = TrustedProxies.from_environment()
@@ -120,9 +118,7 @@ class HttpListener:
 
     # -- starting and stopping
 
-    async def start(
-        self, sockets: Iterable[socket], tls: ssl.SSLContext | None = None
-    ) -> None:
+    async def start(self, sockets: Iterable[socket], tls: ssl.SSLContext | None = None) -> None:
         """Begin to accept connections."""
         make: Callable[[], asyncio.Protocol] = partial(self.connection_type, self)
         if tls is not None:
@@ -216,10 +212,12 @@ class HttpListener:
         """Return the response to a request that never reaches the app."""
         self.metrics.responses[""][status // 100] += 1
         body = _ERROR % why.encode()
-        return b"%b%bcontent-type: application/json\r\ncontent-length: %d\r\n%b%b" % (
+        again = b"retry-after: 1\r\n" if status == 503 else b""
+        return b"%b%bcontent-type: application/json\r\ncontent-length: %d\r\n%b%b%b" % (
             STATUS_LINES[status],
             self.date_line,
             len(body),
+            again,
             b"connection: close\r\n\r\n",
             body,
         )
@@ -257,7 +255,7 @@ class HttpListener:
         self._relieve(now, unread)
 
     def _relieve(self, now: float, unread: list[tuple[float, int, HttpConnection]]) -> None:
-        """Abort the connections of stalled clients, the longest stalled first, if too much waits."""
+        """Abort connections that are not read, the longest stalled first, if too much waits."""
         total = sum(size for _, size, _ in unread)
         for since, size, connection in sorted(unread, key=lambda each: each[0]):
             if total <= self.limits.unread_bytes or now - since < _STALLED:

@@ -62,9 +62,7 @@ class TrustedProxies:
             return False
         if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
             address = address.ipv4_mapped
-        return any(
-            address in each for each in self._networks if each.version == address.version
-        )
+        return any(address in each for each in self._networks if each.version == address.version)
 
     def find_client(
         self, head: "ReceivedHead", peer: tuple[str, int] | None, scheme: str

@@ -1,5 +1,7 @@
 """The head of a request as the listener receives it, and the head that the next one will repeat."""
 
+import re
+from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -8,6 +10,7 @@ import httptools
 from accord.transports.http.server.exchange import Headers, join_headers
 
 _LENGTH: Final = b"content-length"
+_PLAIN_PATH: Final = re.compile(rb"/[A-Za-z0-9/._~-]*")
 # What makes a request more than a head and a body of known length.
 _UNUSUAL: Final = (b"transfer-encoding", b"expect", b"upgrade")
 # Longer heads are parsed each time: they would have to be kept for each connection.
@@ -59,9 +62,37 @@ class ReceivedHead:
         self.raw_path = self.query = b""
         self.verdict: Any = None
 
+    def _size(self) -> int:
+        return len(self.target) + sum(len(name) + len(value) for name, value in self.fields)
+
+    def find_fault(self, most: int | None) -> tuple[int, str] | None:
+        """Return the status and the reason of a refusal, for what the parser lets through.
+
+        It reads requests of HTTP/0.9 and 2.0 as if they were of 1.1, and takes a body for chunked
+        whatever other coding it has.
+
+        Args:
+            most: how many bytes it may have, where that is in doubt.
+        """
+        if most is not None and self._size() > most:
+            return 431, f"headers exceed {most} bytes"
+        version = self.version
+        if version not in ("1.1", "1.0"):
+            return 505, "the version of HTTP is not 1.1 or 1.0"
+        coding = self.headers.get(b"transfer-encoding")
+        if coding is None:
+            return None
+        if version == "1.0":  # RFC 9112, 6.1: its framing is faulty
+            return 400, "HTTP/1.0 has no Transfer-Encoding"
+        return None if coding.lower() == b"chunked" else (501, "only chunked is a known coding")
+
     def parse_target(self) -> str | None:
         """Find the path and the query; return what is wrong with them, if anything is."""
         target = self.target
+        if _PLAIN_PATH.fullmatch(target):
+            self.raw_path = target
+            self.path = target.decode("ascii")
+            return None
         try:
             parsed = httptools.parse_url(target)
         except httptools.HttpParserInvalidURLError:
@@ -69,8 +100,10 @@ class ReceivedHead:
         if parsed.schema is not None:
             # RFC 9112, 3.2.2: a target with a host replaces the Host header. One that says
             # something else is refused: a proxy in between may have believed the other.
+            if parsed.schema.lower() not in (b"http", b"https"):
+                return "the target of the request is not of HTTP"
             host = parsed.host or b""
-            port = b"" if parsed.port is None else b":%d" % parsed.port
+            port = b":%d" % parsed.port if parsed.port else b""
             if self.headers.get(b"host", b"").lower() not in (host.lower(), host.lower() + port):
                 return "the Host header differs from the host in the target"
         self.raw_path = parsed.path or b"/"
@@ -78,6 +111,10 @@ class ReceivedHead:
         path = self.raw_path.decode("latin-1")
         self.path = unquote(path) if "%" in path else path
         return None
+
+    def without_headers(self) -> "ReceivedHead":
+        """Return what a response under way needs of the head: the method and the version."""
+        return _head_of(self.method, self.version)
 
     def with_length(self, digits: bytes) -> "ReceivedHead":
         """Return the same head for a body of another length."""
@@ -89,6 +126,11 @@ class ReceivedHead:
         other.headers = {**self.headers, _LENGTH: digits}
         other.fields = [(name, digits if name == _LENGTH else value) for name, value in self.fields]
         return other
+
+
+@lru_cache(maxsize=64)
+def _head_of(method: str, version: str) -> ReceivedHead:
+    return ReceivedHead(method, b"", version, [], is_kept_alive=True)
 
 
 class RepeatedHead:

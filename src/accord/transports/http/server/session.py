@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +13,15 @@ from accord.bindings.headers import RequestFacts, decode_headers
 from accord.errors import InvalidRequest
 from accord.protocol.exchange import Exchange
 from accord.protocol.mirroring import MirroredArgument
+from accord.protocol.party import NONE_OPEN
+from accord.runtime.dispatcher import NONE_RUNNING
 from accord.transports.http.server.exchange import HttpExchange
 from accord.transports.http.server.state import AppState, ServedSession
 from accord.transports.http.server.stream import CONGESTED, Stream
 from accord.types import RevisionId
 
 if TYPE_CHECKING:
-    from accord.types._base import RequestId
+    from accord.transports.http.server.sessions import SessionPlace
 
 log = logging.getLogger("accord.http")
 
@@ -27,9 +29,11 @@ log = logging.getLogger("accord.http")
 class HttpSession:
     """One client over HTTP: its protocol session and its streams.
 
+    It is called with the messages of the server, which saves the reference to a method.
+
     Args:
         state: of the app that serves it.
-        id: the value of the session header; empty for a session of one message.
+        key: the value of the session header; empty for a session of one message.
         principal: the caller that opened it.
         caller: the key of the quota that it counts in.
         revision: for a session of one message; without it, `initialize` is expected.
@@ -37,26 +41,28 @@ class HttpSession:
     Attributes:
         session: the protocol session.
         used: when a request last named it.
+        placed: when it got its place among the sessions of its caller.
+        before: its neighbour there, like `after`; None until it is named after `initialize`.
         ends_at: when the last token expires, of a session in the older form.
         admits: verifies that token again.
         is_kept: whether clients can come back to it.
-        is_opened: whether a request has named it since `initialize`.
         only_stream: the stream for all messages, of a session in the older form.
         streams: the streams that can be resumed, by name; None if empty.
     """
 
     __slots__ = (
         "_names",
-        "_open",
         "_standing",
         "_state",
         "admits",
+        "after",
+        "before",
         "caller",
         "ends_at",
-        "id",
         "is_kept",
-        "is_opened",
+        "key",
         "only_stream",
+        "placed",
         "principal",
         "session",
         "streams",
@@ -66,21 +72,22 @@ class HttpSession:
     def __init__(
         self,
         state: AppState,
-        id: str = "",
+        key: bytes = b"",
         *,
         principal: Hashable = None,
         caller: Hashable = None,
         revision: RevisionId | None = None,
     ) -> None:
         self._state = state
-        self.id = id
+        self.key = key
         self.principal = principal
         self.caller = caller
-        self.used = state.now()
+        self.used = self.placed = state.now()
+        self.before: SessionPlace | None = None
+        self.after: SessionPlace | None = None
         self.ends_at = inf
         self.admits: Callable[[], Awaitable[bool]] | None = None
         self.is_kept = False
-        self.is_opened = False
         self.only_stream: Stream | None = None
         # An idle session owns no lists.
         self.streams: dict[int, Stream] | None = None
@@ -89,20 +96,27 @@ class HttpSession:
         self._names = 0
         self.session: ServedSession
         if revision is None:
-            self.session = state.server.session(self.write, state.lifespan, is_lasting=bool(id))
+            self.session = state.server.session(self, state.lifespan, is_lasting=bool(key))
             self.session.endpoint.serve_session_only()
         else:
-            self.session = state.server.stateless_sessions.begin(
-                self.write, state.lifespan, revision
-            )
-        self._open: Mapping[RequestId, Exchange] = self.session.client.open
+            self.session = state.server.stateless_sessions.begin(self, state.lifespan, revision)
+
+    @property
+    def id(self) -> str:
+        """The value of the session header as text."""
+        return self.key.decode()
+
+    @property
+    def is_opened(self) -> bool:
+        """Whether a request has named it since `initialize`."""
+        return self.after is not None
 
     # -- streams
 
     @property
     def is_resumable(self) -> bool:
         """Whether its streams can be resumed."""
-        return bool(self.id) and self._state.options.resumable
+        return bool(self.key) and self._state.options.resumable
 
     def make_stream(self, *, is_lossy: bool = False) -> Stream:
         """Make a stream, which can be resumed if the session lasts."""
@@ -193,7 +207,7 @@ class HttpSession:
 
     def has_open(self, response: object) -> bool:
         """Whether requests of a POST still wait for their answer."""
-        return any(each.origin is response for each in self._open.values())
+        return any(each.origin is response for each in self.session.client.open.values())
 
     # -- messages of the server
 
@@ -209,19 +223,25 @@ class HttpSession:
         elif not exchange.cancelled:
             response.say(data)
 
+    __call__ = write
+
     def _is_answer(self, data: bytes, exchange: Exchange, response: "PostResponse") -> bool:
         if exchange.batch is not None:
             return data.startswith(b"[")
         if response.is_over or exchange.cancelled:
             return False
+        client = self.session.endpoint.conversation.client
+        if not client.open:
+            client.open = NONE_OPEN  # as `release_tables` does, without the call
+            return True
         # An exchange is closed before its answer is written, and no sooner.
-        return self._open.get(exchange.id) is not exchange
+        return client.open.get(exchange.id) is not exchange
 
     def _write_outside(self, data: bytes) -> None:
         """Write a message outside of any POST."""
         if self.only_stream is not None:
             self.only_stream.append(data)
-        elif self.id:
+        elif self.key:
             self._choose_standing().append(data)
 
     def _choose_standing(self) -> Stream:
@@ -231,6 +251,13 @@ class HttpSession:
             if chosen is None or stream.reader is not None or chosen.reader is None:
                 chosen = stream
         return chosen or self._make_standing()
+
+    def release_tables(self) -> None:
+        """Own no empty tables of requests: most sessions are idle most of the time."""
+        self.session.dispatcher.release_tables()
+        conversation = self.session.endpoint.conversation
+        conversation.client.release_tables()
+        conversation.server.release_tables()
 
     # -- ending
 
@@ -346,6 +373,11 @@ class PostResponse:
 
     def finish(self) -> None:
         """Give up once the work for its requests has ended without an answer."""
+        owner = self.owner
+        if owner.key:
+            dispatcher = owner.session.dispatcher
+            if not dispatcher.running:
+                dispatcher.running = NONE_RUNNING  # as `release_tables` does, without the call
         if self.is_over or not self.is_received:
             return
         if not self.is_batch or not self.owner.has_open(self):

@@ -1,17 +1,16 @@
 """The sessions of an app: opened, found, ended; a limited number of them, also for each caller."""
 
 import secrets
-from collections import OrderedDict
 from collections.abc import Hashable, Iterator, Sequence
 from heapq import nlargest
 from math import inf
-from typing import Final
+from typing import Final, TypeAlias
 
 from accord.bindings import http
 from accord.bindings.addresses import client_network
 from accord.transports.http.server.exchange import HttpExchange
 from accord.transports.http.server.session import HttpSession
-from accord.transports.http.server.state import AppState
+from accord.transports.http.server.state import AppState, ServedSession
 
 # Seconds after which a session ends that its client has never named after `initialize`.
 _UNOPENED_MOST: Final = 60.0
@@ -46,36 +45,75 @@ class _Caller:
     """The sessions of one caller: those never used after `initialize`, and the others.
 
     Both are in the order in which sessions were added. A session that was used since then is moved
-    to the end when a search finds it, so that using a session costs nothing.
+    to the end when a search finds it, so that using a session costs nothing. The used ones form a
+    ring that begins and ends here: each knows its neighbours, which costs 16 bytes.
     """
 
-    __slots__ = ("unused", "used")
+    __slots__ = ("_used", "after", "before", "key", "unused")
 
-    def __init__(self) -> None:
+    def __init__(self, key: Hashable) -> None:
+        self.key = key
         self.unused: dict[HttpSession, None] = {}
-        self.used: OrderedDict[HttpSession, float] = OrderedDict()
+        self.before: SessionPlace = self
+        self.after: SessionPlace = self
+        self._used = 0
 
     def __len__(self) -> int:
-        return len(self.unused) + len(self.used)
+        return len(self.unused) + self._used
 
     @property
     def rank(self) -> tuple[int, float]:
         """The order in which callers make room: most sessions first, then longest idle."""
-        oldest = next(iter(self.unused), None) or next(iter(self.used), None)
-        return len(self), 0.0 if oldest is None else -oldest.used
+        oldest = next(iter(self.unused), None) or self.after
+        return len(self), -oldest.used if isinstance(oldest, HttpSession) else 0.0
+
+    def append(self, session: HttpSession) -> None:
+        """Add a session that is used, at the end."""
+        self._used += 1
+        session.placed = session.used
+        session.before, session.after = self.before, self
+        self.before.after = self.before = session
+
+    def remove(self, session: HttpSession) -> None:
+        """Remove a session, used or not."""
+        if session.before is None or session.after is None:
+            self.unused.pop(session, None)
+            return
+        self._used -= 1
+        session.before.after, session.after.before = session.after, session.before
+        session.before = session.after = None
 
     def find_idle(self) -> HttpSession | None:
         """Return the session to end first; None if all are in use."""
         for session in self.unused:
             if session.is_idle(inf):
                 return session
-        for _ in range(min(len(self.used) + 1, _SEARCHED) if self.used else 0):
-            session, placed = next(iter(self.used.items()))
-            if session.used <= placed and session.is_idle(inf):
-                return session
-            self.used[session] = session.used
-            self.used.move_to_end(session)
+        for _ in range(min(self._used + 1, _SEARCHED)):
+            first = self.after
+            if not isinstance(first, HttpSession):
+                break
+            if first.used <= first.placed and first.is_idle(inf):
+                return first
+            self.remove(first)
+            self.append(first)
         return None
+
+
+SessionPlace: TypeAlias = HttpSession | _Caller
+"""A place in the ring of a caller's sessions."""
+
+
+class _ProtocolSessions:
+    """The protocol sessions of an app, for the server behind it."""
+
+    __slots__ = ("__weakref__", "_found")
+
+    def __init__(self, found: dict[bytes, HttpSession]) -> None:
+        self._found = found
+
+    def __iter__(self) -> Iterator[ServedSession]:
+        for each in list(self._found.values()):
+            yield each.session
 
 
 class HttpSessions:
@@ -86,6 +124,7 @@ class HttpSessions:
         # By the bytes of the header, so that it need not be decoded.
         self._found: dict[bytes, HttpSession] = {}
         self._callers: dict[Hashable, _Caller] = {}
+        self._listed = _ProtocolSessions(self._found)
 
     def __len__(self) -> int:
         return len(self._found)
@@ -105,11 +144,10 @@ class HttpSessions:
         ):
             return _UNKNOWN  # session.end.terminated-404
         session.used = self._state.now()
-        if not session.is_opened:
-            session.is_opened = True
+        if session.after is None:
             caller = self._callers[session.caller]
-            del caller.unused[session]
-            caller.used[session] = session.used
+            caller.remove(session)
+            caller.append(session)
         return session
 
     def begin(self, exchange: HttpExchange) -> HttpSession | http.HttpRefusal:
@@ -121,19 +159,22 @@ class HttpSessions:
         why = self._make_room(caller)
         if why is not None:
             return http.HttpRefusal(503, why, -32000, _BUSY)
-        id = secrets.token_urlsafe(24)  # session.id.secure
-        return HttpSession(self._state, id, principal=principal, caller=caller)
+        key = secrets.token_urlsafe(24).encode()  # session.id.secure
+        return HttpSession(self._state, key, principal=principal, caller=caller)
 
     def keep(self, session: HttpSession) -> None:
         """Let clients come back to a session."""
         self._make_room(session.caller)  # others may have been kept since it began
-        self._found[session.id.encode()] = session
-        session.is_opened = session.only_stream is not None
-        caller = self._callers.setdefault(session.caller, _Caller())
-        if session.is_opened:
-            caller.used[session] = session.used
-        else:
+        self._found[session.key] = session
+        session.session.list_in(self._listed)
+        caller = self._callers.get(session.caller)
+        if caller is None:
+            caller = self._callers[session.caller] = _Caller(session.caller)
+        session.caller = caller.key  # one of the equal keys is enough
+        if session.only_stream is None:
             caller.unused[session] = None
+        else:
+            caller.append(session)
 
     def _make_room(self, caller: Hashable) -> str | None:
         """End an idle session if there are too many; return the reason if none is idle.
@@ -141,7 +182,7 @@ class HttpSessions:
         A caller loses its own sessions first, the longest idle before others.
         """
         options = self._state.options
-        own = self._callers.get(caller) or _Caller()
+        own = self._callers.get(caller) or _Caller(caller)
         if len(own) >= options.sessions_per_caller:
             idle = own.find_idle()
             if idle is None:
@@ -168,11 +209,10 @@ class HttpSessions:
         return None
 
     def end(self, session: HttpSession) -> None:
-        self._found.pop(session.id.encode(), None)
+        was_kept = self._found.pop(session.key, None) is not None
         caller = self._callers.get(session.caller)
-        if caller is not None:
-            caller.unused.pop(session, None)
-            caller.used.pop(session, None)
+        if was_kept and caller is not None:
+            caller.remove(session)
             if not caller:
                 del self._callers[session.caller]
         session.close()
@@ -184,6 +224,8 @@ class HttpSessions:
         for session in self:
             if session.is_idle(before if session.is_opened else unopened):
                 self.end(session)
+            else:
+                session.release_tables()
 
     def close(self) -> None:
         for session in self:

@@ -55,21 +55,22 @@ class StandaloneSession(HttpSession):
     def __init__(self, state: AppState, revision: RevisionId) -> None:
         # Of what sessions have, it needs nothing else.
         self._state = state
-        self.id = ""
+        self.key = b""
         self.only_stream = None
         begin = state.server.stateless_sessions.begin
-        self.session = begin(self.write, state.lifespan, revision)
-        self._open = self.session.endpoint.conversation.parties["client"].open
+        self.session = begin(self, state.lifespan, revision)
 
     def write(self, data: bytes, exchange: Exchange | None) -> None:
         """Put a message on the response to the request that it belongs to."""
         if exchange is None or exchange.cancelled or exchange.origin.is_over:
             return
         # An exchange is closed before its answer is written, and no sooner.
-        if self._open.get(exchange.id) is exchange:
+        if self.session.endpoint.conversation.client.open.get(exchange.id) is exchange:
             exchange.origin.say(data)
         else:
             exchange.origin.answer(data)
+
+    __call__ = write
 
 
 class StandaloneResponse(PostResponse):

@@ -5,7 +5,7 @@ from asyncio import AbstractEventLoop
 from collections.abc import Awaitable, Callable, Container, Hashable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from types import CoroutineType
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -15,13 +15,16 @@ from accord.protocol.endpoint import Endpoint
 from accord.protocol.exchange import Exchange
 from accord.protocol.party import PartyState
 from accord.protocol.revisions import HANDSHAKE
-from accord.runtime.dispatcher import Dispatcher, Write
+from accord.runtime.dispatcher import Dispatcher
+from accord.runtime.handlers import Write
 from accord.runtime.tasks import Resumed
 from accord.stores import EventStore, MemoryEventStore
 from accord.transports.http.server.exchange import LENGTH, SESSION, VERSION, HttpExchange, Message
-from accord.transports.http.server.readers import Reader
 from accord.transports.http.server.stream import RetiredStreams
 from accord.types import RevisionId
+
+if TYPE_CHECKING:
+    from accord.transports.http.server.readers import Reader
 
 FindPrincipal: TypeAlias = Callable[[Mapping[str, Any]], Hashable]
 """Returns the caller of a request from its ASGI scope; None for an anonymous caller."""
@@ -163,6 +166,9 @@ class ServedSession(Protocol):
 
     def request_cancelled(self, exchange: Exchange) -> None:
         """Note that the answer to a request is no longer wanted."""
+
+    def list_in(self, group: Any) -> None:
+        """Let the server find the session in a group of open sessions, which it holds weakly."""
 
     def close(self) -> None:
         """End the session."""
