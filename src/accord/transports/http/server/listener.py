@@ -114,6 +114,9 @@ class HttpListener:
         else:
             bridge = _Bridge(app)
             self.make_request, self.serve = AsgiRequest, bridge.serve
+            if hasattr(type(app), "pass_listened"):
+                passing = _PassingBridge(app)
+                self.make_request, self.serve = passing.make, passing.serve
         self._update_time()
 
     # -- starting and stopping
@@ -278,6 +281,28 @@ class _Bridge:
             request.respond(400, [(b"content-type", b"text/plain")], why.encode())
             return DONE
         return request.run(self._app)
+
+
+class _PassingBridge(_Bridge):
+    """Serves requests with a guard, which passes most of them on to its app without ASGI."""
+
+    def __init__(self, guard: Any) -> None:
+        super().__init__(guard)
+        self._pass = guard.pass_listened
+        self._serve_passed = getattr(guard, "serve_listened", None)
+
+    def make(self, connection: HttpConnection, head: ReceivedHead) -> ListenedRequest:
+        """Return the request for a head: one for the app behind the guard, or one of ASGI."""
+        if not head.path and head.parse_target() is not None:
+            return AsgiRequest(connection, head)
+        return self._pass(connection, head) or AsgiRequest(connection, head)
+
+    def serve(self, request: Any) -> Awaitable[None]:
+        """Serve either of them."""
+        if request.__class__ is AsgiRequest or self._serve_passed is None:
+            return super().serve(request)
+        work: Awaitable[None] = self._serve_passed(request)
+        return work
 
 
 def _limit_connections(wanted: int) -> int:
