@@ -24,7 +24,7 @@ import accord.types
 from accord.client.options import CallOptions, ConnectOptions
 from accord.server.prompts import PromptDetails
 from accord.server.resources import ResourceDetails
-from accord.server.serving import HttpSettings
+from accord.server.serving import HttpSettings, ListenSettings
 from accord.server.session import Session
 from accord.server.settings import ServerSettings, ToolDetails
 from accord.server.tasks import TaskSettings
@@ -61,8 +61,8 @@ _OPTIONS = {
     "server.resource": ResourceDetails,
     "server.prompt": PromptDetails,
     "server.asgi": HttpSettings,
-    "server.run": HttpSettings,
-    "server.serve": HttpSettings,
+    "server.run": ListenSettings,
+    "server.serve": ListenSettings,
     "connect": ConnectOptions,
     "connect_all": ConnectOptions,
     "connected": ConnectOptions,

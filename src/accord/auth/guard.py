@@ -8,7 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from time import time
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
@@ -28,7 +28,12 @@ from accord.auth.verifiers import (
 from accord.bindings.addresses import LOOPBACK_HOSTS, client_network
 from accord.errors import AuthError
 from accord.principal import Principal
-from accord.transports.http.server.exchange import Headers, Receive, Scope, Send
+from accord.transports.http.server.exchange import Admission, Headers, Receive, Scope, Send
+
+if TYPE_CHECKING:
+    from accord.transports.http.server.connection import HttpConnection
+    from accord.transports.http.server.listened_exchange import ListenedExchange
+    from accord.transports.http.server.received import ReceivedHead
 
 log = logging.getLogger("accord.auth")
 
@@ -37,9 +42,11 @@ _PRINCIPAL: Final = "accord.principal"
 _CHALLENGE_FOR: Final = "accord.challenge"
 _ADMITTED: Final = "accord.admitted"
 _NOT_FOUND: Final = (None, 0.0)
-_HEALTH: Final = ("/healthz", "/readyz")
+_HEALTH: Final[tuple[str, ...]] = ("/healthz", "/readyz")
+_METRICS: Final = "/metrics"
 _JSON: Final = (b"content-type", b"application/json")
 _NO_STORE: Final = (b"cache-control", b"no-store")
+_AUTHORIZATION: Final = b"authorization"
 _CHALLENGE: Final = b"www-authenticate"
 # The metadata is public: pages of any origin may read it.
 _ANY_ORIGIN: Final = (b"access-control-allow-origin", b"*")
@@ -99,13 +106,19 @@ class Guard:
         self.path = path.rstrip("/")
         url = protection.public_url if protection.public_url is not None else public_url
         self.public_url = None if url is None else endpoint_url(url, self.path)
-        self._open = frozenset(each.rstrip("/") for each in (*_HEALTH, *open_paths))
+        own = _HEALTH
+        if getattr(getattr(app, "options", None), "metrics", False):
+            own = (*_HEALTH, _METRICS)
+        self._open = frozenset(each.rstrip("/") for each in (*own, *open_paths))
         self._resources: dict[str, _Resource] = {}
         self._required = protection.scopes
         self._implied = protection.implied_scopes
         # Metadata has to name an authorization server (auth.prm.lists-as).
         self._has_metadata = protection.has_metadata
         self._other_paths: Mapping[str, str] = getattr(app, "resource_paths", None) or {}
+        # A subclass may check more.
+        is_plain = type(self).__call__ is Guard.__call__ and hasattr(type(app), "make_listened")
+        self._make_listened: Any = app.make_listened if is_plain else None  # type: ignore[attr-defined]  # as above
         self._public = None
         if self.public_url is not None:
             self._public = self._resource_at(self.public_url, self.path)
@@ -162,17 +175,42 @@ class Guard:
             return _is_preflight(scope)
         return local_path(scope).rstrip("/") in self._open
 
+    def pass_listened(
+        self, connection: "HttpConnection", head: "ReceivedHead"
+    ) -> "ListenedExchange | None":
+        """Return a request of the listener for the app, if its token was verified a moment ago.
+
+        None for all others, which are served as ASGI requests. So nearly all calls take the direct
+        way from the socket to the app.
+        """
+        target, headers = self._public, head.headers
+        given = headers.get(_AUTHORIZATION)
+        if self._make_listened is None or target is None or given is None or head.query:
+            return None
+        if head.path != self.path or head.method != "POST" or _AUTHORIZATION in head.repeated:
+            return None
+        principal = self._recall_token(given, target)
+        if principal is None:
+            return None
+        exchange: ListenedExchange = self._make_listened(connection, head)
+        is_admitted = partial(self._is_still_admitted, head.fields, b"", target)
+        exchange.admission = Admission(principal, target.challenge_for, is_admitted)
+        return exchange
+
     def _recall(self, scope: Scope, target: _Resource) -> Principal | None:
         """Return the principal of a request if its token was verified a moment ago."""
-        if target.memory is None or scope.get("query_string"):
+        if scope.get("query_string"):
             return None
         given = None
         for name, value in scope["headers"]:
-            if name == b"authorization":
+            if name == _AUTHORIZATION:
                 if given is not None:
                     return None
                 given = value
-        if given is None:
+        return None if given is None else self._recall_token(given, target)
+
+    def _recall_token(self, given: bytes, target: _Resource) -> Principal | None:
+        if target.memory is None:
             return None
         recent = target.recent.known.get(given)
         if recent is not None and recent[1] > time():

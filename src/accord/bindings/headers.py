@@ -87,7 +87,8 @@ class RequestFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         headers: with lower-case names.
-        peer: address and port of the other end of the connection; behind a proxy, the proxy's.
+        peer: address and port of the other end of the connection; behind a proxy that is trusted
+            (FORWARDED_ALLOW_IPS) those of its client, with port 0.
         session_id: which session it belongs to.
         url_path: what was asked for.
         query: the query string.

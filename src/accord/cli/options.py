@@ -73,6 +73,16 @@ def _port(text: str) -> int:
     return int(text)
 
 
+def _address(text: str) -> str:
+    from accord.transports.http.server.sockets import split_address
+
+    try:
+        split_address(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error).removeprefix("listen: ")) from None
+    return text
+
+
 def _number_of(what: str, least: int) -> Callable[[str], int]:
     def read(text: str) -> int:
         if not (text.isascii() and text.isdigit()) or int(text) < least:
@@ -199,6 +209,7 @@ READERS: Final[dict[str, Callable[[str], object]]] = {
     "--keep MB": _number_of("megabytes", 1),
     "--limit": _number_of("runs", 1),
     "--listen": _port,
+    "--listen ADDRESS": _address,
     "--lock": Path,
     "--log": Path,
     "--log-level": _log_level,

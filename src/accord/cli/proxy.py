@@ -54,6 +54,9 @@ _OPTIONS: Final = f"""\
 --http          serve over HTTP
 --host H        with --http: where to listen (default: 127.0.0.1)
 --port P        with --http: 0 takes any free port (default: 8000)
+--listen ADDRESS  with --http: where to listen instead, as for `accord run`; may be repeated
+--certificate F   with --http: serve HTTPS with the certificate in a PEM file
+--key F           with --certificate: the PEM file with its key (default: the same file)
 --path P        with --http: the path of the endpoint (default: /mcp)
 --public-url U  with --http: the URL that clients use, behind a proxy or from other machines
 --allowed-host H    with --http: another host that clients may use; * for all; may be repeated
@@ -61,6 +64,7 @@ _OPTIONS: Final = f"""\
 --stateless     with --http: serve each request alone, without sessions
 --sse           with --http: serve the older form too, at /sse and /messages
 --access-log [F]  with --http: log each request; F is text (default) or json
+--metrics       with --http: serve counts at /metrics, for Prometheus
 --grace S       seconds for running calls to finish after the input has ended (default: {GRACE})
 --log-level L   debug, info, warning, error or critical: what is logged to stderr
 {CONNECTION.replace("30 and 60", "30 and 600")}

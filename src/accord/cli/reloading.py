@@ -55,11 +55,10 @@ class _Adoption(msgspec.Struct):
 
 def adopt(text: str) -> "tuple[RunSettings, list[socket]]":
     """Return the settings and sockets that the parent passed on; end with the parent."""
-    from socket import IPPROTO_TCP, socket
+    from accord.transports.http.server import sockets
 
     given = msgspec.json.decode(text, type=_Adoption)
-    for descriptor in (*given.sockets, given.parent):
-        os.set_inheritable(descriptor, False)
+    os.set_inheritable(given.parent, False)
 
     def end_with_parent() -> None:
         with suppress(OSError):
@@ -67,11 +66,7 @@ def adopt(text: str) -> "tuple[RunSettings, list[socket]]":
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=end_with_parent, name="accord-parent", daemon=True).start()
-    found = [socket(fileno=each) for each in given.sockets]
-    # As `listen` makes them, on systems that cannot say the protocol of a socket.
-    return given.settings, [
-        socket(each.family, each.type, IPPROTO_TCP, fileno=each.detach()) for each in found
-    ]
+    return given.settings, [sockets.adopt(each, f"fd:{each}") for each in given.sockets]
 
 
 # -- the parent
@@ -81,7 +76,7 @@ def supervise(place: ServerPlace, settings: RunSettings, folders: Iterable[Path]
     """Run the server in a child until a signal arrives; restart it when a file changes."""
     if os.name == "nt":
         raise UsageError("--reload hands an open socket to a child process; Windows cannot do that")
-    from accord.transports.http.server.sockets import listen
+    from accord.transports.http.server.sockets import close_all
     from accord.transports.shutdown import take_signals
 
     watched = [str(each.absolute()) for each in folders]
@@ -89,7 +84,7 @@ def supervise(place: ServerPlace, settings: RunSettings, folders: Iterable[Path]
         seen = scan_files(watched)
     except TooManyFiles as error:
         raise _too_many(error) from None
-    sockets = listen(settings.host, settings.port)
+    sockets = settings.place().open_sockets()
     wake, on_signal = os.pipe()
     os.set_blocking(on_signal, False)
 
@@ -104,8 +99,7 @@ def supervise(place: ServerPlace, settings: RunSettings, folders: Iterable[Path]
             raise _too_many(error) from None
     for descriptor in (wake, on_signal):
         os.close(descriptor)
-    for each in sockets:
-        each.close()
+    close_all(sockets)
     return 0
 
 

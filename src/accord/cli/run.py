@@ -40,9 +40,10 @@ host that clients use.
 with --http: full paths, so that it works from any folder and without PATH.
 
 An option that is not given is read from its variable: ACCORD_GRACE, ACCORD_LOG_LEVEL, ACCORD_HOST,
-ACCORD_PORT, ACCORD_PATH, ACCORD_PUBLIC_URL, ACCORD_ALLOWED_HOSTS and ACCORD_ALLOWED_ORIGINS (with
-commas), ACCORD_ACCESS_LOG (1, text or json), ACCORD_STATELESS, ACCORD_SSE and ACCORD_RELOAD (1 or
-0); ACCORD_TRANSPORT is http or stdio.
+ACCORD_PORT, ACCORD_PATH, ACCORD_PUBLIC_URL, ACCORD_LISTEN, ACCORD_ALLOWED_HOSTS and
+ACCORD_ALLOWED_ORIGINS (with commas), ACCORD_CERTIFICATE, ACCORD_KEY, ACCORD_ACCESS_LOG (1, text or
+json), ACCORD_METRICS, ACCORD_STATELESS, ACCORD_SSE and ACCORD_RELOAD (1 or 0); ACCORD_TRANSPORT is
+http or stdio. The password of an encrypted key is read from ACCORD_KEY_PASSWORD.
 
 Exit code: 0 the input ended or a signal arrived, 1 the server failed, 2 it could not be started.
 
@@ -53,6 +54,8 @@ examples:
   accord run package.servers:make_desk --grace 10
   accord run server.py --http --port 8000 --reload
   accord run server.py --http --host 0.0.0.0 --public-url https://example.com/mcp
+  accord run server.py --http --listen unix:/run/desk/mcp.sock --public-url https://example.com/mcp
+  accord run server.py --http --listen :8443 --certificate c.pem --key k.pem --allowed-host desk
   accord run server.py --http --host 0.0.0.0 --allowed-host 192.168.1.5 --access-log=json
   ACCORD_TRANSPORT=http ACCORD_HOST=0.0.0.0 ACCORD_ALLOWED_HOSTS=desk,desk.lan accord run server.py
 """
@@ -73,6 +76,10 @@ rest* WORD
 --http          serve over HTTP
 --host H        with --http: where to listen (default: 127.0.0.1)
 --port P        with --http: 0 takes any free port (default: 8000)
+--listen ADDRESS  with --http: where to listen instead: HOST:PORT, :PORT for all addresses,
+                  unix:PATH, fd:NUMBER, or systemd for its sockets; may be repeated
+--certificate F   with --http: serve HTTPS with the certificate in a PEM file
+--key F           with --certificate: the PEM file with its key (default: the same file)
 --path P        with --http: the path of the endpoint (default: /mcp)
 --public-url U  with --http: the URL that clients use, behind a proxy or from other machines
 --allowed-host H    with --http: another host that clients may use, with or without port; * for
@@ -82,6 +89,7 @@ rest* WORD
 --stateless     with --http: serve each request alone, without sessions
 --sse           with --http: serve the older form too, at /sse and /messages
 --access-log [F]  with --http: log each request; F is text (default) or json
+--metrics       with --http: serve counts at /metrics, for Prometheus
 --reload        with --http: restart the server when a Python file of it changes; the port stays
 --reload-dir D  with --reload: the folder to watch (default: that of the target); may be repeated
 --print-config  print the entry for a host's configuration, with full paths, and serve nothing
@@ -147,19 +155,13 @@ def _serve_http(
     from accord.server.serving import build_app, run_http
     from accord.server.serving_logs import log_in_background
 
+    place = settings.place()
     try:
         app = build_app(server, settings.grace, settings.http_settings())
     except ValueError as error:
         raise UsageError(str(error)) from None
     with log_in_background():
-        run_http(
-            server,
-            app,
-            host=settings.host,
-            port=settings.port,
-            sockets=sockets,
-            advice=_ADVICE,
-        )
+        run_http(server, app, place, sockets=sockets, advice=_ADVICE)
     return 0
 
 
@@ -228,11 +230,22 @@ def _url_entry(settings: RunSettings) -> dict[str, object]:
         bare = urlsplit(settings.public_url).path in ("", "/")
         url = settings.public_url.rstrip("/") + settings.path if bare else settings.public_url
         return {"type": "http", "url": url}
-    if settings.port == 0:
+    host, port = _first_address(settings)
+    if port == 0:
         raise UsageError("--print-config needs the port that hosts connect to: --port 8000")
-    host = settings.host
     name = _ANY_ADDRESS.get(host) or (f"[{host}]" if ":" in host else host)
-    return {"type": "http", "url": f"http://{name}:{settings.port}{settings.path}"}
+    scheme = "http" if settings.certificate is None else "https"
+    return {"type": "http", "url": f"{scheme}://{name}:{port}{settings.path}"}
+
+
+def _first_address(settings: RunSettings) -> tuple[str, int]:
+    """Return the first host and port that hosts can connect to; port 0 without one."""
+    if not settings.listen:
+        return settings.host, settings.port
+    from accord.transports.http.server.sockets import split_address
+
+    found = [split_address(each) for each in settings.listen]
+    return next(((host, port) for kind, host, port in found if kind == "tcp"), ("", 0))
 
 
 def _run_configuration(options: argparse.Namespace, settings: RunSettings) -> int:

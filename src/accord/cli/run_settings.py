@@ -3,11 +3,14 @@
 import argparse
 import os
 from collections.abc import Callable
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
 from accord.cli.options import READERS, UsageError
+
+if TYPE_CHECKING:
+    from accord.server.listen_place import ListenPlace
 
 GRACE: Final = 1.5
 # While a server is reloaded, the next version is more urgent than the calls of the last.
@@ -19,6 +22,9 @@ _VARIABLES: Final = {
     "--log-level": "ACCORD_LOG_LEVEL",
     "--host": "ACCORD_HOST",
     "--port": "ACCORD_PORT",
+    "--listen": "ACCORD_LISTEN",
+    "--certificate": "ACCORD_CERTIFICATE",
+    "--key": "ACCORD_KEY",
     "--path": "ACCORD_PATH",
     "--public-url": "ACCORD_PUBLIC_URL",
     "--allowed-host": "ACCORD_ALLOWED_HOSTS",
@@ -26,10 +32,12 @@ _VARIABLES: Final = {
     "--stateless": "ACCORD_STATELESS",
     "--sse": "ACCORD_SSE",
     "--access-log": "ACCORD_ACCESS_LOG",
+    "--metrics": "ACCORD_METRICS",
     "--reload": "ACCORD_RELOAD",
 }
 _EVERYWHERE: Final = ("--grace", "--log-level")
-_LISTS: Final = ("--allowed-host", "--allowed-origin")
+_LISTS: Final = ("--allowed-host", "--allowed-origin", "--listen ADDRESS")
+_FLAGS: Final = ("--stateless", "--sse", "--metrics", "--reload")
 _YES: Final = ("1", "true", "yes", "on")
 _NO: Final = ("0", "false", "no", "off")
 _FORMS: Final = ("text", "json")
@@ -43,6 +51,9 @@ class RunSettings(msgspec.Struct, kw_only=True):
     log_level: str | None = None
     host: str = "127.0.0.1"
     port: int = 8000
+    listen: list[str] = []
+    certificate: str | None = None
+    key: str | None = None
     path: str = "/mcp"
     public_url: str | None = None
     allowed_host: list[str] = []
@@ -50,6 +61,7 @@ class RunSettings(msgspec.Struct, kw_only=True):
     stateless: bool = False
     sse: bool = False
     access_log: Literal["text", "json"] | None = None
+    metrics: bool = False
     reload: bool = False
 
     def http_settings(self) -> Any:
@@ -64,8 +76,30 @@ class RunSettings(msgspec.Struct, kw_only=True):
             "allowed_hosts": self.allowed_host,
             "allowed_origins": self.allowed_origin,
             "access_log": self.access_log or False,
+            "metrics": self.metrics,
         }
         return found if self.public_url is None else {**found, "public_url": self.public_url}
+
+    def place(self) -> "ListenPlace":
+        """Return where to listen.
+
+        Raises:
+            UsageError: settings exclude each other.
+        """
+        from accord.server.listen_place import ListenPlace
+
+        try:
+            return ListenPlace(
+                host=self.host,
+                port=self.port,
+                listen=self.listen or None,
+                certificate=self.certificate,
+                key=self.key,
+                # Not an option: other users of the machine see the options of a process.
+                key_password=os.environ.get("ACCORD_KEY_PASSWORD") if self.certificate else None,
+            )
+        except ValueError as error:
+            raise UsageError(str(error)) from None
 
 
 def read_settings(options: argparse.Namespace) -> RunSettings:
@@ -90,6 +124,7 @@ def read_settings(options: argparse.Namespace) -> RunSettings:
             found[name] = given
         elif (value := _read_variable(option, variable)) is not None:
             found[name] = value
+    _choose_address(options, found)
     if options.reload_dir and not found.get("reload"):
         raise UsageError("--reload-dir names what --reload watches; add --reload")
     if found.get("reload"):
@@ -98,6 +133,15 @@ def read_settings(options: argparse.Namespace) -> RunSettings:
     if settings.sse and settings.stateless:
         raise UsageError("--sse needs sessions, which --stateless turns off; leave one of them out")
     return settings
+
+
+def _choose_address(options: argparse.Namespace, found: dict[str, Any]) -> None:
+    """Let options for the address win over a variable for it."""
+    has_host = options.host is not None or options.port is not None
+    if options.listen and has_host:
+        raise UsageError("--listen names the host and the port; leave out --host and --port")
+    if has_host:
+        found.pop("listen", None)
 
 
 def _move_target(options: argparse.Namespace) -> None:
@@ -135,11 +179,13 @@ def _read_variable(option: str, variable: str) -> Any:
     text = os.environ.get(variable, "").strip()
     if not text:
         return None
+    # `accord watch --listen` takes a port.
+    option = "--listen ADDRESS" if option == "--listen" else option
     try:
         if option in _LISTS:
             items = [each.strip() for each in text.split(",")]
             return [READERS[option](each) for each in items if each]
-        if option in ("--stateless", "--sse", "--reload"):
+        if option in _FLAGS:
             return _read_flag(text)
         if option == "--access-log":
             return _read_access_log(text)

@@ -11,12 +11,12 @@ import signal
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
 from math import inf
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, Generic, NoReturn, TypeVar
 from weakref import WeakSet
 
 from accord.errors import InternalError, MessageTooLarge, RequestError, RequestTimeout
@@ -73,6 +73,30 @@ else:
             if outer is not None:
                 _enter(loop, outer)
         return task
+
+
+class Resumed(Generic[Result]):
+    """A coroutine that was started by hand, to be awaited from where it waits."""
+
+    __slots__ = ("_first", "_work")
+
+    def __init__(self, work: Coroutine[Any, Any, Result], first: object) -> None:
+        self._work = work
+        self._first = first
+
+    def __await__(self) -> Generator[Any, Any, Result]:
+        waits_for = self._first
+        try:
+            while True:
+                try:
+                    outcome = yield waits_for
+                except BaseException as error:
+                    waits_for = self._work.throw(error)
+                else:
+                    waits_for = self._work.send(outcome)
+        except StopIteration as done:
+            result: Result = done.value
+            return result
 
 
 def run_to_end(

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from accord.server.injection import Overrides
     from accord.server.resource_registry import ResourceMatch
     from accord.server.sealing import StateSeal
-    from accord.server.serving import HttpSettings
+    from accord.server.serving import HttpSettings, ListenSettings
     from accord.server.tasks.runner import TaskRunner
     from accord.server.url_elicitation import UrlElicitations
     from accord.transports.http.server.app import HttpApp
@@ -418,7 +418,7 @@ class Server(Registration, LocalCalls, MountingServer, Generic[State]):
         grace: float = 1.5,
         host: str = "127.0.0.1",
         port: int = 8000,
-        **options: "Unpack[HttpSettings]",
+        **options: "Unpack[ListenSettings]",
     ) -> None: ...
     def run(
         self,
@@ -427,7 +427,7 @@ class Server(Registration, LocalCalls, MountingServer, Generic[State]):
         grace: float = 1.5,
         host: str = "127.0.0.1",
         port: int = 8000,
-        **options: "Unpack[HttpSettings]",
+        **options: "Unpack[ListenSettings]",
     ) -> None:
         """Serve until the input ends or a signal arrives.
 
@@ -437,7 +437,10 @@ class Server(Registration, LocalCalls, MountingServer, Generic[State]):
                 they kill.
             host: the address to listen on; loopback by default.
             port: the port to listen on; 0 takes any free one.
-            options: see `HttpOptions`.
+            options: see `HttpOptions`. And in place of host and port `listen`: one or several of
+                "HOST:PORT", ":PORT", "unix:PATH" (with `socket_mode`, 0o660 by default),
+                "fd:NUMBER" and "systemd". For HTTPS `certificate` and `key`, the names of PEM
+                files, with `key_password`; or `tls`, a context of the module `ssl`.
 
         Raises:
             RuntimeError: an event loop is running in this thread; `serve` is for that.
@@ -453,7 +456,7 @@ class Server(Registration, LocalCalls, MountingServer, Generic[State]):
         grace: float = 1.5,
         host: str = "127.0.0.1",
         port: int = 8000,
-        **options: "Unpack[HttpSettings]",
+        **options: "Unpack[ListenSettings]",
     ) -> None:
         """Serve in the running event loop until the input ends or the task is cancelled; as `run`.
 

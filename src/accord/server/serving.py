@@ -6,15 +6,18 @@ Or a part of a program that does so in its own event loop, until its task is can
 import asyncio
 import logging
 import sys
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
+from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 from accord.errors import AccordError, MissingExtra
+from accord.server.listen_place import ListenPlace, describe_place, is_reached_by_others
 from accord.server.serving_logs import log_in_background
 
 if TYPE_CHECKING:
     from socket import socket
+    from ssl import SSLContext
 
     from accord.server.server import Server
     from accord.stores import EventStore
@@ -56,11 +59,32 @@ class HttpSettings(TypedDict, total=False):
     keep_alive: float
     body_timeout: float
     body_rate: int
+    request_timeout: float
     bodies_bytes: int
     opening_bytes: int
     write_timeout: float
     unread_bytes: int
     access_log: bool | Literal["text", "json"]
+    metrics: bool
+
+
+class ListenSettings(HttpSettings, total=False):
+    """Where a server listens, and how it is reached; `Server.run` documents the former."""
+
+    listen: str | Sequence[str] | None
+    socket_mode: int
+    certificate: str | PathLike[str] | None
+    key: str | PathLike[str] | None
+    key_password: str | None
+    tls: "SSLContext | None"
+
+
+def _take_place(host: str, port: int, options: Any) -> ListenPlace:
+    """Return where to listen; its settings are removed from the options."""
+    names = ListenPlace.__struct_fields__
+    return ListenPlace(
+        host=host, port=port, **{name: options.pop(name) for name in names if name in options}
+    )
 
 
 def build_app(server: "Server[Any]", grace: float, options: HttpSettings) -> "HttpApp":
@@ -89,13 +113,13 @@ def run(
     grace: float,
     host: str,
     port: int,
-    options: HttpSettings,
+    options: ListenSettings,
 ) -> None:
     """Serve over a transport until the end; as `Server.run`.
 
     Raises:
         RuntimeError: an event loop is running in this thread.
-        ValueError: the transport does not exist.
+        ValueError: the transport does not exist, or a setting is invalid.
     """
     if asyncio._get_running_loop() is not None:
         raise RuntimeError(
@@ -107,7 +131,8 @@ def run(
         if transport == "stdio":
             run_stdio(server, grace=grace)
         else:
-            run_http(server, build_app(server, grace, options), host=host, port=port)
+            place = _take_place(host, port, options)
+            run_http(server, build_app(server, grace, options), place)
 
 
 def _check_transport(transport: str) -> None:
@@ -122,12 +147,12 @@ async def serve(
     grace: float,
     host: str,
     port: int,
-    options: HttpSettings,
+    options: ListenSettings,
 ) -> None:
     """Serve in the running event loop; as `Server.serve`.
 
     Raises:
-        ValueError: the transport does not exist.
+        ValueError: the transport does not exist, or a setting is invalid.
         MissingExtra: what serves HTTP is not installed.
         TransportError: the address cannot be listened on.
     """
@@ -137,12 +162,13 @@ async def serve(
         if transport == "stdio":
             await _serve_stdio_as_guest(server, grace=grace)
             return
+        place = _take_place(host, port, options)
         app = build_app(server, grace, options)
-        serve_in_loop, sockets = _http_server().serve_in_loop, _listen(host, port)
-        address = sockets[0].getsockname()
-        _http_log.info("%s", _describe_place(server, app, address))
-        _warn_of_refusals(app, address, _ADVICE)
-        await serve_in_loop(app, sockets)
+        serve_in_loop, tls = _http_server().serve_in_loop, place.load_tls()
+        sockets = place.open_sockets()
+        _http_log.info("%s", describe_place(server, app, sockets, is_tls=tls is not None))
+        _warn_of_refusals(app, sockets, _ADVICE)
+        await serve_in_loop(app, sockets, tls)
 
 
 async def _serve_stdio_as_guest(server: "Server[Any]", *, grace: float) -> None:
@@ -214,9 +240,8 @@ async def _serve_stdio(server: "Server[Any]", stop: "Stop") -> None:
 def run_http(
     server: "Server[Any]",
     app: "HttpApp",
+    place: ListenPlace,
     *,
-    host: str,
-    port: int,
     sockets: "list[socket] | None" = None,
     advice: str = _ADVICE,
 ) -> None:
@@ -227,40 +252,38 @@ def run_http(
     Args:
         server: the server.
         app: its app.
-        host: the address to listen on.
-        port: the port to listen on.
-        sockets: those to serve on instead, if they are open already.
+        place: where to listen.
+        sockets: those to serve on, if they are open already.
         advice: how to let other machines in, for a warning.
 
     Raises:
         MissingExtra: what serves HTTP is not installed.
-        TransportError: the address cannot be listened on.
+        TransportError: the address cannot be listened on, or the certificate cannot be used.
         AccordError: the server did not start, because of something that it mounts or connects to.
     """
     serving = _http_server()
     server.was_run = True
-    sockets = sockets or _listen(host, port)
-    address = sockets[0].getsockname()
-
+    tls = place.load_tls()
+    opened = sockets or place.open_sockets()
     has_started = False
 
     async def start() -> None:
         nonlocal has_started
         await app.start()  # a lifespan that fails raises its own exception here
         has_started = True
-        place = _describe_place(server, app, address)
-        print(f"{place}; Ctrl-C ends", file=sys.stderr, flush=True)
-        _warn_of_refusals(app, address, advice)
+        announced = describe_place(server, app, opened, is_tls=tls is not None)
+        print(f"{announced}; Ctrl-C ends", file=sys.stderr, flush=True)
+        _warn_of_refusals(app, opened, advice)
 
     try:
-        serving.serve(app, sockets, start)
+        serving.serve(app, opened, start, tls)
     except Exception as error:
         if has_started or isinstance(error, AccordError):
             raise
         _http_log.exception("the server did not start")
         raise SystemExit(1) from None
     finally:
-        for each in sockets:
+        for each in opened:
             each.close()
     _leave(server, _http_log, grace=app.options.grace, seconds=serving.END_SLACK / 2)
 
@@ -274,28 +297,10 @@ def _http_server() -> Any:
     return running
 
 
-def _listen(host: str, port: int) -> "list[socket]":
-    from accord.transports.http.server.sockets import listen
-
-    return listen(host, port)
-
-
-def _describe_place(server: "Server[Any]", app: "HttpApp", address: tuple[Any, ...]) -> str:
-    from accord.transports.http.server.endpoint import STREAM
-
-    host, port = address[:2]
-    bracketed = f"[{host}]" if ":" in host else host
-    origin, options = f"http://{bracketed}:{port}", app.options
-    older = f", and in the older form at {origin}{STREAM}" if options.sse else ""
-    return f"{server.info.name} is served at {origin}{options.path}{older}"
-
-
-def _warn_of_refusals(app: "HttpApp", address: tuple[Any, ...], advice: str) -> None:
+def _warn_of_refusals(app: "HttpApp", sockets: "list[socket]", advice: str) -> None:
     """Warn if a server listens for other machines but refuses them."""
-    from ipaddress import ip_address
-
     is_open = app.options.public_url is not None or any(app.options.allowed_hosts)
-    if not is_open and not ip_address(address[0]).is_loopback:
+    if not is_open and is_reached_by_others(sockets):
         _http_log.warning("only requests to localhost are served; %s", advice)
 
 

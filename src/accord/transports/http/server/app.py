@@ -43,6 +43,7 @@ from accord.transports.shutdown import is_host_stopping
 if TYPE_CHECKING:
     from accord.transports.http.server.connection import HttpConnection
     from accord.transports.http.server.listened_exchange import ListenedExchange
+    from accord.transports.http.server.metrics import ListenerMetrics
     from accord.transports.http.server.received import ReceivedHead
 
 log = logging.getLogger("accord.http")
@@ -56,6 +57,7 @@ _PAUSE: Final = 0.01
 # How many seconds the last responses get to leave, once sessions are closed.
 _LAST_RESPONSES: Final = 0.5
 _HEALTH: Final = ("/healthz", "/readyz")
+_METRICS: Final = "/metrics"
 
 
 class HttpApp:
@@ -78,9 +80,10 @@ class HttpApp:
         self.options = options = options or HttpOptions()
         guard = http.guard_for(options.public_url, options.allowed_hosts, options.allowed_origins)
         self._gate = Gate(guard, options.answers, server.revisions)
+        self._listener_metrics: ListenerMetrics | None = None
         self._reset(time.monotonic)
         # With and without a slash at the end: no request is redirected.
-        paths = (*self._endpoints, *_HEALTH)
+        paths = (*self._endpoints, *self._own_paths)
         self._paths = {f"{path}{end}": path for path in paths for end in ("", "/")}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ready: asyncio.Future[None]
@@ -88,7 +91,8 @@ class HttpApp:
         self._timer: asyncio.TimerHandle | None = None
         self._swept = self._rechecked = 0.0
         self._rechecking: asyncio.Task[None] | None = None
-        limits = (options.keep_alive, options.body_timeout, options.session_idle)
+        limits = [options.keep_alive, options.body_timeout, options.session_idle]
+        limits.append(options.request_timeout)
         self._tick_every = min(_TICK, *(each / 4 for each in limits))
 
     def _reset(self, now: Callable[[], float]) -> None:
@@ -109,10 +113,14 @@ class HttpApp:
             older = TwoEndpointForm(self.state, self.sessions, self.bodies)
             routes = {STREAM: older.serve_stream, MESSAGES: older.serve_messages}
         path = self.options.path.rstrip("/")
-        if path in routes or path in _HEALTH:
+        if path in routes or path in self._own_paths:
             raise ValueError(f"path is {path!r}, which the app uses already; choose another")
         routes[path] = self.endpoint.serve
         return routes
+
+    @property
+    def _own_paths(self) -> tuple[str, ...]:
+        return (*_HEALTH, _METRICS) if self.options.metrics else _HEALTH
 
     @property
     def resource_paths(self) -> Mapping[str, str]:
@@ -355,7 +363,9 @@ class HttpApp:
         """Serve a request; a decision that depends on its head alone is kept in the head."""
         own = self._paths.get(path) or self._resolve(exchange.scope)
         serve = self._endpoints.get(own)
-        if serve is None and own in _HEALTH:
+        if serve is None and own in self._own_paths:
+            if own == _METRICS:
+                return self._report_metrics(exchange)
             return exchange.health(is_ready=own == "/healthz" or not self.state.is_stopping)
         headers = exchange.headers
         if len(headers) > HEADERS_MOST or sum(map(len, headers.values())) > HEADER_BYTES_MOST:
@@ -373,6 +383,16 @@ class HttpApp:
         if head is not None:
             head.verdict = serve, verdict
         return serve(exchange, verdict)
+
+    def _report_metrics(self, exchange: HttpExchange) -> Awaitable[None]:
+        from accord.transports.http.server.metrics import CONTENT_TYPE, encode_metrics
+
+        headers = [(b"content-type", CONTENT_TYPE), (b"cache-control", b"no-store")]
+        return exchange.respond(200, headers, encode_metrics(self, self._listener_metrics))
+
+    def note_listener(self, metrics: "ListenerMetrics") -> None:
+        """Take the counts of the listener that serves the app, for its metrics."""
+        self._listener_metrics = metrics
 
     def _resolve(self, scope: Scope) -> str:
         """Return the path of ours that a request asks for; else the request's own path."""

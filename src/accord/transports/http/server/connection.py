@@ -214,6 +214,7 @@ class HttpConnection(asyncio.Protocol):
             self.listener.held += held - self._held
             self._held = held
             if held and self.listener.is_full and not self._is_ignoring:
+                self.listener.metrics.refused["bodies_bytes"] += 1
                 self.refuse(503, self.listener.why_full)
                 return
         if self._is_reading and held > _AHEAD_MOST and not self._is_ignoring:

@@ -3,9 +3,11 @@
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Hashable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, MutableMapping
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import msgspec
 
 from accord.bindings import headers as names
 from accord.bindings import http
@@ -52,6 +54,20 @@ Headers: TypeAlias = list[tuple[bytes, bytes]]
 
 class ResponseCut(Exception):
     """Raised by an ASGI app to end the connection within a response; the listener logs no error."""
+
+
+class Admission(msgspec.Struct):
+    """What a guard knows of a request that it passes on.
+
+    Attributes:
+        principal: whose token it has.
+        challenge_for: returns the header that asks for more scopes.
+        is_admitted: verifies the token again.
+    """
+
+    principal: Hashable
+    challenge_for: Callable[[Iterable[str]], tuple[bytes, bytes]]
+    is_admitted: Callable[[], Awaitable[bool]]
 
 
 class HttpExchange(ABC):

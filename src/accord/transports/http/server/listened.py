@@ -186,8 +186,9 @@ class ListenedRequest:
         if not self.is_received:
             # The rest of the body would be read as the next request, or waited for without end.
             self.is_last = True
-        lines = [STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status]
-        lines.append(self.connection.listener.date_line)
+        listener = self.connection.listener
+        listener.metrics.responses[self.head.method][status // 100] += 1
+        lines = [STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status, listener.date_line]
         for name, value in headers:
             if name == b"connection":
                 self.is_last = self.is_last or b"close" in value.lower()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from accord.runtime.pacing import DONE
 from accord.transports.http.server.asgi_bridge import build_scope
-from accord.transports.http.server.exchange import Headers, HttpExchange, Scope
+from accord.transports.http.server.exchange import Admission, Headers, HttpExchange, Scope
 from accord.transports.http.server.listened import ListenedRequest
 from accord.transports.http.server.readers import Reader
 from accord.transports.http.server.received import ReceivedHead
@@ -31,9 +31,11 @@ class ListenedExchange(ListenedRequest, HttpExchange):
 
     Attributes:
         is_counted: whether the app counts it as under way.
+        admission: what the guard around the app knows of it.
     """
 
     is_counted = False
+    admission: Admission | None = None
     is_listened = True
 
     def __init__(self, app: "HttpApp", connection: "HttpConnection", head: ReceivedHead) -> None:
@@ -50,17 +52,25 @@ class ListenedExchange(ListenedRequest, HttpExchange):
     @cached_property
     def scope(self) -> Scope:  # type: ignore[override]  # made only where it is asked for
         """The request as ASGI describes it."""
-        return build_scope(self.connection, self.head)
+        scope = build_scope(self.connection, self.head)
+        admission = self.admission
+        if admission is not None:
+            scope["accord.principal"] = admission.principal
+            scope["accord.challenge"] = admission.challenge_for
+            scope["accord.admitted"] = admission.is_admitted
+        return scope
 
     @property
     def principal(self) -> Hashable:
-        """The caller, as the option `principal` names it."""
+        """The caller, as the option `principal` or the guard around the app names it."""
         find = self.options.principal
-        return None if find is None else find(self.scope)
+        if find is not None:
+            return find(self.scope)
+        return None if self.admission is None else self.admission.principal
 
     @property
     def is_admitted(self) -> Callable[[], Awaitable[bool]] | None:
-        return None
+        return None if self.admission is None else self.admission.is_admitted
 
     def json(
         self, body: bytes, *, status: int = 200, session: str | None = None
@@ -72,14 +82,16 @@ class ListenedExchange(ListenedRequest, HttpExchange):
             or _ORIGIN in self.headers
             or self.denial is not None
             or self.connection.is_ending
+            or self.head.version != "1.1"
         ):
             return super().json(body, status=status, session=session)
         # As `respond` does it, for the response that nearly all requests get.
         self.is_begun = True
-        date = self.connection.listener.date_line
+        listener = self.connection.listener
+        listener.metrics.responses[self.method][2] += 1
         self._end(
             b"HTTP/1.1 200 OK\r\n%bcontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
-            % (date, len(body), body)
+            % (listener.date_line, len(body), body)
         )
         return DONE
 

@@ -11,12 +11,15 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from email.utils import formatdate
+from functools import partial
 from socket import socket
 from typing import Any, Final, Protocol
 
+from accord.bindings.addresses import client_network
 from accord.runtime.pacing import DONE
 from accord.transports.http.server.asgi_bridge import AsgiApp, AsgiRequest
 from accord.transports.http.server.connection import HttpConnection
+from accord.transports.http.server.handshake import TlsHandshake
 from accord.transports.http.server.listened import STATUS_LINES, ListenedRequest
 from accord.transports.http.server.metrics import ListenerMetrics
 from accord.transports.http.server.proxies import TrustedProxies
@@ -82,6 +85,8 @@ class HttpListener:
     """
 
     connection_type: type[HttpConnection] = HttpConnection
+    # Seconds that a TLS handshake may take.
+    handshake_timeout = _HANDSHAKE
 
     def __init__(self, app: Any, limits: ListenerLimits, *, idle_timeout: float = _IDLE) -> None:
         self.loop = asyncio.get_running_loop()
@@ -96,6 +101,7 @@ class HttpListener:
         self._connections: dict[HttpConnection, str | None] = {}
         self._addresses: dict[str, int] = {}
         self._most = _limit_connections(limits.connections)
+        self._handshakes: set[TlsHandshake] = set()
         self._servers: list[asyncio.Server] = []
         self._tasks: set[asyncio.Task[Any]] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -108,20 +114,20 @@ class HttpListener:
         else:
             bridge = _Bridge(app)
             self.make_request, self.serve = AsgiRequest, bridge.serve
+            if hasattr(type(app), "pass_listened"):
+                passing = _PassingBridge(app)
+                self.make_request, self.serve = passing.make, passing.serve
         self._update_time()
 
     # -- starting and stopping
 
     async def start(self, sockets: Iterable[socket], tls: ssl.SSLContext | None = None) -> None:
         """Begin to accept connections."""
+        make: Callable[[], asyncio.Protocol] = partial(self.connection_type, self)
+        if tls is not None:
+            make = partial(TlsHandshake, self, tls)
         for each in sockets:
-            server = await self.loop.create_server(
-                lambda: self.connection_type(self),
-                sock=each,
-                ssl=tls,
-                ssl_handshake_timeout=None if tls is None else _HANDSHAKE,
-                backlog=2048,
-            )
+            server = await self.loop.create_server(make, sock=each, backlog=2048)
             self._servers.append(server)
         self._tick()
 
@@ -130,11 +136,17 @@ class HttpListener:
         for server in self._servers:
             server.close()
 
+    def drain(self) -> None:
+        """End idle connections at once, and the others after their present response."""
+        for connection in list(self._connections):
+            connection.stop()
+
     async def stop(self) -> None:
         """End all connections: the last responses may leave, then the rest is aborted."""
         self.close()
-        for connection in list(self._connections):
-            connection.stop()
+        for handshake in list(self._handshakes):
+            handshake.transport.abort()
+        self.drain()
         end = self.loop.time() + _FLUSH
         while self._connections and self.loop.time() < end:
             await asyncio.sleep(0.01)
@@ -154,25 +166,40 @@ class HttpListener:
 
     def add(self, connection: HttpConnection) -> None:
         """Count a new connection; one too many is refused."""
-        self.metrics.connections += 1
-        address = None if connection.client is None else connection.client[0]
-        self._connections[connection] = address
-        if address is not None:
-            count = self._addresses[address] = self._addresses.get(address, 0) + 1
+        self.metrics.accepted += 1
+        self.metrics.open += 1
+        client = connection.client
+        network = self._connections[connection] = client and client_network(client[0])
+        if client is not None and network is not None:
+            count = self._addresses[network] = self._addresses.get(network, 0) + 1
             most = self.limits.connections_per_address
-            if count > most and not self.proxies.trust(address):
-                self.metrics.refused += 1
+            if count > most and not self.proxies.trust(client[0]):
+                self.metrics.refused["connections_per_address"] += 1
                 connection.refuse(
                     429, f"{most} connections of one address are open (connections_per_address)"
                 )
         if len(self._connections) > self._most:
-            self.metrics.refused += 1
+            self.metrics.refused["connections"] += 1
             connection.refuse(503, "too many connections (connections)")
             connection.transport.close()
+
+    def begin_handshake(self, handshake: TlsHandshake) -> bool:
+        """Count a handshake; one too many is ended, and False is returned."""
+        if len(self._connections) + len(self._handshakes) >= self._most:
+            self.metrics.refused["connections"] += 1
+            handshake.transport.abort()
+            return False
+        self._handshakes.add(handshake)
+        return True
+
+    def end_handshake(self, handshake: TlsHandshake) -> None:
+        """Forget a handshake that has ended."""
+        self._handshakes.discard(handshake)
 
     def remove(self, connection: HttpConnection, held: int) -> None:
         """Forget a connection that has ended."""
         self.held -= held
+        self.metrics.open -= 1
         address = self._connections.pop(connection, None)
         if address is not None:
             self._addresses[address] -= 1
@@ -186,7 +213,7 @@ class HttpListener:
 
     def encode_refusal(self, status: int, why: str) -> bytes:
         """Return the response to a request that never reaches the app."""
-        self.metrics.count(status)
+        self.metrics.responses[""][status // 100] += 1
         body = _ERROR % why.encode()
         again = b"retry-after: 1\r\n" if status == 503 else b""
         return b"%b%bcontent-type: application/json\r\ncontent-length: %d\r\n%b%b%b" % (
@@ -257,6 +284,28 @@ class _Bridge:
             request.respond(400, [(b"content-type", b"text/plain")], why.encode())
             return DONE
         return request.run(self._app)
+
+
+class _PassingBridge(_Bridge):
+    """Serves requests with a guard, which passes most of them on to its app without ASGI."""
+
+    def __init__(self, guard: Any) -> None:
+        super().__init__(guard)
+        self._pass = guard.pass_listened
+        self._serve_passed = getattr(guard, "serve_listened", None)
+
+    def make(self, connection: HttpConnection, head: ReceivedHead) -> ListenedRequest:
+        """Return the request for a head: one for the app behind the guard, or one of ASGI."""
+        if not head.path and head.parse_target() is not None:
+            return AsgiRequest(connection, head)
+        return self._pass(connection, head) or AsgiRequest(connection, head)
+
+    def serve(self, request: Any) -> Awaitable[None]:
+        """Serve either of them."""
+        if request.__class__ is AsgiRequest or self._serve_passed is None:
+            return super().serve(request)
+        work: Awaitable[None] = self._serve_passed(request)
+        return work
 
 
 def _limit_connections(wanted: int) -> int:

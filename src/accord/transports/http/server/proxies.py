@@ -5,6 +5,8 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
+from accord.errors import TransportError
+
 if TYPE_CHECKING:
     from accord.transports.http.server.received import ReceivedHead
 
@@ -28,16 +30,21 @@ class TrustedProxies:
     def __init__(self, named: Iterable[str]) -> None:
         names = {each.strip() for each in named} - {""}
         self._trusts_all = "*" in names
-        try:
-            self._networks = [ipaddress.ip_network(each) for each in sorted(names - {"*"})]
-        except ValueError as error:
-            raise ValueError(f"{VARIABLE}: {error}") from None
+        self._networks = [ipaddress.ip_network(each) for each in sorted(names - {"*"})]
         self._known: dict[str, bool] = {}
 
     @classmethod
     def from_environment(cls) -> "TrustedProxies":
-        """Return those that the environment names; those on this machine by default."""
-        return cls(os.environ.get(VARIABLE, _LOOPBACK).split(","))
+        """Return those that the environment names; those on this machine by default.
+
+        Raises:
+            TransportError: the variable is malformed.
+        """
+        try:
+            return cls(os.environ.get(VARIABLE, _LOOPBACK).split(","))
+        except ValueError as error:
+            expected = "expected addresses and networks with commas between them, or *"
+            raise TransportError(f"variable {VARIABLE}: {error}; {expected}") from None
 
     def trust(self, host: str) -> bool:
         """Whether an address is that of such a proxy."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from accord.runtime.tasks import run_to_end, run_until_cancelled
 from accord.transports.http.server.listener import HttpListener, ListenerLimits
+from accord.transports.http.server.proxies import TrustedProxies
 from accord.transports.http.server.state import HttpOptions
 from accord.transports.shutdown import exit_at_once, exit_later, take_signals
 
@@ -31,6 +32,9 @@ class ServedApp:
         sockets: open ones.
         tls: for HTTPS.
 
+    Raises:
+        TransportError: the variable that names trusted proxies is malformed.
+
     Attributes:
         should_exit: whether it has been stopped.
         is_started: whether it accepts connections.
@@ -40,6 +44,7 @@ class ServedApp:
     def __init__(
         self, app: "HttpApp", sockets: list[socket], tls: ssl.SSLContext | None = None
     ) -> None:
+        TrustedProxies.from_environment()  # before anything has started
         self._app = app
         self._sockets = sockets
         self._tls = tls
@@ -54,6 +59,7 @@ class ServedApp:
         self._loop, self._stopped = asyncio.get_running_loop(), asyncio.Event()
         await (start or self._app.start)()
         listener = self.listener = HttpListener(self._app, self._app.options)
+        self._app.note_listener(listener.metrics)
         try:
             await listener.start(self._sockets, self._tls)
             self.is_started = True
@@ -61,7 +67,10 @@ class ServedApp:
                 await self._stopped.wait()
         finally:
             listener.close()
+            # Until then, clients may have to answer questions of calls that are under way.
+            later = self._loop.call_later(self._app.options.grace / 2, listener.drain)
             await self._app.finish()
+            later.cancel()
             await listener.stop()
             await self._app.stop()
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from asyncio import AbstractEventLoop
-from collections.abc import Awaitable, Callable, Container, Generator, Hashable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Container, Hashable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
@@ -17,6 +17,7 @@ from accord.protocol.party import PartyState
 from accord.protocol.revisions import HANDSHAKE
 from accord.runtime.dispatcher import Dispatcher
 from accord.runtime.handlers import Write
+from accord.runtime.tasks import Resumed
 from accord.stores import EventStore, MemoryEventStore
 from accord.transports.http.server.exchange import LENGTH, SESSION, VERSION, HttpExchange, Message
 from accord.transports.http.server.stream import RetiredStreams
@@ -37,6 +38,7 @@ _BRIEF: Final = 4096
 # A request that has not begun can be sent to another server, or later.
 DRAINING: Final = http.HttpRefusal(503, "the server is stopping", -32000, (("retry-after", "1"),))
 _SILENT: Final = http.HttpRefusal(408, "the body did not arrive in time (body_timeout)")
+_LATE: Final = http.HttpRefusal(408, "the request takes too long to arrive (request_timeout)")
 _SLOW: Final = http.HttpRefusal(408, "the body arrives too slowly (body_rate)")
 
 
@@ -71,6 +73,8 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
             must be complete within them.
         body_rate: bytes a second that a body must arrive at; it may be slower for three times
             `body_timeout`.
+        request_timeout: seconds within which the body of a request must be complete, however
+            steadily it arrives.
         bodies_bytes: how many bytes of incomplete bodies are kept, of all requests together.
         opening_bytes: how many bytes a message may have before its client has a session; a request
             that stands on its own, as in 2026-07-28, may have as many as any message.
@@ -80,6 +84,8 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
         grace: seconds that calls get to finish when the server stops.
         access_log: whether each request is logged to the logger `accord.access`; "json" for lines
             that programs read.
+        metrics: whether counts are served at `/metrics`, in the text format of Prometheus, to
+            everyone that reaches the server; no token is needed.
     """
 
     path: str = "/mcp"
@@ -103,12 +109,14 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
     keep_alive: float = 15.0
     body_timeout: float = 10.0
     body_rate: int = 1024
+    request_timeout: float = 600.0
     bodies_bytes: int = 40 * 1024 * 1024
     opening_bytes: int = 1024 * 1024
     write_timeout: float = 60.0
     unread_bytes: int = 32 * 1024 * 1024
     grace: float = 5.0
     access_log: bool | Literal["text", "json"] = False
+    metrics: bool = False
 
     def __post_init__(self) -> None:
         if not self.path.startswith("/") or "?" in self.path or "#" in self.path:
@@ -229,6 +237,7 @@ class Body(msgspec.Struct, eq=False):
     task: asyncio.Task[object]
     last_arrival: float
     deadline: float
+    end: float
     size: int = 0
     refusal: http.HttpRefusal | None = None
 
@@ -236,9 +245,10 @@ class Body(msgspec.Struct, eq=False):
 class Bodies:
     """Reads bodies, and limits those that are being read.
 
-    Reading stops when no byte has arrived for `body_timeout`, or when bytes arrive more slowly than
-    `body_rate` for longer than three times that. All bodies together hold no more than
-    `bodies_bytes`: above that, those that are stuck make room, or else the newest is refused.
+    Reading stops when no byte has arrived for `body_timeout`, when bytes arrive more slowly than
+    `body_rate` for longer than three times that, or after `request_timeout`. All bodies together
+    hold no more than `bodies_bytes`: above that, those that are stuck make room, or else the newest
+    is refused.
     """
 
     def __init__(self, state: AppState, sessions: Container[bytes | None]) -> None:
@@ -279,7 +289,7 @@ class Bodies:
         except StopIteration as done:
             message: Message = done.value
         else:
-            return self._wait(exchange, _Resumed(waiting, first))
+            return self._wait(exchange, Resumed(waiting, first))
         if message["type"] != "http.request" or message.get("more_body"):
             return self._wait(exchange, None, message)
         return self._check_size(exchange, bytes(message.get("body", b"")))
@@ -312,7 +322,9 @@ class Bodies:
         task = asyncio.current_task()
         assert task is not None
         now = self._state.now()
-        body = self._under_way[task] = Body(task, now, now + self._patience)
+        body = self._under_way[task] = Body(
+            task, now, now + self._patience, now + self._options.request_timeout
+        )
         try:
             if waiting is not None:
                 message = await waiting
@@ -377,6 +389,8 @@ class Bodies:
                 self._give_up(body, _SILENT)
             elif now >= body.deadline:
                 self._give_up(body, _SLOW)
+            elif now >= body.end:
+                self._give_up(body, _LATE)
 
     def stop(self, refusal: http.HttpRefusal) -> None:
         """Refuse all of them."""
@@ -391,27 +405,3 @@ class Bodies:
 
 def _too_large(limit: int, setting: str) -> http.HttpRefusal:
     return http.HttpRefusal(413, f"body exceeds {limit} bytes ({setting})")
-
-
-class _Resumed:
-    """A coroutine that was started by hand, to be awaited from where it waits."""
-
-    __slots__ = ("_first", "_work")
-
-    def __init__(self, work: "CoroutineType[object, object, Message]", first: object) -> None:
-        self._work = work
-        self._first = first
-
-    def __await__(self) -> Generator[Any, Any, Message]:
-        waits_for = self._first
-        try:
-            while True:
-                try:
-                    outcome = yield waits_for
-                except BaseException as error:
-                    waits_for = self._work.throw(error)
-                else:
-                    waits_for = self._work.send(outcome)
-        except StopIteration as done:
-            message: Message = done.value
-            return message
