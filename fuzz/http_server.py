@@ -26,8 +26,6 @@ from typing import Any, Final
 
 import msgspec
 import search
-from accord.transports.http.server.connection import HttpConnection
-from accord.transports.http.server.running import ServedApp, fastest_loop
 from search import (
     Errors,
     Mutation,
@@ -45,6 +43,8 @@ from search import (
 
 from accord import Context, Server
 from accord.runtime.tasks import run_to_end
+from accord.transports.http.server.connection import HttpConnection
+from accord.transports.http.server.running import ServedApp, fastest_loop
 from accord.transports.http.server.sockets import listen
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))

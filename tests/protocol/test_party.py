@@ -6,9 +6,11 @@ import msgspec
 import pytest
 
 from accord import types as t
+from accord.protocol.exchange import Exchange
 from accord.protocol.party import (
     Bounded,
     Memory,
+    PartyState,
     Peer,
     RawMeta,
     UsedIds,
@@ -90,6 +92,59 @@ def test_an_initialize_request_makes_the_peer():
     )
     peer = peer_from_initialize(params, LATEST, "warning")
     assert peer == Peer(LATEST, info, frozenset({"roots", "roots.listChanged"}), "warning")
+
+
+def opening(name: str, **capabilities) -> t.InitializeParams:
+    info = t.Implementation(name, "1")
+    return t.InitializeParams(LATEST.id, t.ClientCapabilities(**capabilities), info)
+
+
+def test_clients_that_introduce_themselves_alike_share_one_peer():
+    first = peer_from_initialize(opening("twin"), LATEST, "info")
+    assert peer_from_initialize(opening("twin"), LATEST, "info") is first
+    others = [
+        peer_from_initialize(opening("twin"), LATEST, "error"),
+        peer_from_initialize(opening("twin"), REVISIONS[HANDSHAKE[0]], "info"),
+        peer_from_initialize(opening("twin", sampling={}), LATEST, "info"),
+        peer_from_initialize(opening("other"), LATEST, "info"),
+    ]
+    assert all(other != first for other in others)
+
+
+def test_long_introductions_are_not_kept():
+    long = opening("x" * 5_000), opening("any", experimental={"x" * 5_000: {}})
+    for params in long:
+        first, second = (peer_from_initialize(params, LATEST, "info") for _ in range(2))
+        assert first == second
+        assert first is not second
+
+
+def test_a_limited_number_of_introductions_is_kept(monkeypatch):
+    monkeypatch.setattr("accord.protocol.party._PEERS_MOST", 3)
+    first = peer_from_initialize(opening("client"), LATEST, "info")
+    for number in range(4):
+        peer_from_initialize(opening(f"client {number}"), LATEST, "info")
+    again = peer_from_initialize(opening("client"), LATEST, "info")
+    assert again == first
+    assert again is not first
+
+
+def test_an_idle_party_owns_no_tables():
+    party, other = PartyState(), PartyState()
+    exchange = Exchange(1, "ping", "client", LATEST, None, "t")
+    assert party.keep_open(exchange) is exchange
+    assert party.keep_open(Exchange(1, "ping", "client", LATEST, None)) is exchange
+    party.keep_token(exchange, "t")
+    party.release_tables()
+    assert (party.open, party.tokens) == ({1: exchange}, {"t": exchange})
+    assert (other.open, other.tokens) == ({}, {})
+    party.forget_token(exchange)
+    del party.open[1]
+    party.release_tables()
+    assert party.open is other.open
+    assert party.tokens is other.tokens
+    with pytest.raises(TypeError):
+        other.open[2] = exchange
 
 
 def test_another_log_level_makes_another_peer():

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 import pytest
 
 from accord import Context, Server, ToolError, connect
-from accord.runtime.brief import code_without_await, run_at_once
+from accord.runtime.brief import HAS_EAGER_TASKS, code_without_await, run_at_once
 from support.waiting import LONG, run, until_sync
 
 NUMBER: ContextVar[int] = ContextVar("NUMBER", default=0)
@@ -62,6 +62,10 @@ def call(function: Any, times: int = 1) -> list[Any]:
     return run(main())
 
 
+until_3_12 = pytest.mark.skipif(HAS_EAGER_TASKS, reason="Python has eager tasks")
+
+
+@until_3_12
 @pytest.mark.parametrize("function", [plain, Shop().sell])
 def test_a_coroutine_function_without_await_is_brief(function: Any) -> None:
     assert code_without_await(function) is function.__code__
@@ -174,7 +178,7 @@ def test_the_task_of_a_brief_tool_can_be_awaited_later() -> None:
         server.add_tool(tool)
         async with connect(server) as client:
             await client.call_tool("tool")
-            assert await kept[0] is None
+            await kept[0]
 
     run(main())
 
@@ -282,6 +286,7 @@ def test_a_tool_whose_code_is_replaced_may_wait() -> None:
     assert run(main()) == "new"
 
 
+@until_3_12
 def test_work_that_waits_cannot_run_at_once() -> None:
     async def main() -> None:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from accord.transports.http.server.listener import HttpListener
-
 from accord.transports.http.server.state import HttpOptions
 
 

@@ -11,7 +11,7 @@ from math import isfinite
 from typing import Any, Final
 
 import msgspec
-from msgspec import UNSET, Raw
+from msgspec import UNSET, Raw, UnsetType
 
 from accord.errors import MessageTooLarge
 from accord.protocol.json_text import (
@@ -224,22 +224,27 @@ def encode_error(id: RequestId | None, error: ErrorBody) -> bytes:
     return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (_encode_id(id), _encode(error))
 
 
-def encode_request(id: RequestId, method: str, params: bytes | None) -> bytes:
-    """Make a request from encoded params."""
-    if params is None:
-        return b'{"jsonrpc":"2.0","id":%b,"method":%b}' % (_encode_id(id), _encode(method))
-    return b'{"jsonrpc":"2.0","id":%b,"method":%b,"params":%b}' % (
-        _encode_id(id),
-        _encode(method),
-        params,
-    )
+class _RequestFrame(msgspec.Struct, gc=False):
+    jsonrpc: str
+    id: RequestId | UnsetType
+    method: str
+    params: object
 
 
-def encode_notification(method: str, params: bytes | None) -> bytes:
-    """Make a notification from encoded params."""
+def encode_request(id: RequestId, method: str, params: object) -> bytes:
+    """Make a request from params, from params that are already encoded, or from None."""
+    return _encode(_RequestFrame("2.0", id, method, _as_member(params)))
+
+
+def encode_notification(method: str, params: object) -> bytes:
+    """Make a notification; the params are as those of requests."""
+    return _encode(_RequestFrame("2.0", UNSET, method, _as_member(params)))
+
+
+def _as_member(params: object) -> object:
     if params is None:
-        return b'{"jsonrpc":"2.0","method":%b}' % _encode(method)
-    return b'{"jsonrpc":"2.0","method":%b,"params":%b}' % (_encode(method), params)
+        return UNSET
+    return Raw(params) if params.__class__ is bytes else params
 
 
 def decode(data: bytes) -> Frame | Batch:

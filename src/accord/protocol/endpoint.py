@@ -6,9 +6,8 @@ every body once.
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
-import msgspec
 from msgspec import UNSET
 
 from accord.errors import (
@@ -62,8 +61,6 @@ from accord.protocol.violation import (
     refuse_for_reaction,
 )
 from accord.types._base import JsonObject, RequestId, RevisionId
-
-JSON: Final = msgspec.json.Encoder()
 
 
 class Endpoint:
@@ -392,19 +389,18 @@ class Endpoint:
             params = bodies.add_meta(params, name, self.request_meta)
         meta = None if params is None else params.meta
         shaped = None if params is None else shape.narrow(params, row.id)
-        exchange = Exchange(
-            id=self._next_id,
-            name=name,
-            sender=self.role,
-            revision=row,
-            method=row.requests[self.role].get(name),
-            token=None if meta is None else meta.get("progressToken"),
-        )
+        role = self.role
+        token = None if meta is None else meta.get("progressToken")
+        method = row.requests[role].get(name)
+        exchange = Exchange(self._next_id, name, role, row, method, token)
         if row.tasks and getattr(shaped, "task", None) is not None:
             exchange.is_task = True
-        body = None if shaped is None else (unknown or JSON).encode(shaped)
-        data = self._settings.check_size(codec.encode_request(exchange.id, name, body), name)
-        violations = self.conversation.request(exchange, shaped, self._settings.refuse_own)
+        body = shaped if unknown is None else unknown.encode(shaped)
+        settings = self._settings
+        data = codec.encode_request(exchange.id, name, body)
+        if len(data) > settings.message_bytes:
+            settings.check_size(data, name)
+        violations = self.conversation.request(exchange, shaped, settings.refuse_own)
         if violations:
             self._raise(violations)
         self._next_id += 1
@@ -424,7 +420,7 @@ class Endpoint:
         conversation = self.conversation
         step = conversation.step(self.role, Frame("2.0", UNSET, name), params, within=within)
         try:
-            body = None if params is None else JSON.encode(shape.narrow(params, step.revision.id))
+            body = None if params is None else shape.narrow(params, step.revision.id)
         except LocalProtocolError:
             self._raise(conversation.judge(step))  # a broken rule says more than a lost member
             raise

@@ -264,7 +264,7 @@ def peer_from_initialize(
     declared = capability_paths(params.capabilities)
     made = Peer(revision, params.client_info, declared, log_level)
     text = _encode(made.info)
-    if len(text) > _PEER_BYTES:
+    if len(text) + sum(map(len, declared)) > _PEER_BYTES:
         return made
     key = (revision.id, text, declared, log_level)
     found = _opened.get(key)

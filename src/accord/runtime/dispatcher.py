@@ -57,7 +57,7 @@ _SIGNS_OF_LIFE: Final = frozenset({"ping", "server/discover"})
 
 
 # Shared by all dispatchers without running handlers. Nothing can be added to it.
-_NONE_RUNNING: Final = cast("dict[RequestId, asyncio.Future[Any]]", MappingProxyType({}))
+NONE_RUNNING: Final = cast("dict[RequestId, asyncio.Future[Any]]", MappingProxyType({}))
 
 LASTING: Final = object()
 """Returned by handlers of requests that stay open by design; `Dispatcher.answer` ends them."""
@@ -103,7 +103,7 @@ class Dispatcher:
         self.handlers = handlers
         self.in_flight = in_flight
         self.watchdog = watchdog
-        self.running: dict[RequestId, asyncio.Future[Any]] = _NONE_RUNNING
+        self.running: dict[RequestId, asyncio.Future[Any]] = NONE_RUNNING
         # How many reasons there are for which no answer can come at present.
         self.pauses = 0
         self.closed: AccordError | None = None
@@ -177,7 +177,7 @@ class Dispatcher:
         return None
 
     def _note_running(self, exchange: Exchange, work: asyncio.Future[Any]) -> None:
-        if self.running is _NONE_RUNNING:
+        if self.running is NONE_RUNNING:
             self.running = {}
         self.running[exchange.id] = work
 
@@ -392,10 +392,12 @@ class Dispatcher:
         if self.closed is not None:
             raise self.closed
         exchange, data = self.endpoint.request(name, params, revision=revision)
-        future = self._loop.create_future()
-        exchange.state = pending = Pending(future, timeout, cap, self._loop.time(), on_progress)
-        pending.on_notice = on_notice
-        self._extend(pending)
+        loop = self._loop
+        future = loop.create_future()
+        exchange.state = pending = Pending(future, timeout, cap, loop.time(), on_progress)
+        if on_notice is not None:
+            pending.on_notice = on_notice
+        self._set_timer(pending.ends)
         self.write(data, within)
         try:
             return await future
@@ -404,14 +406,15 @@ class Dispatcher:
             raise
 
     def _extend(self, pending: Pending) -> None:
-        ends = pending.extend(self._loop.time())
-        # One timer for all requests: most are answered long before it would go off.
-        if ends != inf and (self._timer is None or ends < self._timer.when()):
-            self._set_timer(ends)
+        self._set_timer(pending.extend(self._loop.time()))
 
     def _set_timer(self, when: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        # One timer for all requests: most are answered long before it would go off.
+        timer = self._timer
+        if when == inf or (timer is not None and timer.when() <= when):
+            return
+        if timer is not None:
+            timer.cancel()
         self._timer = self._loop.call_at(when, self._expire)
 
     def _expire(self) -> None:
@@ -433,8 +436,7 @@ class Dispatcher:
                 continue
             self.cancel(exchange, "no answer in time")
             pending.future.set_exception(pending.expiry(exchange.name))
-        if earliest != inf:
-            self._set_timer(earliest)
+        self._set_timer(earliest)
 
     def _settle(self, exchange: Exchange, result: object, error: Exception | None) -> None:
         pending = exchange.state
@@ -512,7 +514,7 @@ class Dispatcher:
     def release_tables(self) -> None:
         """Own no empty table: a session that waits for its client costs less without them."""
         if not self.running:
-            self.running = _NONE_RUNNING
+            self.running = NONE_RUNNING
 
     async def drain(self, timeout: float | None = None) -> bool:
         """Wait until no handler runs any more; returns whether that was in time."""

@@ -40,7 +40,7 @@ async def forward(
     exchange, data = dispatcher.endpoint.request(name, params, unknown=unknown)
     future = loop.create_future()
     exchange.state = pending = Pending(future, timeout, cap, loop.time(), on_progress)
-    dispatcher._extend(pending)
+    dispatcher._set_timer(pending.ends)
     dispatcher.write(data, within)
     try:
         return await future, exchange

@@ -149,11 +149,12 @@ class Pending:
         self.future = future
         self.timeout = timeout
         self.cap = cap
-        self.cap_ends = inf if cap is None else now + cap
+        self.cap_ends = self.ends = inf if cap is None else now + cap
+        if timeout is not None and now + timeout < self.cap_ends:
+            self.ends = now + timeout
         self.on_progress = on_progress
         self.on_notice: Callable[[NotificationReceived], None] | None = None
         """Called with what the peer sends to a request that stays open for it."""
-        self.ends = inf
 
     def extend(self, now: float) -> float:
         """Count the silence from now on; returns when the first of the two limits runs out."""

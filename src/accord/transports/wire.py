@@ -28,8 +28,8 @@ log = logging.getLogger("accord.server")
 
 # How long handlers may take to clean up once they are cancelled.
 _GRACE: Final = 2.0
-# How many messages may be sent before others get a turn of the loop.
-_AT_ONCE: Final = 16
+# How many messages may be sent before others get a turn of the loop: about a millisecond.
+_AT_ONCE: Final = 64
 
 
 class Wire(Protocol):

@@ -13,6 +13,8 @@ from accord.bindings.headers import RequestFacts, decode_headers
 from accord.errors import InvalidRequest
 from accord.protocol.exchange import Exchange
 from accord.protocol.mirroring import MirroredArgument
+from accord.protocol.party import NONE_OPEN
+from accord.runtime.dispatcher import NONE_RUNNING
 from accord.transports.http.server.exchange import HttpExchange
 from accord.transports.http.server.state import AppState, ServedSession
 from accord.transports.http.server.stream import CONGESTED, Stream
@@ -216,9 +218,6 @@ class HttpSession:
             self._write_outside(data)
         elif self._is_answer(data, exchange, response):
             response.answer(data)
-            client = self.session.endpoint.conversation.client
-            if not client.open:
-                client.release_tables()
         elif response.is_over:
             self._write_outside(data)
         elif not exchange.cancelled:
@@ -231,8 +230,12 @@ class HttpSession:
             return data.startswith(b"[")
         if response.is_over or exchange.cancelled:
             return False
+        client = self.session.endpoint.conversation.client
+        if not client.open:
+            client.open = NONE_OPEN  # as `release_tables` does, without the call
+            return True
         # An exchange is closed before its answer is written, and no sooner.
-        return self.session.endpoint.conversation.client.open.get(exchange.id) is not exchange
+        return client.open.get(exchange.id) is not exchange
 
     def _write_outside(self, data: bytes) -> None:
         """Write a message outside of any POST."""
@@ -371,8 +374,10 @@ class PostResponse:
     def finish(self) -> None:
         """Give up once the work for its requests has ended without an answer."""
         owner = self.owner
-        if owner.key and not owner.session.dispatcher.running:
-            owner.session.dispatcher.release_tables()
+        if owner.key:
+            dispatcher = owner.session.dispatcher
+            if not dispatcher.running:
+                dispatcher.running = NONE_RUNNING  # as `release_tables` does, without the call
         if self.is_over or not self.is_received:
             return
         if not self.is_batch or not self.owner.has_open(self):
