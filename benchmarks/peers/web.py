@@ -1,24 +1,26 @@
 """One contender of the benchmarks over HTTP: python web.py CONTENDER MODE PORT TOOLS.
 
-The mode is json, stream, stateless or standalone. All run on the same server, with the same
-settings.
+The mode is json, stream, stateless or standalone. `accord` runs as `server.run("http")` does, the
+peers on the uvicorn that their plain installation brings (h11, asyncio). Those whose name ends in
+"tuned", and the raw ASGI app, run on the fastest uvicorn there is (httptools, uvloop).
 """
 
 import sys
 from typing import Any
 
+# JSON is what accord answers with by itself where there is nothing to say before.
+SETTINGS: dict[str, dict[str, Any]] = {
+    "json": {},
+    "stream": {"answers": "stream"},
+    "stateless": {"stateless": True},
+    "standalone": {},
+}
+
 
 def accord(mode: str, tools: int) -> Any:
     import ours
 
-    # JSON is what it answers with by itself where there is nothing to say before.
-    how: dict[str, dict[str, Any]] = {
-        "json": {},
-        "stream": {"answers": "stream"},
-        "stateless": {"stateless": True},
-        "standalone": {},
-    }
-    return ours.build(tools).asgi(**how[mode])
+    return ours.build(tools).asgi(**SETTINGS[mode])
 
 
 def bare(mode: str, tools: int) -> Any:
@@ -42,18 +44,35 @@ def fastmcp(mode: str, tools: int) -> Any:
     return fast.build(tools).http_app(json_response=mode != "stream", stateless_http=stateless)
 
 
-APPS = {"accord": accord, "bare": bare, "official": official, "FastMCP": fastmcp}
+APPS = {
+    "accord tuned": accord,
+    "bare": bare,
+    "official": official,
+    "official tuned": official,
+    "FastMCP": fastmcp,
+}
 
 
 def main() -> None:
+    who, mode, port, tools = sys.argv[1:]
+    if who == "accord":
+        import ours
+
+        ours.build(int(tools)).run("http", port=int(port), **SETTINGS[mode])
+        return
+    if who == "protocol":
+        import bare_protocol
+
+        bare_protocol.run(int(port))
+        return
     import uvicorn
 
-    who, mode, port, tools = sys.argv[1:]
+    is_tuned = who == "bare" or who.endswith(" tuned")
     uvicorn.run(
         APPS[who](mode, int(tools)),
         port=int(port),
-        http="httptools",
-        loop="uvloop",
+        http="httptools" if is_tuned else "h11",
+        loop="uvloop" if is_tuned else "asyncio",
         ws="none",
         access_log=False,
         log_level="critical",

@@ -189,8 +189,8 @@ class HttpConnection(asyncio.Protocol):
 
     def _learn(self, head: ReceivedHead, data: bytes) -> None:
         """Learn to recognise a head, unless the connection is one of a proxy with many clients."""
-        about = head.headers.get(_SESSION) or head.headers.get(_NAME)
-        if about is not None and about == self._about:
+        about = head.headers.get(_SESSION) or head.headers.get(_NAME) or b""
+        if about == self._about:
             self._known = RepeatedHead.learn(head, data)
         self._about = about
 
