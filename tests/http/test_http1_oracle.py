@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 
 from support.http1_answers import answers
 from support.http1_memory import EchoApp, Read, memory
-from support.http1_oracle import read_by_h11
+from support.http1_oracle import is_tolerated, read_by_h11
 from support.http_server import on_listener
 
 pytestmark = on_listener
-from support.http1_oracle import is_tolerated
 
 
 def plain(read):
