@@ -318,10 +318,10 @@ class HttpApp:
 
     def make_listened(self, connection: "HttpConnection", head: "ReceivedHead") -> HttpExchange:
         """Return the request for a head that the listener has received."""
-        return self._listened(self, connection, head)
+        return self._exchange_type(self, connection, head)
 
     @cached_property
-    def _listened(self) -> "type[ListenedExchange]":
+    def _exchange_type(self) -> "type[ListenedExchange]":
         from accord.transports.http.server.listened_exchange import ListenedExchange
 
         return ListenedExchange

@@ -180,7 +180,7 @@ class HttpConnection(SocketFlow):
         held = self._size if is_in_head else 0
         for request in (self._active, *(self._waiting or ())):
             if request is not None:
-                held += request.held
+                held += request.held_bytes
         if held != self._held:
             self.listener.held += held - self._held
             self._held = held
@@ -416,7 +416,7 @@ class HttpConnection(SocketFlow):
             self.transport.close()
 
     def stop(self) -> None:
-        """End the connection after the response that is being sent; at once if there is none."""
+        """End the connection after the response that is being sent, or at once."""
         self.is_ending = True
         if self._active is None and not self._is_ignoring:
             self.transport.close()

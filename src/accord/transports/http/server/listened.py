@@ -71,7 +71,7 @@ class ListenedRequest:
         self._wake()
 
     @property
-    def held(self) -> int:
+    def held_bytes(self) -> int:
         """How many bytes of its body wait to be read."""
         return sum(map(len, self._chunks))
 
@@ -132,9 +132,9 @@ class ListenedRequest:
         self._wake()
         if self.follower is not None:
             self.follower.client_left()
-        self.ended()
+        self.note_end()
 
-    def ended(self) -> None:
+    def note_end(self) -> None:
         """Note that the response has ended."""
 
     # -- the response
@@ -208,7 +208,7 @@ class ListenedRequest:
             self.is_complete = True
             self.connection.write(data)
             self._wake()
-            self.ended()
+            self.note_end()
             self.connection.response_ended(self)
 
     def cut_off(self) -> None:
@@ -216,7 +216,7 @@ class ListenedRequest:
         if not self.is_complete:
             self.is_complete = True
             self._wake()
-            self.ended()
+            self.note_end()
             self.connection.abort()
 
     def fail(self) -> Awaitable[None]:

@@ -111,7 +111,7 @@ class ListenedExchange(ListenedRequest, HttpExchange):
         if on_left is not None:
             on_left()
 
-    def ended(self) -> None:
+    def note_end(self) -> None:
         """Note that the response has ended."""
         if self.is_counted:
             self.is_counted = False
