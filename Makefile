@@ -6,7 +6,7 @@ export PIP_NO_INPUT := 1
 # Some machines forbid the caching of compiled modules; each of some hundred processes would compile.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test lint core check tools ends wire pure foreign coverage thorough mutants bench fuzz release-check format clean
+.PHONY: run test lint core check tools ends wire pure foreign coverage uvicorn thorough mutants bench fuzz release-check format clean
 
 run: .venv/ready
 	@$(BIN)/python examples/tour.py
@@ -79,8 +79,13 @@ coverage: .venv/ready
 mutants: .venv/ready
 	$(BIN)/python tools/mutants.py
 
+# Tests of HTTP with our apps on uvicorn in place of the listener, as `server.asgi()` runs for others.
+uvicorn: .venv/ready
+	@export ACCORD_TEST_SERVER=uvicorn; \
+	$(call run,uvicorn,$(BIN)/pytest,$(addprefix tests/,http interaction auth transports),-n 2 --dist worksteal)
+
 # What takes long and changes seldom: every example on every transport, all foreign peers, coverage.
-thorough: coverage .venv-interop/hosts
+thorough: coverage uvicorn .venv-interop/hosts
 	@# Contract tests of the servers of others need it.
 	@.venv-interop/bin/pip install -q -e '.[test]'
 	.venv-interop/bin/pytest -q -n 2 --dist loadgroup -m "thorough or not thorough" interop

@@ -9,12 +9,14 @@ sent at an even rate, which two cores can keep up with, on whichever connection 
 latency is that of the server and not of a queue. Each tenth of the run prints the memory of the
 server and the latency of its calls. Exits 1 if a call or a stream fails, if memory grows by more
 than a tenth from the first tenth to the last, or if the 99th percentile of the worst tenth is more
-than twice that of the median tenth.
+than twice that of the median tenth. That says something about the server only on a machine that
+has nothing else to do; each tenth prints how many cores other processes used meanwhile.
 """
 
 import argparse
 import asyncio
 import contextlib
+import os
 import socket
 import statistics
 import subprocess
@@ -22,6 +24,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 from measure import calls, cpu_of, memory_of
@@ -41,6 +44,16 @@ HEAD: Final = (
     b"accept: application/json, text/event-stream\r\ncontent-type: application/json\r\n"
     b"mcp-protocol-version: 2025-06-18\r\n%bcontent-length: %d\r\n\r\n%b"
 )
+
+
+def busy_seconds() -> float:
+    """Return the CPU seconds that all processes of the machine have used."""
+    with contextlib.suppress(OSError):
+        user, nice, system, _, _, irq, softirq = map(
+            int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:8]
+        )
+        return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
+    return 0.0
 
 
 # -- the server
@@ -165,6 +178,12 @@ class Run:
         self._free: deque[Caller] = deque()
         self._latencies: list[float] = []
         self._tenths: list[tuple[float, float, float]] = []
+        self._others = self._read_clocks()
+
+    def _read_clocks(self) -> tuple[float, float]:
+        """Return the time, and the CPU seconds of all processes but the server and this one."""
+        ours = cpu_of(self.pid) + time.process_time()
+        return time.perf_counter(), busy_seconds() - ours
 
     async def open(self) -> None:
         """Open one session for all calls, one for each stream, and all connections."""
@@ -222,9 +241,11 @@ class Run:
         memory = memory_of(self.pid)
         self._tenths.append((memory, median, p99))
         number = len(self._tenths)
+        (before, theirs), self._others = self._others, self._read_clocks()
+        others = max(0.0, (self._others[1] - theirs) / (self._others[0] - before))
         print(
             f"{number:3}/10  {memory:7.1f} MB   median {median:6.2f} ms   p99 {p99:7.2f} ms"
-            f"   server {cpu_of(self.pid):6.1f} CPU s",
+            f"   server {cpu_of(self.pid):6.1f} CPU s   others use {others:.1f} cores",
             flush=True,
         )
 

@@ -1,7 +1,7 @@
 """Servers over pipes: calls, progress, large payloads, start-up and memory.
 
-The tool that is compared is `async def` everywhere. What accord does with an inline sync tool
-stands on a line of its own; the peers have no such thing.
+The tool that is compared is `async def` everywhere, and a plain `def` in `plain_calls`. What accord
+does with an inline sync tool stands on a line of its own; the peers have no such thing.
 """
 
 from collections.abc import Callable
@@ -52,9 +52,38 @@ def tool_calls(effort: Effort) -> list[Figure]:
     ]
 
 
-def _agrees(who: str, server: Served) -> None:
+def plain_calls(effort: Effort) -> list[Figure]:
+    """Calls of a plain function, which runs in a thread, one by one and 64 at once."""
+    one_by_one: dict[str, Round] = {}
+    in_flight: dict[str, Round] = {}
+    with served(("accord", "official", "FastMCP")) as running:
+        for who, server in running.items():
+            _agrees(who, server, "add_plain")
+            one_by_one[who] = _calling(server, "add_plain", width=1)
+            in_flight[who] = _calling(server, "add_plain", width=64)
+        # On two cores the threads of some contenders fight for the interpreter's lock.
+        with one_core(*(server.pid for server in running.values())):
+            alone = best(one_by_one, effort, most=MOST)
+            together = best(in_flight, effort, most=MOST)
+    return [
+        *_plain_lines("calls of plain functions per s, one", alone, first=15, moonshot=20),
+        *_plain_lines("calls of plain functions per s, 64", together, first=30, moonshot=50),
+    ]
+
+
+def _plain_lines(
+    name: str, readings: dict[str, Reading], *, first: float, moonshot: float
+) -> list[Figure]:
+    # By CPU: the client's own work has more weight the faster the server is.
+    times = readings["official"].cpu / readings["accord"].cpu
+    rate, cpu = per_second(name, readings)
+    cpu.aim = Aim(times, first, moonshot, "times the official SDK")
+    return [rate, cpu]
+
+
+def _agrees(who: str, server: Served, tool: str = "add") -> None:
     """See that all do the same work before it is timed."""
-    result = server.ask(calls("add", ARGUMENTS, 1)[0])
+    result = server.ask(calls(tool, ARGUMENTS, 1)[0])
     text, structured = result["content"][0]["text"], result.get("structuredContent")
     if text != "3" or structured != {"result": 3}:
         raise RuntimeError(f"{who} answers {result}")
@@ -216,6 +245,6 @@ def many_calls(effort: Effort) -> list[Figure]:
     ]
 
 
-FIGURES = (tool_calls, stateless_calls, progress, echo, start, many_calls)
+FIGURES = (tool_calls, plain_calls, stateless_calls, progress, echo, start, many_calls)
 
 __all__ = ["FIGURES", "cpu_line"]

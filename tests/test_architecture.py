@@ -298,3 +298,71 @@ def test_help_loads_none_of_what_the_command_needs(words):
     layers = ("check", "client", "compose", "fleet", "hosts", "server", "testing")
     slow = {f"accord.{each}" for each in layers} | {"aiohttp", "rich", "yaml"}
     assert loaded & slow == set()
+
+
+SERVED = """
+from accord import Context, Server
+
+server = Server("desk")
+
+@server.tool
+async def add(ctx: Context, a: int, b: int = 1, tags: list[str] | None = None) -> dict[str, int]:
+    \"""Add two numbers and more.\"""
+    return {"sum": a + b}
+
+server.run()
+"""
+# What a server with plain tools does without until a client lists or calls them.
+FOR_OTHERS = {
+    "accord.bindings.headers",
+    "accord.client",
+    "accord.json_schema",
+    "accord.protocol.envelope",
+    "accord.protocol.excerpt",
+    "accord.protocol.uri_template",
+    "accord.server.completion",
+    "accord.server.composition.entries",
+    "accord.server.composition.view_kinds",
+    "accord.server.injection",
+    "accord.server.prompts",
+    "accord.server.resources",
+    "accord.server.schema.arguments",
+    "accord.server.schema.compiling",
+    "accord.server.schema.conversion",
+    "accord.server.schema.docstrings",
+    "accord.server.schema.msgspec_types",
+    "accord.server.schema.typed_results",
+    "accord.transports.http",
+    "bisect",
+    "fnmatch",
+    "json",
+}
+
+
+def test_a_server_starts_without_what_it_does_not_need():
+    opening = (
+        '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18",'
+        '"capabilities":{},"clientInfo":{"name":"c","version":"1"}}}\n'
+    )
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-c", SERVED],
+        input=opening,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert '"result"' in done.stdout
+    assert "accord.server.tools" in loaded
+    assert loaded & FOR_OTHERS == set()
+
+
+def test_an_import_leaves_the_garbage_collector_as_it_was():
+    code = (
+        "import gc; from accord import Server; assert gc.isenabled() and not gc.get_freeze_count();"
+        "gc.disable(); gc.freeze(); count = gc.get_freeze_count(); from accord import Client;"
+        "assert not gc.isenabled() and gc.get_freeze_count() == count;"
+        "gc.enable(); from accord import connect; assert gc.isenabled()"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

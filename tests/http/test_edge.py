@@ -9,9 +9,11 @@ from accord import Server
 from accord.auth import Protected, StaticTokens
 from accord.protocol.codec import Limits
 from support.http_offer import offer
-from support.http_server import bounded
+from support.http_server import bounded, on_listener
 from support.http_talk import BOTH, Response, call, initialize, request, text_of
 from support.waiting import LONG, run, until
+
+pytestmark = on_listener
 
 OPENING = json.dumps(initialize()).encode()
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as some
 from accord import Context
 from accord.protocol.codec import Limits
 from support.http_offer import offer
-from support.http_server import bounded
+from support.http_server import bounded, on_listener
 from support.http_talk import Connection, call, initialize, request, text_of
 from support.waiting import LONG, run, until
 
@@ -102,6 +102,7 @@ def test_a_head_that_is_too_large_is_refused(small, talk, extra):
     run(scenario())
 
 
+@on_listener
 def test_a_head_without_end_is_cut_off(small, talk):
     async def scenario():
         async with talk(small) as client:
@@ -155,6 +156,7 @@ def test_a_body_that_does_not_arrive_is_refused(small, talk):
     run(scenario())
 
 
+@on_listener
 def test_a_head_that_does_not_arrive_is_refused(small, talk):
     async def scenario():
         async with talk(small) as client:
@@ -287,6 +289,7 @@ def test_a_flood_of_requests_does_not_affect_other_clients(talk):
         run(scenario(port))
 
 
+@on_listener
 def test_the_number_of_connections_is_limited(talk):
     async def scenario(port):
         async with talk(port) as client:

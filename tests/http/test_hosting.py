@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from support.http_offer import offer
-from support.http_server import bounded, free_port, serving
+from support.http_server import bounded, free_port, on_listener, serving
 from support.http_talk import call, initialize, notification, request, text_of
 from support.waiting import LONG, run, until_sync
 
@@ -364,6 +364,7 @@ http {{
 """
 
 
+@on_listener
 def test_an_upgrade_through_a_proxy_does_not_reach_the_next_caller(talk, tmp_path):
     front = free_port()
 

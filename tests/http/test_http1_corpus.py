@@ -5,6 +5,7 @@ import asyncio
 import pytest
 import uvloop
 
+from accord.transports.http.server.received import RepeatedHead
 from support.http1_answers import answers
 from support.http1_corpus import CASES
 from support.http1_requests import (
@@ -20,7 +21,10 @@ from support.http1_requests import (
     sized,
 )
 from support.http1_runs import CUTS, bench, fault
+from support.http_server import on_listener
 from support.waiting import LONG
+
+pytestmark = on_listener
 
 # How many connections are open at once.
 WIDTH = 40
@@ -159,11 +163,16 @@ def test_a_trace_is_not_reflected():
 # -- heads that repeat: the listener recognises them without its parser
 
 
+def named(body):
+    """A request of a kind that the listener expects to be repeated."""
+    return sized(body, b"Mcp-Name: note")
+
+
 BODY = note(2)
-START, _, _ = sized(BODY).partition(b"%d" % len(BODY))
+START, _, _ = named(BODY).partition(b"%d" % len(BODY))
 REPEATED = {
-    "the same": (sized(BODY), [200]),
-    "another length": (sized(BODY + b" " * 50), [200]),
+    "the same": (named(BODY), [200]),
+    "another length": (named(BODY + b" " * 50), [200]),
     "a length of fewer digits": (START + b"2\r\n\r\n{}", [400]),
     "zeros before the length": (START + b"0%d\r\n\r\n" % len(BODY) + BODY, [200]),
     "many zeros before the length": (START + b"%09d\r\n\r\n" % len(BODY) + BODY, [200]),
@@ -176,26 +185,33 @@ REPEATED = {
     "a bare LF after the length": (START + b"2\n\r\n{}", [400]),
     "a second length": (START + b"2\r\nContent-Length: 2\r\n\r\n{}", [400]),
     "a coding": (START + b"2\r\nTransfer-Encoding: chunked\r\n\r\n{}", [400]),
-    "a folded line": (sized(BODY).replace(b"\r\n\r\n", b"\r\n x\r\n\r\n"), [400]),
-    "two at once": (sized(BODY) + sized(note(3)), [200, 200]),
-    "a byte too many": (sized(BODY) + b"\0", [200, 400]),
-    "an empty line first": (b"\r\n" + sized(BODY), [200]),
+    "a folded line": (named(BODY).replace(b"\r\n\r\n", b"\r\n x\r\n\r\n"), [400]),
+    "two at once": (named(BODY) + named(note(3)), [200, 200]),
+    "a byte too many": (named(BODY) + b"\0", [200, 400]),
+    "an empty line first": (b"\r\n" + named(BODY), [200]),
     "lower case": (START.lower().replace(b"post ", b"POST ").replace(b"http/", b"HTTP/")
                    + b"%d\r\n\r\n" % len(BODY) + BODY, [200]),
-    "a request as the body": (sized(CANARY), [400]),
+    "a request as the body": (named(CANARY), [400]),
     "a request after a short length": (START + b"2\r\n\r\n{}" + PROBE, [400, 200]),
 }  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def repeats():
-    """Each of them after two requests with the same head, whole and cut in two; then one more."""
+    """Each of them after three requests with one head, whole and cut in two; then another."""
+    matched = []
+    match = RepeatedHead.match
+
+    def counted(self, data):
+        found = match(self, data)
+        matched.append(found is not None)
+        return found
 
     async def exchange(made, parts):
         reader, writer = await asyncio.open_connection("127.0.0.1", made.port)
         async with asyncio.timeout(LONG):
-            for _ in range(2):
-                writer.write(sized(note(1)))
+            for _ in range(3):
+                writer.write(named(note(1)))
                 start = await reader.readuntil(b"\r\n\r\n")
                 await reader.readexactly(int(start.partition(b"content-length: ")[2].split()[0]))
             for part in parts:
@@ -216,7 +232,14 @@ def repeats():
                     found[name, place] = await exchange(made, parts)
             return found, made.canaries
 
-    return asyncio.run(scenario())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RepeatedHead, "match", counted)
+        found, canaries = asyncio.run(scenario())
+    return found, canaries, matched
+
+
+def test_heads_that_repeat_are_recognised(repeats):
+    assert sum(repeats[2]) > len(REPEATED) * 4
 
 
 @pytest.mark.parametrize("name", REPEATED)

@@ -22,6 +22,7 @@ from accord.inspector.web.app import ACTIONS_MOST, BODY_MOST, WRONG_KEYS_MOST, I
 from accord.inspector.web.feed import FEEDS_MOST
 from accord.inspector.web.gate import loopback_address
 from accord.inspector.web.static_files import StaticFiles
+from accord.transports.http.server.state import HttpOptions
 from support.page_client import page_of, read_answer, read_head
 from support.running import in_virtual_time
 from support.waiting import in_loop, until
@@ -510,7 +511,7 @@ async def test_further_wrong_keys_have_to_wait():
 
 @in_loop
 async def test_clients_that_send_too_slowly_are_cut_off(monkeypatch):
-    monkeypatch.setattr(serving, "_HEAD_TIMEOUT", 0.1)
+    monkeypatch.setattr(serving, "_LIMITS", HttpOptions(body_timeout=0.1))
     monkeypatch.setattr(app_module, "_BODY_TIMEOUT", 0.1)
     async with page_of(with_recording()) as page:
         slow_head, head_writer = await page.open()
@@ -528,7 +529,7 @@ async def test_clients_that_send_too_slowly_are_cut_off(monkeypatch):
 
 @in_loop
 async def test_a_page_that_stops_reading_is_cut_off(define, monkeypatch):
-    monkeypatch.setattr(serving, "_WRITE_TIMEOUT", 0.1)
+    monkeypatch.setattr(serving, "_LIMITS", HttpOptions(write_timeout=0.1))
     monkeypatch.setattr(app_module, "ACTIONS_MOST", 1)
 
     async def flood(session, params):

@@ -183,3 +183,20 @@ def test_results_of_plain_functions_are_converted_in_their_thread() -> None:
 
     run(main())
     assert threads == ["accord"]
+
+
+def test_an_import_of_accord_that_takes_long_is_not_a_place_of_the_author(caplog) -> None:
+    scope: dict[str, Any] = {"waited": caplog.records.__len__}
+    waiting = "def load():\n    while not waited():\n        pass\n"
+    exec(compile(waiting, "<frozen importlib._bootstrap>", "exec"), scope)
+    exec(compile("def _serve():\n    load()\n", results.__file__, "exec"), scope)
+
+    async def main() -> None:
+        watchdog = Watchdog(threshold=0.04)
+        watchdog.enter()
+        scope["_serve"]()
+        watchdog.leave()
+
+    run(main())
+    (message,) = blocked(caplog)
+    assert "the size of its arguments or of its result" in message

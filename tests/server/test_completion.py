@@ -13,7 +13,8 @@ from accord.server import completion as module
 from accord.server.completion import Completions, match_values, trim
 from accord.server.prompts import PromptEntry, build_prompt
 from accord.server.registry import Registry
-from accord.server.resources import Resources, build_resource
+from accord.server.resource_registry import Resources
+from accord.server.resources import build_resource
 from accord.server.schema.signature import inspect
 from accord.types import Completion, PromptReference, ResourceTemplateReference
 

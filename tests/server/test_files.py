@@ -13,7 +13,7 @@ from accord.errors import InternalError, RegistrationError, ResourceNotFound
 from accord.server import files as module
 from accord.server.contents import build_contents
 from accord.server.files import DirectoryResource, FileResource, split_safe_path
-from accord.server.resources import Resources
+from accord.server.resource_registry import Resources
 from accord.types import Annotations, ResourceContents
 from support.leftovers import Leftovers
 

@@ -16,9 +16,9 @@ from accord.protocol.endpoint import Endpoint
 from accord.protocol.uri_template import Several
 from accord.server.contents import build_contents, not_found
 from accord.server.media import Audio, Image
+from accord.server.resource_registry import Resources
 from accord.server.resources import (
     ResourceEntry,
-    Resources,
     TemplateEntry,
     build_resource,
 )

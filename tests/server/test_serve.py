@@ -71,8 +71,7 @@ def test_signals_and_logging_are_as_before() -> None:
     def state() -> tuple[object, ...]:
         logger = logging.getLogger("accord")
         handlers = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
-        uvicorn = [list(logging.getLogger(each).handlers) for each in ("uvicorn", "uvicorn.error")]
-        return handlers, list(logger.handlers), logger.propagate, uvicorn
+        return handlers, list(logger.handlers), logger.propagate
 
     async def main() -> None:
         before = state()

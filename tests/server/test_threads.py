@@ -1,4 +1,5 @@
 import asyncio
+import contextvars
 import gc
 import threading
 import time
@@ -8,7 +9,10 @@ from typing import Any
 import pytest
 
 from accord.errors import InternalError
-from accord.server.threads import OutOfTime, Workers, is_working, run_in_thread, wait_until_idle
+from accord.runtime.tasks import is_thread_awaited
+from accord.server.thread_bells import make_bell
+from accord.server.thread_jobs import Job, OutOfTime
+from accord.server.threads import Workers, is_working, run_in_thread, wait_until_idle
 from support.leftovers import Leftovers
 from support.waiting import LONG, run, until, until_sync
 
@@ -252,3 +256,199 @@ def test_outcomes_that_the_loop_has_not_taken_yet_are_bounded() -> None:
 
     run(main())
     assert len(made) == 50
+
+
+# -- short functions and functions that block
+
+
+def test_functions_that_block_run_side_by_side() -> None:
+    async def main() -> None:
+        workers = Workers(32)
+        # None of them gets through before all of them run.
+        barrier = threading.Barrier(32)
+        calls = [run_in_thread(workers, lambda: barrier.wait(LONG)) for _ in range(32)]
+        assert sorted(await asyncio.gather(*calls)) == list(range(32))
+        workers.shutdown()
+
+    run(main())
+
+
+def test_calls_behind_a_function_that_blocks_are_served_by_another_thread() -> None:
+    async def main() -> None:
+        workers = Workers(4)
+        gates = [threading.Event() for _ in range(3)]
+        held = [asyncio.ensure_future(run_in_thread(workers, gate.wait)) for gate in gates]
+        opened = [run_in_thread(workers, gate.set) for gate in gates]
+        await asyncio.gather(*held, *opened)
+        workers.shutdown()
+
+    run(main())
+
+
+def test_an_outcome_arrives_while_the_next_function_blocks() -> None:
+    async def main() -> None:
+        workers = Workers(2)
+        gate = threading.Event()
+        for _ in range(20):
+            gate.clear()
+            first = asyncio.ensure_future(run_in_thread(workers, lambda: "first"))
+            second = asyncio.ensure_future(run_in_thread(workers, gate.wait))
+            assert await first == "first"
+            gate.set()
+            await second
+        workers.shutdown()
+
+    run(main())
+
+
+def test_short_functions_need_few_threads() -> None:
+    async def main() -> None:
+        workers = Workers(32)
+        for _ in range(4):
+            calls = [run_in_thread(workers, lambda: None) for _ in range(64)]
+            await asyncio.gather(*calls)
+        assert workers._threads < 32
+        workers.shutdown()
+
+    run(main())
+
+
+def test_loops_share_threads() -> None:
+    workers = Workers(3)
+
+    async def main() -> None:
+        for count in (1, 2, 20, 1, 5):
+            calls = [run_in_thread(workers, lambda: "value") for _ in range(count)]
+            assert await asyncio.gather(*calls) == ["value"] * count
+
+    threads = [threading.Thread(target=run, args=(main(),)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(LONG)
+        assert not thread.is_alive()
+    workers.shutdown()
+
+
+def test_work_of_a_closed_loop_holds_up_no_other_loop(one_thread) -> None:
+    gate = threading.Event()
+
+    class Call(Job):
+        def work(self) -> None:
+            gate.wait(LONG)
+
+    async def leave() -> None:
+        loop = asyncio.get_running_loop()
+        for _ in range(4):
+            Call(one_thread, loop, contextvars.copy_context(), None, "tool", None).start()
+        await until(is_working)
+
+    async def main() -> None:
+        gate.set()
+        assert await run_in_thread(one_thread, lambda: "served") == "served"
+
+    run(leave())
+    run(main())
+    assert not is_thread_awaited()
+
+
+# -- how threads and loops are woken
+
+
+@pytest.fixture
+def without_descriptors(monkeypatch) -> None:
+    monkeypatch.delattr("os.eventfd")
+
+
+@pytest.mark.parametrize("has_descriptors", [True, False])
+def test_each_ring_of_a_bell_wakes_one_thread(has_descriptors, monkeypatch) -> None:
+    if not has_descriptors:
+        monkeypatch.delattr("os.eventfd")
+    bell = make_bell()
+    bell.ring()
+    bell.ring()
+    threads = [threading.Thread(target=bell.wait, daemon=True) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    until_sync(lambda: sum(thread.is_alive() for thread in threads) == 1)
+    bell.ring()
+    until_sync(lambda: not any(thread.is_alive() for thread in threads))
+
+
+def test_systems_without_event_descriptors_are_served_too(without_descriptors) -> None:
+    async def main() -> None:
+        workers = Workers(3)
+        for count in (1, 2, 64, 1):
+            calls = [run_in_thread(workers, lambda: "value") for _ in range(count)]
+            assert await asyncio.gather(*calls) == ["value"] * count
+        workers.shutdown()
+
+    left = Leftovers()
+    run(main())
+    until_sync(lambda: not left.threads())
+
+
+def test_threads_without_event_descriptors_end_with_their_workers(without_descriptors) -> None:
+    left = Leftovers()
+
+    async def main() -> None:
+        workers = Workers(4)
+        await asyncio.gather(*(run_in_thread(workers, lambda: None) for _ in range(4)))
+
+    run(main())
+    gc.collect()
+    until_sync(lambda: not left.threads())
+
+
+@pytest.mark.parametrize("make_loop", ["asyncio", "uvloop"])
+def test_descriptors_are_closed_with_the_loop_and_the_threads(make_loop) -> None:
+    factory = pytest.importorskip("uvloop").new_event_loop if make_loop == "uvloop" else None
+
+    async def main() -> None:
+        workers = Workers(2)
+        calls = [run_in_thread(workers, lambda: "value") for _ in range(8)]
+        assert await asyncio.gather(*calls) == ["value"] * 8
+        workers.shutdown()
+
+    def serve() -> None:
+        with asyncio.Runner(loop_factory=factory) as runner:
+            runner.run(main())
+
+    def is_clean() -> bool:
+        gc.collect()
+        return not left
+
+    serve()
+    left = Leftovers()
+    for _ in range(3):
+        serve()
+    until_sync(is_clean)
+
+
+def test_an_outcome_that_cannot_be_delivered_holds_up_no_other() -> None:
+    class Undeliverable(Job):
+        def work(self) -> None:
+            return None
+
+        def conclude(self, value: object, failure: BaseException | None) -> None:
+            raise RuntimeError("a bug")
+
+    reported: list[Any] = []
+
+    async def main() -> None:
+        workers = Workers(1)
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, said: reported.append(said["exception"]))
+        gate = threading.Event()
+        held = asyncio.ensure_future(run_in_thread(workers, gate.wait))
+        await until(is_working)
+        Undeliverable(workers, loop, contextvars.copy_context(), None, "bug", None).start()
+        other = asyncio.ensure_future(run_in_thread(workers, lambda: "served"))
+        await asyncio.sleep(0)
+        gate.set()
+        assert await other == "served"
+        await held
+        workers.shutdown()
+
+    run(main())
+    assert [str(error) for error in reported] == ["a bug"]

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from accord import Context, Server, ToolError, connect
+from accord.errors import InternalError
 from accord.server.tools import failure
 from accord.types import CallToolResult, TextContent
-from support.waiting import run
+from support.waiting import run, until
 
 
 def text(result: CallToolResult) -> str:
@@ -126,6 +127,43 @@ def test_a_plain_function_may_hand_on_an_async_one() -> None:
     assert run(called(server, "dig")).content[0].text == "3"  # type: ignore[union-attr]
     late = run(called(server, "endless"))
     assert late.content[0].text == "tool endless did not finish within 0.01 s (timeout)"  # type: ignore[union-attr]
+
+
+def test_a_coroutine_of_a_plain_function_is_cancelled_with_its_call() -> None:
+    seen: list[str] = []
+
+    async def main() -> None:
+        begun = asyncio.Event()
+
+        async def endless() -> None:
+            seen.append(Context.current().method)
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await asyncio.sleep(0)
+                seen.append("cleaned up")
+
+        server = Server("desk")
+        server.add_tool(lambda: endless(), name="endless")
+        async with connect(server) as client:
+            calling = asyncio.ensure_future(client.call_tool("endless"))
+            await begun.wait()
+            calling.cancel()
+            await until(lambda: len(seen) == 2)
+
+    run(main())
+    assert seen == ["tools/call", "cleaned up"]
+
+
+def test_a_plain_function_may_hand_on_what_cancels_itself() -> None:
+    async def stop() -> None:
+        raise asyncio.CancelledError
+
+    server = Server("desk")
+    server.add_tool(lambda: stop(), name="stop")
+    with pytest.raises(InternalError, match="the work was cancelled"):
+        run(called(server, "stop"))
 
 
 def test_a_forgotten_await_is_named_in_the_log(caplog: Any) -> None:

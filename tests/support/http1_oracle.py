@@ -1,5 +1,7 @@
 """What h11, a parser by others, reads from the bytes that a client sends."""
 
+import re
+
 import h11
 
 from support.http1_memory import Read
@@ -10,6 +12,15 @@ TOLERATED = {
     "Found multiple Host: headers": "the same",
     "Too many bytes in chunk size": "h11 counts zeros in front, which mean nothing",
 }
+
+
+# RFC 9112, 3: a server may split a request line at any spaces.
+_SPACED = re.compile(r"illegal request line: bytearray\(b'[A-Z-]+ +\S+ +HTTP/1\.[01]'\)")
+
+
+def is_tolerated(why: str) -> bool:
+    """Whether the listener may accept what h11 refuses for this reason."""
+    return why.startswith(tuple(TOLERATED)) or _SPACED.fullmatch(why) is not None
 
 
 def read_by_h11(data: bytes) -> tuple[list[Read], str]:

@@ -1,16 +1,25 @@
 """Servers on real sockets, in a thread of their own."""
 
+import asyncio
+import os
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
+from socket import socket
+from typing import Any, Final
 
+import pytest
 import uvicorn
 
 from accord.runtime.tasks import run_to_end
 from accord.transports.http.server.running import ServedApp, fastest_loop
 from accord.transports.http.server.sockets import listen
 from support.waiting import LONG, until_sync
+
+# Whether `bounded` serves apps with uvicorn, as an application with its own ASGI server does.
+IS_UVICORN: Final = os.environ.get("ACCORD_TEST_SERVER") == "uvicorn"
+# For tests of what an app cannot see: connections, heads, trailers, upgrades.
+on_listener: Final = pytest.mark.skipif(IS_UVICORN, reason="the listener does this, not the app")
 
 
 @contextmanager
@@ -22,7 +31,11 @@ def serving(app: Any, **config: Any) -> Iterator[int]:
 
 @contextmanager
 def bounded(app: Any, *, loop: str = "auto") -> Iterator[int]:
-    """Serve one of our apps as `server.run("http")` does."""
+    """Serve one of our apps as `server.run("http")` does; on uvicorn, if tests shall use that."""
+    if IS_UVICORN:
+        with serving(app, loop=loop, lifespan="on", http="httptools") as port:
+            yield port
+        return
     (listening,) = listen("127.0.0.1", 0)
     served = ServedApp(app, [listening])
     factory = None if loop == "asyncio" else fastest_loop()
@@ -38,6 +51,33 @@ def bounded(app: Any, *, loop: str = "auto") -> Iterator[int]:
         thread.join(LONG)
         listening.close()
         assert not thread.is_alive(), "the server does not stop"
+
+
+@contextmanager
+def serving_within(
+    enter: Callable[[list[socket]], AbstractAsyncContextManager[Any]],
+) -> Iterator[int]:
+    """Enter a block that serves on sockets, on a loop of its own; yield the port."""
+    (listening,) = listen("127.0.0.1", 0)
+    port = listening.getsockname()[1]
+    entered, loop = threading.Event(), asyncio.new_event_loop()
+    left = asyncio.Event()
+
+    async def serve() -> None:
+        async with enter([listening]):
+            entered.set()
+            await left.wait()
+
+    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),), daemon=True)
+    thread.start()
+    try:
+        assert entered.wait(LONG), "the server does not start"
+        yield port
+    finally:
+        loop.call_soon_threadsafe(left.set)
+        thread.join(LONG)
+        assert not thread.is_alive(), "the server does not stop"
+        loop.close()
 
 
 def _config(app: Any, **config: Any) -> uvicorn.Config:

@@ -7,11 +7,13 @@ from hypothesis import strategies as some
 
 from accord.bindings.sse import Decoder
 from accord.stores import MemoryEventStore
-from accord.transports.http.server.asgi_exchange import AsgiReader
+from accord.transports.http.server.asgi_exchange import AsgiExchange, AsgiReader
+from accord.transports.http.server.state import HttpOptions
 from accord.transports.http.server.stream import Stream, parse_event_id
 from support.waiting import run, until
 
 HEAD = {"type": "http.response.start", "status": 200, "headers": []}
+SCOPE = {"type": "http", "method": "GET", "path": "/mcp", "headers": []}
 
 
 class Client:
@@ -24,7 +26,8 @@ class Client:
         self.is_gone = asyncio.Event()
         self.fails = None
         self.among = set() if among is None else among
-        self.reader = AsgiReader(stream, self.among, self, [])
+        exchange = AsgiExchange(HttpOptions(), SCOPE, self.receive, self.send)
+        self.reader = AsgiReader(stream, self.among, exchange, [])
         stream.attach(self.reader)
         self.task = asyncio.create_task(self.reader.follow())
 

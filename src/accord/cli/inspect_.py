@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import os
-import signal
 import sys
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -13,6 +12,7 @@ from urllib.parse import urlsplit
 from accord.cli.connection import CONNECTION, advise_in_options
 from accord.cli.inspect_targets import read_targets
 from accord.cli.options import Commands, UsageError, add_command, headers_of
+from accord.cli.signals import end_by_signals
 from accord.cli.terminal import note, say
 from accord.errors import MissingExtra, TransportError
 
@@ -78,7 +78,6 @@ words* TARGET  the servers: URLs, Python files or modules, names of servers of a
 --public-url URL  where browsers find the page, through a proxy or directly
 {CONNECTION}"""
 _MEGABYTE: Final = 1024 * 1024
-_SIGNALS: Final = ("SIGINT", "SIGTERM", "SIGHUP")
 
 
 def register(commands: Commands) -> None:
@@ -148,7 +147,7 @@ async def _serve(
     options: argparse.Namespace, targets: "list[InspectTarget]", sockets: "PageSockets"
 ) -> None:
     """Serve the page until a signal arrives."""
-    _end_by_signals()
+    end_by_signals()
     async with _serve_page(options, sockets) as (inspection, url):
         _announce(options, url, sockets)
         if options.watch:
@@ -158,21 +157,6 @@ async def _serve(
         for path in options.trace:
             _open_recording(inspection, path)
         await asyncio.Event().wait()
-
-
-def _end_by_signals() -> None:
-    """Let signals cancel this task; those that are ignored, by nohup for example, stay ignored.
-
-    Raised as an exception in whatever runs, a signal may be lost: in a callback, or in code that
-    survives all exceptions.
-    """
-    task, loop = asyncio.current_task(), asyncio.get_running_loop()
-    assert task is not None
-    for name in _SIGNALS:
-        number = getattr(signal, name, None)
-        if number is not None and signal.getsignal(number) != signal.SIG_IGN:
-            with suppress(NotImplementedError):  # on Windows, where Ctrl-C raises
-                loop.add_signal_handler(number, task.cancel)
 
 
 @asynccontextmanager

@@ -1,6 +1,7 @@
 """`accord watch`: judge and record the traffic between a real client and a real server."""
 
 import argparse
+import asyncio
 import contextlib
 import os
 import select
@@ -8,13 +9,16 @@ import signal
 import sys
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, Self
+from urllib.parse import urlsplit
 
 from accord.check.probing.secret_filter import display_target
 from accord.cli import reporting
 from accord.cli.options import CREDENTIALS, ENV, Commands, UsageError, add_command, headers_of
+from accord.cli.signals import end_by_signals
 from accord.cli.terminal import complain, escape_controls, note
 from accord.errors import ConnectFailed, MissingExtra, TransportError
 from accord.protocol.violation import Violation
+from accord.transports.http.server.sockets import listen
 
 if TYPE_CHECKING:
     from accord.check.watching.watcher import Watcher
@@ -157,35 +161,23 @@ def exit_like(code: int) -> int:
 
 
 def _serve(options: argparse.Namespace, watcher: "Watcher", log: _Log) -> None:
-    try:
-        import uvicorn
-
-        from accord.transports.http.server.uvicorn_server import listen
-    except ImportError:
-        raise MissingExtra("http", needed_for="watching over HTTP") from None
-    from urllib.parse import urlsplit
-
-    from accord.check.watching.http import HttpProxy
-
     parts = urlsplit(options.url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise UsageError(f"{options.url!r} is not the URL of a server, http(s)://host/path")
     sockets = listen("127.0.0.1", options.listen)
-    config = uvicorn.Config(
-        HttpProxy(options.url, watcher, headers=headers_of(options)),
-        lifespan="on",
-        ws="none",
-        log_level="critical",
-        access_log=False,
-        server_header=False,
-        date_header=False,
-        timeout_graceful_shutdown=1,
-    )
-    port = sockets[0].getsockname()[1]
-    shown = display_target(options.url)
-    log.write(f"{shown} is watched at http://127.0.0.1:{port}{parts.path}; Ctrl-C ends")
-    with contextlib.suppress(KeyboardInterrupt):
-        uvicorn.Server(config).run(sockets)
+
+    async def serve() -> None:
+        from accord.check.watching.http import serve_proxy
+
+        end_by_signals()
+        async with serve_proxy(options.url, sockets, watcher, headers=headers_of(options)):
+            port = sockets[0].getsockname()[1]
+            shown = display_target(options.url)
+            log.write(f"{shown} is watched at http://127.0.0.1:{port}{parts.path}; Ctrl-C ends")
+            await asyncio.Event().wait()
+
+    with contextlib.suppress(KeyboardInterrupt, asyncio.CancelledError):
+        asyncio.run(serve())
 
 
 def _conclude(options: argparse.Namespace, form: str, watcher: "Watcher", log: _Log) -> int:

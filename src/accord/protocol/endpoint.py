@@ -395,7 +395,7 @@ class Endpoint:
         exchange = Exchange(self._next_id, name, role, row, method, token)
         if row.tasks and getattr(shaped, "task", None) is not None:
             exchange.is_task = True
-        body = shaped if unknown is None else unknown.encode(shaped)
+        body = shaped if shaped is None or unknown is None else unknown.encode(shaped)
         settings = self._settings
         data = codec.encode_request(exchange.id, name, body)
         if len(data) > settings.message_bytes:

@@ -7,9 +7,7 @@ from functools import cache
 from itertools import accumulate
 from typing import Any, Final
 
-import msgspec
-
-from accord.protocol.jsonrpc import FAULT, ID_RANGE, NOTIFICATION, REQUEST, RESULT, Kind
+from accord.protocol.jsonrpc import Kind
 from accord.types._base import RequestId
 
 _STEPS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
@@ -28,17 +26,6 @@ _ENVELOPE: Final = frozenset({"jsonrpc", "id", "method", "params", "result", "er
 
 FRAGMENT: Final = 4096
 """How many bytes of either end are enough; longer ids are not found."""
-
-# Possessive, so that a string without an end costs one look at each byte.
-_TEXT: Final = rb'"(?:[^"\\]|\\.)*+"'
-_KEY: Final = re.compile(rb"\s*(" + _TEXT + rb")\s*:\s*", re.DOTALL)
-_SCALAR: Final = re.compile(rb"(" + _TEXT + rb"|[-+.\w]++)\s*([,}])", re.DOTALL)
-_NESTED: Final = re.compile(_TEXT + rb"|[\[\]{}]|\"", re.DOTALL)
-_NEXT: Final = re.compile(rb"\s*,")
-_LAST_ID: Final = re.compile(
-    rb'[,{]\s*"id"\s*:\s*(' + _TEXT + rb'|-?\d++)\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*\Z',
-    re.DOTALL,
-)
 
 
 def nests_deeper(data: bytes, depth: int) -> bool:
@@ -177,59 +164,7 @@ def read_envelope(head: bytes, tail: bytes = b"") -> tuple[RequestId | None, Kin
         head: how it begins.
         tail: how it ends; empty where the end has not come yet.
     """
-    members = _members(head)
-    id = _id(members.get("id", b""))
-    if id is None and (last := _LAST_ID.search(tail)):
-        id = _id(last[1])
-    if "method" in members or "params" in members:
-        # Before its end has come it may still turn out to have an id.
-        return id, REQUEST if id is not None else NOTIFICATION if tail else None
-    if "error" in members:
-        return id, FAULT
-    return id, RESULT if "result" in members else None
+    # Its patterns take most of a millisecond, and few servers meet such a message.
+    from accord.protocol import envelope
 
-
-def _members(head: bytes) -> dict[str, bytes]:
-    """Return the members of an object that may be cut off; values that nest are empty."""
-    found: dict[str, bytes] = {}
-    at = head.find(b"{") + 1
-    if not at or not may_be_message(head):
-        return found
-    while key := _KEY.match(head, at):
-        name = key[1][1:-1].decode(errors="replace")
-        at = key.end()
-        if scalar := _SCALAR.match(head, at):
-            found.setdefault(name, scalar[1])
-            at = scalar.end()
-            continue
-        found.setdefault(name, b"")
-        following = _NEXT.match(head, _end_of_nested(head, at))
-        if following is None:
-            break
-        at = following.end()
-    return found
-
-
-def _end_of_nested(head: bytes, at: int) -> int:
-    """Return where an object or array ends; the end of the text where it is cut off."""
-    depth = 0
-    for token in _NESTED.finditer(head, at):
-        if token[0] in (b"{", b"["):
-            depth += 1
-        elif token[0] in (b"}", b"]"):
-            depth -= 1
-        elif token[0] == b'"' or depth == 0:
-            break  # a string that is cut off, or no object at all
-        if depth == 0:
-            return token.end()
-    return len(head)
-
-
-def _id(raw: bytes) -> RequestId | None:
-    try:
-        value = msgspec.json.decode(raw)
-    except ValueError:
-        return None
-    if isinstance(value, str):
-        return value
-    return value if type(value) is int and value in ID_RANGE else None
+    return envelope.read(head if may_be_message(head) else b"", tail)

@@ -10,18 +10,15 @@ _open: Final[dict[asyncio.AbstractEventLoop, list[Callable[[], object]]]] = {}
 def call_in_batch(loop: asyncio.AbstractEventLoop, work: Callable[..., None], *args: Any) -> None:
     """Do work on a loop, in its thread, and then what the work left for its end."""
     if loop in _open:
-        return work(*args)
+        work(*args)
+        return
     callbacks = _open[loop] = []
     try:
         work(*args)
     finally:
         del _open[loop]
-        for callback in callbacks:
-            try:
-                callback()
-            except Exception as error:  # as the loop does with its own callbacks
-                said = {"message": "a callback failed", "exception": error}
-                loop.call_exception_handler(said)
+        if callbacks:
+            _end(loop, callbacks)
 
 
 def leave_for_end(loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> bool:
@@ -34,3 +31,17 @@ def leave_for_end(loop: asyncio.AbstractEventLoop, callback: Callable[[], object
         return False
     callbacks.append(callback)
     return True
+
+
+def _end(loop: asyncio.AbstractEventLoop, callbacks: list[Callable[[], object]]) -> None:
+    callbacks.reverse()
+    try:
+        while callbacks:
+            try:
+                callbacks.pop()()
+            except Exception as error:  # as the loop does with its own callbacks
+                said = {"message": "a callback failed", "exception": error}
+                loop.call_exception_handler(said)
+    finally:
+        for callback in callbacks:  # an interrupt goes on, but others wait for these
+            loop.call_soon(callback)

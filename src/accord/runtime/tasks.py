@@ -30,7 +30,7 @@ Result = TypeVar("Result")
 fork_generation = 0
 """How many forks lie between the first process and this one; objects of another are copies."""
 
-awaited_threads: Final[set[object]] = set()
+awaited_threads: Final[set[asyncio.Future[Any]]] = set()
 """Work in threads of servers that a loop waits for: a virtual clock must not overtake it."""
 
 _loops: Final[WeakSet[asyncio.AbstractEventLoop]] = WeakSet()
@@ -254,6 +254,14 @@ async def run_in_thread(work: Callable[[], Result], name: str) -> Result:
 
     threading.Thread(target=run, daemon=True, name=name).start()
     return await future
+
+
+def is_thread_awaited() -> bool:
+    """Whether a loop waits for work in a thread; closed ones do not."""
+    for work in list(awaited_threads):
+        if work.get_loop().is_closed():
+            awaited_threads.discard(work)
+    return bool(awaited_threads)
 
 
 # -- forks

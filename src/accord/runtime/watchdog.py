@@ -120,7 +120,8 @@ class Watchdog:
         else:
             log.warning(
                 "%s has blocked the event loop for %.1f s at %s: no other request is served "
-                "meanwhile; await instead, or make it a plain function, which runs in a thread",
+                "meanwhile; await instead, or make it a plain function without inline=True, which "
+                "runs in a thread",
                 name,
                 late,
                 place,
@@ -170,7 +171,10 @@ def _author_place(frame: FrameType | None) -> str | None:
             place = None
         elif place is None:
             place = f"{file}:{frame.f_lineno}"
-        if not is_ours and not (file.startswith(_LIBRARY) and _PACKAGES not in file):
+        is_python = file.startswith("<frozen ") or (  # imports
+            file.startswith(_LIBRARY) and _PACKAGES not in file
+        )
+        if not is_ours and not is_python:
             return place
         frame = frame.f_back
     return None

@@ -1,20 +1,23 @@
-"""Writing servers: `Server` and the `Context` that its handlers get."""
+"""Writing servers: `Server` and the `Context` that its handlers get.
 
+Names are loaded when they are first used: most servers need few of them.
+"""
+
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from accord.bindings.headers import RequestFacts
-from accord.server.access import Policy
-from accord.server.caching import CacheHints
-from accord.server.context import Context
-from accord.server.depends import Depends
-from accord.server.logs import ClientLogHandler
-from accord.server.media import Audio, Image
-from accord.server.middleware import Middleware, Proceed
-from accord.server.schema.annotations import Choices, Header
-from accord.server.server import Lifespan, Server
-
 if TYPE_CHECKING:
+    from accord.bindings.headers import RequestFacts
+    from accord.server.access import Policy
+    from accord.server.caching import CacheHints
+    from accord.server.context import Context
+    from accord.server.depends import Depends
+    from accord.server.logs import ClientLogHandler
+    from accord.server.media import Audio, Image
+    from accord.server.middleware import Middleware, Proceed
     from accord.server.questions import SamplingOptions
+    from accord.server.schema.annotations import Choices, Header
+    from accord.server.server import Lifespan, Server
     from accord.server.url_elicitation import UrlElicitation
 
 __all__ = [
@@ -36,15 +39,33 @@ __all__ = [
     "UrlElicitation",
 ]
 
+_HOMES = {
+    "Audio": "accord.server.media",
+    "CacheHints": "accord.server.caching",
+    "Choices": "accord.server.schema.annotations",
+    "ClientLogHandler": "accord.server.logs",
+    "Context": "accord.server.context",
+    "Depends": "accord.server.depends",
+    "Header": "accord.server.schema.annotations",
+    "Image": "accord.server.media",
+    "Lifespan": "accord.server.server",
+    "Middleware": "accord.server.middleware",
+    "Policy": "accord.server.access",
+    "Proceed": "accord.server.middleware",
+    "RequestFacts": "accord.bindings.headers",
+    "SamplingOptions": "accord.server.questions",
+    "Server": "accord.server.server",
+    "UrlElicitation": "accord.server.url_elicitation",
+}
+
 
 def __getattr__(name: str) -> Any:
-    # Loaded when they are first used: most servers ask nothing.
-    if name == "SamplingOptions":
-        from accord.server.questions import SamplingOptions
+    if name not in _HOMES:
+        raise AttributeError(f"module 'accord.server' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
 
-        return SamplingOptions
-    if name == "UrlElicitation":
-        from accord.server.url_elicitation import UrlElicitation
 
-        return UrlElicitation
-    raise AttributeError(f"module 'accord.server' has no attribute {name!r}")
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -13,7 +13,8 @@ from accord.protocol.exchange import Exchange
 from accord.server.calls import call_completer
 from accord.server.prompts import PromptEntry, unknown_prompt
 from accord.server.registry import Registry, source_location
-from accord.server.resources import Resources, TemplateEntry
+from accord.server.resource_registry import Resources
+from accord.server.resources import TemplateEntry
 from accord.server.schema.parameters import ParsedParameters, compile_call, is_async
 from accord.server.schema.signature import Signature
 from accord.types import (

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import msgspec
 
-from accord.bindings.headers import NO_FACTS, RequestFacts
 from accord.principal import Principal
 from accord.protocol.exchange import Exchange
 from accord.runtime.pacing import DONE, TURN, Done
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import TypeVar as TypeVarWithDefault
 
+    from accord.bindings.headers import RequestFacts
     from accord.server.session import Session
     from accord.server.tasks.channel import RunningTask
 
@@ -137,10 +137,15 @@ class Context(AskingContext, Generic[State]):
         return self._session.principal_of(self._exchange)
 
     @property
-    def request(self) -> RequestFacts:
+    def request(self) -> "RequestFacts":
         """Address and headers of the HTTP request; empty over stdio and in memory."""
         origin = self._exchange.origin
-        return NO_FACTS if origin is None else origin.facts
+        if origin is None:
+            from accord.bindings.headers import NO_FACTS
+
+            return NO_FACTS
+        facts: RequestFacts = origin.facts
+        return facts
 
     @property
     def task(self) -> "RunningTask | None":

@@ -1,7 +1,9 @@
 """`Depends`: parameters that the server fills in, and that clients never see."""
 
 from collections.abc import Callable
-from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, TypeAlias, get_args, get_origin
+
+import msgspec
 
 from accord.errors import RegistrationError
 
@@ -9,7 +11,7 @@ Scope: TypeAlias = Literal["request", "session", "server"]
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
 
 
-class Dependency(NamedTuple):
+class Dependency(msgspec.Struct, frozen=True):
     """What a parameter depends on: made by a function, once for each scope."""
 
     function: Callable[..., object]

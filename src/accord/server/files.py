@@ -24,10 +24,10 @@ from accord.protocol import uri_template
 from accord.server.access import parse_scopes, parse_tags
 from accord.server.contents import not_found
 from accord.server.media import BINARY, PLAIN, encode_base64, guess_mime_type, is_textual
+from accord.server.resource_registry import Resources
 from accord.server.resources import (
     ResourceDetails,
     ResourceEntry,
-    Resources,
     TemplateEntry,
     build_resource,
     read_hints,

@@ -29,7 +29,7 @@ Overrides = Mapping[Callable[..., object], Callable[..., object]]
 _RANK: Final = {scope: rank for rank, scope in enumerate(SCOPES)}
 
 
-class _Step(NamedTuple):
+class InjectionStep(NamedTuple):
     """One dependency: how it is called with the values before it, and how its value is reached."""
 
     dependency: Dependency
@@ -168,7 +168,7 @@ class _PlanBuilder:
                 )
         return filled
 
-    def in_order(self) -> tuple[list[_Step], dict[Dependency, int]]:
+    def in_order(self) -> tuple[list[InjectionStep], dict[Dependency, int]]:
         """Return the steps, those for the loop first, and the place of each dependency."""
         kinds = {
             each: _kind_of(self._overrides.get(each.function, each.function))
@@ -194,7 +194,9 @@ class _PlanBuilder:
             ]
             function = self._overrides.get(each.function, each.function)
             made = Dependency(function, each.scope)
-            steps.append(_Step(made, compile_call(arguments), *kinds[each], each in on_loop))
+            steps.append(
+                InjectionStep(made, compile_call(arguments), *kinds[each], each in on_loop)
+            )
         return steps, places
 
 
@@ -336,7 +338,7 @@ async def call_in_thread(
 
 
 async def _call_within(
-    steps: Sequence[_Step],
+    steps: Sequence[InjectionStep],
     context: Context[Any],
     bound: Any,
     values: list[Any],
@@ -384,113 +386,10 @@ async def _call_within(
         del failure  # its traceback refers to this frame
 
 
-async def _kept_value(step: _Step, context: Context[Any], bound: Any, values: list[Any]) -> Any:
+async def _kept_value(
+    step: InjectionStep, context: Context[Any], bound: Any, values: list[Any]
+) -> Any:
     session = context._session
     scopes = session.server.scopes
     kept = scopes.of_session(session) if step.dependency.scope == "session" else scopes.of_loop()
     return await kept.get(step, bound, context, values)
-
-
-# -- scopes longer than a request
-
-
-class _KeptValues:
-    """Values that are kept for a session or for the server, each made once."""
-
-    def __init__(self) -> None:
-        self._values: dict[Callable[..., object], Any] = {}
-        self._locks: dict[Callable[..., object], asyncio.Lock] = {}
-        self._stack = AsyncExitStack()
-
-    async def get(self, step: _Step, bound: Any, context: Context[Any], values: list[Any]) -> Any:
-        function = step.dependency.function
-        if function in self._values:
-            return self._values[function]
-        # Requests that come meanwhile wait; where the first one fails, the next tries again.
-        async with self._locks.setdefault(function, asyncio.Lock()):
-            if function not in self._values:
-                self._values[function] = await step.enter(self._stack, bound, context, values)
-        return self._values[function]
-
-    async def end(self) -> None:
-        """End the values, the latest first."""
-        self._values = {}
-        stack, self._stack = self._stack, AsyncExitStack()
-        await stack.aclose()
-
-
-class _LoopScope:
-    """What lives while the server is served on one loop."""
-
-    def __init__(self) -> None:
-        # By a key of its own each: two lifespans may yield equal states.
-        self.states: dict[object, object] = {}
-        self.kept = _KeptValues()
-        self.sessions: dict[int, _KeptValues] = {}
-        self.ending: set[asyncio.Task[None]] = set()
-
-    async def end(self) -> None:
-        if self.ending:
-            await asyncio.wait(self.ending)
-        for kept in [*self.sessions.values()]:
-            await kept.end()
-        self.sessions = {}
-        await self.kept.end()
-
-
-class Scopes:
-    """The values of a server that outlive requests, for each loop that serves it."""
-
-    def __init__(self) -> None:
-        self._loops: dict[asyncio.AbstractEventLoop, _LoopScope] = {}
-
-    @contextlib.asynccontextmanager
-    async def open(self, state: object) -> Any:
-        """Keep values until the last block on this loop is left.
-
-        Args:
-            state: what the lifespan yielded.
-        """
-        loop = asyncio.get_running_loop()
-        scope = self._loops.setdefault(loop, _LoopScope())
-        key = object()
-        scope.states[key] = state
-        try:
-            yield
-        finally:
-            del scope.states[key]
-            if not scope.states:
-                self._loops.pop(loop, None)
-                await scope.end()
-
-    def running_states(self) -> list[object]:
-        """Return the states of the lifespans that run on this loop."""
-        scope = self._loops.get(asyncio.get_running_loop())
-        return [] if scope is None else [*scope.states.values()]
-
-    def _here(self) -> _LoopScope:
-        return self._loops.setdefault(asyncio.get_running_loop(), _LoopScope())
-
-    def of_loop(self) -> _KeptValues:
-        """Return the values that are kept for the server."""
-        return self._here().kept
-
-    def of_session(self, session: "Session") -> _KeptValues:
-        """Return the values that are kept for a session, until it is closed."""
-        session.has_kept_values = True
-        return self._here().sessions.setdefault(id(session), _KeptValues())
-
-    def end_session(self, session: "Session") -> None:
-        """End the values of a session, once its handlers have ended."""
-        scope = self._loops.get(session.loop)
-        kept = None if scope is None else scope.sessions.pop(id(session), None)
-        if scope is None or kept is None or session.loop.is_closed():
-            return
-
-        async def end() -> None:
-            await session.dispatcher.drain()
-            await kept.end()
-
-        task = session.loop.create_task(end())
-        scope.ending.add(task)
-        task.add_done_callback(scope.ending.discard)

@@ -6,7 +6,6 @@ seal: entries that are added or removed between two pages neither hide nor repea
 
 import base64
 import os
-from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from operator import itemgetter
 from typing import Final, Generic, TypeAlias
@@ -136,6 +135,8 @@ class Listing(Generic[Entry]):
         """Encode the entries after the cursor, except those that the revision cannot express."""
         start = 0
         if cursor is not None:
+            from bisect import bisect_right
+
             start = bisect_right(snapshot, self._number(cursor), key=_number)
         for number, entry in snapshot[start:]:
             if shown is not None and number not in shown:

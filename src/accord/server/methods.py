@@ -17,9 +17,7 @@ from accord.errors import (
 from accord.protocol.exchange import Exchange
 from accord.protocol.party import peer_from_initialize
 from accord.protocol.revisions import REVISIONS, negotiate
-from accord.server import completion, prompts
 from accord.server.caching import list_scope, to_milliseconds
-from accord.server.contents import not_found
 from accord.server.extension import offered_extensions
 from accord.types import (
     CallToolParams,
@@ -43,7 +41,7 @@ from accord.types import (
 
 if TYPE_CHECKING:
     from accord.server.listings import Listing
-    from accord.server.resources import ResourceMatch
+    from accord.server.resource_registry import ResourceMatch
     from accord.server.server import Server
     from accord.server.session import Session
 
@@ -145,6 +143,8 @@ def _begin_rounds(
 def _find_resource(session: "Session", exchange: Exchange, uri: str) -> "ResourceMatch":
     found = session.server.find_resource(uri)
     if found is None or not session.server.access.admits(session, exchange, found[0]):
+        from accord.server.contents import not_found
+
         raise not_found(uri)
     return found
 
@@ -161,6 +161,8 @@ async def read_resource(
 def subscribe(session: "Session", exchange: Exchange, params: SubscribeParams) -> EmptyResult:
     entry, _ = _find_resource(session, exchange, params.uri)
     if not entry.is_visible(session, exchange):
+        from accord.server.contents import not_found
+
         raise not_found(params.uri)
     if not entry.reports_changes:
         raise InvalidParams(f"the server of {params.uri[:200]!r} reports no changes of resources")
@@ -185,7 +187,9 @@ async def get_prompt(
 ) -> GetPromptResult:
     entry = session.server.prompt_entries.get(params.name)
     if entry is None or not session.server.access.admits(session, exchange, entry):
-        raise prompts.unknown_prompt(params.name)
+        from accord.server.prompts import unknown_prompt
+
+        raise unknown_prompt(params.name)
     if exchange.revision.rounds:
         _begin_rounds(session, exchange, params)
     return await entry.get(session, exchange, params.arguments or {})
@@ -196,7 +200,9 @@ async def complete(
 ) -> CompleteResult:
     entry = session.server.completions.entry_of(params.ref)
     if not session.server.access.admits(session, exchange, entry):
-        raise completion.unknown_reference(params.ref)
+        from accord.server.completion import unknown_reference
+
+        raise unknown_reference(params.ref)
     return await entry.complete(session, exchange, params)
 
 

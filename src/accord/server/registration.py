@@ -5,24 +5,19 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from accord.errors import RegistrationError
-from accord.server.completion import Completions, CompletionSource
 from accord.server.context import Context
 from accord.server.middleware import Layers, Middleware
-from accord.server.prompts import PromptDetails, PromptEntry, build_prompt
 from accord.server.registry import Function, Registry, decorator
-from accord.server.resources import (
-    ResourceDetails,
-    ResourceEntry,
-    Resources,
-    TemplateEntry,
-    build_resource,
-)
+from accord.server.resource_registry import Resources
 from accord.server.schema import signature
 from accord.server.settings import ToolDetails, warn_about_tool
 from accord.server.tools import ToolEntry, build_tool, is_described
 
 if TYPE_CHECKING:
+    from accord.server.completion import Completions, CompletionSource
     from accord.server.files import DirectoryResource
+    from accord.server.prompts import PromptDetails, PromptEntry
+    from accord.server.resources import ResourceDetails, ResourceEntry, TemplateEntry
 
 LayerFunction = TypeVar("LayerFunction", bound=Middleware)
 
@@ -40,11 +35,14 @@ class Registration:
     """
 
     tool_entries: Registry[ToolEntry]
-    prompt_entries: Registry[PromptEntry]
+    prompt_entries: "Registry[PromptEntry]"
     resource_entries: Resources
-    completions: Completions
     layers: Layers
     is_strict: bool
+
+    @property
+    def completions(self) -> "Completions":
+        raise NotImplementedError
 
     @overload
     def tool(self, function: Function, /) -> Function: ...
@@ -75,7 +73,7 @@ class Registration:
         return entry
 
     def resource(
-        self, uri: str, **details: Unpack[ResourceDetails]
+        self, uri: str, **details: "Unpack[ResourceDetails]"
     ) -> Callable[[Function], Function]:
         """Offer the value of a function as a resource; a URI with `{variables}` is a template."""
         if callable(uri):
@@ -83,13 +81,15 @@ class Registration:
         return decorator(self.add_resource, uri, **details)
 
     def add_resource(
-        self, uri: str, function: Callable[..., object], **details: Unpack[ResourceDetails]
-    ) -> ResourceEntry | TemplateEntry:
+        self, uri: str, function: Callable[..., object], **details: "Unpack[ResourceDetails]"
+    ) -> "ResourceEntry | TemplateEntry":
         """Offer the value of a function as a resource.
 
         Raises:
             RegistrationError: the URI does not fit the function, or it is taken.
         """
+        from accord.server.resources import build_resource
+
         found = signature.inspect(function, context_type=Context)
         entry = build_resource(uri, function, signature=found, **details)
         self.resource_entries.add(entry, replace=details.get("replace", False))
@@ -99,30 +99,35 @@ class Registration:
     def prompt(self, function: Function, /) -> Function: ...
     @overload
     def prompt(
-        self, function: None = None, /, **details: Unpack[PromptDetails]
+        self, function: None = None, /, **details: "Unpack[PromptDetails]"
     ) -> Callable[[Function], Function]: ...
     def prompt(
-        self, function: Function | None = None, /, **details: Unpack[PromptDetails]
+        self, function: Function | None = None, /, **details: "Unpack[PromptDetails]"
     ) -> Function | Callable[[Function], Function]:
         """Offer a function as a prompt: as a decorator, with or without details, or as a call."""
         register = decorator(self.add_prompt, **details)
         return register if function is None else register(function)
 
     def add_prompt(
-        self, function: Callable[..., object], **details: Unpack[PromptDetails]
-    ) -> PromptEntry:
+        self, function: Callable[..., object], **details: "Unpack[PromptDetails]"
+    ) -> "PromptEntry":
         """Offer a function as a prompt.
 
         Raises:
             RegistrationError: its signature does not fit, or the name is taken.
         """
+        from accord.server.prompts import build_prompt
+
         found = signature.inspect(function, context_type=Context)
         entry = build_prompt(function, signature=found, **details)
         return self.prompt_entries.add(entry, replace=details.get("replace", False))
 
     def add_file(
-        self, path: str | PathLike[str], uri: str | None = None, **details: Unpack[ResourceDetails]
-    ) -> ResourceEntry | TemplateEntry:
+        self,
+        path: str | PathLike[str],
+        uri: str | None = None,
+        **details: "Unpack[ResourceDetails]",
+    ) -> "ResourceEntry | TemplateEntry":
         """Offer a file as a resource."""
         from accord.server.files import FileResource
 
@@ -136,7 +141,7 @@ class Registration:
         uri: str = "files://{+path}",
         *,
         pattern: str = "*",
-        **details: Unpack[ResourceDetails],
+        **details: "Unpack[ResourceDetails]",
     ) -> "DirectoryResource":
         """Offer the files below a directory; no path leads out of it."""
         from accord.server.files import DirectoryResource
@@ -156,7 +161,7 @@ class Registration:
         """
         return decorator(self.add_completion, of, argument)
 
-    def add_completion(self, of: str, argument: str, source: CompletionSource) -> None:
+    def add_completion(self, of: str, argument: str, source: "CompletionSource") -> None:
         """Complete an argument by a function, or by values: texts, an Enum or a Literal."""
         self.completions.add(of, argument, source)
 

@@ -21,20 +21,16 @@ from accord.runtime.watchdog import Watchdog, Watchdogs
 from accord.server.access import Access, ActingServer
 from accord.server.caching import CacheHints
 from accord.server.capabilities import declare
-from accord.server.completion import Completions
 from accord.server.composition.mountable import MountingServer
 from accord.server.context import State
 from accord.server.hub import Hub, ListKind, list_change, resource_change
 from accord.server.listings import PAGE_SIZE, Listing
 from accord.server.local_calls import LocalCalls
 from accord.server.middleware import Layers
-from accord.server.prompts import PromptEntry
 from accord.server.registration import Registration
 from accord.server.registry import Function, Registry
-from accord.server.resources import (
-    ResourceMatch,
-    Resources,
-)
+from accord.server.resource_registry import Resources
+from accord.server.scopes import Scopes
 from accord.server.session import Session
 from accord.server.settings import (
     ServerSettings,
@@ -45,7 +41,6 @@ from accord.server.settings import (
 )
 from accord.server.stateless import StatelessSessions
 from accord.server.threads import THREAD_WAIT, THREADS, Workers
-from accord.server.tools import ToolEntry
 from accord.server.visibility import changed_kinds
 from accord.types import (
     ListPromptsResult,
@@ -58,7 +53,9 @@ from accord.types import (
 from accord.types._base import JsonObject
 
 if TYPE_CHECKING:
-    from accord.server.injection import Overrides, Scopes
+    from accord.server.completion import Completions
+    from accord.server.injection import Overrides
+    from accord.server.resource_registry import ResourceMatch
     from accord.server.sealing import StateSeal
     from accord.server.serving import HttpSettings, ListenSettings
     from accord.server.tasks.runner import TaskRunner
@@ -125,10 +122,9 @@ class Server(Registration, LocalCalls, MountingServer, Generic[State]):
         self._thread_wait = settings.get("thread_wait", THREAD_WAIT)
 
         changed = self.list_changed
-        self.tool_entries = Registry[ToolEntry]("tool", changed=partial(changed, "tools"))
-        self.prompt_entries = Registry[PromptEntry]("prompt", changed=partial(changed, "prompts"))
+        self.tool_entries = Registry("tool", changed=partial(changed, "tools"))
+        self.prompt_entries = Registry("prompt", changed=partial(changed, "prompts"))
         self.resource_entries = Resources(changed=partial(changed, "resources"))
-        self.completions = Completions(self.prompt_entries, self.resource_entries)
         self.cache = cache = settings.get("cache") or CacheHints()
         listing = partial(Listing, page_size=settings.get("page_size", PAGE_SIZE))
         self.tools = listing(self.tool_entries, ListToolsResult, ttl=cache.tools)
@@ -144,7 +140,7 @@ class Server(Registration, LocalCalls, MountingServer, Generic[State]):
 
     # -- looking up
 
-    def find_resource(self, uri: str) -> ResourceMatch | None:
+    def find_resource(self, uri: str) -> "ResourceMatch | None":
         """Find the entry of a URI, and the values of the variables in it."""
         found = self.resource_entries.find(uri)
         if found is None and self._mounts is not None:
@@ -171,6 +167,13 @@ class Server(Registration, LocalCalls, MountingServer, Generic[State]):
         if self._has_task_tools is None:
             self._has_task_tools = any(entry.task for entry in self.tool_entries)
         return self._has_task_tools
+
+    @cached_property
+    def completions(self) -> "Completions":
+        """The completers of arguments of prompts and of variables of resource templates."""
+        from accord.server.completion import Completions
+
+        return Completions(self.prompt_entries, self.resource_entries)
 
     @cached_property
     def tasks(self) -> "TaskRunner":
@@ -245,10 +248,8 @@ class Server(Registration, LocalCalls, MountingServer, Generic[State]):
         return found is not None and found.complete()
 
     @cached_property
-    def scopes(self) -> "Scopes":
+    def scopes(self) -> Scopes:
         """The values of dependencies that outlive requests."""
-        from accord.server.injection import Scopes
-
         return Scopes()
 
     @contextmanager

@@ -8,18 +8,19 @@ the lock first, so that one wake-up is enough; a hop to a thread and back takes 
 import asyncio
 import contextvars
 import os
-import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Final, TypeAlias
 from weakref import WeakKeyDictionary, ref
 
 from accord.runtime.batches import call_in_batch
 
 if TYPE_CHECKING:
-    from accord.server.threads import Job, Workers
+    from accord.server.thread_jobs import Job
+    from accord.server.threads import Workers
 
 # Loops that watch a descriptor at no other cost. A virtual clock, say, would wait for it.
 _LOOPS_WITH_READERS: Final = frozenset(
@@ -29,6 +30,9 @@ _LOOPS_WITH_READERS: Final = frozenset(
 
 class Descriptor:
     """A descriptor that counts how often it was rung; closed when it is collected.
+
+    Args:
+        flags: how it is waited for; by default one wait takes all rings.
 
     Raises:
         OSError: the process has no descriptors left.
@@ -43,32 +47,32 @@ class Descriptor:
         self.ring: Callable[[], None] = partial(os.eventfd_write, self.number, 1)
         self.wait: Callable[[], object] = partial(os.eventfd_read, self.number)
 
-    def __del__(self) -> None:
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
         if self.number >= 0:
-            os.close(self.number)
+            close(self.number)
 
 
-class LockBell:
-    """Wakes one thread; the waker keeps the interpreter's lock."""
+class QueueBell:
+    """Wakes one thread for each ring; the waker keeps the interpreter's lock."""
 
     __slots__ = ("ring", "wait")
 
     def __init__(self) -> None:
-        lock = threading.Lock()
-        lock.acquire()
-        self.ring: Callable[[], None] = lock.release
-        self.wait: Callable[[], object] = lock.acquire
+        rings: SimpleQueue[None] = SimpleQueue()
+        self.ring: Callable[[], None] = partial(rings.put, None)
+        self.wait: Callable[[], object] = rings.get
 
 
-Bell: TypeAlias = Descriptor | LockBell
+Bell: TypeAlias = Descriptor | QueueBell
 
 
 def make_bell() -> Bell:
     """Return what wakes a thread at the least cost."""
     try:
-        return Descriptor()
+        # Each ring wakes one thread: the next may wait before the last has come to itself.
+        return Descriptor(os.EFD_SEMAPHORE)
     except (AttributeError, OSError):
-        return LockBell()
+        return QueueBell()
 
 
 class Mailbox:
@@ -91,9 +95,10 @@ class Mailbox:
         kind = type(loop)
         if (kind.__module__, kind.__qualname__) in _LOOPS_WITH_READERS:
             with suppress(AttributeError, OSError):
-                self.descriptor = Descriptor(os.EFD_NONBLOCK)
+                made = Descriptor(os.EFD_NONBLOCK)
                 # Without the context variables of the request that happens to be the first.
-                contextvars.Context().run(loop.add_reader, self.descriptor.number, self._read)
+                contextvars.Context().run(loop.add_reader, made.number, self._read)
+                self.descriptor = made
 
     def ring(self) -> None:
         """Wake the loop for the outcomes, unless that has been done. From any thread."""

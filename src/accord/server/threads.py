@@ -16,17 +16,14 @@ import time
 import weakref
 from collections import Counter, deque
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from typing import Any, Final, TypeVar
 
 from accord.errors import InternalError
-from accord.runtime import tasks
 from accord.runtime.batches import leave_for_end
-from accord.runtime.deferred import Deferred
 from accord.runtime.origin import ClientFlow
-from accord.server.channels import Unwound
-from accord.server.thread_bells import Bell, LockBell, Mailbox, find_mailbox, make_bell
+from accord.server.thread_bells import Bell, Mailbox, QueueBell, make_bell
+from accord.server.thread_jobs import HELD_BACK, OVER, QUEUED, RUNNING, Job
 
 log = logging.getLogger("accord.server")
 Value = TypeVar("Value")
@@ -37,218 +34,12 @@ THREADS: Final = 32
 THREAD_WAIT: Final = 20.0
 # A user who waits this long begins to wonder.
 _REPORT_AFTER: Final = 1.0
+_CHECK_LEAST: Final = 0.01
 # Work that reacts to its cancellation has ended by then.
 _REPLACE_AFTER: Final = 1.0
 # How many threads may replace those that cancelled calls hold: each costs 0.1 MB.
 _REPLACED_MOST: Final = 128
 _NAMES_MOST: Final = 5
-
-# What the caller of a function gets unchanged.
-_PASSED_ON: Final = (Exception, SystemExit, Unwound)
-
-# The states of a job.
-_QUEUED: Final = "queued"
-_HELD_BACK: Final = "held back"
-_RUNNING: Final = "running"
-_OVER: Final = "over"
-
-
-class OutOfTime(TimeoutError):
-    """The time limit of the work passed, as opposed to a time-out within the work."""
-
-
-class _StopWork(BaseException):
-    """Raised in a thread to stop its work."""
-
-
-class Job(Deferred):
-    """Work to do in a thread, and its outcome on the loop that waits for it.
-
-    Args:
-        workers: the threads.
-        loop: runs in this thread.
-        context: the context variables of the work.
-        timeout: seconds it may take.
-        name: its name in messages about busy threads.
-        flow: of the client that waits for the result; work is held back while it does not read.
-    """
-
-    __slots__ = (
-        "_generation",
-        "_stopping",
-        "_timeout",
-        "_timer",
-        "_waiting",
-        "context",
-        "flow",
-        "given_up_at",
-        "loop",
-        "mailbox",
-        "name",
-        "queued_at",
-        "state",
-        "workers",
-    )
-
-    def __init__(
-        self,
-        workers: "Workers",
-        loop: asyncio.AbstractEventLoop,
-        context: contextvars.Context,
-        timeout: float | None,
-        name: str,
-        flow: ClientFlow | None,
-    ) -> None:
-        super().__init__(loop)
-        self.state = _QUEUED
-        self.queued_at = 0.0
-        self.given_up_at: float | None = None
-        self.workers = workers
-        self.loop = loop
-        self.context = context
-        self.name = name
-        self.flow = flow
-        self.mailbox = find_mailbox(loop)
-        self._timer: asyncio.TimerHandle | None = None
-        self._waiting: asyncio.Task[None] | None = None
-        # The loop stops only work with a time limit; no other work needs a lock.
-        self._stopping = None if timeout is None else _Stopping()
-        self._generation = tasks.fork_generation
-
-        self._timeout = timeout
-
-    def start(self) -> None:
-        """Queue the work."""
-        tasks.awaited_threads.add(self)
-        self.workers.submit(self)
-        if self._timeout is not None:
-            end = time.monotonic() + self._timeout
-            self._timer = self.loop.call_later(self._timeout, self._check_time, end)
-
-    def work(self) -> object:
-        """Do the work. Called in a thread."""
-        raise NotImplementedError
-
-    def conclude(self, value: object, failure: BaseException | None) -> None:
-        """Set the outcome. Called on the loop, with the context variables of the work."""
-        self.set_outcome(value, failure)
-
-    # -- in the thread
-
-    def run(self) -> tuple[object, BaseException | None]:
-        """Do the work; return its value and the exception that it raised."""
-        value, failure = None, None
-        try:
-            if self._stopping is None:
-                value = self.context.run(self.work)
-            else:
-                value = self._stopping.run(self)
-        except BaseException as error:
-            failure = error
-        if tasks.fork_generation != self._generation:
-            tasks.end_child(failure)
-        return value, failure
-
-    # -- on the loop
-
-    def deliver(self, value: object, failure: BaseException | None) -> None:
-        """Take what came of the work, unless it is no longer wanted."""
-        if self.done():
-            return
-        if self.state == _HELD_BACK:
-            self._waiting = self.loop.create_task(self._submit_when_read())
-            return
-        self.leave()
-        if failure is not None and (
-            isinstance(failure, StopIteration) or not isinstance(failure, _PASSED_ON)
-        ):
-            # A future refuses the first, and the others would stop the loop.
-            wrapped = RuntimeError(f"the function raised {type(failure).__name__}")
-            wrapped.__cause__ = failure
-            failure = wrapped
-        self.context.run(self.conclude, value, failure)
-
-    async def _submit_when_read(self) -> None:
-        """Wait with the work of a client that does not read: its answers would pile up."""
-        assert self.flow is not None
-        await self.flow.writable()
-        if self.state == _HELD_BACK:
-            self.workers.submit(self)
-
-    def _check_time(self, end: float) -> None:
-        left = end - time.monotonic()
-        if left > 0:  # the loop's clock is a virtual one
-            self._timer = self.loop.call_later(left, self._check_time, end)
-            return
-        assert self._stopping is not None
-        self.fail(OutOfTime())
-        self._stopping.stop()
-
-    def fail(self, error: Exception) -> None:
-        """Give the work up, with an error."""
-        self.workers.give_up(self)
-        self.leave()
-        # A copy, since the thread may be within its context.
-        self.context.copy().run(self.conclude, None, error)
-
-    def cancel(self, msg: object = None) -> bool:
-        """Give the work up; if it has begun it goes on, and its thread may be replaced."""
-        if not self.done():
-            self.workers.give_up(self)
-            self.leave()
-        return super().cancel(msg)
-
-    def leave(self) -> None:
-        """Note that the work is no longer waited for."""
-        tasks.awaited_threads.discard(self)
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._waiting is not None:
-            self._waiting.cancel()
-
-
-class _Stopping:
-    """Stops the work of a thread from outside, but never the next work of the same thread."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._thread: int | None = None
-        self._is_stopped = False
-
-    def run(self, job: Job) -> object:
-        """Do the work; return None if it was stopped."""
-        with self._lock:
-            if self._is_stopped:
-                return None
-            self._thread = threading.get_ident()
-        try:
-            try:
-                return job.context.run(job.work)
-            finally:
-                self._leave()
-        except _StopWork:
-            return None
-
-    def _leave(self) -> None:
-        """Let a pending stop arrive now, rather than in the next work of the thread."""
-        with self._lock:
-            self._thread = None
-            is_stopped = self._is_stopped
-        if is_stopped:
-            # It is raised where bytecode is interruptible. To withdraw it would make the
-            # interpreter spin under a tracer.
-            for _ in range(100):
-                pass
-
-    def stop(self) -> None:
-        """Raise in the thread at its next bytecode; a call into C is left only when it returns."""
-        import ctypes  # takes 2 ms, and few tools ever run out of time
-
-        with self._lock:
-            self._is_stopped = True
-            if self._thread is not None:
-                thread, raised = ctypes.c_ulong(self._thread), ctypes.py_object(_StopWork)
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, raised)
 
 
 class Workers:
@@ -289,7 +80,7 @@ class Workers:
         bell, is_served = None, True
         mailbox = job.mailbox
         with self._lock:
-            job.state = _QUEUED
+            job.state = QUEUED
             job.queued_at = time.monotonic()
             self._queue.append(job)
             if mailbox.outcomes:
@@ -315,10 +106,10 @@ class Workers:
     def give_up(self, job: Job) -> None:
         """Drop a job; if it has begun, its thread may be replaced."""
         with self._lock:
-            if job.state == _RUNNING:
+            if job.state == RUNNING:
                 job.given_up_at = time.monotonic()
             else:
-                job.state = _OVER
+                job.state = OVER
 
     def _find_thread(self, *, is_urgent: bool = True) -> tuple[Bell | None, bool]:
         """Return the bell of a thread, to be rung without the lock; or start one.
@@ -382,7 +173,7 @@ class Workers:
                 stand_by.ring()
             done, (value, failure) = job, job.run()
             with self._lock:
-                done.state = _OVER
+                done.state = OVER
                 del self._working[done]
                 unread = self._unread
                 if done.given_up_at is None:
@@ -419,15 +210,15 @@ class Workers:
                 if mailbox.outcomes:  # else the loop may not have seen that
                     break
             queue.popleft()
-            if job.state != _QUEUED:
+            if job.state != QUEUED:
                 continue
             self._moved_at = time.monotonic()
             if flow is not None and flow.is_congested:
-                job.state = _HELD_BACK
+                job.state = HELD_BACK
                 mailbox.outcomes.append((job, None, None))
                 mailbox.ring()
                 continue
-            job.state = _RUNNING
+            job.state = RUNNING
             self._working[job] = None
             if queue and not self._searching:
                 return job, self._find_thread(is_urgent=False)[0]
@@ -450,11 +241,11 @@ class Workers:
 
     # -- reporting what holds the threads
 
-    def _check_later(self, job: Job) -> None:
-        """Look after a while at the jobs that wait."""
+    def _check_later(self, job: Job, waited: float = 0.0) -> None:
+        """Look after a while at the jobs that wait; `waited` is how long the first has."""
         if self not in job.mailbox.checked:
             job.mailbox.checked.add(self)
-            pause = min(_REPORT_AFTER, self.wait)
+            pause = min(_REPORT_AFTER, max(self.wait - waited, _CHECK_LEAST))
             job.loop.call_later(pause, self._check, job.mailbox, context=contextvars.Context())
 
     def _check(self, mailbox: Mailbox) -> None:
@@ -464,7 +255,7 @@ class Workers:
         """
         mailbox.checked.discard(self)
         with self._lock:
-            jobs = [job for job in self._queue if job.state == _QUEUED and job.mailbox is mailbox]
+            jobs = [job for job in self._queue if job.state == QUEUED and job.mailbox is mailbox]
             if not jobs:
                 return
             before = self._threads
@@ -496,7 +287,7 @@ class Workers:
                         f"{self.size} (threads) are held by {held}"
                     )
                 )
-        self._check_later(jobs[0])
+        self._check_later(jobs[0], max(waits) if max(waits) < self.wait else 0.0)
 
     def _describe_holders(self) -> str:
         # Sorted, since threads start in any order.
@@ -532,7 +323,7 @@ _all_workers: Final[weakref.WeakSet[Workers]] = weakref.WeakSet()
 
 def _work(owner: "weakref.ref[Workers]") -> None:
     """Do the jobs of workers until they end."""
-    own_bell = LockBell()
+    own_bell = QueueBell()
     while (workers := owner()) is not None:
         bell = workers.work(own_bell)
         # A thread that waits must not keep them alive.
@@ -544,8 +335,7 @@ def _work(owner: "weakref.ref[Workers]") -> None:
 
 def _wake_all(door: Bell, reserve: list[Bell]) -> None:
     for bell in (door, *reserve):
-        with suppress(RuntimeError):  # no thread waits for it
-            bell.ring()
+        bell.ring()
 
 
 class _FunctionCall(Job):

@@ -28,7 +28,7 @@ from accord.server.schema import results, signature
 from accord.server.schema.results import ResultError, ReturnType
 from accord.server.schema.signature import BoundArguments
 from accord.server.settings import ToolDetails, check_details, check_name, check_tool
-from accord.server.threads import Job, OutOfTime
+from accord.server.thread_jobs import Job, OutOfTime
 from accord.types import (
     CallToolResult,
     InputRequiredResult,
@@ -345,10 +345,10 @@ def _describe(entry: ToolEntry) -> Tool:
 
 def is_described(entry: ToolEntry) -> bool:
     """Tell whether a tool has a description; without one it is described by its name."""
-    name = entry.key
-    if " " not in name and not entry.details and entry.signature.begins_with_prose:
+    name, given = entry.key, entry.details.get("description")
+    if not given and " " not in name and entry.signature.begins_with_prose:
         return True
-    return (entry.details.get("description") or entry.signature.description or name) != name
+    return (given or entry.signature.description or name) != name
 
 
 def _mode_of(

@@ -5,7 +5,7 @@ import selectors
 from collections.abc import Coroutine
 from typing import Final, TypeVar
 
-from accord.runtime.tasks import awaited_threads
+from accord.runtime.tasks import is_thread_awaited
 
 __all__ = ["run_in_virtual_time"]
 
@@ -40,7 +40,7 @@ class _Selector(selectors.DefaultSelector):
         if timeout is None or timeout <= 0:
             return super().select(timeout)
         # One of its sockets wakes the loop up.
-        is_expecting = len(self.get_map()) > 1 or bool(awaited_threads)
+        is_expecting = len(self.get_map()) > 1 or is_thread_awaited()
         ready = super().select(_DELIVERY if is_expecting else 0)
         if not ready:
             self.skipped += min(timeout, _STEP) if is_expecting else timeout

@@ -19,6 +19,7 @@ from accord.testing.http_records import ExchangeRecorder, StreamNames
 from accord.testing.recording import Observer
 from accord.trace import HttpFacts, Party
 from accord.transports.http.client.sender import NotSent, Sender, SenderResponse
+from accord.transports.http.server.sockets import listen
 from accord.transports.wire import Lost, Receive, WireListener
 
 if TYPE_CHECKING:
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 
 
 _LOOPBACK: Final = "127.0.0.1"
-# Seconds that responses get to end after their connections are closed.
-_STOP_EXPECTED: Final = 2.0
 # Bodies that no server accepted and that are remembered.
 _REJECTED: Final = 100
 
@@ -122,43 +121,24 @@ class TappedHttpWire:
 
 
 class _Served:
-    """An app on uvicorn, on the running loop, at a free port of loopback.
-
-    It does not use `uvicorn.Server.serve`, which handles the signals of the process and takes a
-    tenth of a second to stop.
-    """
+    """An app on the running loop, at a free port of loopback."""
 
     def __init__(self, app: "HttpApp") -> None:
         try:
-            import uvicorn
-
-            from accord.transports.http.server.uvicorn_server import BoundedProtocol, listen
+            from accord.transports.http.server.listener import HttpListener
         except ImportError:
             raise MissingExtra("http", needed_for="testing over HTTP") from None
         self.app = app
-        self._listen = listen
-        self._server = uvicorn.Server(
-            uvicorn.Config(
-                app,
-                http=BoundedProtocol,
-                ws="none",
-                lifespan="off",
-                log_config=None,
-                access_log=False,
-                server_header=False,
-            )
-        )
+        self._make = HttpListener
+        self._listener: HttpListener | None = None
 
     async def start(self, *, is_older: bool) -> str:
         """Begin to serve; return the URL of the endpoint."""
         await self.app.start()
-        config, server = self._server.config, self._server
-        config.load()
-        server.lifespan = config.lifespan_class(config)
-        (socket,) = self._listen(_LOOPBACK, 0)
+        self._listener = self._make(self.app, self.app.options)
+        (socket,) = listen(_LOOPBACK, 0)
         port = socket.getsockname()[1]
-        await server.startup([socket])
-        await server.on_tick(0)  # the headers of every response
+        await self._listener.start([socket])
         # Imported late: a client of a URL needs no server.
         from accord.transports.http.server.endpoint import STREAM
 
@@ -166,21 +146,10 @@ class _Served:
 
     async def stop(self) -> None:
         """Stop the server, its connections and its tasks."""
-        for each in getattr(self._server, "servers", ()):
-            each.close()
-        await self.app.stop()
-        state = self._server.server_state
-        for connection in list(state.connections):
-            connection.transport.abort()
-        tasks = set(state.tasks)
-        if tasks:
-            _, late = await asyncio.wait(tasks, timeout=_STOP_EXPECTED)
-            for task in late:
-                task.cancel()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_STOP_EXPECTED):
-                while state.connections:
-                    await asyncio.sleep(0)  # until the loop has closed them
+        if self._listener is not None:
+            self._listener.close()
+            await self.app.stop()
+            await self._listener.stop()
 
 
 # -- recorded requests and responses

@@ -14,12 +14,12 @@ import pytest
 
 from accord import Server
 from accord.check.trace_check import replay
-from accord.check.watching.http import HttpProxy
+from accord.check.watching.http import serve_proxy
 from accord.check.watching.watcher import Watcher
 from accord.client import blocking
 from accord.trace import read
 from check.watching.between import INITIALIZE, OPENED, launched, line
-from support.http_server import free_port, serving
+from support.http_server import free_port, serving, serving_within
 from support.waiting import LONG, until_sync
 
 
@@ -94,8 +94,8 @@ def unchunked(body):
 def proxied(url, *, headers=None, **options):
     """Serve a proxy for a URL; yields its port and the watcher."""
     watcher = Watcher("it", **options)
-    with serving(
-        HttpProxy(url, watcher, headers=headers), lifespan="on", server_header=False
+    with serving_within(
+        lambda sockets: serve_proxy(url, sockets, watcher, headers=headers)
     ) as port:
         yield port, watcher
     watcher.close()

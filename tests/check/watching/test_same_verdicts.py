@@ -4,13 +4,13 @@ import pytest
 
 import protocol.rules.http_mutants_later  # noqa: F401  # registers mutants
 from accord.check.trace_check import replay
-from accord.check.watching.http import HttpProxy
+from accord.check.watching.http import serve_proxy
 from accord.check.watching.watcher import Watcher
 from accord.trace import read
 from check.watching.played import PlayedServer, decoded, play
 from protocol.rules.http_mutants import MUTANTS
 from protocol.rules.http_sessions import locked, older, resumed, standalone, streamable
-from support.http_server import serving
+from support.http_server import serving_within
 
 
 def watched(session, path):
@@ -20,7 +20,7 @@ def watched(session, path):
     url = f"http://127.0.0.1:{server.port}/mcp"
     with (
         server.running(),
-        serving(HttpProxy(url, watcher), lifespan="on", server_header=False) as port,
+        serving_within(lambda sockets: serve_proxy(url, sockets, watcher)) as port,
     ):
         play(session, server, port)
     watcher.close()

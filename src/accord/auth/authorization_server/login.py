@@ -246,8 +246,8 @@ class Logins:
         self._has_warned = True
         log.warning(
             "too many attempts to log in from %s, and requests carry X-Forwarded-For: if that is a "
-            "proxy, all its clients count as one; have the ASGI server trust it (uvicorn: "
-            "FORWARDED_ALLOW_IPS), see docs/auth-server.md",
+            "proxy, all its clients count as one; name its address in FORWARDED_ALLOW_IPS, which "
+            "server.run and uvicorn read, see docs/auth-server.md",
             request.address,
         )
 

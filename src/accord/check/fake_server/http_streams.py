@@ -10,7 +10,7 @@ from accord.bindings.standalone import status_of_refusal
 from accord.check.probing.messages import decode_json
 from accord.check.probing.raw_connection import RawConnection
 from accord.trace import HttpFacts
-from accord.transports.http.server.exchange import Receive
+from accord.transports.http.server.exchange import Receive, ResponseCut
 
 if TYPE_CHECKING:
     from accord.check.fake_server.http_transport import ReceivedRequest
@@ -20,7 +20,7 @@ JSON_HEAD: Final = {"content-type": "application/json"}
 _DROP: Final = b"drop"
 
 
-class StreamCut(Exception):
+class StreamCut(ResponseCut):
     """Raised to drop a connection within a response."""
 
 

@@ -5,7 +5,7 @@ import contextlib
 import secrets
 from collections.abc import Mapping
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 import msgspec
 
@@ -27,10 +27,8 @@ from accord.check.probing.messages import decode_json, is_request, objects_in, p
 from accord.check.probing.raw_connection import RawConnection
 from accord.errors import MissingExtra
 from accord.transports.http.server.exchange import Receive, Scope, Send
+from accord.transports.http.server.sockets import listen
 from accord.types import JsonObject
-
-if TYPE_CHECKING:
-    from socket import socket
 
 _JSON: Final = JSON_HEAD["content-type"]
 _CLOSING: Final = 2.0
@@ -95,35 +93,20 @@ class FakeHttpTransport(FakeTransport):
         self._path = "/sse" if is_older else "/mcp"
         self._sessions: dict[str, FakeHttpSession] = {}
         self._names = count(1)
-        self._server: Any = None
-        self._sockets: list[socket] = []
         self._standalone: StandalonePosts | None = None
         self.streaming = 0
+        self._serving: contextlib.AbstractAsyncContextManager[object]
 
     async def __aenter__(self) -> Self:
         try:
-            import uvicorn
-
-            from accord.transports.http.server.uvicorn_server import listen
+            from accord.transports.http.server.running import serve_asgi
         except ImportError:
             raise MissingExtra("http", needed_for="checking clients over HTTP") from None
         sockets = listen("127.0.0.1", 0)
         self.origin = f"http://127.0.0.1:{sockets[0].getsockname()[1]}"
         self.url = self.origin + self._path
-        config = uvicorn.Config(
-            self,
-            lifespan="off",
-            ws="none",
-            log_level="critical",
-            access_log=False,
-            timeout_graceful_shutdown=1,
-        )
-        config.load()
-        self._sockets = sockets
-        self._server = uvicorn.Server(config)
-        self._server.lifespan = config.lifespan_class(config)
-        # Not `serve`, which installs signal handlers and polls every 0.1 s.
-        await self._server.startup(sockets=sockets)
+        self._serving = serve_asgi(self, sockets)
+        await self._serving.__aenter__()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -133,11 +116,7 @@ class FakeHttpTransport(FakeTransport):
             async with asyncio.timeout(_CLOSING):
                 while any(each.ended is None for each in self.requests):
                     await asyncio.sleep(0.005)
-                # Only idle connections are left.
-                self._server.force_exit = True
-                await self._server.shutdown(sockets=self._sockets)
-                while self._server.server_state.connections:
-                    await asyncio.sleep(0.001)
+        await self._serving.__aexit__(None, None, None)
 
     # -- one request
 
@@ -234,8 +213,8 @@ class FakeHttpTransport(FakeTransport):
     ) -> None:
         """Send events until every request is answered."""
         await send(self._head(request, 200, {"content-type": sse.CONTENT_TYPE, **headers}))
-        if opening:
-            await send({"type": "http.response.body", "body": opening, "more_body": True})
+        # Even if it is empty: the head leaves with it.
+        await send({"type": "http.response.body", "body": opening, "more_body": True})
         self.streaming += 1
         self.most_streams = max(self.most_streams, self.streaming)
         try:

@@ -7,7 +7,9 @@ and an absolute URL in the `endpoint` event of HTTP with SSE, which would bypass
 import asyncio
 import contextlib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from socket import socket
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
@@ -18,8 +20,9 @@ from accord.bindings.addresses import LOOPBACK_HOSTS
 from accord.bindings.sse import Decoder, Event, EventTooLong
 from accord.check.watching.http_conversations import ConversationIndex, Tap, join_headers, path_of
 from accord.check.watching.watcher import Watcher
+from accord.errors import MissingExtra
 from accord.transports.http.client.sender import require_aiohttp
-from accord.transports.http.server.exchange import Receive, Scope, Send
+from accord.transports.http.server.exchange import Receive, ResponseCut, Scope, Send
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
@@ -48,44 +51,56 @@ _LOOPBACK_ORIGIN: Final = re.compile(
 )
 
 
-class HttpProxy:
-    """An ASGI app that passes requests on to a server and hands copies to a watcher.
+@asynccontextmanager
+async def serve_proxy(
+    url: str,
+    sockets: list[socket],
+    watcher: Watcher,
+    *,
+    headers: Mapping[str, str] | None = None,
+) -> AsyncIterator[None]:
+    """Pass requests on to a server within a block, and hand copies to a watcher.
 
     Args:
         url: of the server's endpoint; requests to any other path go to the same host.
+        sockets: where clients connect; they are closed at the end.
         watcher: receives the copies.
         headers: added to every request, such as a token that the client does not have.
+
+    Raises:
+        MissingExtra: a package for HTTP is not installed.
     """
+    require_aiohttp("http", "watching over HTTP")
+    try:
+        from accord.transports.http.client.aiohttp_sender import open_session
+        from accord.transports.http.server.running import serve_asgi
+    except ImportError:
+        raise MissingExtra("http", needed_for="watching over HTTP") from None
+    async with (
+        open_session(connect=_CONNECTING, idle=_IDLE, is_raw=True, decompress=False) as session,
+        serve_asgi(HttpProxy(url, watcher, session, headers or {}), sockets),
+    ):
+        yield
+
+
+class HttpProxy:
+    """An ASGI app that passes requests on to a server and hands copies to a watcher."""
 
     def __init__(
-        self, url: str, watcher: Watcher, *, headers: Mapping[str, str] | None = None
+        self, url: str, watcher: Watcher, session: "ClientSession", headers: Mapping[str, str]
     ) -> None:
         parts = urlsplit(url)
         self._origin = f"{parts.scheme}://{parts.netloc}"
         self._host = parts.netloc.rpartition("@")[2]
         self._watcher = watcher
-        self._more = {name.lower(): text for name, text in (headers or {}).items()}
-        self._session: ClientSession | None = None
+        self._more = {name.lower(): text for name, text in headers.items()}
+        self._session = session
         self._conversations = ConversationIndex(watcher)
         self._count = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await self._live(receive, send)
-        elif scope["type"] == "http":
+        if scope["type"] == "http":
             await self._pass(scope, receive, send)
-
-    async def _live(self, receive: Receive, send: Send) -> None:
-        require_aiohttp("http", "watching over HTTP")
-        from accord.transports.http.client.aiohttp_sender import open_session
-
-        async with open_session(
-            connect=_CONNECTING, idle=_IDLE, is_raw=True, decompress=False
-        ) as self._session:
-            await receive()
-            await send({"type": "lifespan.startup.complete"})
-            await receive()
-        await send({"type": "lifespan.shutdown.complete"})
 
     # -- one request
 
@@ -121,7 +136,7 @@ class HttpProxy:
         broke = None if work.cancelled() else work.exception()
         if isinstance(broke, aiohttp.ClientError | OSError):
             # The server broke off, so the proxy drops the connection as well.
-            raise ConnectionError(f"the server broke off: {broke}")
+            raise ResponseCut(f"the server broke off: {broke}")
         if broke is not None:
             raise broke
 
@@ -129,7 +144,6 @@ class HttpProxy:
         import aiohttp
         from yarl import URL
 
-        assert self._session is not None
         path = path_of(scope)
         try:
             response = await self._session.request(
@@ -163,6 +177,8 @@ class HttpProxy:
         head = [(name.lower(), text) for name, text in response.raw_headers]
         head = [each for each in head if each[0].decode("latin-1") not in left_out]
         await send({"type": "http.response.start", "status": response.status, "headers": head})
+        # The head leaves with it, although the body may have to be waited for.
+        await send({"type": "http.response.body", "body": b"", "more_body": True})
         opening = self._make_opening(tap) if tap.method == "GET" and tap.is_stream else None
         while chunk := await response.content.readany():
             if opening is not None:

@@ -27,7 +27,7 @@ _CELLAR: Final = re.compile(r"(?P<brew>.*)/Cellar/(?P<formula>[^/]+)/[^/]+/(?P<r
 _VERSIONED: Final = re.compile(r"python\d[\d.]*(?:\.exe)?|pythonw(?:\.exe)?", re.IGNORECASE)
 # A module of each extra, to find out which ones an installation has.
 _EXTRAS: Final = {
-    "http": ("uvicorn", "aiohttp"),
+    "http": ("httptools", "aiohttp"),
     "auth": ("jwt", "cryptography"),
     "schema": ("jsonschema_rs",),
     "cli": ("rich",),

@@ -8,18 +8,17 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AsyncExitStack, suppress
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from urllib.parse import urlsplit
 
 from accord.check.watching.watcher import Watcher
 from accord.inspector.log.message_log import MAIN, InspectedLog
 from accord.trace import Record
-from accord.transports.http.client.sender import require_aiohttp
+from accord.transports.http.server.sockets import listen
 
 if TYPE_CHECKING:
-    import socket
-
     from accord.inspector.log.conversation import LoggedConversation
     from accord.inspector.session import InspectedSession
 
@@ -125,7 +124,7 @@ class WatchedTraffic:
         self._conversations: dict[str, LoggedConversation] = {}
         self._buffer: TrafficBuffer | None = None
         self._dropped = 0
-        self._proxy: _ProxyServer | None = None
+        self._proxy = AsyncExitStack()
 
     def attach(self, buffer: TrafficBuffer) -> None:
         """Take the records of a buffer; on the event loop of the session."""
@@ -187,20 +186,22 @@ class WatchedTraffic:
             MissingExtra: a package for HTTP is not installed.
             TransportError: the port is taken.
         """
-        require_aiohttp("http", "watching over HTTP")
+        from accord.check.watching.http import serve_proxy
+
         buffer = TrafficBuffer(self._session.target.title)
         self.attach(buffer)
-        self._proxy = proxy = _ProxyServer(url, port, buffer.watcher, headers)
-        await proxy.start()
-        self.port = proxy.port
-        self.change("connecting", note=f"point the client to {proxy.url}")
-        return proxy.port
+        sockets = listen("127.0.0.1", port)
+        found: int = sockets[0].getsockname()[1]
+        proxy = serve_proxy(url, sockets, buffer.watcher, headers=headers)
+        await self._proxy.enter_async_context(proxy)
+        self.port = found
+        place = f"http://127.0.0.1:{found}{urlsplit(url).path}"
+        self.change("connecting", note=f"point the client to {place}")
+        return found
 
     async def close(self) -> None:
         """End the watch, and take what still waits."""
-        proxy, self._proxy = self._proxy, None
-        if proxy is not None:
-            await proxy.stop()
+        await self._proxy.aclose()
         buffer = self._buffer
         if buffer is not None:
             # Meanwhile the loop takes the last records.
@@ -219,55 +220,6 @@ async def watch_http(
 ) -> int:
     """Show the traffic of clients that connect to a port of loopback; returns the port."""
     return await session.part(WatchedTraffic).listen(url, port, headers)
-
-
-class _ProxyServer:
-    """A watched proxy on the running loop."""
-
-    def __init__(
-        self, url: str, port: int, watcher: Watcher, headers: Mapping[str, str] | None
-    ) -> None:
-        from urllib.parse import urlsplit
-
-        import uvicorn
-
-        from accord.check.watching.http import HttpProxy
-        from accord.transports.http.server.sockets import listen
-
-        class Quiet(uvicorn.Server):
-            """Leaves signals to the command."""
-
-            @contextmanager
-            def capture_signals(self) -> Iterator[None]:
-                yield
-
-        self._sockets: list[socket.socket] = listen("127.0.0.1", port)
-        self.port: int = self._sockets[0].getsockname()[1]
-        self.url = f"http://127.0.0.1:{self.port}{urlsplit(url).path}"
-        config = uvicorn.Config(
-            HttpProxy(url, watcher, headers=headers),
-            lifespan="on",
-            ws="none",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            date_header=False,
-            timeout_graceful_shutdown=1,
-        )
-        self._server = Quiet(config)
-        self._serving: asyncio.Task[None] | None = None
-
-    async def start(self) -> None:
-        """Begin to listen; connections wait until the proxy has started."""
-        self._serving = asyncio.get_running_loop().create_task(self._server.serve(self._sockets))
-
-    async def stop(self) -> None:
-        """End all connections."""
-        self._server.should_exit = True
-        if self._serving is not None:
-            await asyncio.wait({self._serving}, timeout=_ENDING)
-        for each in self._sockets:
-            each.close()
 
 
 # -- over stdio

@@ -4,19 +4,22 @@ import asyncio
 import errno
 import secrets
 import socket
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final
-
-import uvicorn
 
 from accord.errors import TransportError
 from accord.inspector.inspection import Inspection
 from accord.inspector.web.app import HEADERS, InspectorApp
 from accord.inspector.web.gate import PageAddress, loopback_address, public_address
 from accord.inspector.web.peers import allowed_users, find_user
+from accord.transports.http.server.connection import HttpConnection
+from accord.transports.http.server.listened import STATUS_LINES
+from accord.transports.http.server.listener import HttpListener, ListenerLimits
+from accord.transports.http.server.running import serve_asgi
 from accord.transports.http.server.sockets import listen
-from accord.transports.http.server.uvicorn_server import BoundedProtocol
+from accord.transports.http.server.state import HttpOptions
 
 # 256 bits.
 _KEY_BYTES: Final = 32
@@ -24,18 +27,12 @@ _KEY_BYTES: Final = 32
 _TRIES: Final = 20
 _LOOPBACK: Final = ("127.0.0.1", "::1")
 _ABSENT: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
-_CONNECTIONS_MOST: Final = 200
-# Seconds in which the head of a request has to arrive.
-_HEAD_TIMEOUT: Final = 10.0
-# Seconds after which a page that does not read is cut off.
-_WRITE_TIMEOUT: Final = 20.0
-# Seconds that the last responses get.
-_LAST: Final = 0.5
+_LIMITS: Final = HttpOptions(connections=200, body_timeout=10.0, write_timeout=20.0)
 _FOREIGN: Final = (
-    b"user %d of this machine may not use the page of another user; "
-    b"--public-url http://127.0.0.1:%d allows it"
+    "user %d of this machine may not use the page of another user; "
+    "--public-url http://127.0.0.1:%d allows it"
 )
-_REFUSAL: Final = b"HTTP/1.1 %b\r\ncontent-type: text/plain\r\n%bcontent-length: %d\r\n\r\n%b"
+_REFUSAL: Final = b"%bcontent-type: text/plain\r\n%bcontent-length: %d\r\n\r\n%b"
 
 
 class PageSockets:
@@ -99,70 +96,40 @@ def _open_socket(host: str, port: int) -> socket.socket:
     return socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, fileno=made.detach())
 
 
-class _PageProtocol(BoundedProtocol):
-    """A connection of a browser; its refusals have the headers of all other responses."""
+class _PageConnection(HttpConnection):
+    """A connection of a browser."""
 
-    connections_most = _CONNECTIONS_MOST
-    # None lets every user in.
-    users: frozenset[int] | None = None
+    listener: "_PageListener"
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        if self.users is None:
+        users = self.listener.users
+        if users is None:
             return
         theirs, ours = (transport.get_extra_info(each) for each in ("peername", "sockname"))
         user = find_user(theirs[:2], ours[:2])
-        if user is not None and user not in self.users:
-            self.refuse(b"403 Forbidden", _FOREIGN % (user, ours[1]))
+        if user is not None and user not in users:
+            self.refuse(403, _FOREIGN % (user, ours[1]))
 
-    def _write_refusal(self, status: bytes, why: bytes) -> None:
+
+class _PageListener(HttpListener):
+    """Listens for browsers; its refusals have the headers of all other responses.
+
+    Args:
+        users: the users of this machine that may connect; None lets everyone in.
+    """
+
+    connection_type = _PageConnection
+
+    def __init__(
+        self, app: InspectorApp, limits: ListenerLimits, users: frozenset[int] | None
+    ) -> None:
+        super().__init__(app, limits)
+        self.users = users
+
+    def encode_refusal(self, status: int, why: str) -> bytes:
         headers = b"".join(b"%b: %b\r\n" % each for each in (*HEADERS, (b"connection", b"close")))
-        self.transport.write(_REFUSAL % (status, headers, len(why), why))
-
-
-class _PageServer(uvicorn.Server):
-    """Serves the page; slow clients are cut off, and signals are left to the command."""
-
-    def __init__(self, app: InspectorApp, users: frozenset[int] | None) -> None:
-        super().__init__(
-            uvicorn.Config(
-                app,
-                http=type("PageProtocol", (_PageProtocol,), {"users": users}),
-                ws="none",
-                lifespan="off",
-                access_log=False,
-                log_config=None,
-                server_header=False,
-                date_header=False,
-                timeout_graceful_shutdown=1,
-            )
-        )
-        self._page = app
-
-    async def on_tick(self, counter: int) -> bool:
-        if counter % 10 == 0:
-            now = asyncio.get_running_loop().time()
-            for each in list(self.server_state.connections):
-                if isinstance(each, _PageProtocol):
-                    each.tick(now, head_timeout=_HEAD_TIMEOUT, write_timeout=_WRITE_TIMEOUT)
-        return await super().on_tick(counter)
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._page.finish()
-        state = self.server_state
-        for each in list(state.connections):
-            each.shutdown()
-        if state.tasks:
-            await asyncio.wait(set(state.tasks), timeout=_LAST)
-        for task in state.tasks:
-            task.cancel()
-        for each in list(state.connections):
-            each.transport.abort()
-        await super().shutdown(sockets)
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
+        return _REFUSAL % (STATUS_LINES[status], headers, len(why), why.encode())
 
 
 @asynccontextmanager
@@ -179,14 +146,12 @@ async def serve_inspection(
     """
     sockets = sockets or PageSockets()
     key = secrets.token_urlsafe(_KEY_BYTES)
-    server = _PageServer(InspectorApp(inspection, sockets.address, key), sockets.users)
-    opened: Sequence[socket.socket] = sockets.sockets
-    serving = asyncio.ensure_future(server.serve(list(opened)))
-    try:
-        yield f"{sockets.url}/#key={key}"
-    finally:
-        server.should_exit = True
+    app = InspectorApp(inspection, sockets.address, key)
+    make = partial(_PageListener, users=sockets.users)
+    async with serve_asgi(app, sockets.sockets, _LIMITS, make) as listener:
         try:
-            await asyncio.gather(serving, inspection.close())
+            yield f"{sockets.url}/#key={key}"
         finally:
-            sockets.close()
+            listener.close()
+            app.finish()
+            await inspection.close()

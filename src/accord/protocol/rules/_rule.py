@@ -222,15 +222,21 @@ class Index:
         }
         for party, kinds in self.found.items():
             for kind, lookup in kinds.items():
-                lookup.others = tuple(
-                    rule for rule in self.rules if rule.about.include(party, kind, "")
-                )
+                # First by what most rules differ in: a session waits for this.
+                near = [
+                    rule
+                    for rule in self.rules
+                    if party in rule.about.by and kind in rule.about.kinds
+                ]
+                lookup.others = tuple([rule for rule in near if rule.about.on is None])
                 for name in known:
                     lookup[name] = tuple(
-                        rule
-                        for rule in self.rules
-                        if rule.about.include(party, kind, name)
-                        and not (settled and settled(rule, party, name))
+                        [
+                            rule
+                            for rule in near
+                            if (rule.about.on is None or name in rule.about.on)
+                            and not (settled and settled(rule, party, name))
+                        ]
                     )
         self.free_requests = {party: self._free(party, REQUEST) for party in EITHER}
         """By sender, the methods that no rule can object to, unless an id or a token is reused."""

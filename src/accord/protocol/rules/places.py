@@ -8,7 +8,6 @@ is a pointer into the message itself. The pointer is made when a rule was broken
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from accord.protocol.excerpt import make_pointer
 from accord.protocol.exchange import META_CAPABILITIES
 from accord.protocol.jsonrpc import FAULT, RESULT, VERSION_2_0
 
@@ -63,6 +62,8 @@ def find_place(step: "Step", names: Sequence[str]) -> str | None:
             # Such as the method before a member of its params.
             name = name.partition(".")[2]
         value = _descend(value, name, path)
+    from accord.protocol.excerpt import make_pointer  # for rules that were broken
+
     return make_pointer(path)
 
 

@@ -24,10 +24,6 @@ class Messages(msgspec.Struct, frozen=True):
     kinds: tuple[Kind, ...]
     on: frozenset[str] | None
 
-    def include(self, sender: Party, kind: Kind, name: str) -> bool:
-        """Return whether a message of this sender, kind and method is one of them."""
-        return sender in self.by and kind in self.kinds and (self.on is None or name in self.on)
-
 
 def messages(
     kind: Kind | tuple[Kind, ...] = KINDS,

@@ -10,14 +10,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from accord.errors import RegistrationError
-from accord.server.composition.entries import own
 from accord.server.composition.lifespans import SharedLifespan, lifespan_of
 from accord.server.composition.views import ENTRY_KINDS, EntryKind, Views
 from accord.server.hub import LIST_KINDS, UPDATED, ListKind, ServerChange, list_topic
 
 if TYPE_CHECKING:
     from accord.server.registry import Registry, RegistryEntry, Snapshot
-    from accord.server.resources import Resources
+    from accord.server.resource_registry import Resources
     from accord.server.server import Server
 
 log = logging.getLogger("accord.server")
@@ -313,6 +312,8 @@ class OwnEntries:
         snapshot = registries_of(self._server)[kind].snapshot()
         known = self._known.get(kind)
         if known is None or known[0] is not snapshot:
+            from accord.server.composition.entries import own  # not every server is mounted
+
             derive: Callable[[Any, Any], Any] = own
             entries = tuple(derive(entry, self._server) for _, entry in snapshot)
             self._known[kind] = known = (snapshot, entries)

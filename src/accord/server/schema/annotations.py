@@ -12,7 +12,7 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Final, get_args, get_origin
 
 import msgspec
 from msgspec import NODEFAULT, UNSET
@@ -279,7 +279,7 @@ class Header:
 # -- fields of classes
 
 
-class Field(NamedTuple):
+class Field(msgspec.Struct, frozen=True):
     """A field of a class; `key` is its name in JSON."""
 
     name: str

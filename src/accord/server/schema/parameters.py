@@ -5,7 +5,7 @@ import inspect as _inspect
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from types import FunctionType, NoneType
-from typing import Annotated, Any, Final, NamedTuple, TypeGuard, get_args, get_origin
+from typing import Annotated, Any, Final, TypeGuard, get_args, get_origin
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -26,7 +26,7 @@ _GENERATORS: Final = _inspect.CO_GENERATOR | _inspect.CO_ASYNC_GENERATOR
 _WITH_REST: Final = _inspect.CO_VARARGS | _inspect.CO_VARKEYWORDS
 
 
-class DeclaredParameter(NamedTuple):
+class DeclaredParameter(msgspec.Struct, frozen=True):
     """A parameter as the function declares it; `by_name` if it is passed by keyword alone."""
 
     name: str
@@ -35,7 +35,7 @@ class DeclaredParameter(NamedTuple):
     by_name: bool
 
 
-class ParsedParameter(NamedTuple):
+class ParsedParameter(msgspec.Struct, frozen=True):
     """A parameter that a client fills in; `key` is its name in JSON."""
 
     name: str
@@ -137,8 +137,8 @@ class ParsedParameters:
                 yield DeclaredParameter(each.name, each.annotation, each.default, by_name)
 
     def _add(self, parameter: DeclaredParameter, resolver: AnnotationResolver) -> None:
-        name, annotation, default, by_name = parameter
-        self.order.append((name, by_name))
+        name, annotation, default = parameter.name, parameter.annotation, parameter.default
+        self.order.append((name, parameter.by_name))
         parsed = _parse_plain(name, ANYTHING if annotation is EMPTY else annotation, default)
         if parsed is None:
             resolved = resolver.resolve(annotation, f'parameter "{name}"')

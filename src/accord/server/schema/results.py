@@ -154,8 +154,11 @@ def inspect(
         from accord.server.schema.typed_results import ReturnTypeWithSchema
 
         return ReturnTypeWithSchema(written_schema, f'function "{callable_name(function)}"')
+    annotation = _return_annotation(function)
+    if is_plain(annotation):
+        return _plain_return_type(order_of(annotation), annotation)
     resolver = AnnotationResolver(function, {})
-    resolved = resolver.resolve(_return_annotation(function), "the return value")
+    resolved = resolver.resolve(annotation, "the return value")
     if is_plain(resolved):
         return _plain_return_type(order_of(resolved), resolved)
     try:

@@ -11,7 +11,7 @@ learns of what is wrong.
 import functools
 import logging
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -37,7 +37,7 @@ class ArgumentsError(ToolError):
     """The arguments do not fit the parameters; the text names the argument and what it expects."""
 
 
-class Parameter(NamedTuple):
+class Parameter(msgspec.Struct, frozen=True):
     """A parameter that a caller fills in."""
 
     name: str

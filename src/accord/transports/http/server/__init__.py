@@ -1,1 +1,1 @@
-"""The server's side of HTTP: an ASGI app, and uvicorn to run it."""
+"""The server's side of HTTP: an ASGI app, and a listener that runs it."""

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from accord.transports.http.server.exchange import ResponseCut
 from accord.transports.http.server.listened import ListenedRequest
 
 if TYPE_CHECKING:
@@ -52,6 +53,9 @@ class AsgiRequest(ListenedRequest):
         except asyncio.CancelledError:
             self.fail()
             raise
+        except ResponseCut:
+            self.connection.transport.close()  # what was sent before still leaves
+            return
         except Exception:
             if not self.is_gone:
                 log.exception("%s %s failed", self.head.method, self.head.path[:200])

@@ -16,13 +16,11 @@ from accord.runtime.pacing import DONE
 from accord.runtime.tasks import start
 from accord.transports.http.server.listened import ListenedRequest
 from accord.transports.http.server.received import ReceivedHead, RepeatedHead
+from accord.transports.http.server.socket_flow import SocketFlow
 
 if TYPE_CHECKING:
     from accord.transports.http.server.exchange import Headers
-    from accord.transports.http.server.listener import HttpListener
 
-# asyncio would allocate four times as much for each read.
-_READ: Final = 64 * 1024
 _HEAD_MOST: Final = 64 * 1024
 # How many bytes may arrive between two chunks of a body, or after the last: sizes, trailers.
 _FRAMING_MOST: Final = 16 * 1024
@@ -48,16 +46,14 @@ class StopParsing(Exception):
     """Raised to stop the parser."""
 
 
-class HttpConnection(asyncio.Protocol):
+class HttpConnection(SocketFlow):
     """A connection that ends when its client sends too much or takes too long.
 
     Attributes:
-        listener: what all connections share.
         is_ending: whether the next response is the last.
     """
 
     is_ending = False
-    transport: asyncio.Transport
     _parser: httptools.HttpRequestParser | None = None
     _rest: httptools.HttpRequestParser | None = None
     _known: RepeatedHead | None = None
@@ -88,26 +84,14 @@ class HttpConnection(asyncio.Protocol):
     _fault: tuple[int, str] | None = None
     _held = 0
     _is_reading = True
-    _is_writing_paused = False
-    _paused_since: float | None = None
     _closing_since: float | None = None
-    _unread = 0
     # Since when a head, or the next request, is waited for; None while a request is served.
     _since: float | None = None
     # Whether nothing has arrived of the next request.
     _is_idle = False
-    _drained: asyncio.Future[None] | None = None
-
-    def __init__(self, listener: "HttpListener") -> None:
-        self.listener = listener
-        self.loop = listener.loop
-
-    # -- the transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = transport  # type: ignore[assignment]  # it is one for reading and writing
-        if hasattr(transport, "max_size"):
-            transport.max_size = _READ
+        super().connection_made(transport)
         self._since = self.listener.now
         self.listener.add(self)
 
@@ -120,26 +104,13 @@ class HttpConnection(asyncio.Protocol):
             if request is not None and not request.is_complete:
                 request.client_left()
         self._active = self._arriving = self._waiting = None
-        self._release_writers()
+        self.release_writers()
 
-    @property
-    def client(self) -> tuple[str, int] | None:
-        """The address and port of the other end; None for a Unix socket."""
-        peer = self.transport.get_extra_info("peername")
-        return (str(peer[0]), int(peer[1])) if isinstance(peer, tuple) else None
-
-    @property
-    def server(self) -> tuple[str, int | None] | None:
-        """The address and port of our end; the path of a Unix socket."""
-        name = self.transport.get_extra_info("sockname")
-        if isinstance(name, tuple):
-            return str(name[0]), int(name[1])
-        return (str(name), None) if name else None
-
-    @property
-    def scheme(self) -> str:
-        """Either http or https."""
-        return "http" if self.transport.get_extra_info("sslcontext") is None else "https"
+    def release_writers(self) -> None:
+        super().release_writers()
+        active = self._active
+        if active is not None and active.follower is not None:
+            active.follower.wake()
 
     # -- data
 
@@ -450,57 +421,7 @@ class HttpConnection(asyncio.Protocol):
         if self._active is None and not self._is_ignoring:
             self.transport.close()
 
-    def abort(self) -> None:
-        """End the connection at once."""
-        self.transport.abort()
-
-    # -- writing
-
-    def write(self, data: bytes) -> None:
-        """Write bytes; they are kept while the client does not read."""
-        self.transport.write(data)
-
-    @property
-    def is_congested(self) -> bool:
-        """Whether the client has left too much unread."""
-        return self._is_writing_paused
-
-    async def drain(self) -> None:
-        """Wait until the client has read most of what was written, or is gone."""
-        if self._is_writing_paused:
-            if self._drained is None:
-                self._drained = self.loop.create_future()
-            await asyncio.shield(self._drained)
-
-    def pause_writing(self) -> None:
-        self._is_writing_paused = True
-        self._paused_since = self.listener.now
-        self._unread = self.transport.get_write_buffer_size()
-
-    def resume_writing(self) -> None:
-        self._paused_since = None
-        self._release_writers()
-
-    def _release_writers(self) -> None:
-        self._is_writing_paused = False
-        drained, self._drained = self._drained, None
-        if drained is not None and not drained.done():
-            drained.set_result(None)
-        active = self._active
-        if active is not None and active.follower is not None:
-            active.follower.wake()
-
     # -- time
-
-    def unread(self, now: float) -> tuple[float, int]:
-        """Return since when the client has not read, and how many bytes wait for it."""
-        if self._paused_since is None:
-            return now, 0
-        left = self.transport.get_write_buffer_size()
-        if left < self._unread:
-            self._paused_since = now
-        self._unread = left
-        return self._paused_since, left
 
     def tick(self, now: float) -> None:
         """End a connection that takes too long."""

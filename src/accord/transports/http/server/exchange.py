@@ -52,6 +52,10 @@ Send: TypeAlias = Callable[[Message], Awaitable[None]]
 Headers: TypeAlias = list[tuple[bytes, bytes]]
 
 
+class ResponseCut(Exception):
+    """Raised by an ASGI app to end the connection within a response; the listener logs no error."""
+
+
 class Admission(msgspec.Struct):
     """What a guard knows of a request that it passes on.
 

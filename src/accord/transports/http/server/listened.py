@@ -192,6 +192,8 @@ class ListenedRequest:
         for name, value in headers:
             if name == b"connection":
                 self.is_last = self.is_last or b"close" in value.lower()
+            elif name == b"date":  # an app that passes on responses of others has it already
+                lines[1] = b"date: %b\r\n" % value
             elif name != b"transfer-encoding":
                 lines.append(b"%b: %b\r\n" % (name, value))
         if self.is_last or self.connection.is_ending:

@@ -248,7 +248,10 @@ class HttpListener:
 
     def _tick(self) -> None:
         self._timer = self.loop.call_later(self._tick_every, self._tick)
+        is_late = self.loop.time() > self.now + 2 * self._tick_every
         self._update_time()
+        if is_late:  # the loop was busy: what clients have sent meanwhile is read first
+            return
         now, unread = self.now, []
         for connection in list(self._connections):
             connection.tick(now)

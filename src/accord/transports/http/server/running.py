@@ -3,15 +3,16 @@
 import asyncio
 import ssl
 import sys
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from socket import socket
 from types import FrameType
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from accord.runtime.tasks import run_to_end, run_until_cancelled
-from accord.transports.http.server.listener import HttpListener
+from accord.transports.http.server.listener import HttpListener, ListenerLimits
 from accord.transports.http.server.proxies import TrustedProxies
+from accord.transports.http.server.state import HttpOptions
 from accord.transports.shutdown import exit_at_once, exit_later, take_signals
 
 if TYPE_CHECKING:
@@ -131,5 +132,33 @@ async def serve_in_loop(
         seconds = app.options.grace + END_SLACK
         await run_until_cancelled(served.serve(), served.stop, seconds=seconds)
     finally:
+        for each in sockets:
+            each.close()
+
+
+@asynccontextmanager
+async def serve_asgi(
+    app: Any,
+    sockets: list[socket],
+    limits: ListenerLimits | None = None,
+    make: Callable[[Any, ListenerLimits], HttpListener] = HttpListener,
+) -> AsyncIterator[HttpListener]:
+    """Serve any ASGI app on open sockets within a block of the running loop; yield the listener.
+
+    Signals and the logging of the process stay as they are. The app gets no lifespan events. The
+    sockets are closed at the end of the block.
+
+    Args:
+        app: the app.
+        sockets: open ones.
+        limits: how much clients may use; those of a server by default.
+        make: makes the listener.
+    """
+    listener = make(app, limits or HttpOptions())
+    try:
+        await listener.start(sockets)
+        yield listener
+    finally:
+        await listener.stop()
         for each in sockets:
             each.close()
