@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     )
     from accord.auth.client_identity import ClientKey
     from accord.auth.dpop import DpopKey
-    from accord.auth.guard import Guard, Protected
+    from accord.auth.guard import Guard
     from accord.auth.introspection import IntrospectionVerifier
     from accord.auth.jwt_verifier import JwtVerifier
     from accord.auth.oauth import OAuth
+    from accord.auth.protected import Protected
     from accord.auth.tokens import FileStore, MemoryStore, TokenStore
     from accord.auth.verifiers import FirstOf, StaticTokens, TokenVerifier
 
@@ -62,7 +63,8 @@ _HOMES = {
     ),
     "client_identity": ("ClientKey",),
     "dpop": ("DpopKey",),
-    "guard": ("Guard", "Protected"),
+    "guard": ("Guard",),
+    "protected": ("Protected",),
     "introspection": ("IntrospectionVerifier",),
     "jwt_verifier": ("JwtVerifier",),
     "oauth": ("OAuth",),

@@ -36,8 +36,9 @@ from accord.auth.authorization_server.upstream_flow import UpstreamFlow
 from accord.auth.authorization_server.upstream_provider import UpstreamProvider
 from accord.auth.authorization_server.upstream_sessions import make_seals
 from accord.auth.authorization_server.upstream_tokens import UpstreamAccounts
-from accord.auth.guard import App, Guard, Protected, respond
+from accord.auth.guard import App, Guard, respond
 from accord.auth.jwks import require_jwt
+from accord.auth.protected import Protected
 from accord.auth.urls import is_loopback_url
 from accord.errors import AuthError
 from accord.transports.http.client.guarded import Send as SendRequest
