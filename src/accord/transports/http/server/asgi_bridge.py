@@ -54,7 +54,7 @@ class AsgiRequest(ListenedRequest):
             self.fail()
             raise
         except ResponseCut:
-            self.connection.transport.close()  # what was sent before still leaves
+            self.connection.close()  # what was sent before still leaves
             return
         except Exception:
             if not self.is_gone:

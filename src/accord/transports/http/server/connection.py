@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Final
 
 import httptools
 
-from accord.runtime.pacing import DONE
-from accord.runtime.tasks import start
 from accord.transports.http.server.listened import ListenedRequest
 from accord.transports.http.server.received import ReceivedHead, RepeatedHead
 from accord.transports.http.server.socket_flow import SocketFlow
@@ -323,9 +321,7 @@ class HttpConnection(SocketFlow):
 
     def _serve(self, request: ListenedRequest) -> None:
         self._active = request
-        work = self.listener.serve(request)
-        if work is not DONE:
-            start(self.loop, self.listener.finish(request, work), "http request")
+        self.listener.serve_soon(request)
 
     def expect_silence(self) -> None:
         """Keep no more than a silent client needs, while it follows a stream."""
@@ -377,7 +373,7 @@ class HttpConnection(SocketFlow):
             self._size = _IGNORED_MOST - _NONSENSE_MOST
         elif arriving is active:
             # A response is being sent already: a refusal would end up inside it.
-            self.transport.close()
+            self.close()
         else:
             self._drop_incomplete()
             self._end_after_waiting()
@@ -409,17 +405,18 @@ class HttpConnection(SocketFlow):
             self._is_reading = True
             self.transport.resume_reading()
         if self.transport.can_write_eof():
+            self.flush()
             self.transport.write_eof()
             self._since = self.listener.now
             self.is_ending = True
         else:
-            self.transport.close()
+            self.close()
 
     def stop(self) -> None:
         """End the connection after the response that is being sent, or at once."""
         self.is_ending = True
         if self._active is None and not self._is_ignoring:
-            self.transport.close()
+            self.close()
 
     # -- time
 
@@ -437,10 +434,10 @@ class HttpConnection(SocketFlow):
             return
         elif self._is_ignoring:
             if self._active is None and now - self._since > _LINGER:
-                self.transport.close()
+                self.close()
         elif self._is_idle:
             if now - self._since > listener.idle_timeout:
-                self.transport.close()
+                self.close()
         elif now - self._since > listener.head_timeout:
             self._since = None
             self.refuse(408, "the head did not arrive in time (body_timeout)")

