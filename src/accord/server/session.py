@@ -31,7 +31,7 @@ from accord.server.hub import UPDATED, ListKind, Notices, ServerChange, list_cha
 from accord.server.methods import METHODS
 from accord.server.middleware import LayeredRequest
 from accord.server.threads import run_in_thread
-from accord.server.visibility import NO_RULES, Visibility, changed_kinds
+from accord.server.visibility import Visibility, set_visible
 from accord.types import LoggingLevel, RequestId, Root
 
 if TYPE_CHECKING:
@@ -184,12 +184,7 @@ class Session:
         self, names: tuple[str, ...], tags: Iterable[str], kind: ListKind | None, *, shows: bool
     ) -> None:
         self._require_session("show()" if shows else "hide()")
-        server, old = self.server, self.visibility
-        new = (old or NO_RULES).with_rule(server, names, tags, kind, shows=shows)
-        self.visibility = new
-        common = server.access.visibility
-        for changed in changed_kinds(server, (old, common), (new, common)):
-            self.list_changed(changed)
+        set_visible(self, names, tags, kind, shows=shows)
 
     def _require_session(self, member: str) -> None:
         row = self.endpoint.conversation.revision

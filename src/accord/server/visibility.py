@@ -8,6 +8,7 @@ from accord.server.hub import LIST_KINDS, ListKind
 if TYPE_CHECKING:
     from accord.server.registry import RegistryEntry
     from accord.server.server import Server
+    from accord.server.session import Session
 
 
 class _Rule(NamedTuple):
@@ -89,6 +90,23 @@ def changed_kinds(
         if is_shown(entry, *old) is not is_shown(entry, *new)
     }
     return [kind for kind in LIST_KINDS if kind in changed]
+
+
+def set_visible(
+    session: "Session",
+    names: tuple[str, ...],
+    tags: Iterable[str],
+    kind: ListKind | None,
+    *,
+    shows: bool,
+) -> None:
+    """Show or hide entries for one session; its client is notified of the lists that change."""
+    server, old = session.server, session.visibility
+    new = (old or NO_RULES).with_rule(server, names, tags, kind, shows=shows)
+    session.visibility = new
+    common = server.access.visibility
+    for changed in changed_kinds(server, (old, common), (new, common)):
+        session.list_changed(changed)
 
 
 def _entries(server: "Server[Any]") -> "Iterator[RegistryEntry]":

@@ -14,7 +14,7 @@ from accord.errors import InvalidRequest
 from accord.protocol.exchange import Exchange
 from accord.protocol.mirroring import MirroredArgument
 from accord.protocol.party import NONE_OPEN
-from accord.runtime.dispatcher import NONE_RUNNING
+from accord.runtime.requester import NONE_RUNNING
 from accord.transports.http.server.exchange import HttpExchange
 from accord.transports.http.server.state import AppState, ServedSession
 from accord.transports.http.server.stream import CONGESTED, Stream
