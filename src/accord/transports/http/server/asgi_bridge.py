@@ -35,7 +35,8 @@ def build_scope(connection: "HttpConnection", head: "ReceivedHead") -> "Scope":
         "path": head.path,
         "raw_path": head.raw_path,
         "query_string": head.query,
-        "headers": head.fields,
+        # A copy: apps may change theirs, and the head may serve the next request too.
+        "headers": head.fields.copy(),
         "state": {},
     }
 
