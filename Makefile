@@ -6,7 +6,7 @@ export PIP_NO_INPUT := 1
 # Some machines forbid the caching of compiled modules; each of some hundred processes would compile.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test lint core check tools ends wire pure foreign coverage uvicorn thorough mutants bench fuzz release-check format clean
+.PHONY: run test lint core check tools ends wire pure foreign coverage uvicorn thorough mutants bench soak fuzz release-check format clean
 
 run: .venv/ready
 	@$(BIN)/python examples/tour.py
@@ -91,10 +91,14 @@ thorough: coverage uvicorn .venv-interop/hosts
 	.venv-interop/bin/pytest -q -n 2 --dist loadgroup -m "thorough or not thorough" interop
 
 bench: .venv-bench/ready
-	@status=0; for part in core authors mount start judging several proxy compare auth openapi fleet hosts inspector \
+	@status=0; for part in core authors mount start registration judging several proxy compare auth openapi fleet hosts inspector \
 		attacks/http_server attacks/stdio attacks/client; do \
 		.venv-bench/bin/python benchmarks/$$part.py || status=1; \
 	done; exit $$status
+
+# A million calls beside 1,000 connections and 500 streams; needs a machine with nothing else to do.
+soak: .venv-bench/ready
+	@.venv-bench/bin/python benchmarks/soak.py
 
 fuzz: .venv/ready
 	@status=0; for part in core http_client http_server http_listener; do \
