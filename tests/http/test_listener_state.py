@@ -1,14 +1,34 @@
 """What one request on the listener leaves for the next: nothing, whatever its client does."""
 
+import asyncio
+from contextvars import ContextVar
+
 import pytest
 
-from support.listened import post
+from accord import Server
+from support.http_offer import offer
+from support.listened import call_body, call_lines, post
 from support.listened_here import run_on, serving
+from support.waiting import until
+
+mark = ContextVar("mark", default="clean")
 
 
 @pytest.fixture(params=["uvloop", "asyncio"])
 def loop(request):
     return request.param
+
+
+def call(tool, **arguments):
+    """A call that stands on its own, as bytes."""
+    return post(*call_lines(tool), body=call_body(tool, **arguments))
+
+
+async def ticks(listener, count):
+    """Wait until the listener has looked at its connections so many times."""
+    for _ in range(count):
+        last = listener.now
+        await until(lambda last=last: listener.now != last)
 
 
 def test_an_asgi_app_may_change_its_headers(loop):
@@ -28,3 +48,70 @@ def test_an_asgi_app_may_change_its_headers(loop):
 
     run_on(loop, check())
     assert seen == [4] * 4
+
+
+def test_a_handler_sees_no_context_variables_of_the_request_before_it(loop):
+    server = Server("marks")
+
+    @server.tool
+    async def read(size: int = 0) -> str:
+        """Return what is set, and set something else."""
+        found = mark.get()
+        mark.set("dirty")
+        await asyncio.sleep(0)
+        return found + "." * size
+
+    async def check():
+        async with serving(server.asgi()) as here, await here.connect() as client:
+            client.send(call("read") * 3)
+            for _ in range(3):
+                assert b"clean" in (await client.answer()).body
+            # So much that the client has to read before more is served.
+            client.send(call("read", size=300_000) * 4)
+            for _ in range(4):
+                assert b"clean" in (await client.answer()).body
+
+    run_on(loop, check())
+
+
+def test_a_client_that_reads_nothing_gets_no_more_answers(loop):
+    server = Server("large")
+    calls = 0
+
+    @server.tool
+    async def large() -> str:
+        """Return much."""
+        nonlocal calls
+        calls += 1
+        return "x" * 1_000_000
+
+    async def check():
+        async with serving(server.asgi()) as here, await here.connect() as client:
+            client.writer.transport.pause_reading()
+            for _ in range(4):
+                client.send(call("large") * 5)
+                await asyncio.sleep(0.01)
+            await ticks(here.listener, 1)
+            begun = calls
+            assert begun < 15
+            client.writer.transport.resume_reading()
+            for _ in range(20):
+                assert (await client.answer()).status == 200
+            assert calls == 20
+
+    run_on(loop, check())
+
+
+def test_a_call_after_another_on_the_wire_is_not_taken_for_silence(loop):
+    app = offer().asgi(body_timeout=0.4)
+
+    async def check():
+        async with serving(app, idle_timeout=0.2) as here, await here.connect() as client:
+            client.send(call("history") + call("wait", name="a"))
+            assert (await client.answer()).status == 200
+            await ticks(here.listener, 6)
+            async with await here.connect() as other:
+                assert (await other.ask(call("free", name="a"))).status == 200
+            assert b'"text":"a"' in (await client.answer()).body
+
+    run_on(loop, check())

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Self
 
 from accord.transports.http.server.listener import HttpListener
@@ -38,10 +39,12 @@ class Here:
 
 
 @asynccontextmanager
-async def serving(app: Any) -> AsyncIterator[Here]:
+async def serving(app: Any, limits: Any = None, **settings: Any) -> AsyncIterator[Here]:
     """Serve an app within a block; one of ours is stopped at its end."""
     sockets = listen_on(("127.0.0.1:0",))
-    async with serve_asgi(app, sockets, getattr(app, "options", None)) as listener:
+    limits = limits or getattr(app, "options", None)
+    make = partial(HttpListener, **settings)
+    async with serve_asgi(app, sockets, limits, make) as listener:
         yield Here(app, listener, sockets[0].getsockname())
         if hasattr(app, "finish"):
             await app.finish()

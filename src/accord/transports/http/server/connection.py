@@ -109,13 +109,16 @@ class HttpConnection(SocketFlow):
         active = self._active
         if active is not None and active.follower is not None:
             active.follower.wake()
+        elif self._waiting:
+            self.listener.call_outside(self._serve_waiting)
 
     # -- data
 
     def data_received(self, data: bytes) -> None:
         if self._known is not None and self._active is None and not self._is_open:
             found = self._known.match(data)
-            if found is not None and not self._is_ignoring and not self.transport.is_closing():
+            is_ready = not (self._waiting or self.is_congested or self._is_ignoring)
+            if found is not None and is_ready and not self.transport.is_closing():
                 request = self.listener.make_request(self, found[0])
                 request.feed(found[1])
                 request.is_received = True
@@ -186,7 +189,8 @@ class HttpConnection(SocketFlow):
                 self.listener.metrics.refused["bodies_bytes"] += 1
                 self.refuse(503, self.listener.why_full)
                 return
-        if self._is_reading and held > _AHEAD_MOST and not self._is_ignoring:
+        is_over = self._is_ignoring or self.transport.is_closing()
+        if self._is_reading and held > _AHEAD_MOST and not is_over:
             self._is_reading = False
             self.transport.pause_reading()
 
@@ -196,6 +200,11 @@ class HttpConnection(SocketFlow):
             self.loop.call_soon(self._hold)
         if not self._is_reading and not self.transport.is_closing():
             self._is_reading = True
+            # asyncio calls `data_received` in the context of this call.
+            self.listener.call_outside(self._resume)
+
+    def _resume(self) -> None:
+        if self._is_reading and not self.transport.is_closing():
             self.transport.resume_reading()
 
     def _ignore(self, data: bytes) -> None:
@@ -314,7 +323,13 @@ class HttpConnection(SocketFlow):
             return
         self._is_serving = True
         try:
-            while self._waiting and self._active is None and not self.transport.is_closing():
+            while (
+                self._waiting
+                and self._active is None
+                # A client that reads nothing would have any number of responses kept.
+                and not self.is_congested
+                and not self.transport.is_closing()
+            ):
                 self._serve(self._waiting.popleft())
         finally:
             self._is_serving = False
@@ -340,14 +355,15 @@ class HttpConnection(SocketFlow):
         if request.is_last or self.is_ending:
             self.linger()
             return
-        if not self._is_open:
-            self._since = self.listener.now
-            self._is_idle = True
         if self._waiting:
             if not self._is_serving:
-                self._serve_waiting()
-        elif not self._is_reading:
-            self.body_was_taken()
+                self.listener.call_outside(self._serve_waiting)
+        else:
+            if not self._is_open:
+                self._since = self.listener.now
+                self._is_idle = True
+            if not self._is_reading:
+                self.body_was_taken()
         if self._held:
             self._hold()
 

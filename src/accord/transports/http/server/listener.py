@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
+from contextvars import copy_context
 from email.utils import formatdate
 from functools import partial
 from socket import socket
@@ -96,6 +97,7 @@ class HttpListener:
 
     def __init__(self, app: Any, limits: ListenerLimits, *, idle_timeout: float = _IDLE) -> None:
         self.loop = asyncio.get_running_loop()
+        self._context = copy_context()
         self.limits = limits
         self.proxies = TrustedProxies.from_environment()
         self.metrics = ListenerMetrics()
@@ -281,6 +283,10 @@ class HttpListener:
             b"connection: close\r\n\r\n",
             body,
         )
+
+    def call_outside(self, callback: Callable[[], object]) -> None:
+        """Call something soon, apart from the context variables of the handler that runs now."""
+        self.loop.call_soon(callback, context=self._context.copy())
 
     async def finish(self, request: ListenedRequest, work: Awaitable[None]) -> None:
         """Wait for what a request still needs."""
