@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import threading
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -233,3 +234,30 @@ def test_the_current_context_is_set_during_an_inline_tool_and_reset_afterwards()
 
     run(main())
     assert found == ["tools/call", threading.get_ident()]
+
+
+SEEN: ContextVar[int] = ContextVar("SEEN", default=0)
+
+
+@pytest.mark.parametrize("kind", ["inline", "brief", "async"])
+def test_context_variables_of_one_call_do_not_reach_the_next(kind: str) -> None:
+    def note() -> int:
+        SEEN.set(SEEN.get() + 1)
+        return SEEN.get()
+
+    async def note_at_once() -> int:
+        return note()
+
+    async def note_later() -> int:
+        await asyncio.sleep(0)
+        return note()
+
+    server = Server("desk")
+    function = {"inline": note, "brief": note_at_once, "async": note_later}[kind]
+    server.add_tool(function, name="note", inline=kind == "inline")
+
+    async def main() -> list[str]:
+        async with connect(server) as client:
+            return [text(await client.call_tool("note")) for _ in range(3)]
+
+    assert run(main()) == ["1", "1", "1"]

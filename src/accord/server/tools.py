@@ -111,6 +111,12 @@ class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
             return _ThreadCall(self, session, context, bound)
         if mode == "injected":
             return self._call_injected(session, context, bound)
+        if is_within:
+            return self._call_inline(context, bound)
+        # What it sets of context variables must not reach the next request, of another client.
+        return copy_context().run(self._call_inline, context, bound)
+
+    def _call_inline(self, context: Context[object], bound: BoundArguments) -> ToolResult:
         token = current.set(context)
         try:
             return self.returns.convert(self.signature.call(self.function, bound, context))
