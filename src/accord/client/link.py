@@ -10,7 +10,6 @@ import contextlib
 import logging
 import math
 from collections.abc import Iterator
-from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
@@ -365,10 +364,11 @@ class Link:
         if "headers" in how:
             return await self._ask_with_headers(name, params, how, answers=answers)
         timeout, cap = self.deadlines(how) if how else self._usual
-        on_progress, feed = how.get("on_progress") or self.settings.on_progress, None
-        meta, started = how.get("meta"), 0.0
-        if meta is not None:
-            check_meta(meta)
+        on_progress, meta = self.settings.on_progress, None
+        started, feed = 0.0, None
+        if how:
+            on_progress = how.get("on_progress") or on_progress
+            meta = check_meta(how["meta"]) if how.get("meta") is not None else None
         if on_progress is not None or name in _LONG:
             started = self.loop.time()
             token = {"progressToken": next(self._tokens)}
@@ -381,7 +381,7 @@ class Link:
             if on_progress is not None:
                 feed = self.callbacks.progress_feed(on_progress)
                 deliver = feed.deliver
-            send = self._sender(params)
+            send = self._send_plainly if isinstance(params, dict) else dispatcher.request
             result = await send(name, params, timeout=timeout, cap=cap, on_progress=deliver)
         except AccordError as error:
             raise self._explain(error, name) from None
@@ -394,13 +394,11 @@ class Link:
             return await answer_and_repeat(self, name, params, how, result, started=started)
         return result
 
-    def _sender(self, params: Any) -> Any:
-        """Return what sends the params: a message type, or plain JSON."""
-        if not isinstance(params, dict):
-            return self.dispatcher.request
+    async def _send_plainly(self, name: str, params: Any, **limits: Any) -> Any:
+        """Send params that are plain JSON rather than a message type."""
         from accord.client.plain_requests import send_plainly
 
-        return partial(send_plainly, self)
+        return await send_plainly(self, name, params, **limits)
 
     async def fetch(self, name: str, params: Any, how: CallOptions) -> Any:
         """Return a result that is still fresh; ask for any other."""

@@ -231,20 +231,18 @@ class _RequestFrame(msgspec.Struct, gc=False):
     params: object
 
 
-def encode_request(id: RequestId, method: str, params: object) -> bytes:
+def encode_request(id: RequestId | UnsetType, method: str, params: object) -> bytes:
     """Make a request from params, from params that are already encoded, or from None."""
-    return _encode(_RequestFrame("2.0", id, method, _as_member(params)))
+    if params is None:
+        params = UNSET
+    elif params.__class__ is bytes:
+        params = Raw(params)
+    return _encode(_RequestFrame("2.0", id, method, params))
 
 
 def encode_notification(method: str, params: object) -> bytes:
     """Make a notification; the params are as those of requests."""
-    return _encode(_RequestFrame("2.0", UNSET, method, _as_member(params)))
-
-
-def _as_member(params: object) -> object:
-    if params is None:
-        return UNSET
-    return Raw(params) if params.__class__ is bytes else params
+    return encode_request(UNSET, method, params)
 
 
 def decode(data: bytes) -> Frame | Batch:

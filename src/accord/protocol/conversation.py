@@ -48,6 +48,7 @@ from accord.protocol.exchange import (
 from accord.protocol.jsonrpc import FAULT, NOTIFICATION, REQUEST, RESULT, ErrorBody, Frame, Kind
 from accord.protocol.methods import METHODS
 from accord.protocol.party import (
+    NONE_IN_USE,
     NONE_OPEN,
     Memory,
     PartyState,
@@ -305,7 +306,10 @@ class Conversation:
             else:
                 waiting[id] = exchange
             if token is not None:
-                party.keep_token(exchange, token)
+                if party.tokens is NONE_IN_USE:
+                    party.tokens = {token: exchange}
+                else:
+                    party.tokens[token] = exchange
             return _NOTHING
         return self.apply(step_of(sender, REQUEST, exchange, params), refuse)
 
@@ -329,8 +333,9 @@ class Conversation:
                 free = self._free_elsewhere(exchange.revision)[2]
         if is_open and error is None and exchange.name in free[asker]:
             del waiting[id]
-            if exchange.token is not None and not exchange.is_task:
-                party.forget_token(exchange)
+            token = exchange.token
+            if token is not None and not exchange.is_task and party.tokens.get(token) is exchange:
+                del party.tokens[token]
             return _NOTHING
         sender = OTHER[asker]
         if not is_open and refuse is not None:

@@ -74,11 +74,11 @@ class Exchange(msgspec.Struct):
     token: ProgressToken | None = None
     peer: "Peer | None" = None
     raw: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    progress: float | None = None
     params: Any = None
+    batch: BatchReply | None = None
+    progress: float | None = None
     cancelled: bool = False
     duplicates: int = 0
-    batch: BatchReply | None = None
     fault: int | None = None
     is_task: bool = False
     since: float | None = None
@@ -165,7 +165,7 @@ def meta_of(body: object) -> JsonObject:
     return meta if isinstance(meta, dict) else {}
 
 
-class RequestReceived(msgspec.Struct):
+class RequestReceived(msgspec.Struct, gc=False):
     """The peer sends a request; the answer goes to `respond` or `fail`."""
 
     exchange: Exchange
@@ -187,7 +187,7 @@ class NotificationReceived(msgspec.Struct):
     reply: bytes | None = None
 
 
-class ResultReceived(msgspec.Struct):
+class ResultReceived(msgspec.Struct, gc=False):
     """The peer has answered our request."""
 
     exchange: Exchange

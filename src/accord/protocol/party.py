@@ -148,7 +148,7 @@ _CANCELLED_REMEMBERED: Final = 1024
 # owns no table. Nothing can be added to them, or a session would see the requests of another.
 _NONE_CANCELLED: Final[Bounded[RequestId, Exchange]] = Bounded(0)
 NONE_OPEN: Final = cast(dict[RequestId, Exchange], MappingProxyType({}))
-_NONE_IN_USE: Final = cast(dict[ProgressToken, Exchange], MappingProxyType({}))
+NONE_IN_USE: Final = cast(dict[ProgressToken, Exchange], MappingProxyType({}))
 
 
 class PartyState(msgspec.Struct):
@@ -160,7 +160,7 @@ class PartyState(msgspec.Struct):
     """
 
     open: dict[RequestId, Exchange] = msgspec.field(default_factory=lambda: NONE_OPEN)
-    tokens: dict[ProgressToken, Exchange] = msgspec.field(default_factory=lambda: _NONE_IN_USE)
+    tokens: dict[ProgressToken, Exchange] = msgspec.field(default_factory=lambda: NONE_IN_USE)
     cancelled: Bounded[RequestId, Exchange] = msgspec.field(default_factory=lambda: _NONE_CANCELLED)
     capabilities: frozenset[str] | None = None
     used: UsedIds | None = None
@@ -176,11 +176,11 @@ class PartyState(msgspec.Struct):
         if not self.open:
             self.open = NONE_OPEN
         if not self.tokens:
-            self.tokens = _NONE_IN_USE
+            self.tokens = NONE_IN_USE
 
     def keep_token(self, exchange: Exchange, token: ProgressToken) -> None:
         """Know a request by its token; of two with the same, the first."""
-        if self.tokens is _NONE_IN_USE:
+        if self.tokens is NONE_IN_USE:
             self.tokens = {}
         self.tokens.setdefault(token, exchange)
 

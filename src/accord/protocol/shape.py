@@ -173,7 +173,7 @@ def narrow(obj: Shaped, revision_id: RevisionId) -> Shaped:
     Raises:
         LocalProtocolError: The revision cannot express the object.
     """
-    narrower = _NARROWERS[revision_id][type(obj)]
+    narrower = NARROWERS[revision_id][type(obj)]
     return obj if narrower is None else narrower(obj)
 
 
@@ -444,7 +444,8 @@ _AS_BEFORE: Final[dict[Any, Callable[[Any], Any]]] = {
     FormElicitationCapability: _form_elicitation,
 }
 
-_NARROWERS: Final = {revision: _Narrowers(revision) for revision in REVISION_IDS}
+NARROWERS: Final = {revision: _Narrowers(revision) for revision in REVISION_IDS}
+"""By revision and type, what `narrow` calls; None where it returns the object itself."""
 
 
 # Decoding

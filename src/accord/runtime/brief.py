@@ -10,8 +10,8 @@ import dis
 import inspect
 import sys
 from collections.abc import Callable, Coroutine, Generator
-from types import CodeType
-from typing import Any, Final, TypeVar
+from types import CodeType, GeneratorType, coroutine
+from typing import Any, Final, TypeVar, cast
 
 from accord.runtime.watchdog import find_served
 
@@ -66,6 +66,21 @@ _new_task: Final = _BriefTask.__new__
 _current: Final[dict[Any, Any]] = getattr(asyncio.tasks, "_current_tasks", {})
 
 
+@coroutine
+def _drive() -> Generator[Any, Any, None]:
+    """Run the coroutines that are sent, one after the other, and yield what they return.
+
+    Where a coroutine is driven by `send`, it returns by an exception, which takes longer than most
+    of them run. An exception of a coroutine ends its driver.
+    """
+    work = yield
+    while True:
+        work = yield (yield from work)
+
+
+_drivers: Final[list["GeneratorType[Any, Any, None]"]] = []
+
+
 def run_at_once(work: Coroutine[object, None, Result], loop: asyncio.AbstractEventLoop) -> Result:
     """Run a coroutine that never waits, as its own task would; return what it returns.
 
@@ -74,14 +89,19 @@ def run_at_once(work: Coroutine[object, None, Result], loop: asyncio.AbstractEve
     outer = _current.get(loop)
     _current[loop] = _new_task(_BriefTask)
     try:
-        work.send(None)
-    except StopIteration as end:
-        result: Result = end.value
-        return result
+        driver = _drivers.pop()
+    except IndexError:  # all of them are at work: calls may be nested, and threads have loops
+        driver = cast("GeneratorType[Any, Any, None]", _drive())
+        driver.send(None)
+    try:
+        result: Result = driver.send(work)
     finally:
         if outer is None:
             del _current[loop]
         else:
             _current[loop] = outer
-    work.close()
-    raise RuntimeError("a coroutine waits although its code has no await")
+    if driver.gi_yieldfrom is not None:
+        driver.close()
+        raise RuntimeError("a coroutine waits although its code has no await")
+    _drivers.append(driver)
+    return result

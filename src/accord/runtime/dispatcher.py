@@ -101,6 +101,8 @@ class Dispatcher(Requester):
                 if origin is not None:
                     exchange.origin = origin
                 self._serve(exchange, event.params)
+            elif event.__class__ is ResultReceived:
+                self._settle(event.exchange, event.result, None)
             else:
                 self._handle_other(event, origin)
         return events
@@ -253,9 +255,7 @@ class Dispatcher(Requester):
             self.write(reply, exchange)
 
     def _handle_other(self, event: Event, origin: Origin | None) -> None:
-        if isinstance(event, ResultReceived):
-            self._settle(event.exchange, event.result, None)
-        elif isinstance(event, FaultReceived):
+        if isinstance(event, FaultReceived):
             if event.exchange is not None:
                 self._settle(event.exchange, None, event.error)
             else:

@@ -37,7 +37,7 @@ class Requester:
         closed: why the conversation is over; None while it is not.
     """
 
-    __slots__ = ("_loop", "_timer", "closed", "endpoint", "pauses", "running", "write")
+    __slots__ = ("_loop", "_timer", "_wakes_at", "closed", "endpoint", "pauses", "running", "write")
 
     def __init__(self, endpoint: Endpoint, write: Write, loop: asyncio.AbstractEventLoop) -> None:
         self.endpoint = endpoint
@@ -46,6 +46,7 @@ class Requester:
         self.pauses = 0
         self.closed: AccordError | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._wakes_at = inf
         self._loop = loop
 
     async def request(
@@ -87,7 +88,8 @@ class Requester:
         exchange.state = pending = Pending(future, timeout, cap, loop.time(), on_progress)
         if on_notice is not None:
             pending.on_notice = on_notice
-        self._set_timer(pending.ends)
+        if pending.ends < self._wakes_at:
+            self._set_timer(pending.ends)
         self.write(data, within)
         try:
             return await future
@@ -100,16 +102,16 @@ class Requester:
 
     def _set_timer(self, when: float) -> None:
         # One timer for all requests: most are answered long before it would go off.
-        timer = self._timer
-        if when == inf or (timer is not None and timer.when() <= when):
+        if when >= self._wakes_at:
             return
-        if timer is not None:
-            timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._wakes_at = when
         self._timer = self._loop.call_at(when, self._expire)
 
     def _expire(self) -> None:
         """Give up the requests whose time is over, and wake again for the next one."""
-        self._timer = None
+        self._timer, self._wakes_at = None, inf
         now = self._loop.time() + _TICK
         earliest = inf
         # A server that asks its client waits for it, and is not late meanwhile. A server asks

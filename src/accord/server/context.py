@@ -45,17 +45,19 @@ class Context(AskingContext, Generic[State]):
     for with `wait`.
     """
 
-    __slots__ = ("_failure", "_is_cancelled", "_params", "_sent", "_values", "_waits")
+    # Most handlers use nothing of a context: what few set is in the dictionary that those get.
+    __slots__ = ("__dict__",)
+
+    _is_cancelled = False
+    _failure: BaseException | None = None
+    _sent = 0
+    _params: Any = None
+    _values: dict[type, Any] | None = None
+    _waits: "set[Future[Any]] | None" = None
 
     def __init__(self, session: "Session", exchange: Exchange) -> None:
         self._session = session
         self._exchange = exchange
-        self._is_cancelled = False
-        self._failure: BaseException | None = None
-        self._sent = 0
-        self._params: Any = None
-        self._values: dict[type, Any] | None = None
-        self._waits: set[Future[Any]] | None = None
 
     @staticmethod
     def current() -> "Context[Any]":

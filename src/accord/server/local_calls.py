@@ -133,6 +133,7 @@ class LocalCalls:
             elif context is not None and context._session.server is server:
                 session.principal = context.principal
             exchange = _build_exchange(server, method, meta)
+            exchange.params = params
             # The handler sets its own, which must not be seen after the call.
             token = current.set(cast("Any", context))
             try:

@@ -113,8 +113,9 @@ def _lists(listing_of: "Callable[[Server[Any]], Listing[Any]]") -> Handler:
 
 
 def call_tool(session: "Session", exchange: Exchange, params: CallToolParams) -> Any:
-    entry = session.server.tool_entries.get(params.name)
-    if entry is None or not session.server.access.admits(session, exchange, entry):
+    server = session.server
+    entry = server.tool_entries.get(params.name)
+    if entry is None or not server.access.admits(session, exchange, entry):
         raise InvalidParams(f"unknown tool {params.name!r}", data={"name": params.name})
     if entry.mirrored and exchange.revision.rounds and exchange.origin is not None:
         exchange.origin.check_arguments(entry.mirrored, params.arguments)

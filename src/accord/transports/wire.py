@@ -111,6 +111,7 @@ class MemoryWire:
     def __init__(self, server: Any) -> None:
         self._server = server
         self._session: Any = None
+        self._receive: Callable[[bytes], object]
         self._stack = AsyncExitStack()
         self._written = 0
 
@@ -121,12 +122,13 @@ class MemoryWire:
 
     async def open(self, receive: Receive, lost: Lost) -> None:
         state = await self._stack.enter_async_context(self._server.run_lifespan())
-        self._session = self._server.session(lambda data, _: receive(data), state)
+        self._session = session = self._server.session(lambda data, _: receive(data), state)
+        self._receive = session.dispatcher.receive
 
     def write(self, data: bytes, exchange: Exchange | None = None) -> None:
         self._written += 1
         if self._session is not None:
-            self._session.dispatcher.receive(data)
+            self._receive(data)
 
     async def writable(self) -> None:
         self._written = 0
