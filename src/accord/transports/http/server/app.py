@@ -351,7 +351,8 @@ class HttpApp:
 
     async def _start_and_serve(self, exchange: "ListenedExchange") -> None:
         await self.start()
-        await self.serve_listened(exchange)
+        if not exchange.is_complete:  # its client may have left meanwhile
+            await self.serve_listened(exchange)
 
     def _serve(
         self,

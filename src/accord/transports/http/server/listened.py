@@ -216,6 +216,8 @@ class ListenedRequest:
         if not self.is_complete:
             self.is_complete = True
             self._wake()
+            if self.follower is not None:
+                self.follower.client_left()
             self.ended()
             self.connection.abort()
 

@@ -150,6 +150,8 @@ class ListenedReader(Reader):
             request.write(chunk, is_last=is_last)
 
     def follow(self) -> Awaitable[None]:
+        if self._request.is_complete:  # the client left before the response became a stream
+            self.client_left()
         return DONE
 
     def let_go(self) -> None:
