@@ -2,17 +2,19 @@
 
 import asyncio
 import json
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 
 import pytest
 
 from accord import Server
+from accord.transports.http.server.running import serve_in_loop
+from accord.transports.http.server.sockets import listen_on
 from support.http_offer import offer
 from support.http_talk import call as call_in_session
 from support.http_talk import initialize, notification
 from support.listened import call_body, call_lines, head, post
-from support.listened_here import run_on, serving
+from support.listened_here import Client, run_on, serving
 from support.waiting import until
 
 mark = ContextVar("mark", default="clean")
@@ -218,5 +220,39 @@ def test_a_client_may_leave_before_its_response_becomes_a_stream(loop):
             async with await here.connect() as other:
                 await other.ask(call("free", name="a"))
             await all_is_over(here)
+
+    run_on(loop, check())
+
+
+# -- the end
+
+
+def test_a_second_cancellation_ends_connections_and_the_lifespan(loop):
+    async def check():
+        left = asyncio.Event()
+
+        @asynccontextmanager
+        async def lifespan(_):
+            yield None
+            left.set()
+
+        app = offer(lifespan=lifespan).asgi()
+        sockets = listen_on(("127.0.0.1:0",))
+        address = sockets[0].getsockname()
+        serving = asyncio.create_task(serve_in_loop(app, sockets))
+        await until(lambda: app._is_ready)
+        client = Client(*await asyncio.open_connection(*address))
+        async with client:
+            client.send(call("wait", name="a"))
+            await until(lambda: app.endpoint.waiting)
+            serving.cancel()
+            await until(lambda: app.state.is_stopping)
+            serving.cancel()
+            await asyncio.wait((serving,))
+            with suppress(ConnectionError):
+                assert await asyncio.wait_for(client.reader.read(), 2) == b""
+        await asyncio.wait_for(left.wait(), 2)
+        assert app.under_way == 0
+        await until(lambda: asyncio.all_tasks() == {asyncio.current_task()}, seconds=2)
 
     run_on(loop, check())

@@ -146,18 +146,23 @@ class HttpListener:
     async def stop(self) -> None:
         """End all connections: the last responses may leave, then the rest is aborted."""
         self.close()
-        for handshake in list(self._handshakes):
-            handshake.transport.abort()
         self.drain()
         end = self.loop.time() + _FLUSH
         while self._connections and self.loop.time() < end:
             await asyncio.sleep(0.01)
+        self.abort()
+        if self._tasks:
+            await asyncio.wait(set(self._tasks), timeout=_FLUSH)
+
+    def abort(self) -> None:
+        """End all connections at once."""
+        self.close()
+        for handshake in list(self._handshakes):
+            handshake.transport.abort()
         for connection in list(self._connections):
             connection.abort()
         for task in self._tasks:
             task.cancel()
-        if self._tasks:
-            await asyncio.wait(set(self._tasks), timeout=_FLUSH)
         if self._timer is not None:
             self._timer.cancel()
 
