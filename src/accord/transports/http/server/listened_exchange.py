@@ -42,7 +42,6 @@ class ListenedExchange(ListenedRequest, HttpExchange):
         self.connection = connection
         self.head = head
         self.is_last = not head.is_kept_alive
-        self._chunks = []
         self._app = app
         self.options = app.options
         self.method = head.method

@@ -99,6 +99,7 @@ class HttpListener:
         self.head_timeout = limits.body_timeout
         self.write_timeout = limits.write_timeout
         self.held = 0
+        self._searched = -1.0
         self.why_full = f"requests of {limits.bodies_bytes} bytes are arriving (bodies_bytes)"
         self._connections: dict[HttpConnection, str | None] = {}
         self._addresses: dict[str, int] = {}
@@ -203,9 +204,8 @@ class HttpListener:
         """Forget a handshake that has ended."""
         self._handshakes.discard(handshake)
 
-    def remove(self, connection: HttpConnection, held: int) -> None:
+    def remove(self, connection: HttpConnection) -> None:
         """Forget a connection that has ended."""
-        self.held -= held
         self.metrics.open -= 1
         address = self._connections.pop(connection, None)
         if address is not None:
@@ -213,10 +213,23 @@ class HttpListener:
             if not self._addresses[address]:
                 del self._addresses[address]
 
-    @property
-    def is_full(self) -> bool:
-        """Whether incomplete requests take more memory than they may."""
-        return self.held > self.limits.bodies_bytes
+    def make_room(self, newest: HttpConnection) -> bool:
+        """Return whether incomplete requests take no more memory than they may.
+
+        If they take more, connections are aborted on which nothing has moved for a while, such as
+        those of clients that send requests behind a call that does not end.
+        """
+        most = self.limits.bodies_bytes
+        if self.held <= most or self._searched == self.now:
+            return self.held <= most
+        others = (each for each in self._connections if each.held and each is not newest)
+        for each in sorted(others, key=lambda each: each.held_since):
+            if self.held <= most or self.now - each.held_since < _STALLED:
+                break
+            each.give_up()
+        if self.held > most:
+            self._searched = self.now  # in vain; one search until the next tick is enough
+        return self.held <= most
 
     def encode_refusal(self, status: int, why: str) -> bytes:
         """Return the response to a request that never reaches the app."""
