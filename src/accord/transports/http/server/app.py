@@ -230,6 +230,15 @@ class HttpApp:
         while self.under_way and state.now() < end:
             await asyncio.sleep(_PAUSE)
 
+    def abort(self) -> None:
+        """End sessions at once, and the lifespan soon. May follow `stop`."""
+        if self._loop is None:
+            return
+        self.state.is_stopping = self.state.is_draining = True
+        self.sessions.close()
+        self.endpoint.standalone.close()
+        self._stop.set()
+
     def _is_working(self) -> bool:
         is_busy = self.under_way > self.state.listening
         return is_busy or any(each.session.dispatcher.running for each in self.sessions)
@@ -351,7 +360,8 @@ class HttpApp:
 
     async def _start_and_serve(self, exchange: "ListenedExchange") -> None:
         await self.start()
-        await self.serve_listened(exchange)
+        if not exchange.is_complete:  # its client may have left meanwhile
+            await self.serve_listened(exchange)
 
     def _serve(
         self,

@@ -49,9 +49,13 @@ class HttpConnection(SocketFlow):
 
     Attributes:
         is_ending: whether the next response is the last.
+        held: how many bytes of requests it keeps that are not served yet.
+        held_since: when that last changed.
     """
 
     is_ending = False
+    held = 0
+    held_since = 0.0
     _parser: httptools.HttpRequestParser | None = None
     _rest: httptools.HttpRequestParser | None = None
     _known: RepeatedHead | None = None
@@ -80,7 +84,6 @@ class HttpConnection(SocketFlow):
     _fed_since = 0
     # Why the head that is being parsed is refused: status and reason.
     _fault: tuple[int, str] | None = None
-    _held = 0
     _is_reading = True
     _closing_since: float | None = None
     # Since when a head, or the next request, is waited for; None while a request is served.
@@ -94,8 +97,8 @@ class HttpConnection(SocketFlow):
         self.listener.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.listener.remove(self, self._held)
-        self._held = 0
+        self._note_held(0)
+        self.listener.remove(self)
         self._is_ignoring = True
         self._parser = self._rest = self._known = None
         for request in (self._active, self._arriving, *(self._waiting or ())):
@@ -156,7 +159,7 @@ class HttpConnection(SocketFlow):
             if is_fresh and not self._is_open and len(waiting) == 1 and self._active is None:
                 self._learn(waiting[0].head, data)
             self._serve_waiting()
-        if self._is_open or self._held or waiting:
+        if self._is_open or self.held or waiting:
             self._hold()
 
     def _learn(self, head: ReceivedHead, data: bytes) -> None:
@@ -182,10 +185,9 @@ class HttpConnection(SocketFlow):
         for request in (self._active, *(self._waiting or ())):
             if request is not None:
                 held += request.held_bytes
-        if held != self._held:
-            self.listener.held += held - self._held
-            self._held = held
-            if held and self.listener.is_full and not self._is_ignoring:
+        if held != self.held:
+            self._note_held(held)
+            if held and not self._is_ignoring and not self.listener.make_room(self):
                 self.listener.metrics.refused["bodies_bytes"] += 1
                 self.refuse(503, self.listener.why_full)
                 return
@@ -194,9 +196,19 @@ class HttpConnection(SocketFlow):
             self._is_reading = False
             self.transport.pause_reading()
 
+    def _note_held(self, held: int) -> None:
+        self.listener.held += held - self.held
+        self.held = held
+        self.held_since = self.listener.now
+
+    def give_up(self) -> None:
+        """Abort the connection, and keep nothing of what has arrived on it."""
+        self._note_held(0)
+        self.abort()
+
     def body_was_taken(self) -> None:
         """Read on, after the app has taken what was there."""
-        if self._held:
+        if self.held:
             self.loop.call_soon(self._hold)
         if not self._is_reading and not self.transport.is_closing():
             self._is_reading = True
@@ -293,6 +305,8 @@ class HttpConnection(SocketFlow):
         self._is_in_body = True
         if waiting is None:
             waiting = self._waiting = deque()
+        if waiting or self._active is not None:
+            request.head_size = head.memory
         waiting.append(request)
 
     def on_body(self, body: bytes) -> None:
@@ -330,7 +344,9 @@ class HttpConnection(SocketFlow):
                 and not self.is_congested
                 and not self.transport.is_closing()
             ):
-                self._serve(self._waiting.popleft())
+                request = self._waiting.popleft()
+                request.head_size = 0
+                self._serve(request)
         finally:
             self._is_serving = False
 
@@ -364,7 +380,7 @@ class HttpConnection(SocketFlow):
                 self._is_idle = True
             if not self._is_reading:
                 self.body_was_taken()
-        if self._held:
+        if self.held:
             self._hold()
 
     # -- ending
@@ -415,6 +431,8 @@ class HttpConnection(SocketFlow):
         self._is_ignoring = True
         self._size = 0
         self._waiting = self._arriving = self._known = None
+        if self.held:
+            self._note_held(0)
         if self.transport.is_closing():
             return
         if not self._is_reading:

@@ -44,6 +44,10 @@ class ListenedRequest:
     is_complete = False
     is_gone = False
     body: bytes | None = None
+    # What has arrived of the body. One buffer: each of many small parts would cost 50 bytes more.
+    _arrived: bytes | bytearray = b""
+    # What the head takes, while the request waits for others.
+    head_size = 0
     _is_taken = False
     _is_continued = False
     _is_chunked = False
@@ -56,13 +60,18 @@ class ListenedRequest:
         self.connection = connection
         self.head = head
         self.is_last = not head.is_kept_alive
-        self._chunks: list[bytes] = []
 
     # -- the request
 
     def feed(self, data: bytes) -> None:
         """Take a part of the body."""
-        self._chunks.append(data)
+        arrived = self._arrived
+        if not arrived:
+            self._arrived = data
+        elif type(arrived) is bytearray:
+            arrived += data
+        else:
+            self._arrived = bytearray(arrived) + data
         self._wake()
 
     def end_body(self) -> None:
@@ -72,17 +81,13 @@ class ListenedRequest:
 
     @property
     def held_bytes(self) -> int:
-        """How many bytes of its body wait to be read."""
-        return sum(map(len, self._chunks))
+        """How many bytes of it wait to be served."""
+        return self.head_size + len(self._arrived)
 
     def take_body(self) -> bytes:
         """Return the parts of the body that have arrived since the last call."""
-        chunks = self._chunks
-        if len(chunks) == 1:
-            return chunks.pop()
-        found = b"".join(chunks)
-        chunks.clear()
-        return found
+        found, self._arrived = self._arrived, b""
+        return found if type(found) is bytes else bytes(found)
 
     def take_whole(self) -> None:
         """Take a body that has arrived before the request is served."""
@@ -95,7 +100,7 @@ class ListenedRequest:
         The messages are those of ASGI.
         """
         while not self._is_taken and not self.is_gone:
-            if self._chunks or self.is_received:
+            if self._arrived or self.is_received:
                 self._is_taken = self.is_received
                 body = self.take_body()
                 self.connection.body_was_taken()
@@ -216,6 +221,8 @@ class ListenedRequest:
         if not self.is_complete:
             self.is_complete = True
             self._wake()
+            if self.follower is not None:
+                self.follower.client_left()
             self.note_end()
             self.connection.abort()
 

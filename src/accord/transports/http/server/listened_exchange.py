@@ -42,7 +42,6 @@ class ListenedExchange(ListenedRequest, HttpExchange):
         self.connection = connection
         self.head = head
         self.is_last = not head.is_kept_alive
-        self._chunks = []
         self._app = app
         self.options = app.options
         self.method = head.method
@@ -150,6 +149,8 @@ class ListenedReader(Reader):
             request.write(chunk, is_last=is_last)
 
     def follow(self) -> Awaitable[None]:
+        if self._request.is_complete:  # the client left before the response became a stream
+            self.client_left()
         return DONE
 
     def let_go(self) -> None:

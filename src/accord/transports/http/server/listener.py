@@ -105,6 +105,7 @@ class HttpListener:
         self.head_timeout = limits.body_timeout
         self.write_timeout = limits.write_timeout
         self.held = 0
+        self._searched = -1.0
         self.why_full = f"requests of {limits.bodies_bytes} bytes are arriving (bodies_bytes)"
         self._connections: dict[HttpConnection, str | None] = {}
         self._addresses: dict[str, int] = {}
@@ -155,18 +156,23 @@ class HttpListener:
     async def stop(self) -> None:
         """End all connections: the last responses may leave, then the rest is aborted."""
         self.close()
-        for handshake in list(self._handshakes):
-            handshake.transport.abort()
         self.drain()
         end = self.loop.time() + _FLUSH
         while self._connections and self.loop.time() < end:
             await asyncio.sleep(0.01)
+        self.abort()
+        if self._tasks:
+            await asyncio.wait(set(self._tasks), timeout=_FLUSH)
+
+    def abort(self) -> None:
+        """End all connections at once."""
+        self.close()
+        for handshake in list(self._handshakes):
+            handshake.transport.abort()
         for connection in list(self._connections):
             connection.abort()
         for task in self._tasks:
             task.cancel()
-        if self._tasks:
-            await asyncio.wait(set(self._tasks), timeout=_FLUSH)
         if self._timer is not None:
             self._timer.cancel()
 
@@ -255,9 +261,8 @@ class HttpListener:
         """Forget a handshake that has ended."""
         self._handshakes.discard(handshake)
 
-    def remove(self, connection: HttpConnection, held: int) -> None:
+    def remove(self, connection: HttpConnection) -> None:
         """Forget a connection that has ended."""
-        self.held -= held
         self.metrics.open -= 1
         address = self._connections.pop(connection, None)
         if address is not None:
@@ -265,10 +270,23 @@ class HttpListener:
             if not self._addresses[address]:
                 del self._addresses[address]
 
-    @property
-    def is_full(self) -> bool:
-        """Whether incomplete requests take more memory than they may."""
-        return self.held > self.limits.bodies_bytes
+    def make_room(self, newest: HttpConnection) -> bool:
+        """Return whether incomplete requests take no more memory than they may.
+
+        If they take more, connections are aborted on which nothing has moved for a while, such as
+        those of clients that send requests behind a call that does not end.
+        """
+        most = self.limits.bodies_bytes
+        if self.held <= most or self._searched == self.now:
+            return self.held <= most
+        others = (each for each in self._connections if each.held and each is not newest)
+        for each in sorted(others, key=lambda each: each.held_since):
+            if self.held <= most or self.now - each.held_since < _STALLED:
+                break
+            each.give_up()
+        if self.held > most:
+            self._searched = self.now  # in vain; one search until the next tick is enough
+        return self.held <= most
 
     def encode_refusal(self, status: int, why: str) -> bytes:
         """Return the response to a request that never reaches the app."""

@@ -17,6 +17,8 @@ _UNUSUAL: Final = (b"transfer-encoding", b"expect", b"upgrade")
 _HEAD_MOST: Final = 4096
 # Bodies of more digits are parsed each time; they cost more than their head.
 _DIGITS_MOST: Final = 7
+# What a header takes beside its bytes: five objects, and places in a list and a table.
+_FIELD_COST: Final = 256
 
 
 class ReceivedHead:
@@ -64,6 +66,11 @@ class ReceivedHead:
 
     def _size(self) -> int:
         return len(self.target) + sum(len(name) + len(value) for name, value in self.fields)
+
+    @property
+    def memory(self) -> int:
+        """About how many bytes it takes."""
+        return self._size() + _FIELD_COST * len(self.fields)
 
     def find_fault(self, most: int | None) -> tuple[int, str] | None:
         """Return the status and the reason of a refusal, for what the parser lets through.

@@ -69,10 +69,14 @@ class ServedApp:
             listener.close()
             # Until then, clients may have to answer questions of calls that are under way.
             later = self._loop.call_later(self._app.options.grace / 2, listener.drain)
-            await self._app.finish()
-            later.cancel()
-            await listener.stop()
-            await self._app.stop()
+            try:
+                await self._app.finish()
+                await listener.stop()
+                await self._app.stop()
+            finally:  # a second cancellation leaves no time
+                later.cancel()
+                listener.abort()
+                self._app.abort()
 
     def stop(self) -> None:
         """Let calls finish, and end. From any thread, or from the handler of a signal."""

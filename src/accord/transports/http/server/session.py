@@ -380,7 +380,8 @@ class PostResponse:
                 dispatcher.running = NONE_RUNNING  # as `release_tables` does, without the call
         if self.is_over or not self.is_received:
             return
-        if not self.is_batch or not self.owner.has_open(self):
+        is_ended = owner.session.dispatcher.closed is not None
+        if not self.is_batch or is_ended or not owner.has_open(self):
             self.give_up()
 
     @property

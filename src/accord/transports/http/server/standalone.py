@@ -278,7 +278,11 @@ class StandaloneRequests:
         post.exchange.on_left = None
         leave = partial(self._leave, post, request)
         is_followed = post.stream is not None and not post.stream.is_ended
-        self._answer(post, request, on_end=leave)
+        try:
+            self._answer(post, request, on_end=leave)
+        except BaseException:
+            leave()
+            raise
         if not is_followed:
             leave()
 
@@ -308,10 +312,12 @@ class StandaloneRequests:
                 self._leave(post, request)
 
     def _leave(self, post: StandaloneResponse, request: Exchange) -> None:
-        """End a request that was not answered at once, with its answer or without."""
+        """End a request that was not answered at once, with its answer or without it; once."""
+        if post not in self.open:
+            return
+        self.open.remove(post)
         session = post.owner
         assert isinstance(session, StandaloneSession)
-        self.open.discard(post)
         if post.is_listener:
             self._remove_listener(post)
         if post.is_over:
