@@ -8,7 +8,7 @@ from collections import OrderedDict
 from contextlib import suppress
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, Final, Generic, NamedTuple, TypeVar, cast, get_args
+from typing import Any, Final, Generic, TypeVar, cast, get_args
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -235,7 +235,7 @@ class RawMeta(msgspec.Struct, gc=False, omit_defaults=True):
     token: Any = msgspec.field(name="progressToken", default=None)
 
 
-class Introduction(NamedTuple):
+class Introduction(msgspec.Struct, frozen=True):
     """A client that introduces itself with each request, and its words unless they are long."""
 
     words: RawMeta | None

@@ -134,9 +134,12 @@ class OpenSessions(AbstractSet["Session"]):
         self._single.discard(session)
 
     def __iter__(self) -> "Iterator[Session]":
-        yield from self._single
-        for group in self._groups:
-            yield from group
+        # To look at an empty weak set costs a third of the registration of a tool.
+        if self._single:
+            yield from self._single
+        if self._groups:
+            for group in self._groups:
+                yield from group
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -183,7 +186,8 @@ class Hub:
 
     def _deliver(self, change: ServerChange) -> None:
         with self._lock:
-            heard: list[Listener | None] = [*self.sessions] if change.key is None else []
+            # An iterator, since the length of what it goes through would be counted first.
+            heard: list[Listener | None] = [*iter(self.sessions)] if change.key is None else []
             heard += [ref() for ref in self._topics.get(change.topic, ())]
             if change.key is not None:  # those that listen to every resource
                 heard += [ref() for ref in self._topics.get((change.name, None), ())]

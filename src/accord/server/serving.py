@@ -6,9 +6,8 @@ Or a part of a program that does so in its own event loop, until its task is can
 import asyncio
 import logging
 import sys
-from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Final
 
 from accord.errors import AccordError, MissingExtra
 from accord.server.serving_logs import log_in_background
@@ -16,8 +15,8 @@ from accord.server.serving_logs import log_in_background
 if TYPE_CHECKING:
     from socket import socket
 
+    from accord.server.http_settings import HttpSettings
     from accord.server.server import Server
-    from accord.stores import EventStore
     from accord.transports.http.server.app import HttpApp
     from accord.transports.shutdown import Stop
 
@@ -32,38 +31,7 @@ _ADVICE: Final = (
 )
 
 
-class HttpSettings(TypedDict, total=False):
-    """How a server is reached over HTTP; `HttpOptions` documents each setting."""
-
-    path: str
-    answers: Literal["auto", "json", "stream"]
-    sse: bool
-    stateless: bool
-    public_url: str | None
-    allowed_hosts: Iterable[str]
-    allowed_origins: Iterable[str]
-    cors: bool
-    principal: Callable[[Mapping[str, Any]], Hashable] | None
-    resumable: bool
-    events: "EventStore | None"
-    retry: int
-    sessions: int
-    sessions_per_caller: int
-    session_idle: float
-    connections: int
-    connections_per_address: int
-    listeners: int
-    keep_alive: float
-    body_timeout: float
-    body_rate: int
-    bodies_bytes: int
-    opening_bytes: int
-    write_timeout: float
-    unread_bytes: int
-    access_log: bool | Literal["text", "json"]
-
-
-def build_app(server: "Server[Any]", grace: float, options: HttpSettings) -> "HttpApp":
+def build_app(server: "Server[Any]", grace: float, options: "HttpSettings") -> "HttpApp":
     """Return the ASGI app of a server, behind its guard if it has one."""
     from accord.transports.http.server.app import HttpApp
     from accord.transports.http.server.state import HttpOptions
@@ -89,7 +57,7 @@ def run(
     grace: float,
     host: str,
     port: int,
-    options: HttpSettings,
+    options: "HttpSettings",
 ) -> None:
     """Serve over a transport until the end; as `Server.run`.
 
@@ -122,7 +90,7 @@ async def serve(
     grace: float,
     host: str,
     port: int,
-    options: HttpSettings,
+    options: "HttpSettings",
 ) -> None:
     """Serve in the running event loop; as `Server.serve`.
 
@@ -184,7 +152,6 @@ def run_stdio(server: "Server[Any]", *, grace: float) -> None:
 
 async def _serve_stdio(server: "Server[Any]", stop: "Stop") -> None:
     from accord.runtime import tasks
-    from accord.server.threads import wait_until_idle
     from accord.transports.stdio import StdioConnection, claim
 
     generation = tasks.fork_generation
@@ -207,6 +174,8 @@ async def _serve_stdio(server: "Server[Any]", stop: "Stop") -> None:
             await stop.wait_unless_signalled(session.dispatcher.drain(), stop.seconds_left * 3 / 4)
         session.close()
         await session.dispatcher.drain(stop.seconds_left)
+        from accord.server.threads import wait_until_idle
+
         await wait_until_idle(stop.seconds_left)
         connection.finish(max(stop.seconds_left, 0.1))
 

@@ -26,11 +26,9 @@ from accord.runtime.origin import ClientFlow
 from accord.runtime.pacing import DONE, Delayed, Done
 from accord.server.channels import Channel, Duplex
 from accord.server.context import Context, current
-from accord.server.extension import find_handler
 from accord.server.hub import UPDATED, ListKind, Notices, ServerChange, list_change
-from accord.server.methods import METHODS
+from accord.server.methods import METHODS, find_rare_handler
 from accord.server.middleware import LayeredRequest
-from accord.server.threads import run_in_thread
 from accord.server.visibility import NO_RULES, Visibility, changed_kinds
 from accord.types import LoggingLevel, RequestId, Root
 
@@ -206,7 +204,7 @@ class Session:
 
     def request(self, exchange: Exchange, params: object, dispatcher: Dispatcher) -> Any:
         """Serve one request."""
-        handler = METHODS.get(exchange.name) or self._find_handler(exchange)
+        handler = METHODS.get(exchange.name) or find_rare_handler(self.server, exchange)
         if handler is None:
             raise MethodNotFound(f"method {exchange.name!r} is not served here")
         if not exchange.revision.handshake:
@@ -221,14 +219,6 @@ class Session:
         if not layers:
             return handler(self, exchange, params)
         return LayeredRequest(self, exchange, params, handler, layers).serve()
-
-    def _find_handler(self, exchange: Exchange) -> Callable[..., Any] | None:
-        """Load the handler of a method that few servers need."""
-        if exchange.revision.tasks and self.server.has_task_tools:
-            from accord.server.tasks import core
-
-            return core.METHODS.get(exchange.name)
-        return find_handler(self.server, exchange)
 
     def notification(self, event: NotificationReceived, dispatcher: Dispatcher) -> None:
         """Handle a notification of the client."""
@@ -284,6 +274,8 @@ class Session:
             OutOfTime: the time ran out.
             InternalError: no thread came free in time.
         """
+        from accord.server.threads import run_in_thread
+
         current.set(context)
         flow = self.begin_in_thread(context)
         try:
