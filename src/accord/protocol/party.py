@@ -246,7 +246,6 @@ NOBODY: Final = Introduction(None, None)
 
 _known: Final[dict[bytes, Introduction]] = {}
 _opened: Final[dict[tuple[str, bytes, frozenset[str], LoggingLevel], Peer]] = {}
-_decode_words: Final = msgspec.json.Decoder(RawMeta).decode
 
 
 def peer_from_initialize(
@@ -296,7 +295,7 @@ def read_introduction(meta: RawMeta, revision: Revision) -> Introduction:
         if len(_known) >= _PEERS_MOST:
             _known.clear()
         # Read from the text: what is kept must not keep the whole message.
-        _known[text] = found = Introduction(_decode_words(text), peer)
+        _known[text] = found = Introduction(msgspec.json.decode(text, type=RawMeta), peer)
     return found
 
 

@@ -38,12 +38,12 @@ from accord.protocol.revisions import Phase, Revision
 from accord.runtime import tasks
 from accord.runtime.deferred import Deferred
 from accord.runtime.handlers import NO_HANDLERS, OVER, Handlers, Write, discard
-from accord.runtime.origin import Origin
 from accord.runtime.tasks import Pending, explain_size, is_pressed, is_writable, start
 from accord.runtime.watchdog import Watchdog
 from accord.types import CancelledParams, ProgressParams
 
 if TYPE_CHECKING:
+    from accord.runtime.origin import Origin
     from accord.types._base import RequestId
 
 log = logging.getLogger("accord")
@@ -114,7 +114,7 @@ class Dispatcher:
 
     # -- receiving
 
-    def receive(self, message: bytes, origin: Origin | None = None) -> Sequence[Event]:
+    def receive(self, message: bytes, origin: "Origin | None" = None) -> Sequence[Event]:
         """Receive one message of the peer.
 
         Args:
@@ -282,7 +282,7 @@ class Dispatcher:
         if reply is not None and self.closed is None:
             self.write(reply, exchange)
 
-    def _handle_other(self, event: Event, origin: Origin | None) -> None:
+    def _handle_other(self, event: Event, origin: "Origin | None") -> None:
         if isinstance(event, ResultReceived):
             self._settle(event.exchange, event.result, None)
         elif isinstance(event, FaultReceived):

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
-from accord.runtime.origin import ClientFlow
 from accord.types import ResourceUpdatedParams
 
 if TYPE_CHECKING:
+    from accord.runtime.origin import ClientFlow
     from accord.server.session import Session
 
 log = logging.getLogger("accord.server")
@@ -253,7 +253,7 @@ class Notices:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        flow: ClientFlow | None,
+        flow: "ClientFlow | None",
         send: Callable[[ServerChange], None],
     ) -> None:
         self._loop = loop
@@ -286,7 +286,7 @@ class Notices:
         else:
             self._send_all()
 
-    async def _send_when_writable(self, flow: ClientFlow) -> None:
+    async def _send_when_writable(self, flow: "ClientFlow") -> None:
         await flow.writable()
         self._task = None
         self._send_all()

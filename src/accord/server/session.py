@@ -22,7 +22,6 @@ from accord.protocol.party import PartyState, Peer
 from accord.protocol.revisions import Phase
 from accord.runtime.dispatcher import Dispatcher
 from accord.runtime.handlers import Write
-from accord.runtime.origin import ClientFlow
 from accord.runtime.pacing import DONE, Delayed, Done
 from accord.server.channels import Channel, Duplex
 from accord.server.context import Context, current
@@ -33,6 +32,7 @@ from accord.server.visibility import NO_RULES, Visibility, changed_kinds
 from accord.types import LoggingLevel, RequestId, Root
 
 if TYPE_CHECKING:
+    from accord.runtime.origin import ClientFlow
     from accord.server.composition.sessions import MountedSession
     from accord.server.listening import Subscription
     from accord.server.server import Server
@@ -77,7 +77,7 @@ class Session:
         "server",
     )
 
-    flow: ClientFlow | None = None
+    flow: "ClientFlow | None" = None
     subscriptions: set[str] | None = None
     listening: "Mapping[RequestId, Subscription]" = _NO_REQUESTS
     _notices: Notices | None = None
@@ -289,7 +289,7 @@ class Session:
         finally:
             self.end_in_thread(context)
 
-    def begin_in_thread(self, context: Context[Any]) -> ClientFlow | None:
+    def begin_in_thread(self, context: Context[Any]) -> "ClientFlow | None":
         """Let cancellation reach a context in a thread; return how its client reads."""
         exchange = context._exchange
         if exchange.channel is not None and context.task is not None:
@@ -330,7 +330,7 @@ class Session:
         return Delayed(flow.writable)
 
     def _tell_from_thread(
-        self, send: Callable[[Any], None], params: object, flow: ClientFlow | None
+        self, send: Callable[[Any], None], params: object, flow: "ClientFlow | None"
     ) -> None:
         with _TRANSIT:
             self._in_transit += 1
