@@ -62,7 +62,8 @@ Finding: TypeAlias = bool | str | Breach | None
 Findings: TypeAlias = Iterator[Finding]
 Outcome: TypeAlias = Finding | Sequence[str | Breach]
 Judge: TypeAlias = "Callable[[Step, Conversation], Outcome]"
-AnyJudge = TypeVar("AnyJudge", bound="Judge | Callable[[Step, Conversation], Findings]")
+AnyOutcome: TypeAlias = "Judge | Callable[[Step, Conversation], Findings]"
+AnyJudge = TypeVar("AnyJudge", bound="AnyOutcome")
 Only: TypeAlias = Literal["opening", "reuse"]
 Declared: TypeAlias = "dict[Party, frozenset[str] | None]"
 HoldsFor: TypeAlias = "Callable[[Revision, Party, str, Declared], bool]"
