@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from accord.errors import InternalError
+from accord.runtime.deferred import OutOfTime
 from accord.runtime.tasks import is_thread_awaited
 from accord.server.thread_bells import make_bell
-from accord.server.thread_jobs import Job, OutOfTime
+from accord.server.thread_jobs import Job
 from accord.server.threads import Workers, is_working, run_in_thread, wait_until_idle
 from support.leftovers import Leftovers
 from support.waiting import LONG, run, until, until_sync

@@ -256,7 +256,7 @@ def encode(frame: Frame) -> bytes:
 
 
 # Constants that Python reads as numbers and JSON lacks, and strings, in which they are text.
-_CONSTANT: Final = re.compile(r'"(?:[^"\\]|\\.)*"|(-?Infinity|NaN)', re.DOTALL)
+_CONSTANT: Final = r'"(?:[^"\\]|\\.)*"|(-?Infinity|NaN)'
 _encode: Final = msgspec.json.Encoder().encode
 _ELEMENTS: Final = msgspec.json.Decoder(list[Raw]).decode
 _MEMBERS: Final = msgspec.json.Decoder(dict[str, Raw]).decode
@@ -318,7 +318,7 @@ def _integer(digits: str) -> float:
 
 
 def _refuse(text: str, name: str) -> None:
-    outside = (each for each in _CONSTANT.finditer(text) if each[1])
+    outside = (each for each in re.finditer(_CONSTANT, text, re.DOTALL) if each[1])
     offset = len(text[: next(outside).start()].encode())
     raise MalformedMessage(
         f"not JSON at byte {offset}: {name} is not a JSON value", code=PARSE_ERROR

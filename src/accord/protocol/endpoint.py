@@ -6,7 +6,7 @@ every body once.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
@@ -49,7 +49,6 @@ from accord.protocol.jsonrpc import (
 )
 from accord.protocol.party import NOBODY, Peer, RawMeta, read_introduction
 from accord.protocol.revisions import REVISIONS, Revision
-from accord.protocol.unknown import UnknownMembers
 from accord.protocol.violation import (
     CLIENT,
     OTHER,
@@ -61,6 +60,9 @@ from accord.protocol.violation import (
     refuse_for_reaction,
 )
 from accord.types._base import JsonObject, RequestId, RevisionId
+
+if TYPE_CHECKING:
+    from accord.protocol.unknown import UnknownMembers
 
 
 class Endpoint:
@@ -370,7 +372,7 @@ class Endpoint:
         params: Any = None,
         *,
         revision: Revision | None = None,
-        unknown: UnknownMembers | None = None,
+        unknown: "UnknownMembers | None" = None,
     ) -> tuple[Exchange, bytes]:
         """Ask the peer.
 

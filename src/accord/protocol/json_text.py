@@ -19,7 +19,8 @@ _SEPARATORS: Final = b",[{"
 _EACH_SEPARATOR: Final = (b",", *_OPENING)
 # To search for so many takes less than to go through 1 MB once.
 _FEW: Final = 1_000
-_SPACE: Final = re.compile(r"[ \t\r\n]*")
+# Compiled at the first use, and kept by `re`: few messages need it.
+_SPACE: Final = r"[ \t\r\n]*"
 # A message has four members; what others add to it is no more than a few.
 _MEMBERS_MOST: Final = 256
 _ENVELOPE: Final = frozenset({"jsonrpc", "id", "method", "params", "result", "error"})
@@ -138,7 +139,7 @@ def repeated_member(data: bytes, known: bytes = b"") -> str | None:
 
 
 def _after_space(text: str, at: int) -> int:
-    found = _SPACE.match(text, at)
+    found = re.compile(_SPACE).match(text, at)
     assert found is not None  # no space is a match too
     return found.end()
 

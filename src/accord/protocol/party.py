@@ -8,7 +8,7 @@ from collections import OrderedDict
 from contextlib import suppress
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, Final, Generic, NamedTuple, TypeVar, cast, get_args
+from typing import Any, Final, Generic, TypeVar, cast, get_args
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -235,7 +235,7 @@ class RawMeta(msgspec.Struct, gc=False, omit_defaults=True):
     token: Any = msgspec.field(name="progressToken", default=None)
 
 
-class Introduction(NamedTuple):
+class Introduction(msgspec.Struct, frozen=True):
     """A client that introduces itself with each request, and its words unless they are long."""
 
     words: RawMeta | None
@@ -246,7 +246,6 @@ NOBODY: Final = Introduction(None, None)
 
 _known: Final[dict[bytes, Introduction]] = {}
 _opened: Final[dict[tuple[str, bytes, frozenset[str], LoggingLevel], Peer]] = {}
-_decode_words: Final = msgspec.json.Decoder(RawMeta).decode
 
 
 def peer_from_initialize(
@@ -296,7 +295,7 @@ def read_introduction(meta: RawMeta, revision: Revision) -> Introduction:
         if len(_known) >= _PEERS_MOST:
             _known.clear()
         # Read from the text: what is kept must not keep the whole message.
-        _known[text] = found = Introduction(_decode_words(text), peer)
+        _known[text] = found = Introduction(msgspec.json.decode(text, type=RawMeta), peer)
     return found
 
 

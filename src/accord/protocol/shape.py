@@ -14,7 +14,6 @@ from typing import (
     Annotated,
     Any,
     Final,
-    NamedTuple,
     NewType,
     TypeAlias,
     TypeVar,
@@ -54,7 +53,7 @@ Narrower: TypeAlias = Callable[[Any], Any]
 Buffer: TypeAlias = bytes | bytearray | memoryview | msgspec.Raw | str
 
 
-class _Field(NamedTuple):
+class _Field(msgspec.Struct, frozen=True):
     """A field of a struct and what its marks say in one revision."""
 
     info: FieldInfo
@@ -233,7 +232,7 @@ def _refuse(revision: RevisionId, obj: object) -> Any:
     raise _no_such(type(obj), revision)
 
 
-class _Plan(NamedTuple):
+class _Plan(msgspec.Struct, frozen=True):
     """The fields of a struct that may differ in a revision, each with the value that is absence.
 
     Those that may change also have a test, in source, which is quicker than the change and passes
@@ -272,8 +271,9 @@ def _compile_struct(struct: Any, narrowers: _Narrowers) -> Narrower | None:
     It runs for every message, and attributes named in source are read four times as fast as by
     `getattr`. The source holds nothing but field names of our own structs.
     """
-    stamped, dropped, changed = plan = _plan(struct, narrowers)
-    if not any(plan):
+    plan = _plan(struct, narrowers)
+    stamped, dropped, changed = plan.stamped, plan.dropped, plan.changed
+    if not (stamped or dropped or changed):
         return None
 
     def refuse(name: str) -> None:

@@ -5,6 +5,10 @@ from collections.abc import Callable
 from typing import Any
 
 
+class OutOfTime(TimeoutError):
+    """The time limit of the work passed, as opposed to a time-out within the work."""
+
+
 class Deferred(asyncio.Future[Any]):
     """What a handler returns that works elsewhere, such as in a thread.
 

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Coroutine, Sequence
 from functools import partial
 from types import CoroutineType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import UNSET
 
@@ -36,10 +36,12 @@ from accord.protocol.jsonrpc import MalformedMessage
 from accord.runtime import tasks
 from accord.runtime.deferred import Deferred
 from accord.runtime.handlers import NO_HANDLERS, OVER, Handlers, Write, discard
-from accord.runtime.origin import Origin
 from accord.runtime.requester import NONE_RUNNING, Requester
 from accord.runtime.tasks import Pending, explain_size, is_pressed, is_writable, start
 from accord.runtime.watchdog import Watchdog
+
+if TYPE_CHECKING:
+    from accord.runtime.origin import Origin
 
 log = logging.getLogger("accord")
 
@@ -84,7 +86,7 @@ class Dispatcher(Requester):
 
     # -- receiving
 
-    def receive(self, message: bytes, origin: Origin | None = None) -> Sequence[Event]:
+    def receive(self, message: bytes, origin: "Origin | None" = None) -> Sequence[Event]:
         """Receive one message of the peer.
 
         Args:
@@ -254,7 +256,7 @@ class Dispatcher(Requester):
         if reply is not None and self.closed is None:
             self.write(reply, exchange)
 
-    def _handle_other(self, event: Event, origin: Origin | None) -> None:
+    def _handle_other(self, event: Event, origin: "Origin | None") -> None:
         if isinstance(event, FaultReceived):
             if event.exchange is not None:
                 self._settle(event.exchange, None, event.error)

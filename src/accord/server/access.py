@@ -7,7 +7,7 @@ them, unless that is switched off, so that a client can ask for them.
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from accord.errors import InvalidParams
 from accord.principal import Principal
@@ -127,14 +127,18 @@ def _missing_scopes(principal: Principal | None, entry: "RegistryEntry") -> froz
     return entry.scopes if principal is None else entry.scopes - principal.scopes
 
 
+# Shared by all entries without scopes or tags: an empty set of its own takes 216 bytes.
+_NOTHING: Final[frozenset[str]] = frozenset()
+
+
 def parse_scopes(scopes: Iterable[str]) -> frozenset[str]:
     """Return a set of scopes, given as a collection or as one text with spaces."""
-    return frozenset(scopes.split() if isinstance(scopes, str) else scopes)
+    return frozenset(scopes.split() if isinstance(scopes, str) else scopes) or _NOTHING
 
 
 def parse_tags(tags: Iterable[str]) -> frozenset[str]:
     """Return a set of tags, given as a collection or as one text."""
-    return frozenset([tags] if isinstance(tags, str) else tags)
+    return frozenset([tags] if isinstance(tags, str) else tags) or _NOTHING
 
 
 class ActingServer:

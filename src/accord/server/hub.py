@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
-from accord.runtime.origin import ClientFlow
 from accord.types import ResourceUpdatedParams
 
 if TYPE_CHECKING:
+    from accord.runtime.origin import ClientFlow
     from accord.server.session import Session
 
 log = logging.getLogger("accord.server")
@@ -134,9 +134,12 @@ class OpenSessions(AbstractSet["Session"]):
         self._single.discard(session)
 
     def __iter__(self) -> "Iterator[Session]":
-        yield from self._single
-        for group in self._groups:
-            yield from group
+        # To look at an empty weak set costs a third of the registration of a tool.
+        if self._single:
+            yield from self._single
+        if self._groups:
+            for group in self._groups:
+                yield from group
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -183,7 +186,8 @@ class Hub:
 
     def _deliver(self, change: ServerChange) -> None:
         with self._lock:
-            heard: list[Listener | None] = [*self.sessions] if change.key is None else []
+            # An iterator, since the length of what it goes through would be counted first.
+            heard: list[Listener | None] = [*iter(self.sessions)] if change.key is None else []
             heard += [ref() for ref in self._topics.get(change.topic, ())]
             if change.key is not None:  # those that listen to every resource
                 heard += [ref() for ref in self._topics.get((change.name, None), ())]
@@ -249,7 +253,7 @@ class Notices:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        flow: ClientFlow | None,
+        flow: "ClientFlow | None",
         send: Callable[[ServerChange], None],
     ) -> None:
         self._loop = loop
@@ -282,7 +286,7 @@ class Notices:
         else:
             self._send_all()
 
-    async def _send_when_writable(self, flow: ClientFlow) -> None:
+    async def _send_when_writable(self, flow: "ClientFlow") -> None:
         await flow.writable()
         self._task = None
         self._send_all()

@@ -18,7 +18,6 @@ from accord.protocol.exchange import Exchange
 from accord.protocol.party import peer_from_initialize
 from accord.protocol.revisions import REVISIONS, negotiate
 from accord.server.caching import list_scope, to_milliseconds
-from accord.server.extension import offered_extensions
 from accord.types import (
     CallToolParams,
     CompleteParams,
@@ -68,6 +67,8 @@ def initialize(
 
 
 def discover(session: "Session", exchange: Exchange, params: DiscoverParams) -> DiscoverResult:
+    from accord.server.extension import offered_extensions
+
     server = session.server
     return DiscoverResult(
         supported_versions=[*reversed(server.revisions)],
@@ -229,3 +230,14 @@ METHODS: Final[dict[str, Handler]] = {
     "completion/complete": complete,
     "logging/setLevel": set_level,
 }
+
+
+def find_rare_handler(server: "Server[Any]", exchange: Exchange) -> Callable[..., Any] | None:
+    """Load the handler of a method that few servers need; None if there is no such method."""
+    if exchange.revision.tasks and server.has_task_tools:
+        from accord.server.tasks import core
+
+        return core.METHODS.get(exchange.name)
+    from accord.server.extension import find_handler
+
+    return find_handler(server, exchange)

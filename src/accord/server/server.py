@@ -39,8 +39,6 @@ from accord.server.settings import (
     check_settings,
     check_texts,
 )
-from accord.server.stateless import StatelessSessions
-from accord.server.threads import THREAD_WAIT, THREADS, Workers
 from accord.server.visibility import changed_kinds
 from accord.types import (
     ListPromptsResult,
@@ -54,11 +52,13 @@ from accord.types._base import JsonObject
 
 if TYPE_CHECKING:
     from accord.server.completion import Completions
+    from accord.server.http_settings import HttpSettings, ListenSettings
     from accord.server.injection import Overrides
     from accord.server.resource_registry import ResourceMatch
     from accord.server.sealing import StateSeal
-    from accord.server.serving import HttpSettings, ListenSettings
+    from accord.server.stateless import StatelessSessions
     from accord.server.tasks.runner import TaskRunner
+    from accord.server.threads import Workers
     from accord.server.url_elicitation import UrlElicitations
     from accord.transports.http.server.app import HttpApp
     from accord.transports.wire import MemoryWire
@@ -118,8 +118,8 @@ class Server(Registration, LocalCalls, MountingServer, Generic[State]):
         self._watchdogs = Watchdogs()
         self.was_run = False
         self.overrides: Overrides | None = None
-        self._thread_count = settings.get("threads", THREADS)
-        self._thread_wait = settings.get("thread_wait", THREAD_WAIT)
+        self._thread_count = settings.get("threads")
+        self._thread_wait = settings.get("thread_wait")
 
         changed = self.list_changed
         self.tool_entries = Registry("tool", changed=partial(changed, "tools"))
@@ -221,8 +221,10 @@ class Server(Registration, LocalCalls, MountingServer, Generic[State]):
         return Peer(BEFORE_HANDSHAKE, log_level=self.log_level)
 
     @cached_property
-    def stateless_sessions(self) -> StatelessSessions:
+    def stateless_sessions(self) -> "StatelessSessions":
         """The sessions of messages without a handshake."""
+        from accord.server.stateless import StatelessSessions
+
         return StatelessSessions(self)
 
     @cached_property
@@ -273,9 +275,11 @@ class Server(Registration, LocalCalls, MountingServer, Generic[State]):
             self.overrides = before
 
     @cached_property
-    def threads(self) -> Workers:
+    def threads(self) -> "Workers":
         """The threads in which sync functions run."""
-        return Workers(self._thread_count, wait=self._thread_wait)
+        from accord.server.threads import THREAD_WAIT, THREADS, Workers
+
+        return Workers(self._thread_count or THREADS, wait=self._thread_wait or THREAD_WAIT)
 
     def watchdog(self) -> Watchdog:
         """Return the watchdog of the running loop, which reports handlers that block it."""

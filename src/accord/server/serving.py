@@ -6,21 +6,18 @@ Or a part of a program that does so in its own event loop, until its task is can
 import asyncio
 import logging
 import sys
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
-from os import PathLike
-from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Final
 
 from accord.errors import AccordError, MissingExtra
-from accord.server.listen_place import ListenPlace, describe_place, is_reached_by_others
 from accord.server.serving_logs import log_in_background
 
 if TYPE_CHECKING:
     from socket import socket
-    from ssl import SSLContext
 
+    from accord.server.http_settings import HttpSettings, ListenSettings
+    from accord.server.listen_place import ListenPlace
     from accord.server.server import Server
-    from accord.stores import EventStore
     from accord.transports.http.server.app import HttpApp
     from accord.transports.shutdown import Stop
 
@@ -35,59 +32,17 @@ _ADVICE: Final = (
 )
 
 
-class HttpSettings(TypedDict, total=False):
-    """How a server is reached over HTTP; `HttpOptions` documents each setting."""
-
-    path: str
-    answers: Literal["auto", "json", "stream"]
-    sse: bool
-    stateless: bool
-    public_url: str | None
-    allowed_hosts: Iterable[str]
-    allowed_origins: Iterable[str]
-    cors: bool
-    principal: Callable[[Mapping[str, Any]], Hashable] | None
-    resumable: bool
-    events: "EventStore | None"
-    retry: int
-    sessions: int
-    sessions_per_caller: int
-    session_idle: float
-    connections: int
-    connections_per_address: int
-    listeners: int
-    keep_alive: float
-    body_timeout: float
-    body_rate: int
-    request_timeout: float
-    bodies_bytes: int
-    opening_bytes: int
-    write_timeout: float
-    unread_bytes: int
-    access_log: bool | Literal["text", "json"]
-    metrics: bool
-
-
-class ListenSettings(HttpSettings, total=False):
-    """Where a server listens, and how it is reached; `Server.run` documents the former."""
-
-    listen: str | Sequence[str] | None
-    socket_mode: int
-    certificate: str | PathLike[str] | None
-    key: str | PathLike[str] | None
-    key_password: str | None
-    tls: "SSLContext | None"
-
-
-def _take_place(host: str, port: int, options: Any) -> ListenPlace:
+def _take_place(host: str, port: int, options: Any) -> "ListenPlace":
     """Return where to listen; its settings are removed from the options."""
+    from accord.server.listen_place import ListenPlace
+
     names = ListenPlace.__struct_fields__
     return ListenPlace(
         host=host, port=port, **{name: options.pop(name) for name in names if name in options}
     )
 
 
-def build_app(server: "Server[Any]", grace: float, options: HttpSettings) -> "HttpApp":
+def build_app(server: "Server[Any]", grace: float, options: "HttpSettings") -> "HttpApp":
     """Return the ASGI app of a server, behind its guard if it has one."""
     from accord.transports.http.server.app import HttpApp
     from accord.transports.http.server.state import HttpOptions
@@ -113,7 +68,7 @@ def run(
     grace: float,
     host: str,
     port: int,
-    options: ListenSettings,
+    options: "ListenSettings",
 ) -> None:
     """Serve over a transport until the end; as `Server.run`.
 
@@ -147,7 +102,7 @@ async def serve(
     grace: float,
     host: str,
     port: int,
-    options: ListenSettings,
+    options: "ListenSettings",
 ) -> None:
     """Serve in the running event loop; as `Server.serve`.
 
@@ -166,6 +121,8 @@ async def serve(
         app = build_app(server, grace, options)
         serve_in_loop, tls = _http_server().serve_in_loop, place.load_tls()
         sockets = place.open_sockets()
+        from accord.server.listen_place import describe_place
+
         _http_log.info("%s", describe_place(server, app, sockets, is_tls=tls is not None))
         _warn_of_refusals(app, sockets, _ADVICE)
         await serve_in_loop(app, sockets, tls)
@@ -210,7 +167,6 @@ def run_stdio(server: "Server[Any]", *, grace: float) -> None:
 
 async def _serve_stdio(server: "Server[Any]", stop: "Stop") -> None:
     from accord.runtime import tasks
-    from accord.server.threads import wait_until_idle
     from accord.transports.stdio import StdioConnection, claim
 
     generation = tasks.fork_generation
@@ -233,6 +189,8 @@ async def _serve_stdio(server: "Server[Any]", stop: "Stop") -> None:
             await stop.wait_unless_signalled(session.dispatcher.drain(), stop.seconds_left * 3 / 4)
         session.close()
         await session.dispatcher.drain(stop.seconds_left)
+        from accord.server.threads import wait_until_idle
+
         await wait_until_idle(stop.seconds_left)
         connection.finish(max(stop.seconds_left, 0.1))
 
@@ -240,7 +198,7 @@ async def _serve_stdio(server: "Server[Any]", stop: "Stop") -> None:
 def run_http(
     server: "Server[Any]",
     app: "HttpApp",
-    place: ListenPlace,
+    place: "ListenPlace",
     *,
     sockets: "list[socket] | None" = None,
     advice: str = _ADVICE,
@@ -271,6 +229,8 @@ def run_http(
         nonlocal has_started
         await app.start()  # a lifespan that fails raises its own exception here
         has_started = True
+        from accord.server.listen_place import describe_place
+
         announced = describe_place(server, app, opened, is_tls=tls is not None)
         print(f"{announced}; Ctrl-C ends", file=sys.stderr, flush=True)
         _warn_of_refusals(app, opened, advice)
@@ -300,6 +260,8 @@ def _http_server() -> Any:
 def _warn_of_refusals(app: "HttpApp", sockets: "list[socket]", advice: str) -> None:
     """Warn if a server listens for other machines but refuses them."""
     is_open = app.options.public_url is not None or any(app.options.allowed_hosts)
+    from accord.server.listen_place import is_reached_by_others
+
     if not is_open and is_reached_by_others(sockets):
         _http_log.warning("only requests to localhost are served; %s", advice)
 

@@ -5,8 +5,10 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from queue import SimpleQueue
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from queue import SimpleQueue
 
 # Lines that wait for a reader of stderr; what comes on top is counted and dropped.
 _LINES_MOST: Final = 1_000
@@ -24,7 +26,7 @@ class _Background(logging.Handler):
         super().__init__()
         self._handlers = handlers
         self._is_propagated = is_propagated
-        self._queue: SimpleQueue[logging.LogRecord | None] = SimpleQueue()
+        self._queue: SimpleQueue[logging.LogRecord | None] | None = None
         self._counting = threading.Lock()
         self._waiting = 0
         self._dropped = 0
@@ -37,15 +39,21 @@ class _Background(logging.Handler):
                 self._dropped += 1
                 return
             self._waiting += 1
+            if self._queue is None:
+                from queue import SimpleQueue  # most servers log nothing before they answer
+
+                self._queue = SimpleQueue()
         # Its arguments may change before it is written.
         record.msg, record.args = record.getMessage(), None
         self._queue.put(record)
         if self._thread is None:
-            self._thread = threading.Thread(target=self._write, name="accord-log", daemon=True)
+            self._thread = threading.Thread(
+                target=self._write, args=(self._queue,), name="accord-log", daemon=True
+            )
             self._thread.start()
 
-    def _write(self) -> None:
-        while (record := self._queue.get()) is not None:
+    def _write(self, queue: "SimpleQueue[logging.LogRecord | None]") -> None:
+        while (record := queue.get()) is not None:
             self._pass_on(record)
             with self._counting:
                 self._waiting -= 1
@@ -78,7 +86,8 @@ class _Background(logging.Handler):
         Not in `close`: whatever configures logging anew closes every handler, also those in use.
         """
         self.flush()
-        self._queue.put(None)
+        if self._queue is not None:
+            self._queue.put(None)
         self.close()
 
 

@@ -22,19 +22,17 @@ from accord.protocol.party import PartyState, Peer
 from accord.protocol.revisions import Phase
 from accord.runtime.dispatcher import Dispatcher
 from accord.runtime.handlers import Write
-from accord.runtime.origin import ClientFlow
 from accord.runtime.pacing import DONE, Delayed, Done
 from accord.server.channels import Channel, Duplex
 from accord.server.context import Context, current
-from accord.server.extension import find_handler
 from accord.server.hub import UPDATED, ListKind, Notices, ServerChange, list_change
-from accord.server.methods import METHODS
+from accord.server.methods import METHODS, find_rare_handler
 from accord.server.middleware import LayeredRequest
-from accord.server.threads import run_in_thread
 from accord.server.visibility import Visibility, set_visible
 from accord.types import LoggingLevel, RequestId, Root
 
 if TYPE_CHECKING:
+    from accord.runtime.origin import ClientFlow
     from accord.server.composition.sessions import MountedSession
     from accord.server.listening import Subscription
     from accord.server.server import Server
@@ -80,7 +78,7 @@ class Session:
         "server",
     )
 
-    flow: ClientFlow | None = None
+    flow: "ClientFlow | None" = None
     subscriptions: set[str] | None = None
     listening: "Mapping[RequestId, Subscription]" = _NO_REQUESTS
     _notices: Notices | None = None
@@ -202,7 +200,7 @@ class Session:
 
     def request(self, exchange: Exchange, params: object, dispatcher: Dispatcher) -> Any:
         """Serve one request."""
-        handler = METHODS.get(exchange.name) or self._find_handler(exchange)
+        handler = METHODS.get(exchange.name) or find_rare_handler(self.server, exchange)
         if handler is None:
             raise MethodNotFound(f"method {exchange.name!r} is not served here")
         if not exchange.revision.handshake:
@@ -216,14 +214,6 @@ class Session:
         if not layers:
             return handler(self, exchange, params)
         return LayeredRequest(self, exchange, params, handler, layers).serve()
-
-    def _find_handler(self, exchange: Exchange) -> Callable[..., Any] | None:
-        """Load the handler of a method that few servers need."""
-        if exchange.revision.tasks and self.server.has_task_tools:
-            from accord.server.tasks import core
-
-            return core.METHODS.get(exchange.name)
-        return find_handler(self.server, exchange)
 
     def notification(self, event: NotificationReceived, dispatcher: Dispatcher) -> None:
         """Handle a notification of the client."""
@@ -283,6 +273,8 @@ class Session:
             OutOfTime: the time ran out.
             InternalError: no thread came free in time.
         """
+        from accord.server.threads import run_in_thread
+
         current.set(context)
         flow = self.begin_in_thread(context)
         try:
@@ -296,7 +288,7 @@ class Session:
         finally:
             self.end_in_thread(context)
 
-    def begin_in_thread(self, context: Context[Any]) -> ClientFlow | None:
+    def begin_in_thread(self, context: Context[Any]) -> "ClientFlow | None":
         """Let cancellation reach a context in a thread; return how its client reads."""
         exchange = context._exchange
         if exchange.channel is not None and context.task is not None:
@@ -337,7 +329,7 @@ class Session:
         return Delayed(flow.writable)
 
     def _tell_from_thread(
-        self, send: Callable[[Any], None], params: object, flow: ClientFlow | None
+        self, send: Callable[[Any], None], params: object, flow: "ClientFlow | None"
     ) -> None:
         with _TRANSIT:
             self._in_transit += 1

@@ -1,8 +1,8 @@
 """The keywords of `Server()`, and of its tools, resources and prompts, with their checks."""
 
 import logging
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from string import ascii_letters, digits
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -39,7 +39,8 @@ else:
 log = logging.getLogger("accord.server")
 
 # tools.name.charset: recommended by 2025-11-25, and required by hosts.
-_HOST_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+_HOST_CHARACTERS: Final = frozenset(f"{ascii_letters}{digits}_.-")
+_HOST_LENGTH: Final = 128
 
 # As long as the digest of the seal that is made with it.
 _KEY_LENGTH: Final = 32
@@ -378,7 +379,7 @@ def check_tool(name: str, details: ToolDetails, *, is_async: bool) -> None:
 
 def warn_about_tool(name: str, *, is_described: bool) -> None:
     """Warn about a name that hosts refuse, or a missing description."""
-    if _HOST_NAME.fullmatch(name) is None:
+    if len(name) > _HOST_LENGTH or not _HOST_CHARACTERS.issuperset(name):
         log.warning(
             "tool %r: hosts refuse this name; use 1 to 128 letters, digits, _, - and .", name
         )

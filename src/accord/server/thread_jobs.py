@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from accord.runtime import tasks
-from accord.runtime.deferred import Deferred
+from accord.runtime.deferred import Deferred, OutOfTime
 from accord.runtime.origin import ClientFlow
 from accord.server.channels import Unwound
 from accord.server.thread_bells import find_mailbox
@@ -23,10 +23,6 @@ QUEUED: Final = "queued"
 HELD_BACK: Final = "held back"
 RUNNING: Final = "running"
 OVER: Final = "over"
-
-
-class OutOfTime(TimeoutError):
-    """The time limit of the work passed, as opposed to a time-out within the work."""
 
 
 class _StopWork(BaseException):

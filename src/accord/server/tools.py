@@ -20,6 +20,7 @@ from accord.errors import (
 )
 from accord.protocol.exchange import Exchange
 from accord.runtime.brief import code_without_await, run_at_once
+from accord.runtime.deferred import OutOfTime
 from accord.server.access import parse_scopes, parse_tags
 from accord.server.channels import find_questions, without_unwound
 from accord.server.context import Context, current
@@ -28,7 +29,6 @@ from accord.server.schema import results, signature
 from accord.server.schema.results import ResultError, ReturnType
 from accord.server.schema.signature import BoundArguments
 from accord.server.settings import ToolDetails, check_details, check_name, check_tool
-from accord.server.thread_jobs import Job, OutOfTime
 from accord.types import (
     CallToolResult,
     InputRequiredResult,
@@ -108,7 +108,9 @@ class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
                 return self._call_async(context, bound)
             return copy_context().run(self._call_at_once, session.loop, context, bound)
         if mode == "thread":
-            return _ThreadCall(self, session, context, bound)
+            from accord.server.thread_calls import ThreadCall
+
+            return ThreadCall(self, session, context, bound)
         if mode == "injected":
             return self._call_injected(session, context, bound)
         if is_within:
@@ -132,7 +134,7 @@ class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
         try:
             value = run_at_once(self.signature.call(self.function, bound, context), loop)
             result = self.returns.convert(value)
-            return result if context._exchange.channel is None else _finish(result, context)
+            return result if context._exchange.channel is None else finish_call(result, context)
         except BaseException as error:
             return self._failure_of(error, context)
 
@@ -143,7 +145,7 @@ class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
                 value = await self.signature.call(self.function, bound, context)
             else:
                 value = await self._wait_for(self.signature.call(self.function, bound, context))
-            return _finish(self.returns.convert(value), context)
+            return finish_call(self.returns.convert(value), context)
         except BaseException as error:
             return self._failure_of(error, context)
 
@@ -156,7 +158,7 @@ class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
         try:
             work = call_injected(self, session, context, bound, self.returns.convert)
             value: Any = await (work if self.timeout is None else self._wait_for(work))
-            return _finish(value, context)
+            return finish_call(value, context)
         except BaseException as error:
             return self._failure_of(error, context)
 
@@ -202,86 +204,6 @@ class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
         # The text of an unexpected exception may name files, hosts or secrets.
         why = ": its result cannot be sent" if isinstance(error, ResultError) else ""
         return failure(f"tool {self.key} failed{why} (reference {reference})")
-
-
-class _ThreadCall(Job):
-    """A call of a plain function, in a thread, up to the result of its request."""
-
-    __slots__ = ("_awaiting", "_bound", "_entry", "_request", "_session")
-
-    def __init__(
-        self, entry: ToolEntry, session: "Session", context: Context[object], bound: BoundArguments
-    ) -> None:
-        variables = copy_context()
-        variables.run(current.set, context)
-        super().__init__(
-            session.server.threads,
-            session.loop,
-            variables,
-            entry.timeout,
-            context._exchange.state,
-            session.begin_in_thread(context),
-        )
-        self._awaiting: asyncio.Task[None] | None = None
-        self._entry = entry
-        self._session = session
-        self._request = context
-        self._bound = bound
-        self.start()
-
-    def work(self) -> object:
-        entry = self._entry
-        value = entry.signature.call(entry.function, self._bound, self._request)
-        # In the thread, since converting a large result would block the loop.
-        return value if _is_awaitable(value) else entry.returns.convert(value)
-
-    def conclude(self, value: Any, failure: BaseException | None) -> None:
-        context = self._request
-        if failure is None and _is_awaitable(value):
-            # A plain function may return a coroutine.
-            self._awaiting = self.loop.create_task(self._await(value))
-            return
-        if failure is None:
-            try:
-                value = _finish(value, context)
-            except BaseException as error:
-                failure = error
-        if failure is not None:
-            if isinstance(failure, OutOfTime):
-                context._cancel()
-            try:
-                value = self._entry._failure_of(failure, context)
-            except BaseException as error:
-                self.set_outcome(None, error)
-                return
-        self.set_outcome(value)
-
-    async def _await(self, value: Awaitable[object]) -> None:
-        entry, result = self._entry, None
-        failure: BaseException | None = None
-        try:
-            result = entry.returns.convert(await entry._wait_for(value))
-        except asyncio.CancelledError as error:
-            assert self._awaiting is not None
-            if self._awaiting.cancelling():
-                super().cancel()
-                return
-            failure = error  # the function's own
-        except GeneratorExit:  # the loop is closed
-            raise
-        except BaseException as error:
-            failure = error
-        self.conclude(result, failure)
-
-    def cancel(self, msg: object = None) -> bool:
-        if self._awaiting is None:
-            return super().cancel(msg)
-        # It is cancelled when what it awaits has cleaned up.
-        return self._awaiting.cancel(msg)
-
-    def leave(self) -> None:
-        super().leave()
-        self._session.end_in_thread(self._request)
 
 
 def require_pages(error: UrlElicitationRequired, context: Context[object]) -> ToolResult:
@@ -383,11 +305,8 @@ def find_mirrored(name: str, schema: JsonObject) -> "tuple[MirroredArgument, ...
         raise RegistrationError(f"tool {name!r}: {error}") from None
 
 
-def _is_awaitable(value: object) -> bool:
-    return hasattr(type(value), "__await__")
-
-
-def _finish(result: CallToolResult, context: Context[object]) -> ToolResult:
+def finish_call(result: CallToolResult, context: Context[object]) -> ToolResult:
+    """Return the result of a call that is over, as the channel of its request wants it."""
     channel = context._exchange.channel
     if channel is None:
         return result

@@ -1,7 +1,9 @@
 """Entries that are shown or hidden: for every client, or for one session."""
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from accord.server.hub import LIST_KINDS, ListKind
 
@@ -11,11 +13,15 @@ if TYPE_CHECKING:
     from accord.server.session import Session
 
 
-class _Rule(NamedTuple):
+class _Rule(msgspec.Struct, frozen=True):
     shows: bool
     names: frozenset[str]
     tags: frozenset[str]
     kind: ListKind | None
+
+    def decides_for(self, other: "_Rule") -> bool:
+        """Whether it matches the same entries as another rule."""
+        return (self.names, self.tags, self.kind) == (other.names, other.tags, other.kind)
 
     def matches(self, entry: "RegistryEntry") -> bool:
         if self.kind is not None and self.kind != entry.list_kind:
@@ -64,7 +70,7 @@ class Visibility:
         rule = _Rule(shows, frozenset(names), wanted, kind)
         # A rule that decides for the same entries as an earlier one replaces it, so that a session
         # that shows and hides all day does not grow.
-        kept = [each for each in self._rules if each[1:] != rule[1:]]
+        kept = [each for each in self._rules if not rule.decides_for(each)]
         return Visibility((*kept, rule))
 
 

@@ -14,7 +14,7 @@ each object that they test.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from inspect import isgeneratorfunction
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, cast
 
@@ -22,7 +22,6 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from accord.protocol.jsonrpc import REQUEST, RESULT, Kind
-from accord.protocol.rules.places import find_place
 from accord.protocol.rules.selection import EITHER, KINDS, Messages
 from accord.protocol.violation import (
     ACCEPT,
@@ -63,7 +62,8 @@ Finding: TypeAlias = bool | str | Breach | None
 Findings: TypeAlias = Iterator[Finding]
 Outcome: TypeAlias = Finding | Sequence[str | Breach]
 Judge: TypeAlias = "Callable[[Step, Conversation], Outcome]"
-AnyJudge = TypeVar("AnyJudge", bound="Judge | Callable[[Step, Conversation], Findings]")
+AnyOutcome: TypeAlias = "Judge | Callable[[Step, Conversation], Findings]"
+AnyJudge = TypeVar("AnyJudge", bound="AnyOutcome")
 Only: TypeAlias = Literal["opening", "reuse"]
 Declared: TypeAlias = "dict[Party, frozenset[str] | None]"
 HoldsFor: TypeAlias = "Callable[[Revision, Party, str, Declared], bool]"
@@ -184,6 +184,8 @@ def breach_at(why: str, *place: str) -> Breach:
 
 def breaches(rule: Rule, outcome: Outcome, step: "Step") -> list[Violation]:
     """Turn what a judge objected to into violations."""
+    from accord.protocol.rules.places import find_place
+
     found = [outcome] if isinstance(outcome, str | Breach) else outcome
     violations = []
     for item in found:  # type: ignore[union-attr]  # a judge never returns False
@@ -216,49 +218,70 @@ class Index:
         settled: Callable[[Rule, Party, str], bool] | None = None,
     ) -> None:
         self.rules = tuple(rules)
-        known = {*names, *(name for rule in self.rules for name in rule.about.on or ())}
+        known = frozenset([*names, *(name for rule in self.rules for name in rule.about.on or ())])
         self.found: dict[Party, dict[Kind, _Lookup]] = {
-            party: {kind: _Lookup() for kind in KINDS} for party in EITHER
+            party: {kind: _Lookup(self.rules, party, kind, known, settled) for kind in KINDS}
+            for party in EITHER
         }
-        for party, kinds in self.found.items():
-            for kind, lookup in kinds.items():
-                # First by what most rules differ in: a session waits for this.
-                near = [
-                    rule
-                    for rule in self.rules
-                    if party in rule.about.by and kind in rule.about.kinds
-                ]
-                lookup.others = tuple([rule for rule in near if rule.about.on is None])
-                for name in known:
-                    lookup[name] = tuple(
-                        [
-                            rule
-                            for rule in near
-                            if (rule.about.on is None or name in rule.about.on)
-                            and not (settled and settled(rule, party, name))
-                        ]
-                    )
-        self.free_requests = {party: self._free(party, REQUEST) for party in EITHER}
-        """By sender, the methods that no rule can object to, unless an id or a token is reused."""
-        self.free_results = {party: self._free(OTHER[party], RESULT) for party in EITHER}
-        """The same for results, by the party that asked."""
 
-    def _free(self, party: Party, kind: Kind) -> frozenset[str]:
-        lookup = self.found[party][kind]
-        return frozenset(
-            name
-            for name, rules in lookup.items()
-            if name not in _LEARNED_FROM and all(rule.only == "reuse" for rule in rules)
-        )
+    # Read when the opening is over, so that the answer to it need not wait for them.
+
+    @cached_property
+    def free_requests(self) -> dict[Party, frozenset[str]]:
+        """By sender, the methods that no rule can object to, unless an id or a token is reused."""
+        return {party: self.found[party][REQUEST].free_names() for party in EITHER}
+
+    @cached_property
+    def free_results(self) -> dict[Party, frozenset[str]]:
+        """The same for results, by the party that asked."""
+        return {party: self.found[OTHER[party]][RESULT].free_names() for party in EITHER}
 
 
 class _Lookup(dict[str, tuple[Rule, ...]]):
-    """Rules by method; unknown names share one entry, so a peer cannot make it grow."""
+    """The rules for messages of one sender and kind by method, found when one is first asked for.
 
-    others: tuple[Rule, ...] = ()
+    Unknown names share one entry, so a peer cannot make it grow.
+    """
+
+    __slots__ = ("_known", "_near", "_others", "_party", "_settled")
+
+    def __init__(
+        self,
+        rules: Iterable[Rule],
+        party: Party,
+        kind: Kind,
+        known: frozenset[str],
+        settled: Callable[[Rule, Party, str], bool] | None,
+    ) -> None:
+        super().__init__()
+        self._party = party
+        self._known = known
+        self._settled = settled
+        # First by what most rules differ in: a session waits for this.
+        self._near = [r for r in rules if party in r.about.by and kind in r.about.kinds]
+        self._others = tuple([rule for rule in self._near if rule.about.on is None])
 
     def __missing__(self, name: str) -> tuple[Rule, ...]:
-        return self.others
+        if name not in self._known:
+            return self._others
+        settled = self._settled
+        found = self[name] = tuple(
+            [
+                rule
+                for rule in self._near
+                if (rule.about.on is None or name in rule.about.on)
+                and not (settled and settled(rule, self._party, name))
+            ]
+        )
+        return found
+
+    def free_names(self) -> frozenset[str]:
+        """Return the methods that no rule can object to, unless an id or a token is reused."""
+        return frozenset(
+            name
+            for name in self._known - _LEARNED_FROM
+            if all(rule.only == "reuse" for rule in self[name])
+        )
 
 
 @lru_cache(maxsize=256)

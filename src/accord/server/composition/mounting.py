@@ -10,11 +10,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from accord.errors import RegistrationError
-from accord.server.composition.lifespans import SharedLifespan, lifespan_of
 from accord.server.composition.views import ENTRY_KINDS, EntryKind, Views
 from accord.server.hub import LIST_KINDS, UPDATED, ListKind, ServerChange, list_topic
 
 if TYPE_CHECKING:
+    from accord.server.composition.lifespans import SharedLifespan
     from accord.server.registry import Registry, RegistryEntry, Snapshot
     from accord.server.resource_registry import Resources
     from accord.server.server import Server
@@ -180,12 +180,14 @@ class _LoopHolds:
     def _begin(self, mount: Mount) -> "asyncio.Task[None]":
         held = self._held.get(mount)
         if held is None:
+            from accord.server.composition.lifespans import lifespan_of
+
             lifespan = lifespan_of(mount.source)  # type: ignore[arg-type]  # every source has one
             task = asyncio.ensure_future(self._enter(mount, lifespan))
             self._held[mount] = held = (lifespan, task)
         return held[1]
 
-    async def _enter(self, mount: Mount, lifespan: SharedLifespan) -> None:
+    async def _enter(self, mount: Mount, lifespan: "SharedLifespan") -> None:
         try:
             await lifespan.acquire()
         except BaseException as error:
@@ -231,7 +233,7 @@ class _LoopHolds:
             log.error("the lifespan of a mounted source failed: %s", error, exc_info=error)
 
 
-async def _leave(lifespan: SharedLifespan, task: "asyncio.Task[None]") -> None:
+async def _leave(lifespan: "SharedLifespan", task: "asyncio.Task[None]") -> None:
     """Leave a lifespan, entered or not."""
     if not task.done():
         task.cancel()
@@ -240,7 +242,7 @@ async def _leave(lifespan: SharedLifespan, task: "asyncio.Task[None]") -> None:
         await lifespan.release()
 
 
-async def _leave_later(lifespan: SharedLifespan, task: "asyncio.Task[None]") -> None:
+async def _leave_later(lifespan: "SharedLifespan", task: "asyncio.Task[None]") -> None:
     try:
         await asyncio.sleep(_UNMOUNT_GRACE)
     finally:

@@ -298,10 +298,12 @@ def _compile(source: str) -> Callable[..., Any]:
 
 def is_async(function: object) -> bool:
     """Tell whether a call returns an awaitable; a plain decorator passes a coroutine on."""
+    if is_bare(function):
+        return bool(function.__code__.co_flags & _inspect.CO_COROUTINE)
     return _inspect.iscoroutinefunction(function) or _inspect.iscoroutinefunction(unwrap(function))
 
 
 def _refuse_generators(function: object, reader: ParsedParameters) -> None:
-    core = unwrap(function)
+    core = function if is_bare(function) else unwrap(function)
     if isinstance(core, FunctionType) and core.__code__.co_flags & _GENERATORS:
         raise RegistrationError(f"{reader.where} is a generator; return a list instead")
