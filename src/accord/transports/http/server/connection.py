@@ -442,12 +442,9 @@ class HttpConnection(SocketFlow):
         if not self._is_reading:
             self._is_reading = True
             self.transport.resume_reading()
-        if self.transport.can_write_eof():
-            self.transport.write_eof()
+        if self.end_writing():
             self._since = self.listener.now
             self.is_ending = True
-        else:
-            self.transport.close()
 
     def stop(self) -> None:
         """End the connection after the response that is being sent; at once if there is none."""
