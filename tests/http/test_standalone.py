@@ -726,6 +726,20 @@ def test_a_caller_may_listen_so_many_times_at_once():
     serve(scenario, offer().asgi(principal=find, sessions_per_caller=2))
 
 
+def test_a_caller_that_is_named_anew_each_time_may_listen_again():
+    async def scenario(client):
+        for _ in range(2):
+            exchange = await begin_listening(client)
+            exchange.disconnect()
+            await exchange.done()
+            requests = client.app.endpoint.standalone
+            await until(lambda: not client.app.state.readers)
+            assert not requests._listeners
+            assert not requests.open
+
+    serve(scenario, offer().asgi(principal=lambda scope: object()))
+
+
 def test_in_a_session_nothing_listens_but_get():
     async def scenario(client):
         await client.open("2025-11-25")

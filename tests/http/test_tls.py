@@ -4,6 +4,7 @@ import http.client
 import json
 import ssl
 import subprocess
+from contextlib import ExitStack
 
 import pytest
 
@@ -15,7 +16,7 @@ from accord.transports.http.server.tls import load_certificate
 from support.certificates import self_signed
 from support.http_offer import offer
 from support.listened import call_body, call_lines, head, listened, post
-from support.waiting import LONG, run
+from support.waiting import LONG, run, until_sync
 
 
 @pytest.fixture(scope="module")
@@ -113,6 +114,26 @@ def test_a_handshake_that_hangs_ends(files, monkeypatch):
     monkeypatch.setattr(HttpListener, "handshake_timeout", 0.2)
     with listened(offer().asgi(), tls=load_certificate(*files)) as found, found.connect() as wire:
         assert wire.rest() == b""
+
+
+def test_handshakes_that_hang_count_for_their_address(files, trusting, monkeypatch):
+    monkeypatch.setenv("FORWARDED_ALLOW_IPS", "10.0.0.1")
+    app = offer().asgi(connections_per_address=2, grace=0.1)
+    with listened(app, tls=load_certificate(*files)) as found, ExitStack() as open_ones:
+        served = open_ones.enter_context(found.connect(trusting))
+        assert served.ask().status == 200
+        hanging = [open_ones.enter_context(found.connect()) for _ in range(30)]
+        refused = found.served.listener.metrics.refused
+        until_sync(lambda: refused["connections_per_address"] >= 13)
+        assert hanging[-1].rest() == b""
+        assert len(found.served.listener._handshakes) == 17
+        assert served.ask().status == 200
+        for each in hanging:
+            each.socket.close()
+            each._file.close()
+        until_sync(lambda: not found.served.listener._handshakes)
+        with found.connect(trusting) as another:
+            assert another.ask().status == 200
 
 
 def test_handlers_see_the_scheme_of_the_connection(files, trusting):

@@ -438,13 +438,9 @@ class HttpConnection(SocketFlow):
         if not self._is_reading:
             self._is_reading = True
             self.transport.resume_reading()
-        if self.transport.can_write_eof():
-            self.flush()
-            self.transport.write_eof()
+        if self.end_writing():
             self._since = self.listener.now
             self.is_ending = True
-        else:
-            self.close()
 
     def stop(self) -> None:
         """End the connection after the response that is being sent, or at once."""

@@ -44,6 +44,9 @@ _COLLECTED_MOST: Final = 64
 # How many seconds the last bytes may take to leave.
 _FLUSH: Final = 0.25
 _HANDSHAKE: Final = 10.0
+# How many clients of an address with too many connections may read why they are refused, which
+# takes a handshake.
+_REFUSED_AFTER_HANDSHAKE: Final = 16
 _ERROR: Final = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"%b"}}'
 
 
@@ -110,7 +113,7 @@ class HttpListener:
         self._connections: dict[HttpConnection, str | None] = {}
         self._addresses: dict[str, int] = {}
         self._most = _limit_connections(limits.connections)
-        self._handshakes: set[TlsHandshake] = set()
+        self._handshakes: dict[TlsHandshake, str | None] = {}
         self._servers: list[asyncio.Server] = []
         self._tasks: set[asyncio.Task[Any]] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -235,18 +238,34 @@ class HttpListener:
         self.metrics.open += 1
         client = connection.client
         network = self._connections[connection] = client and client_network(client[0])
-        if client is not None and network is not None:
-            count = self._addresses[network] = self._addresses.get(network, 0) + 1
+        if client is not None and not self._count_address(client[0], network):
             most = self.limits.connections_per_address
-            if count > most and not self.proxies.trust(client[0]):
-                self.metrics.refused["connections_per_address"] += 1
-                connection.refuse(
-                    429, f"{most} connections of one address are open (connections_per_address)"
-                )
+            connection.refuse(
+                429, f"{most} connections of one address are open (connections_per_address)"
+            )
+            if len(self._connections) > self._most // 2:
+                connection.transport.close()  # or one address would take the places of others
         if len(self._connections) > self._most:
             self.metrics.refused["connections"] += 1
             connection.refuse(503, "too many connections (connections)")
             connection.close()
+
+    def _count_address(self, host: str, network: str | None, spare: int = 0) -> bool:
+        """Count a connection of an address; return whether it may have so many."""
+        if network is None:
+            return True
+        count = self._addresses[network] = self._addresses.get(network, 0) + 1
+        most = self.limits.connections_per_address + spare
+        if count <= most or self.proxies.trust(host):
+            return True
+        self.metrics.refused["connections_per_address"] += 1
+        return False
+
+    def _forget_address(self, network: str | None) -> None:
+        if network is not None:
+            self._addresses[network] -= 1
+            if not self._addresses[network]:
+                del self._addresses[network]
 
     def begin_handshake(self, handshake: TlsHandshake) -> bool:
         """Count a handshake; one too many is ended, and False is returned."""
@@ -254,21 +273,23 @@ class HttpListener:
             self.metrics.refused["connections"] += 1
             handshake.transport.abort()
             return False
-        self._handshakes.add(handshake)
+        peer = handshake.transport.get_extra_info("peername")
+        network = client_network(str(peer[0])) if isinstance(peer, tuple) else None
+        self._handshakes[handshake] = network
+        if network and not self._count_address(str(peer[0]), network, _REFUSED_AFTER_HANDSHAKE):
+            self.end_handshake(handshake)
+            handshake.transport.abort()
+            return False
         return True
 
     def end_handshake(self, handshake: TlsHandshake) -> None:
         """Forget a handshake that has ended."""
-        self._handshakes.discard(handshake)
+        self._forget_address(self._handshakes.pop(handshake, None))
 
     def remove(self, connection: HttpConnection) -> None:
         """Forget a connection that has ended."""
         self.metrics.open -= 1
-        address = self._connections.pop(connection, None)
-        if address is not None:
-            self._addresses[address] -= 1
-            if not self._addresses[address]:
-                del self._addresses[address]
+        self._forget_address(self._connections.pop(connection, None))
 
     def make_room(self, newest: HttpConnection) -> bool:
         """Return whether incomplete requests take no more memory than they may.

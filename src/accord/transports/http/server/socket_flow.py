@@ -82,6 +82,19 @@ class SocketFlow(asyncio.Protocol):
         """End the connection at once."""
         self.transport.abort()
 
+    def end_writing(self) -> bool:
+        """End our side of the connection, or all of it; return whether the other side is open."""
+        if not self.transport.can_write_eof():
+            self.close()
+            return False
+        self.flush()
+        try:
+            self.transport.write_eof()
+        except OSError:  # the client has reset the connection
+            self.transport.abort()
+            return False
+        return True
+
     async def drain(self) -> None:
         """Wait until the client has read most of what was written, or is gone."""
         if self.is_congested:

@@ -83,14 +83,14 @@ class StandaloneResponse(PostResponse):
         requests: those under way.
 
     Attributes:
-        is_listener: whether it is open for a request that only listens.
+        listens_for: the caller that it counts for, if it is open for a request that only listens.
         is_left: whether its client is gone.
         status: that of an error, where its code alone does not say.
         end: answers a request that only listens.
         watcher: waits for the client to leave.
     """
 
-    is_listener = False
+    listens_for: Hashable = None
     is_left = False
     status: int | None = None
     end: Callable[[], None] | None = None
@@ -318,8 +318,8 @@ class StandaloneRequests:
         self.open.remove(post)
         session = post.owner
         assert isinstance(session, StandaloneSession)
-        if post.is_listener:
-            self._remove_listener(post)
+        if post.listens_for is not None:
+            self._remove_listener(post.listens_for)
         if post.is_over:
             self._put_back(session)
         else:
@@ -468,22 +468,18 @@ class StandaloneRequests:
             InternalError: its caller has too many of them.
         """
         most = self._state.options.sessions_per_caller
-        caller = self._caller(post)
+        caller = caller_key(post.principal, post.exchange.scope.get("client"))
         count = self._listeners.get(caller, 0)
         if count >= most:
             post.status = 429
             raise InternalError(f"{most} requests of one caller listen (sessions_per_caller)")
         self._listeners[caller] = count + 1
-        post.is_listener = True
+        post.listens_for = caller
 
-    def _remove_listener(self, post: StandaloneResponse) -> None:
-        caller = self._caller(post)
+    def _remove_listener(self, caller: Hashable) -> None:
         self._listeners[caller] -= 1
         if not self._listeners[caller]:
             del self._listeners[caller]
-
-    def _caller(self, post: StandaloneResponse) -> Hashable:
-        return caller_key(post.principal, post.exchange.scope.get("client"))
 
     # -- stopping
 
