@@ -392,7 +392,9 @@ class Endpoint:
         if not row.handshake and self.request_meta:
             params = bodies.add_meta(params, name, self.request_meta)
         meta = None if params is None else params.meta
-        shaped = None if params is None else shape.narrow(params, row.id)
+        # What `narrow` does, without the call.
+        narrower = shape.NARROWERS[row.id][params.__class__]
+        shaped = params if narrower is None else narrower(params)
         role = self.role
         token = None if meta is None else meta.get("progressToken")
         method = row.requests[role].get(name)

@@ -126,7 +126,7 @@ def call_tool(session: "Session", exchange: Exchange, params: CallToolParams) ->
         answer = call_as_task(session, exchange, entry, params)
         if answer is not None:
             return answer
-    if exchange.revision.rounds:
+    if params.request_state is not None or params.input_responses is not None:
         _begin_rounds(session, exchange, params)
     return entry.call(session, exchange, params.arguments)
 
@@ -138,7 +138,8 @@ def _begin_rounds(
 ) -> None:
     """Take the answers that come with a repeated request; raises where they cannot be used."""
     has_answers = params.request_state is not None or params.input_responses is not None
-    if has_answers and exchange.channel is None:  # middleware may have opened it
+    # Middleware may have opened it.
+    if has_answers and exchange.revision.rounds and exchange.channel is None:
         exchange.channel = session.channel(exchange)
 
 
@@ -155,8 +156,7 @@ async def read_resource(
     session: "Session", exchange: Exchange, params: ReadResourceParams
 ) -> ReadResourceResult:
     entry, variables = _find_resource(session, exchange, params.uri)
-    if exchange.revision.rounds:
-        _begin_rounds(session, exchange, params)
+    _begin_rounds(session, exchange, params)
     return await entry.read(session, exchange, params.uri, variables)
 
 
@@ -192,8 +192,7 @@ async def get_prompt(
         from accord.server.prompts import unknown_prompt
 
         raise unknown_prompt(params.name)
-    if exchange.revision.rounds:
-        _begin_rounds(session, exchange, params)
+    _begin_rounds(session, exchange, params)
     return await entry.get(session, exchange, params.arguments or {})
 
 
