@@ -17,7 +17,6 @@ from accord.errors import (
     MethodNotFound,
     RemoteProtocolError,
     RequestError,
-    UnsupportedRevision,
     lower_first,
 )
 from accord.protocol import bodies, codec, shape
@@ -253,7 +252,7 @@ class Endpoint:
             if version is not UNSET and self._stateless_rows:
                 row = self._stateless_rows.get(version) if version.__class__ is str else None
                 if row is None:
-                    return self._refuse(self._refuse_revision(version), id, (), batch)
+                    return self._refuse(self._settings.refuse_revision(version), id, (), batch)
                 revision, peer = row, self._latest.peer
                 if meta != self._latest.words or batch is not None:
                     peer, meta_fault = self._read_peer(meta, row, name, batch)
@@ -301,12 +300,6 @@ class Endpoint:
         except ValueError as error:
             return None, InvalidParams(f"{name}: {error}")
         return self._latest.peer, None
-
-    def _refuse_revision(self, named: Any) -> RequestError:
-        return UnsupportedRevision(
-            f"revision {named!r:.100} is not supported",
-            data={"supported": list(self._settings.revisions), "requested": named},
-        )
 
     def _receive_notification(self, frame: Frame) -> Event:
         name = frame.method

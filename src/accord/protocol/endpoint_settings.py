@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from accord.errors import UnsupportedRevision
 from accord.protocol import codec
 from accord.protocol.revisions import REVISIONS, Revision
 from accord.protocol.violation import SERVER, Party, Violation
@@ -54,6 +55,13 @@ class EndpointSettings:
         self.codec = codec.codec_for(limits or codec.Limits())
         self.message_bytes = self.codec.limits.message_bytes
         self.check_size = self.codec.check_size if enforce else codec.skip_size_check
+
+    def refuse_revision(self, named: object) -> UnsupportedRevision:
+        """Return the error for a request of a revision that is not spoken here."""
+        return UnsupportedRevision(
+            f"revision {named!r:.100} is not supported",
+            data={"supported": list(self.revisions), "requested": named},
+        )
 
 
 def _refuse_all(violations: Sequence[Violation]) -> bool:
