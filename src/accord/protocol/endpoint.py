@@ -447,8 +447,7 @@ class Endpoint:
                 row = REVISIONS.get(result.protocol_version) or row  # which shapes the answer
             # What `narrow` does, without the call.
             narrower = shape.NARROWERS[row.id][result.__class__]
-            if narrower is not None:
-                shaped = narrower(result)
+            shaped = result if narrower is None else narrower(result)
             if settings.result_meta is not None and not row.handshake:
                 if shaped is result:  # the author's own is not changed
                     shaped = result.__copy__()
