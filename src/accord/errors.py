@@ -27,6 +27,12 @@ AccordError
 |- ConfigurationError           a configuration of servers is wrong; also a ValueError
 |- ServerNotFound               not one server is meant by a name or URI; .known; also a KeyError
 |- TraceError                   a recording that cannot be read; .line
+|- StoreError                   state that is shared by several processes
+|  |- StoreUnavailable          the store does not answer, or cannot be reached
+|  |  |- StoreFull              it answers, but takes nothing more
+|  |- Conflict                  a record or log is not as expected; .record .last
+|  |- Fenced                    another worker has taken a log over
+|  |- LogClosed                 a log has its last entry already
 |- MissingExtra (ImportError)   names the extra to install
 
 Messages are lower case, name the thing and the expectation, and end without a dot.
@@ -39,9 +45,11 @@ __all__ = [
     "AccordError",
     "AuthError",
     "ConfigurationError",
+    "Conflict",
     "ConnectFailed",
     "ConnectionClosed",
     "ElicitationRefused",
+    "Fenced",
     "FlowFailed",
     "Forbidden",
     "HeaderMismatch",
@@ -49,6 +57,7 @@ __all__ = [
     "InvalidParams",
     "InvalidRequest",
     "LocalProtocolError",
+    "LogClosed",
     "MessageTooLarge",
     "MethodNotFound",
     "MissingCapability",
@@ -63,6 +72,9 @@ __all__ = [
     "ServerNotFound",
     "SessionRequired",
     "SignInRequired",
+    "StoreError",
+    "StoreFull",
+    "StoreUnavailable",
     "ToolError",
     "TraceError",
     "TransportError",
@@ -341,6 +353,40 @@ class TraceError(AccordError):
     def __init__(self, message: str, *, line: int | None = None) -> None:
         super().__init__(message if line is None else f"line {line}: {message}")
         self.line = line
+
+
+class StoreError(AccordError):
+    """State that several processes share could not be read or changed."""
+
+
+class StoreUnavailable(StoreError):
+    """The store does not answer in time, or cannot be reached; it may be back soon."""
+
+
+class StoreFull(StoreUnavailable):
+    """The store answers, but has no room."""
+
+
+class Conflict(StoreError):
+    """A record or a log is not as the caller expected; nothing was changed.
+
+    Attributes:
+        record: the record as it is, for a record; None if there is none.
+        last: the number of the last entry, for a log.
+    """
+
+    def __init__(self, message: str, *, record: Any = None, last: int = 0) -> None:
+        super().__init__(message)
+        self.record = record
+        self.last = last
+
+
+class Fenced(StoreError):
+    """Another worker has taken over what this one was writing; nothing was written."""
+
+
+class LogClosed(StoreError):
+    """A log has its last entry already; nothing was written."""
 
 
 class MissingExtra(AccordError, ImportError):
