@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from accord.server.url_elicitation import UrlElicitations
     from accord.transports.http.server.app import HttpApp
     from accord.transports.wire import MemoryWire
+    from accord.workers.worker import Worker
 
 Lifespan: TypeAlias = "Callable[[Server[State]], AbstractAsyncContextManager[State]]"
 
@@ -118,6 +119,7 @@ class Server(Registration, LocalCalls, MountingServer, Generic[State]):
         self._watchdogs = Watchdogs()
         self.was_run = False
         self.overrides: Overrides | None = None
+        self.worker: Worker | None = None  # set while workers share state
         self._thread_count = settings.get("threads")
         self._thread_wait = settings.get("thread_wait")
 
