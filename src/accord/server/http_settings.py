@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from ssl import SSLContext
 
     from accord.stores import EventStore
+    from accord.stores.backend import Backend
 
 
 class HttpSettings(TypedDict, total=False):
@@ -44,11 +45,18 @@ class HttpSettings(TypedDict, total=False):
     unread_bytes: int
     access_log: bool | Literal["text", "json"]
     metrics: bool
+    store: "str | Backend | None"
+    store_keys: Sequence[str | bytes] | Literal["none"] | None
+    store_patience: float
+    lease: float
+    stream_entries: int
+    retention: float
 
 
 class ListenSettings(HttpSettings, total=False):
     """Where a server listens, and how it is reached; `Server.run` documents the former."""
 
+    workers: int | Literal["auto"]
     listen: str | Sequence[str] | None
     socket_mode: int
     certificate: str | PathLike[str] | None

@@ -2,7 +2,7 @@
 
 import asyncio
 from asyncio import AbstractEventLoop
-from collections.abc import Awaitable, Callable, Container, Hashable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Container, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
@@ -19,6 +19,7 @@ from accord.runtime.dispatcher import Dispatcher
 from accord.runtime.handlers import Write
 from accord.runtime.tasks import Resumed
 from accord.stores import EventStore, MemoryEventStore
+from accord.stores.backend import Backend
 from accord.transports.http.server.exchange import LENGTH, SESSION, VERSION, HttpExchange, Message
 from accord.transports.http.server.stream import RetiredStreams
 from accord.types import RevisionId
@@ -86,6 +87,14 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
             that programs read.
         metrics: whether counts are served at `/metrics`, in the text format of Prometheus, to
             everyone that reaches the server; no token is needed.
+        store: where several workers keep what they share, such as "sqlite:///run/desk.db" or
+            "redis://host:6379/0", or a `Backend`; by default everything stays in this process.
+        store_keys: seal what is written to the store: the first key seals, all of them open. "none"
+            writes it as it is.
+        store_patience: seconds that streams wait for a store that does not answer.
+        lease: seconds of silence after which a worker counts as lost.
+        stream_entries: how many entries of one stream the store keeps, the newest.
+        retention: seconds that a stream can be resumed after its end, with a store.
     """
 
     path: str = "/mcp"
@@ -117,6 +126,12 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
     grace: float = 5.0
     access_log: bool | Literal["text", "json"] = False
     metrics: bool = False
+    store: str | Backend | None = None
+    store_keys: Sequence[str | bytes] | None = None
+    store_patience: float = 5.0
+    lease: float = 5.0
+    stream_entries: int = 10_000
+    retention: float = 300.0
 
     def __post_init__(self) -> None:
         if not self.path.startswith("/") or "?" in self.path or "#" in self.path:
@@ -134,14 +149,31 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
             why = "expected True, False, 'text' or 'json'"
             raise ValueError(f"access_log is {self.access_log!r}, {why}")
         for name in _NUMBERS:
-            value, may_be_zero = getattr(self, name), name in ("retry", "grace")
+            value, may_be_zero = getattr(self, name), name in _MAY_BE_ZERO
             if not (value >= 0 if may_be_zero else value > 0):
                 expected = "0 or more" if may_be_zero else "more than 0"
                 raise ValueError(f"{name} is {value!r}, expected {expected}")
         if self.sse and self.stateless:
             raise ValueError("sse needs sessions, which stateless turns off")
+        self._check_store()
+
+    def _check_store(self) -> None:
+        keys = self.store_keys
+        if isinstance(keys, str | bytes) and keys != "none":
+            # A text is a sequence of texts too: each letter would be taken for a key.
+            raise ValueError("store_keys is one text, expected a list of keys, or 'none'")
+        if self.store is None:
+            if keys is not None:
+                raise ValueError("store_keys seals what is written to a store; name that too")
+            return
+        if isinstance(self.store, str) and "://" not in self.store:
+            why = "expected a URL such as 'sqlite:///run/desk.db' or 'redis://host:6379/0'"
+            raise ValueError(f"store is {self.store!r}, {why}")
+        if self.events is not None:
+            raise ValueError("events and store both keep streams; leave one of them out")
 
 
+_MAY_BE_ZERO: Final = ("retry", "grace", "store_patience", "retention")
 _NUMBERS = [name for name, kind in HttpOptions.__annotations__.items() if kind in (int, float)]
 
 
