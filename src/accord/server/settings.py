@@ -91,6 +91,8 @@ class ToolDetails(EntryDetails, total=False):
             no tasks, calls are answered directly.
         ask_first: whether the task begins with `ctx.start_task()` rather than at once, where the
             server decides; questions before it are asked before the task begins.
+        idempotent: whether a call may run twice without harm. Where workers share a store, a call
+            whose worker is lost runs again on another one; without it, such a call fails.
     """
 
     annotations: Hints
@@ -101,6 +103,7 @@ class ToolDetails(EntryDetails, total=False):
     strict: bool
     task: Literal["optional", "required"]
     ask_first: bool
+    idempotent: bool
 
 
 class ServerProtection(Protocol):

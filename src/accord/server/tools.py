@@ -70,6 +70,7 @@ class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
     mirrored: "tuple[MirroredArgument, ...]" = ()
     task: Literal["optional", "required"] | None = None
     ask_first: bool = False
+    idempotent: bool = False
     brief: CodeType | None = None
 
     @property
@@ -250,6 +251,7 @@ def build_tool(function: Callable[..., object], **details: Unpack[ToolDetails]) 
         timeout=details.get("timeout"),
         task=details.get("task"),
         ask_first=details.get("ask_first", False),
+        idempotent=details.get("idempotent", False),
         # Plain types say nothing of headers.
         mirrored=() if found.is_plain else find_mirrored(name, found.listed_schema),
         brief=None if details.get("timeout") else code_without_await(function),
