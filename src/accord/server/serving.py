@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from accord.server.listen_place import ListenPlace
     from accord.server.server import Server
     from accord.transports.http.server.app import HttpApp
+    from accord.transports.http.server.worker_process import Announcement, ReportReady
     from accord.transports.shutdown import Stop
 
 _stdio_log = logging.getLogger("accord.stdio")
@@ -27,7 +28,7 @@ _http_log = logging.getLogger("accord.http")
 # How many seconds the end of a part of a program takes beyond the grace period.
 _END_SLACK: Final = 0.5
 # How to let other machines in, of a server that code started.
-_ADVICE: Final = (
+ADVICE: Final = (
     "set public_url or allowed_hosts for others, as in server.run('http', public_url=...)"
 )
 
@@ -82,12 +83,35 @@ def run(
             f"in async code write: await server.serve({transport!r})"
         )
     _check_transport(transport)
+    if transport == "http":
+        count = count_workers(options)
+        if count > 1:
+            from accord.server.worker_serving import run_in_workers
+
+            run_in_workers(server, _take_place(host, port, options), grace, options, count=count)
+            return
     with log_in_background():
         if transport == "stdio":
             run_stdio(server, grace=grace)
         else:
             place = _take_place(host, port, options)
             run_http(server, build_app(server, grace, options), place)
+
+
+def count_workers(options: Any) -> int:
+    """Return how many processes shall serve; the setting is removed from the options.
+
+    Raises:
+        ValueError: it is not a number of workers.
+        ConfigurationError: this system cannot run several.
+    """
+    workers = options.pop("workers", 1)
+    if workers == 1 and workers is not True:
+        return 1
+    http_server()
+    from accord.transports.http.server.worker_processes import count_workers
+
+    return count_workers(workers)
 
 
 def _check_transport(transport: str) -> None:
@@ -118,13 +142,17 @@ async def serve(
             await _serve_stdio_as_guest(server, grace=grace)
             return
         place = _take_place(host, port, options)
+        if options.pop("workers", 1) != 1:
+            raise ValueError("workers: a loop that is running cannot be forked; use server.run()")
         app = build_app(server, grace, options)
-        serve_in_loop, tls = _http_server().serve_in_loop, place.load_tls()
+        serve_in_loop, tls = http_server().serve_in_loop, place.load_tls()
         sockets = place.open_sockets()
         from accord.server.listen_place import describe_place
 
         _http_log.info("%s", describe_place(server, app, sockets, is_tls=tls is not None))
-        _warn_of_refusals(app, sockets, _ADVICE)
+        warning = _find_refusals(app, sockets, ADVICE)
+        if warning is not None:
+            _http_log.warning("%s", warning)
         await serve_in_loop(app, sockets, tls)
 
 
@@ -201,7 +229,8 @@ def run_http(
     place: "ListenPlace",
     *,
     sockets: "list[socket] | None" = None,
-    advice: str = _ADVICE,
+    advice: str = ADVICE,
+    report_ready: "ReportReady | None" = None,
 ) -> None:
     """Serve until a signal arrives; calls under way get the grace period.
 
@@ -213,13 +242,14 @@ def run_http(
         place: where to listen.
         sockets: those to serve on, if they are open already.
         advice: how to let other machines in, for a warning.
+        report_ready: for a worker among several: called once it serves.
 
     Raises:
         MissingExtra: what serves HTTP is not installed.
         TransportError: the address cannot be listened on, or the certificate cannot be used.
         AccordError: the server did not start, because of something that it mounts or connects to.
     """
-    serving = _http_server()
+    serving = http_server()
     server.was_run = True
     tls = place.load_tls()
     opened = sockets or place.open_sockets()
@@ -229,14 +259,19 @@ def run_http(
         nonlocal has_started
         await app.start()  # a lifespan that fails raises its own exception here
         has_started = True
+        if report_ready is None:
+            announce(describe(), 1)
+
+    def describe() -> "Announcement":
         from accord.server.listen_place import describe_place
+        from accord.transports.http.server.worker_process import Announcement
 
-        announced = describe_place(server, app, opened, is_tls=tls is not None)
-        print(f"{announced}; Ctrl-C ends", file=sys.stderr, flush=True)
-        _warn_of_refusals(app, opened, advice)
+        text = describe_place(server, app, opened, is_tls=tls is not None)
+        return Announcement(text, _find_refusals(app, opened, advice))
 
+    on_started = None if report_ready is None else lambda: report_ready(describe())
     try:
-        serving.serve(app, opened, start, tls)
+        serving.serve(app, opened, start, tls, on_started)
     except Exception as error:
         if has_started or isinstance(error, AccordError):
             raise
@@ -248,7 +283,7 @@ def run_http(
     _leave(server, _http_log, grace=app.options.grace, seconds=serving.END_SLACK / 2)
 
 
-def _http_server() -> Any:
+def http_server() -> Any:
     """Return the module that serves HTTP, which needs an extra."""
     try:
         from accord.transports.http.server import running
@@ -257,13 +292,22 @@ def _http_server() -> Any:
     return running
 
 
-def _warn_of_refusals(app: "HttpApp", sockets: "list[socket]", advice: str) -> None:
-    """Warn if a server listens for other machines but refuses them."""
+def announce(said: "Announcement", workers: int) -> None:
+    """Say where a server is served, and by how many processes."""
+    by = f", by {workers} workers" if workers > 1 else ""
+    print(f"{said.text}{by}; Ctrl-C ends", file=sys.stderr, flush=True)
+    if said.warning is not None:
+        _http_log.warning("%s", said.warning)
+
+
+def _find_refusals(app: "HttpApp", sockets: "list[socket]", advice: str) -> str | None:
+    """Return the warning for a server that listens for other machines but refuses them."""
     is_open = app.options.public_url is not None or any(app.options.allowed_hosts)
     from accord.server.listen_place import is_reached_by_others
 
-    if not is_open and is_reached_by_others(sockets):
-        _http_log.warning("only requests to localhost are served; %s", advice)
+    if is_open or not is_reached_by_others(sockets):
+        return None
+    return f"only requests to localhost are served; {advice}"
 
 
 def _leave(server: "Server[Any]", log: logging.Logger, *, grace: float, seconds: float) -> None:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from types import FrameType
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 log = logging.getLogger("accord.stdio")
 
@@ -127,7 +127,7 @@ def take_signals(handler: Callable[[int, FrameType | None], None]) -> Iterator[N
 
     An ignored SIGHUP stays ignored: that is how `nohup` lets a process outlive its terminal.
     """
-    if not _is_main():
+    if not is_main_thread():
         yield
         return
     taken = [signal.SIGINT, signal.SIGTERM]
@@ -142,7 +142,8 @@ def take_signals(handler: Callable[[int, FrameType | None], None]) -> Iterator[N
             signal.signal(number, earlier)
 
 
-def _is_main() -> bool:
+def is_main_thread() -> bool:
+    """Whether this is the thread that signals arrive in."""
     return threading.current_thread() is threading.main_thread()
 
 
@@ -153,14 +154,14 @@ def exit_later(grace: float, seconds: float) -> None:
         log.warning("something did not stop within %g s and is left behind", grace)
         exit_at_once(0)
 
-    if _is_main() and hasattr(signal, "setitimer"):
+    if is_main_thread() and hasattr(signal, "setitimer"):
         signal.signal(signal.SIGALRM, exit_now)
         signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
 def cancel_alarm() -> None:
     """Prevent the exit that `exit_later` planned."""
-    if _is_main() and hasattr(signal, "setitimer"):
+    if is_main_thread() and hasattr(signal, "setitimer"):
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
@@ -173,7 +174,7 @@ def _has_hung_up(descriptor: int) -> bool:
     return any(event & select.POLLHUP for _, event in poll.poll(0))
 
 
-def exit_at_once(code: int) -> None:
+def exit_at_once(code: int) -> NoReturn:
     """Exit although threads still run; the log is written first, if that does not hang."""
     done = _thread.allocate_lock()
     done.acquire()
@@ -205,7 +206,7 @@ def leave_threads(seconds: float) -> None:
         time.sleep(seconds)
         exit_at_once(0)
 
-    if _is_main():
+    if is_main_thread():
         threading.Thread(target=reap, name="accord-reaper", daemon=True).start()
 
 

@@ -118,6 +118,7 @@ class HttpListener:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self.is_collecting = False
+        self._is_leaving = False
         self._arrived: deque[ListenedRequest] = deque()
         self._writers: list[SocketFlow] = []
         self._tick_every = min(_TICK, limits.body_timeout / 4, limits.write_timeout / 4)
@@ -150,6 +151,16 @@ class HttpListener:
         """Accept no more connections."""
         for server in self._servers:
             server.close()
+
+    def send_elsewhere(self) -> None:
+        """Let clients open their next connection, which another process accepts.
+
+        The next response on each connection says that it is the last. A connection that is ended
+        while nothing is under way may cross a request, which is lost then.
+        """
+        self._is_leaving = True
+        for connection in self._connections:
+            connection.is_ending = True
 
     def drain(self) -> None:
         """End idle connections at once, and the others after their present response."""
@@ -236,6 +247,7 @@ class HttpListener:
         """Count a new connection; one too many is refused."""
         self.metrics.accepted += 1
         self.metrics.open += 1
+        connection.is_ending = self._is_leaving
         client = connection.client
         network = self._connections[connection] = client and client_network(client[0])
         if client is not None and not self._count_address(client[0], network):

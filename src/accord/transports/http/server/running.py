@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from accord.transports.http.server.app import HttpApp
 
 Start: TypeAlias = Callable[[], Awaitable[None]]
+OnStarted: TypeAlias = Callable[[], None]
 # What a shutdown takes beyond the grace period: last responses, and leaving the lifespan. With the
 # grace period of `server.run`, a server that hangs exits within 3 s.
 END_SLACK: Final = 1.25
@@ -31,6 +32,8 @@ class ServedApp:
         app: the app, or a guard or a log around it.
         sockets: open ones.
         tls: for HTTPS.
+        on_started: for one of several processes that serve on the same sockets: called once it
+            accepts connections.
 
     Raises:
         TransportError: the variable that names trusted proxies is malformed.
@@ -42,12 +45,17 @@ class ServedApp:
     """
 
     def __init__(
-        self, app: "HttpApp", sockets: list[socket], tls: ssl.SSLContext | None = None
+        self,
+        app: "HttpApp",
+        sockets: list[socket],
+        tls: ssl.SSLContext | None = None,
+        on_started: OnStarted | None = None,
     ) -> None:
         TrustedProxies.from_environment()  # before anything has started
         self._app = app
         self._sockets = sockets
         self._tls = tls
+        self._on_started = on_started
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopped: asyncio.Event | None = None
         self.should_exit = False
@@ -63,10 +71,14 @@ class ServedApp:
         try:
             await listener.start(self._sockets, self._tls)
             self.is_started = True
+            if self._on_started is not None:
+                self._on_started()
             if not self.should_exit:
                 await self._stopped.wait()
         finally:
             listener.close()
+            if self._on_started is not None:
+                listener.send_elsewhere()
             # Until then, clients may have to answer questions of calls that are under way.
             later = self._loop.call_later(self._app.options.grace / 2, listener.drain)
             try:
@@ -96,8 +108,14 @@ class ServedApp:
             run_to_end(self.serve(start), loop_factory=fastest_loop())
 
     def handle_exit(self, number: int, frame: FrameType | None) -> None:
-        """Begin to stop at the first signal; exit at once at the second."""
+        """Begin to stop at the first signal; exit at once at the second.
+
+        One of several processes ignores the second: a terminal and a service manager send signals
+        to all of them, and so does their parent.
+        """
         if self.should_exit:
+            if self._on_started is not None:
+                return
             exit_at_once(0)
         self.stop()
         grace = self._app.options.grace
@@ -117,11 +135,15 @@ def fastest_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def serve(
-    app: "HttpApp", sockets: list[socket], start: Start, tls: ssl.SSLContext | None = None
+    app: "HttpApp",
+    sockets: list[socket],
+    start: Start,
+    tls: ssl.SSLContext | None = None,
+    on_started: OnStarted | None = None,
 ) -> None:
     """Serve an app on open sockets until a signal arrives; `start` is awaited first."""
     with suppress(KeyboardInterrupt):
-        ServedApp(app, sockets, tls).run(start)
+        ServedApp(app, sockets, tls, on_started).run(start)
 
 
 async def serve_in_loop(
