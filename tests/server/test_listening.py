@@ -11,6 +11,7 @@ import pytest
 
 from accord import Principal, Server
 from accord.server.hub import ServerChange
+from accord.stores import TaskRecord
 from accord.testing import run_in_virtual_time
 from accord.types import EmptyParams
 from support.listening import SUBSCRIPTION, ListeningClient
@@ -111,11 +112,22 @@ def test_tasks_are_looked_up_before_the_acknowledgement(monkeypatch: Any) -> Non
     server = make()
     server.add_tool(lambda: "x", name="slow", description="Slow.", task="optional")
 
-    async def find(session: Any, exchange: Any, ids: list[str]) -> list[str]:
+    mine = TaskRecord(
+        id="mine",
+        owner="",
+        revision="2026-07-28",
+        worker="",
+        created_at=0,
+        updated_at=0,
+        ttl=None,
+        poll_interval=1,
+    )
+
+    async def find(session: Any, exchange: Any, ids: list[str]) -> list[TaskRecord]:
         await asyncio.sleep(1)
         if "broken" in ids:
             raise RuntimeError("no store")
-        return [id for id in ids if id == "mine"]
+        return [mine for id in ids if id == "mine"]
 
     async def main() -> None:
         monkeypatch.setattr(server.tasks, "visible", find)

@@ -14,7 +14,14 @@ import msgspec
 import pytest
 
 from accord import stores
-from accord.stores import MemoryTaskStore, SqliteTaskStore, TaskRecord, TaskStore
+from accord.stores import (
+    MemoryBackend,
+    MemoryTaskStore,
+    SqliteTaskStore,
+    TaskRecord,
+    TaskStore,
+)
+from accord.stores.shared_tasks import SharedTaskStore
 from support.running import on_a_loop
 
 Make = Callable[..., TaskStore]
@@ -36,8 +43,20 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "shared"])
 def make(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Make:
+    def make() -> TaskStore:
+        if request.param == "memory":
+            return MemoryTaskStore(clock=clock)
+        if request.param == "sqlite":
+            return SqliteTaskStore(tmp_path / "tasks.db", clock=clock)
+        return SharedTaskStore(MemoryBackend(clock=clock), clock=clock)
+
+    return make
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def make_bounded(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Make:
     def make(**options: Any) -> TaskStore:
         if request.param == "memory":
             return MemoryTaskStore(clock=clock, **options)
@@ -177,11 +196,11 @@ async def test_the_oldest_finished_tasks_make_room(make: Make) -> None:
 
 
 @on_a_loop
-async def test_results_take_no_more_bytes_than_allowed(make: Make) -> None:
+async def test_results_take_no_more_bytes_than_allowed(make_bounded: Make) -> None:
     def finish_large(found: TaskRecord) -> TaskRecord:
         return msgspec.structs.replace(found, status="completed", result=b"x" * 1_000)
 
-    store = make(bytes=2_500)
+    store = make_bounded(bytes=2_500)
     await fill(store, "a", "b", "c", "d")
     for id in ("b", "c", "d"):
         await store.change(id, finish_large)
@@ -226,7 +245,9 @@ asyncio.run(main())
     assert lost is not None
     assert lost.status == "failed"
     assert lost.message == "the process that ran this task ended before the task did"
-    assert msgspec.json.decode(lost.error or b"") == {"code": -32603, "message": lost.message}
+    data = {"reason": "worker-lost"}
+    error = {"code": -32603, "message": lost.message, "data": data}
+    assert msgspec.json.decode(lost.error or b"") == error
     assert [
         each.status for _, each in await store.page("ann", lost.revision, after=0, count=9)
     ] == [

@@ -22,6 +22,8 @@ from accord.types import (
 
 if TYPE_CHECKING:
     from accord.server.session import Session
+    from accord.server.tasks.watching import TaskListener
+    from accord.stores.tasks import TaskRecord
 
 TASK: Final = "notifications/tasks"
 # More than a client can make use of; the acknowledgement says which are honoured.
@@ -51,14 +53,16 @@ def listen(session: "Session", exchange: Exchange, params: ListenParams) -> obje
 async def _begin_with_tasks(
     subscription: "Subscription",
     granted: SubscriptionFilter,
-    visible: Coroutine[object, None, list[str]],
+    visible: Coroutine[object, None, "list[TaskRecord]"],
 ) -> object:
     try:
-        granted.task_ids = await visible or None
+        records = await visible
+        granted.task_ids = [record.id for record in records] or None
+        subscription.begin(granted)
+        await subscription.follow_tasks(records)
     except BaseException:
         subscription.release()
         raise
-    subscription.begin(granted)
     return LASTING
 
 
@@ -106,6 +110,7 @@ class Subscription:
         self._meta = {META_SUBSCRIPTION: exchange.id}
         flow = session.flow if exchange.origin is None else exchange.origin
         self._notices = Notices(session.loop, flow, self._send)
+        self._tasks: list[TaskListener] = []
 
     @property
     def _is_open(self) -> bool:
@@ -122,6 +127,19 @@ class Subscription:
                 found = self._session.server.find_resource(uri)
                 if found is not None:
                     found[0].subscribe(self._session, uri)
+
+    async def follow_tasks(self, records: "list[TaskRecord]") -> None:
+        """Hear of tasks that any worker may change; where that is one process, by the hub."""
+        runner = self._session.server.tasks
+        if runner.worker is None:
+            return
+        from accord.server.tasks.watching import TaskListener
+
+        for record in records:
+            if self._is_open:
+                listener = TaskListener(runner, record, self.hear)
+                self._tasks.append(listener)
+                await listener.begin()
 
     # -- called by the hub
 
@@ -146,6 +164,9 @@ class Subscription:
         """Stop listening without a word: the client wants to hear no more, or is gone."""
         session, id = self._session, self._exchange.id
         session.server.hub.ignore(self, self._topics)
+        listeners, self._tasks = self._tasks, []
+        for listener in listeners:
+            listener.end()
         if session.server.parts():
             for uri in [key for name, key in self._topics if name == UPDATED and key]:
                 found = session.server.find_resource(uri)

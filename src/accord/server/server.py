@@ -119,7 +119,7 @@ class Server(Registration, LocalCalls, MountingServer, Generic[State]):
         self._watchdogs = Watchdogs()
         self.was_run = False
         self.overrides: Overrides | None = None
-        self.worker: Worker | None = None  # set while workers share state
+        self._worker: Worker | None = None
         self._thread_count = settings.get("threads")
         self._thread_wait = settings.get("thread_wait")
 
@@ -139,6 +139,19 @@ class Server(Registration, LocalCalls, MountingServer, Generic[State]):
 
     def __repr__(self) -> str:
         return f"Server({self.info.name!r})"
+
+    @property
+    def worker(self) -> "Worker | None":
+        """The worker of this process, while several serve together; None otherwise."""
+        return self._worker
+
+    @worker.setter
+    def worker(self, worker: "Worker | None") -> None:
+        self._worker = worker
+        if worker is not None:
+            from accord.server.worker_duties import join
+
+            join(self, worker)
 
     # -- looking up
 

@@ -10,14 +10,13 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from accord.stores.tasks import Change, TaskRecord, is_expired
+from accord.stores.tasks import Change, TaskRecord, fail_lost, is_expired
 
 __all__ = ["SqliteTaskStore"]
 
 Value = TypeVar("Value")
 
 _BYTES: Final = 1024 * 1024 * 1024
-_LOST: Final = "the process that ran this task ended before the task did"
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS tasks (
     number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT UNIQUE NOT NULL, owner TEXT NOT NULL,
@@ -179,7 +178,7 @@ class SqliteTaskStore:
         if is_expired(record, now):
             return None
         if not record.is_finished and (row[1] is None or row[1] < now - self.lease):
-            record = _fail_lost(record, now)
+            record = fail_lost(record, now)
             self._write(db, record)
         return record
 
@@ -207,10 +206,3 @@ class SqliteTaskStore:
                 return
             db.execute("DELETE FROM tasks WHERE number = ?", oldest[:1])
             size -= oldest[1]
-
-
-def _fail_lost(record: TaskRecord, now: float) -> TaskRecord:
-    error = msgspec.json.encode({"code": -32603, "message": _LOST})
-    return msgspec.structs.replace(
-        record, status="failed", message=_LOST, error=error, updated_at=now, questions={}
-    )

@@ -7,12 +7,13 @@ from typing import Final, Protocol
 
 import msgspec
 
-__all__ = ["Change", "MemoryTaskStore", "TaskRecord", "TaskStore", "is_expired"]
+__all__ = ["Change", "MemoryTaskStore", "TaskRecord", "TaskStore", "fail_lost", "is_expired"]
 
 _BYTES: Final = 64 * 1024 * 1024
 # What a task costs beside its bytes.
 _OVERHEAD: Final = 64
 _FINISHED: Final = frozenset({"completed", "failed", "cancelled"})
+_LOST: Final = "the process that ran this task ended before the task did"
 
 
 class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,7 +29,14 @@ class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
         result: the result as JSON, once there is one.
         error: the error as JSON, once there is one.
         questions: the questions that wait for an answer, by key, as JSON.
-        answers: the answers that its handler has not taken yet, by key, as JSON.
+        answers: the answers that arrived while it runs, by key, as JSON.
+        fence: grows whenever another worker takes the task over; what was begun under a lower one
+            changes nothing any more.
+        runs: how often its handler was begun.
+        call: what is needed to run it again, encoded; None where it runs once.
+        kept: the results of `ctx.once`, by key, as JSON; of tasks that may run again.
+        asked: by the key of a question, the request on whose stream the client is being asked.
+        changes: how often it was changed in a store that counts it.
     """
 
     id: str
@@ -45,6 +53,12 @@ class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
     error: bytes | None = None
     questions: dict[str, bytes] = {}
     answers: dict[str, bytes] = {}
+    fence: int = 0
+    runs: int = 1
+    call: bytes | None = None
+    kept: dict[str, bytes] = {}
+    asked: dict[str, str] = {}
+    changes: int = 0
 
     @property
     def is_finished(self) -> bool:
@@ -59,8 +73,13 @@ class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def size(self) -> int:
         """How many bytes it holds."""
-        kept = (*self.questions.values(), *self.answers.values(), self.result, self.error)
-        return _OVERHEAD + sum(len(each) for each in kept if each is not None)
+        several = (self.questions, self.answers, self.kept)
+        single = (self.result, self.error, self.call)
+        return (
+            _OVERHEAD
+            + sum(len(each) for values in several for each in values.values())
+            + sum(len(each) for each in single if each is not None)
+        )
 
 
 Change = Callable[[TaskRecord], TaskRecord | None]
@@ -208,6 +227,23 @@ class MemoryTaskStore:
                 return
             if record.is_finished and record is not newest:
                 self._drop(record.id)
+
+
+def fail_lost(record: TaskRecord, now: float) -> TaskRecord:
+    """Return a task that has failed because the process that ran it is gone."""
+    data = {"reason": "worker-lost"}
+    return msgspec.structs.replace(
+        record,
+        status="failed",
+        message=_LOST,
+        error=msgspec.json.encode({"code": -32603, "message": _LOST, "data": data}),
+        updated_at=now,
+        questions={},
+        answers={},
+        asked={},
+        kept={},
+        call=None,
+    )
 
 
 def is_expired(record: TaskRecord, now: float) -> bool:

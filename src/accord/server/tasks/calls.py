@@ -11,6 +11,7 @@ from accord.server.extension import TASKS
 from accord.server.rounds import Rounds
 from accord.server.tasks.channel import RunningTask
 from accord.server.tasks.fields import core_fields, extension_fields
+from accord.server.tasks.repeating import call_tool, encode_call
 from accord.server.tasks.runner import new_task
 from accord.stores.tasks import TaskRecord
 from accord.types import (
@@ -66,16 +67,13 @@ async def _begin(
 ) -> CreateTaskResult | TaskHandle:
     values = session.context(exchange)._values  # those that middleware put
 
-    async def work(task: RunningTask) -> CallToolResult:
-        context = task.context = Context(session, task.exchange)
-        context._values = values
-        outcome = entry.call(session, task.exchange, params.arguments, context)
-        result = await outcome if isinstance(outcome, Awaitable) else outcome
-        assert isinstance(result, CallToolResult)  # a task never asks by rounds
-        return result
+    def work(task: RunningTask) -> Awaitable[CallToolResult]:
+        return call_tool(task, session, entry, params, values)
 
     runner = session.server.tasks
     task = new_task(runner, session, exchange, entry.label, work)
+    if entry.idempotent and runner.worker is not None:
+        task.call = encode_call(session, exchange, entry, params)
     ttl = None if params.task is None or not exchange.revision.tasks else params.task.ttl
     record = await runner.begin(task, ttl)
     return _handle(exchange, record)
@@ -98,6 +96,7 @@ class AskFirst(Rounds):
         self, session: "Session", exchange: Exchange, entry: "ToolEntry", params: CallToolParams
     ) -> None:
         super().__init__(session, exchange, params)
+        self._params = params
         self._session = session
         self._exchange = exchange
         self._entry = entry
@@ -127,7 +126,14 @@ class AskFirst(Rounds):
         """Keep the task, let the request be answered with it, and go on as its handler."""
         runner = self._session.server.tasks
         task = new_task(runner, self._session, self._exchange, self._entry.label, self._result)
-        record = await runner.begin(task, None)
+        more: dict[str, Any] = {}
+        if self._entry.idempotent and runner.worker is not None:
+            task.call = encode_call(self._session, self._exchange, self._entry, self._params)
+            # A second run finds the answers to the questions that came before the task.
+            answers, kept = self._content.answers, self._content.kept
+            more["answers"] = {key: bytes(answer) for key, answer in answers.items()}
+            more["kept"] = {key: bytes(result) for key, result in kept.items()}
+        record = await runner.begin(task, None, **more)
         task.context = self._context
         self._context._exchange = task.exchange
         self.handle.set_result(_handle(self._exchange, record))

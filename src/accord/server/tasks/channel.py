@@ -3,6 +3,8 @@
 In 2025-11-25 a question of a task is a request to the client. It travels on the stream of a
 `tasks/result` that waits for the task; where messages are not tied to streams, on the session too.
 With the extension the questions stand in the task itself, and `tasks/update` brings the answers.
+Where processes share the tasks, those of 2025-11-25 stand there too: the process that serves
+`tasks/result` asks them, and writes the answer into the task.
 """
 
 import asyncio
@@ -19,9 +21,9 @@ from accord.principal import Principal
 from accord.protocol import shape
 from accord.protocol.exchange import Exchange
 from accord.server.channels import KeptResults
-from accord.server.hub import ServerChange
-from accord.server.tasks.fields import core_fields, outcome_fields
-from accord.stores.tasks import TaskRecord
+from accord.server.tasks.fields import core_fields
+from accord.server.tasks.watching import task_change
+from accord.stores.tasks import Change, TaskRecord
 from accord.types import (
     CallToolResult,
     CreateMessageRequest,
@@ -33,7 +35,6 @@ from accord.types import (
     ListRootsRequest,
     ListRootsResult,
     ProgressParams,
-    TaskParams,
     TaskStatusParams,
 )
 
@@ -82,6 +83,13 @@ class RunningTask:
     Attributes:
         id: names it.
         ttl: seconds after its creation in which it is kept; it is stopped then.
+        time_left: seconds from the start of its work to the end of that time.
+        call: what is needed to run it again, encoded; None where it runs once.
+        answers: those to questions that an earlier run has asked.
+        kept: the results of `ctx.once` of an earlier run.
+        worker: the worker that runs it, as its record says.
+        fence: that of the record; with a lower one nothing can be changed.
+        is_lost: whether another worker has taken it over.
     """
 
     def __init__(
@@ -96,6 +104,13 @@ class RunningTask:
     ) -> None:
         self.id = id
         self.ttl: float | None = None
+        self.time_left: float | None = None
+        self.call: bytes | None = None
+        self.answers: dict[str, bytes] = {}
+        self.kept: dict[str, bytes] = {}
+        self.worker = ""
+        self.fence = 0
+        self.is_lost = False
         self.label = label
         self.owner = owner_of(session.principal_of(exchange))
         self.session = session
@@ -122,7 +137,7 @@ class RunningTask:
 
     async def update(self, message: str) -> None:
         """Say what is being done; clients see it as the status message."""
-        await self._runner.report(self, message=message)
+        await self._runner.report(self, change_of(message=message))
 
     # -- called by the runner
 
@@ -132,6 +147,8 @@ class RunningTask:
 
     def stop(self) -> None:
         """Stop the work; its outcome no longer matters."""
+        if self.is_stopped:
+            return
         self.is_stopped = True
         if self.context is not None:
             self.context._cancel()
@@ -146,14 +163,16 @@ class RunningTask:
             self.context._cancel()
         self.session.client.forget_token(self._request)  # progress.task.stops-at-terminal
 
+    def owns(self, record: TaskRecord) -> bool:
+        """Whether the task is still that of this worker."""
+        return record.worker == self.worker and record.fence == self.fence
+
     def announce(self, record: TaskRecord) -> None:
         """Notify the client of a change, as far as it can be reached."""
         if not self.exchange.revision.tasks:
-            # tasks-ext.notify.full-state: to those that listen.
-            change = ServerChange(
-                "notifications/tasks", record.id, TaskParams(**outcome_fields(record))
-            )
-            self.session.server.hub.publish(change)
+            # To those that listen; with a shared store, they follow the record.
+            if self._runner.worker is None:
+                self.session.server.hub.publish(task_change(record))
         elif self._is_reachable:
             params = TaskStatusParams(**core_fields(record))
             self.session.notify("notifications/tasks/status", params)
@@ -213,10 +232,49 @@ class TaskChannel:
     def __init__(self, task: RunningTask, runner: "TaskRunner") -> None:
         self.task = task
         self._runner = runner
-        self._kept = KeptResults()
+        self._results: dict[str, msgspec.Raw] = {}
+        self._kept = KeptResults(self._results)
+        self._used: set[str] = set()
+        self._counts: Counter[str] = Counter()
 
     async def once(self, key: str, function: Callable[[], Any], type_: Any) -> Any:
-        return await self._kept.call(key, function, type_)
+        task = self.task
+        if key in task.kept:
+            self._results.setdefault(key, msgspec.Raw(task.kept[key]))
+        value = await self._kept.call(key, function, type_)
+        if task.call is not None and key not in task.kept:
+            task.kept[key] = bytes(self._results[key])
+            await self._runner.keep(task, key, task.kept[key])
+        return value
+
+    async def _ask_in_record(self, name: str, key: str, question: bytes, timeout: float) -> bytes:
+        """Put a question into the task, and wait until its answer stands there."""
+        if key in self._used:  # tasks-ext.input.keys-unique-for-life
+            raise ValueError(f"two questions of one task have the key {key!r}")
+        self._used.add(key)
+        task, known = self.task, self.task.answers.get(key)
+        if known is not None:  # in an earlier run, on a worker that was lost
+            return known
+        future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        task.pending[key] = future
+        try:
+            async with asyncio.timeout(timeout) as limit:
+                await self._runner.ask(task, lambda each: _with_question(each, key, question))
+                return await future
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise RequestTimeout(f"{name}: no answer within {timeout:g} s (timeout)") from None
+        finally:
+            if task.pending.pop(key, None) is not None and not task.is_stopped:
+                # The handler waits no longer, so the client need not answer.
+                await self._runner.report(task, lambda each: _without_question(each, key))
+
+    def _derive_key(self, prefix: str, params: Any) -> str:
+        digest = sha256(_encode(params)).hexdigest()[:8]
+        self._counts[digest] += 1
+        count = self._counts[digest]
+        return f"{prefix}-{digest}" if count == 1 else f"{prefix}-{digest}-{count}"
 
     def finish(self, result: Any) -> Any:
         return result
@@ -232,10 +290,21 @@ class CoreChannel(TaskChannel):
 
     async def ask(self, name: str, params: Any, *, key: str | None, timeout: float) -> Any:
         params = EmptyParams() if params is None else params
+        own_key = self._derive_key(QUESTIONS[name][0], params)  # clients see no key here
         params.meta = {**(params.meta or {}), RELATED: {"taskId": self.task.id}}
+        if self._runner.store.is_shared and self.task.exchange.origin is not None:
+            from accord.server.tasks.asking import decode_answer, encode_question
+
+            question = encode_question(name, params, self.task.exchange.revision.id)
+            answer = await self._ask_in_record(name, own_key, question, timeout)
+            return decode_answer(name, answer)
+        return await self._ask_here(name, params, timeout)
+
+    async def _ask_here(self, name: str, params: Any, timeout: float) -> Any:
+        """Ask on a stream of this process."""
         self._open += 1
         if self._open == 1:
-            await self._runner.report(self.task, status="input_required")
+            await self._runner.report(self.task, change_of(status="input_required"))
         try:
             async with asyncio.timeout(timeout) as limit:
                 return await self._send(name, params, timeout)
@@ -246,7 +315,7 @@ class CoreChannel(TaskChannel):
         finally:
             self._open -= 1
             if not self._open and not self.task.is_stopped:
-                await self._runner.report(self.task, status="working")
+                await self._runner.report(self.task, change_of(status="working"))
 
     async def _send(self, name: str, params: Any, timeout: float) -> Any:
         while True:
@@ -269,45 +338,28 @@ class CoreChannel(TaskChannel):
 class ExtensionChannel(TaskChannel):
     """Puts questions into the task, and waits for `tasks/update`."""
 
-    def __init__(self, task: RunningTask, runner: "TaskRunner") -> None:
-        super().__init__(task, runner)
-        self._used: set[str] = set()
-        self._counts: Counter[str] = Counter()
-
     async def ask(self, name: str, params: Any, *, key: str | None, timeout: float) -> Any:
         prefix, request, result = QUESTIONS[name]
         key = key or self._derive_key(prefix, params)
-        if key in self._used:  # tasks-ext.input.keys-unique-for-life
-            raise ValueError(f"two questions of one task have the key {key!r}")
-        self._used.add(key)
-        task = self.task
-        question = _encode(shape.narrow(request(params), task.exchange.revision.id))
-        future = task.pending[key] = asyncio.get_running_loop().create_future()
-        await self._runner.change(task, lambda record: _with_question(record, key, question))
-        try:
-            async with asyncio.timeout(timeout):
-                answer = await future
-        except TimeoutError:
-            raise RequestTimeout(f"{name}: no answer within {timeout:g} s (timeout)") from None
-        finally:
-            if task.pending.pop(key, None) is not None and not task.is_stopped:
-                # The handler waits no longer, so the client need not answer.
-                await self._runner.change(task, lambda record: _without_question(record, key))
+        question = _encode(shape.narrow(request(params), self.task.exchange.revision.id))
+        answer = await self._ask_in_record(name, key, question, timeout)
         return msgspec.json.decode(answer, type=result)
 
-    def _derive_key(self, prefix: str, params: Any) -> str:
-        digest = sha256(_encode(params)).hexdigest()[:8]
-        self._counts[digest] += 1
-        count = self._counts[digest]
-        return f"{prefix}-{digest}" if count == 1 else f"{prefix}-{digest}-{count}"
+
+def change_of(**fields: Any) -> Change:
+    """Return the change that sets some members of a task."""
+    return lambda record: msgspec.structs.replace(record, **fields)
 
 
-def _with_question(record: TaskRecord, key: str, question: bytes) -> TaskRecord:
+def _with_question(record: TaskRecord, key: str, question: bytes) -> TaskRecord | None:
+    if key in record.answers:  # to an earlier run, after this one had begun
+        return None
     questions = record.questions | {key: question}
     return msgspec.structs.replace(record, questions=questions, status="input_required")
 
 
 def _without_question(record: TaskRecord, key: str) -> TaskRecord:
     left = {each: value for each, value in record.questions.items() if each != key}
+    asked = {each: value for each, value in record.asked.items() if each != key}
     status = "input_required" if left else "working"
-    return msgspec.structs.replace(record, questions=left, status=status)
+    return msgspec.structs.replace(record, questions=left, asked=asked, status=status)

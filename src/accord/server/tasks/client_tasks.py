@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 async def ask_as_task(
-    session: "Session", within: Exchange | None, name: str, params: Any, timeout: float
+    session: "Session", within: Exchange | None, name: str, params: Any, timeout: float | None
 ) -> Any:
     """Ask the client, as a task where it can be one, and wait for the answer.
 
@@ -24,7 +24,7 @@ async def ask_as_task(
         within: the request during which we ask.
         name: the method of the question.
         params: its params, with `task`.
-        timeout: seconds to wait in all; then the task is cancelled.
+        timeout: seconds to wait in all; then the task is cancelled. None waits on.
 
     Raises:
         RequestTimeout: there was no answer in time.

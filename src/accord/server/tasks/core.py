@@ -43,7 +43,12 @@ async def task_result(session: "Session", exchange: Exchange, params: TaskResult
     task = runner.running.get(params.task_id)
     # Before it is asked on this stream, the caller must prove that the task is its own.
     await runner.find(session, exchange, params.task_id)
-    if task is None:
+    if runner.store.is_shared and exchange.origin is not None:
+        from accord.server.tasks.asking import TaskAsker
+
+        with TaskAsker(runner, session, exchange) as asker:
+            record = await runner.wait(session, exchange, params.task_id, asker.look)
+    elif task is None:
         record = await runner.wait(session, exchange, params.task_id)
     else:
         task.attend(session, exchange)

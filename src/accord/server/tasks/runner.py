@@ -1,8 +1,8 @@
 """Runs tasks, and is the only place that changes their records.
 
 A task belongs to the server, not to the connection that asked for it: it goes on when that is gone.
-Where other processes share the store, their changes are looked for at intervals: they may cancel a
-task of ours, or bring answers to its questions.
+Where workers share the store, any of them may cancel a task of this one, or bring answers to its
+questions; what this one changes is refused once another has taken the task over.
 """
 
 import asyncio
@@ -14,32 +14,34 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from accord.errors import InternalError, InvalidParams, RequestError
-from accord.protocol import shape
+from accord.errors import InternalError, InvalidParams, StoreError, StoreUnavailable
 from accord.protocol.exchange import Exchange
-from accord.protocol.jsonrpc import ErrorBody
-from accord.runtime.tasks import is_writable
-from accord.server.tasks.channel import RunningTask, owner_of
+from accord.server.tasks.channel import RunningTask, change_of, owner_of
+from accord.server.tasks.outcomes import failure_fields, success_fields
 from accord.server.tasks.settings import TaskSettings
-from accord.stores.tasks import Change, MemoryTaskStore, TaskRecord
+from accord.server.tasks.takeover import Takeover, duty_of
+from accord.server.tasks.watching import RungWork, TaskWatches
+from accord.stores.tasks import Change, MemoryTaskStore, TaskRecord, TaskStore
 from accord.types import CallToolResult
 
 if TYPE_CHECKING:
     from accord.server.server import Server
     from accord.server.session import Session
+    from accord.stores.shared_tasks import SharedTaskStore
+    from accord.workers.worker import Worker
 
 log = logging.getLogger("accord.server")
 
 # 192 bits: no caller can guess the id of another one's task (tasks.security.unguessable-ids).
 _ID_BYTES: Final = 24
-# How soon a change that another process made is noticed.
-_LOOK: Final = 0.5
-# What stands around a result in the largest message about it.
-_ENVELOPE: Final = 4096
 # How long work may take to notice that it is stopped.
 _GRACE: Final = 5.0
+# How long a change waits for a store that does not answer, at first and at most.
+_FIRST_PAUSE: Final = 0.1
+_LONGEST_PAUSE: Final = 5.0
+# Duties are kept for a day; those of tasks that run for longer are renewed.
+_RENEWED_EVERY: Final = 6 * 3600.0
 _STOPPED: Final = "the server stopped before the task was finished"
-_encode: Final = msgspec.json.Encoder().encode
 _replace: Final = msgspec.structs.replace
 
 
@@ -49,14 +51,32 @@ class TaskRunner:
     def __init__(self, server: "Server[Any]", settings: TaskSettings | None = None) -> None:
         self.server = server
         self.settings = settings or TaskSettings()
-        self.store = self.settings.store or MemoryTaskStore()
         self.running: dict[str, RunningTask] = {}
-        self._worker = os.urandom(8).hex()
-        self._watchers: dict[str, set[asyncio.Future[None]]] = {}
+        self.watches = TaskWatches(self)
+        self.takeover = Takeover(self)
+        self._own_store: TaskStore = self.settings.store or MemoryTaskStore()
+        self._shared_store: SharedTaskStore | None = None
+        self._own_name = os.urandom(8).hex()
         self._keeper: asyncio.Task[None] | None = None
+        self._ending: set[asyncio.Task[None]] = set()
         self._forgotten: asyncio.Future[Any] | None = None
-        is_shared, beats = self.store.is_shared, self.store.lease / 3
-        self._look_interval = min(_LOOK, beats) if is_shared else None
+
+    @property
+    def worker(self) -> "Worker | None":
+        """The worker in whose store the tasks are; None where they are in a store of their own."""
+        return self.server.worker if self.settings.store is None else None
+
+    @property
+    def store(self) -> TaskStore:
+        """Where the tasks are kept."""
+        worker = self.worker
+        if worker is None:
+            return self._own_store
+        if self._shared_store is None or self._shared_store.backend is not worker.backend:
+            from accord.stores.shared_tasks import SharedTaskStore
+
+            self._shared_store = SharedTaskStore(worker.backend, clock=worker.now)
+        return self._shared_store
 
     # -- finding
 
@@ -65,8 +85,14 @@ class TaskRunner:
 
         Raises:
             InvalidParams: it is unknown, has expired, or belongs to another principal.
+            InternalError: the store does not answer.
         """
-        record = await self.store.get(id)
+        try:
+            record = await self.store.get(id)
+            if record is not None and not record.is_finished and record.id not in self.running:
+                record = await self.takeover.check(record)
+        except StoreUnavailable as error:
+            raise _store_is_away(error) from error
         if (
             record is None
             or record.owner != owner_of(session.principal_of(exchange))
@@ -75,119 +101,164 @@ class TaskRunner:
             raise InvalidParams(f"there is no task {id[:100]!r}, or it has expired")
         return record
 
-    async def wait(self, session: "Session", exchange: Exchange, id: str) -> TaskRecord:
-        """Return a task of the sender of a request once it is finished."""
-        while True:
-            changed = self._watch(id)
-            try:
+    async def wait(
+        self,
+        session: "Session",
+        exchange: Exchange,
+        id: str,
+        look: Callable[[TaskRecord], None] | None = None,
+    ) -> TaskRecord:
+        """Return a task of the sender of a request once it is finished.
+
+        Args:
+            session: the session of the request.
+            exchange: the request.
+            id: that of the task.
+            look: called with the task at first, and when it has changed before it is finished.
+        """
+        async with self.watches.changes(id) as changed:
+            while True:
+                changed.clear()
                 record = await self.find(session, exchange, id)
                 if record.is_finished:
                     return record
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(changed, self._look_interval)
-            finally:
-                self._unwatch(id, changed)
+                if look is not None:
+                    look(record)
+                await changed.wait()
 
-    def _watch(self, id: str) -> asyncio.Future[None]:
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._watchers.setdefault(id, set()).add(future)
-        return future
-
-    def _unwatch(self, id: str, future: asyncio.Future[None]) -> None:
-        watchers = self._watchers.get(id)
-        if watchers is not None:
-            watchers.discard(future)
-            if not watchers:
-                self._watchers.pop(id)
-
-    def _wake(self, id: str) -> None:
-        for future in self._watchers.pop(id, ()):
-            if not future.done():
-                future.set_result(None)
-
-    async def visible(self, session: "Session", exchange: Exchange, ids: list[str]) -> list[str]:
-        """Return those of some ids that name a task of the sender of a request."""
+    async def visible(
+        self, session: "Session", exchange: Exchange, ids: list[str]
+    ) -> list[TaskRecord]:
+        """Return the tasks of the sender of a request among those with some ids."""
         visible = []
         for id in ids:
             with suppress(InvalidParams):
-                visible.append((await self.find(session, exchange, id)).id)
+                visible.append(await self.find(session, exchange, id))
         return visible
 
     # -- beginning
 
-    async def begin(self, task: RunningTask, ttl: int | None) -> TaskRecord:
+    async def begin(self, task: RunningTask, ttl: int | None, **more: Any) -> TaskRecord:
         """Keep a task, then start its work in the next turn of the loop.
 
         Args:
             task: the task.
             ttl: milliseconds for which the client wants it to be kept.
+            more: further members of the record.
 
         Raises:
-            InternalError: its principal has as many unfinished tasks as it may have.
+            InternalError: its principal has as many unfinished tasks as it may have, or the store
+                does not answer.
         """
-        now = self.store.now()
+        now, worker = self.store.now(), self.worker
+        task.worker = self._own_name if worker is None else worker.id
         record = TaskRecord(
             id=task.id,
             owner=task.owner,
             revision=task.exchange.revision.id,
-            worker=self._worker,
+            worker=task.worker,
             created_at=now,
             updated_at=now,
             ttl=self.settings.clamp(ttl),
             poll_interval=round(self.settings.poll_interval * 1000),
+            call=task.call,
+            **more,
         )
-        await self.store.beat(self._worker)
         most = self.settings.unfinished
         try:
+            if worker is not None:
+                await worker.keep_duty(duty_of(task.id))
+            await self.store.beat(self._own_name)
             is_kept = await self.store.add(record, unfinished=most, kept=self.settings.kept)
+        except StoreUnavailable as error:
+            raise _store_is_away(error) from error
         except asyncio.CancelledError:
             # No client learns of the task, so it must not look as if it went on.
             self._forgotten = asyncio.ensure_future(self.cancel(task.id))
             raise
         if not is_kept:
+            await self._end_duty(task, worker)
             raise InternalError(f"busy: {most} tasks of this caller are unfinished")
-        task.ttl = None if record.ttl is None else record.ttl / 1000
         log.info("task %s of %s began", task.id[:8], task.label)  # tasks.security.audit
+        self.start(task, record)
+        return record
+
+    def start(self, task: RunningTask, record: TaskRecord) -> None:
+        """Start the work of a task that is kept, in the next turn of the loop."""
+        task.worker, task.fence = record.worker, record.fence
+        expires_at = record.expires_at
+        task.ttl = None if record.ttl is None else record.ttl / 1000
+        task.time_left = None if expires_at is None else expires_at - self.store.now()
         self.running[task.id] = task
         loop = asyncio.get_running_loop()
-        task.supervisor = loop.create_task(self._run(task), name=task.label)
+        task.supervisor = loop.create_task(self._run(task, self.worker), name=task.label)
         if self._keeper is None or self._keeper.done():
             self._keeper = loop.create_task(self._keep(), name="accord-tasks")
-        return record
 
     # -- running
 
-    async def _run(self, task: RunningTask) -> None:
+    async def _run(self, task: RunningTask, worker: "Worker | None") -> None:
         watchdog = self.server.watchdog()
         watchdog.enter()
         outcome: Change | None = None
+        is_handed_over = False
+        rung = RungWork(lambda: self._look_at(task))
         try:
-            async with asyncio.timeout(task.ttl):
-                outcome = self._outcome_of(task, await task.work())
+            if self.store.is_shared:
+                await self.watches.follow(task.id, rung.ring)
+            async with asyncio.timeout(task.time_left):
+                result = await task.work()
+            revision, limit = task.exchange.revision, self.server.limits.message_bytes
+            outcome = self._ended(**success_fields(result, task.label, revision, limit))
         except asyncio.CancelledError:
             if not task.is_stopped:
                 is_own = _is_raised_by_handler()
-                why = "the work was cancelled" if is_own else _STOPPED
-                outcome = self._failure(InternalError(why))
+                # What may run twice is left to another worker.
+                is_handed_over = not is_own and worker is not None and task.call is not None
+                error = InternalError("the work was cancelled" if is_own else _STOPPED)
+                outcome = None if is_handed_over else self._ended(**failure_fields(error))
                 if not is_own:
                     raise
         except TimeoutError:
             log.info("task %s of %s expired before it was finished", task.id[:8], task.label)
-        except BaseException as error:
-            outcome = self._failure(error)
-            if not isinstance(error, Exception):
+        except BaseException as raised:
+            outcome = self._ended(**failure_fields(raised))
+            if not isinstance(raised, Exception):
                 raise
         finally:
             watchdog.leave()
             self.running.pop(task.id, None)
             task.release()
+            if self.store.is_shared:
+                self.watches.unfollow(task.id, rung.ring)
+                rung.stop()
+            await self._end(task, outcome, None if is_handed_over else worker)
+
+    async def _end(
+        self, task: RunningTask, outcome: Change | None, worker: "Worker | None"
+    ) -> None:
+        """Note the outcome of a task whose work is over, and that nothing is left to do for it."""
+        supervisor = task.supervisor
+        assert supervisor is not None
+        self._ending.add(supervisor)
+        try:
             if outcome is not None:
                 await self._finish(task, outcome)
-            self._wake(task.id)
+            self.watches.ring(task.id)
+            await self._end_duty(task, worker)
+        finally:
+            self._ending.discard(supervisor)
+
+    async def _end_duty(self, task: RunningTask, worker: "Worker | None") -> None:
+        if worker is not None:
+            try:
+                await worker.end_duty(duty_of(task.id), worker=task.worker)
+            except StoreError as error:  # another worker finds that there is nothing to do
+                log.debug("task %s stays among the duties: %s", task.id[:8], error)
 
     async def _finish(self, task: RunningTask, outcome: Change) -> None:
         try:
-            record = await self.store.change(task.id, outcome)
+            record = await self._change_patiently(task, outcome)
         except Exception:
             log.exception("the result of task %s of %s was lost", task.id[:8], task.label)
             return
@@ -195,57 +266,76 @@ class TaskRunner:
             log.info("task %s of %s: %s", task.id[:8], task.label, record.status)
             self._announce(task, record)
 
-    def _outcome_of(self, task: RunningTask, result: CallToolResult) -> Change:
-        revision = task.exchange.revision
-        encoded = _encode(shape.narrow(result, revision.id))
-        limit = self.server.limits.message_bytes
-        if len(encoded) > limit - _ENVELOPE:
-            # It could never be sent, and the client would ask for it again and again.
-            why = f"{task.label}: the result has {len(encoded)} bytes, too many for one message"
-            return self._failure(InternalError(f"{why} of {limit} (message_bytes)"))
-        # tasks.errors.tool-error-is-failed; tasks-ext.status.tool-error-is-completed
-        is_failed = result.is_error and revision.tasks
-        message = result.text[:500] or "the tool failed" if is_failed else None
-        status = "failed" if is_failed else "completed"
-        return self._change(
-            status=status, message=message, result=encoded, questions={}, answers={}
-        )
+    def _ended(self, **fields: Any) -> Change:
+        """Return the change after which nothing is left that only the handler needed."""
+        nothing: dict[str, Any] = {"questions": {}, "answers": {}, "asked": {}, "kept": {}}
+        return self._dated(change_of(**nothing, call=None, **fields))
 
-    def _failure(self, error: BaseException) -> Change:
-        if not isinstance(error, RequestError) or not is_writable(error):
-            log.error("a task failed", exc_info=error)
-            error = InternalError("internal error")
-        data = msgspec.UNSET if error.data is None else error.data
-        try:
-            body = _encode(ErrorBody(error.code, error.message, data))
-        except (TypeError, ValueError):
-            body = _encode(ErrorBody(error.code, error.message))
-        return self._change(
-            status="failed", message=error.message[:500], error=body, questions={}, answers={}
-        )
-
-    def _change(self, **fields: Any) -> Change:
-        return lambda record: _replace(record, updated_at=self.store.now(), **fields)
-
-    # -- changing
-
-    async def report(self, task: RunningTask, **fields: Any) -> None:
-        """Change what is known of a running task."""
-        record = await self.store.change(task.id, self._change(**fields))
-        if record is not None:
-            self._announce(task, record)
-
-    async def change(self, task: RunningTask, change: Change) -> None:
-        """Change the record of a running task by a function."""
+    def _dated(self, change: Change) -> Change:
         now = self.store.now()
 
         def apply(record: TaskRecord) -> TaskRecord | None:
             changed = change(record)
             return None if changed is None else _replace(changed, updated_at=now)
 
+        return apply
+
+    # -- changing
+
+    async def _change_own(self, task: RunningTask, change: Change) -> TaskRecord | None:
+        """Change a task that runs here; a task that another worker has taken over is stopped."""
+
+        def apply(record: TaskRecord) -> TaskRecord | None:
+            if not task.owns(record):
+                task.is_lost = True
+                return None
+            return change(record)
+
         record = await self.store.change(task.id, apply)
+        if task.is_lost and not task.is_stopped:
+            log.warning("task %s of %s was taken over", task.id[:8], task.label)
+            task.stop()
+        return record
+
+    async def _change_patiently(self, task: RunningTask, change: Change) -> TaskRecord | None:
+        """Change a task that runs here, once the store answers."""
+        pause, loop = _FIRST_PAUSE, asyncio.get_running_loop()
+        ends_at = None if task.time_left is None else loop.time() + task.time_left
+        while True:
+            try:
+                return await self._change_own(task, change)
+            except StoreUnavailable as error:
+                if ends_at is not None and loop.time() >= ends_at:
+                    raise
+                log.debug("the store of tasks does not answer: %s", error)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    async def report(self, task: RunningTask, change: Change) -> None:
+        """Change what is known of a running task; left out if the store does not answer."""
+        try:
+            record = await self._change_own(task, self._dated(change))
+        except StoreUnavailable as error:
+            log.debug("task %s reports nothing: %s", task.id[:8], error)
+            return
         if record is not None:
             self._announce(task, record)
+
+    async def ask(self, task: RunningTask, change: Change) -> None:
+        """Put a question into a running task; one that is answered already leaves it as it is."""
+        record = await self._change_patiently(task, self._dated(change))
+        if record is not None:
+            self._announce(task, record)
+        else:
+            await self._look_at(task)
+
+    async def keep(self, task: RunningTask, key: str, result: bytes) -> None:
+        """Keep a result of `ctx.once` for a task that may run again."""
+
+        def keep(record: TaskRecord) -> TaskRecord:
+            return _replace(record, kept=record.kept | {key: result})
+
+        await self._change_patiently(task, keep)
 
     async def answer(self, id: str, answers: dict[str, bytes]) -> None:
         """Take the answers to questions of a task; those to other questions are left out."""
@@ -259,11 +349,15 @@ class TaskRunner:
                 record,
                 questions=left,
                 answers=record.answers | taken,
+                asked={key: value for key, value in record.asked.items() if key in left},
                 status="input_required" if left else "working",
                 updated_at=self.store.now(),
             )
 
-        record = await self.store.change(id, take)
+        try:
+            record = await self.store.change(id, take)
+        except StoreUnavailable as error:
+            raise _store_is_away(error) from error
         task = self.running.get(id)
         if record is not None and task is not None:
             task.deliver(record.answers)
@@ -271,66 +365,72 @@ class TaskRunner:
 
     async def cancel(self, id: str) -> TaskRecord | None:
         """Cancel a task; None if it is finished."""
-        change = self._change(
-            status="cancelled", message="cancelled by the client", questions={}, answers={}
-        )
-        record = await self.store.change(id, change)
+        change = self._ended(status="cancelled", message="cancelled by the client")
+        try:
+            record = await self.store.change(id, change)
+        except StoreUnavailable as error:
+            raise _store_is_away(error) from error
         if record is not None:
             log.info("task %s was cancelled", id[:8])
             task = self.running.get(id)
             if task is not None:
                 task.stop()
                 self._announce(task, record)
-            self._wake(id)
+            self.watches.ring(id)
         return record
 
     def _announce(self, task: RunningTask, record: TaskRecord) -> None:
-        if record.is_finished:
-            self._wake(record.id)
+        if record.is_finished or self.store.is_shared:
+            self.watches.ring(record.id)
         task.announce(record)
 
     # -- living with other processes
 
     async def _keep(self) -> None:
-        """Say that we are alive, and look for changes of other processes, while tasks run."""
-        store, loop = self.store, asyncio.get_running_loop()
-        pause = self._look_interval or store.lease / 3
-        beat_at = loop.time() + store.lease / 3
+        """Say that we are alive, while tasks run."""
+        loop = asyncio.get_running_loop()
+        renew_at = loop.time() + _RENEWED_EVERY
         while self.running:
-            await asyncio.sleep(pause)
+            await asyncio.sleep(min(self.store.lease / 3, _RENEWED_EVERY))
             try:
-                if loop.time() >= beat_at:
-                    await store.beat(self._worker)
-                    beat_at = loop.time() + store.lease / 3
-                if store.is_shared:
-                    await self._look()
+                await self.store.beat(self._own_name)
+                if self.worker is not None and loop.time() >= renew_at:
+                    renew_at = loop.time() + _RENEWED_EVERY
+                    for id in [*self.running]:
+                        await self.worker.keep_duty(duty_of(id))
             except Exception:
                 log.exception("the store of tasks failed")
 
-    async def _look(self) -> None:
-        for task in list(self.running.values()):
-            record = await self.store.get(task.id)
-            if record is None:
-                task.stop()
-            elif record.is_finished:
-                task.stop()
-                self._announce(task, record)
-            else:
-                task.deliver(record.answers)
+    async def _look_at(self, task: RunningTask) -> None:
+        """Take what other processes have changed in a task that runs here."""
+        record = await self.store.get(task.id)
+        if task.id not in self.running:
+            return
+        if record is None or not task.owns(record):
+            task.stop()
+        elif record.is_finished:
+            task.stop()
+            task.announce(record)
+            self.watches.ring(record.id)
+        else:
+            task.deliver(record.answers)
 
     async def release(self, *states: object) -> None:
-        """Stop the tasks that use the state of a lifespan, and close the store if it is idle."""
-        ending = [
-            task.supervisor
-            for task in list(self.running.values())
-            if any(task.session.lifespan_state is each for each in states)
-            and task.supervisor is not None
-        ]
-        for supervisor in ending:
-            asyncio.get_running_loop().call_soon(supervisor.cancel)  # not before its first step
+        """Stop the tasks that use the state of a lifespan, and close the store if it is idle.
+
+        Where workers share the store, all tasks of this one are stopped.
+        """
+        ending = {*self._ending}
+        for task in self.running.values():
+            is_used = any(task.session.lifespan_state is each for each in states)
+            if task.supervisor is not None and (is_used or self.worker is not None):
+                # Not before its first step.
+                asyncio.get_running_loop().call_soon(task.supervisor.cancel)
+                ending.add(task.supervisor)
         if ending:
             await asyncio.wait(ending, timeout=_GRACE)
         if not self.running:
+            self.watches.stop()
             keeper, self._keeper = self._keeper, None
             # It sleeps, and its loop may end sooner than it wakes.
             if keeper is not None and keeper.get_loop() is asyncio.get_running_loop():
@@ -342,6 +442,13 @@ def _is_raised_by_handler() -> bool:
     """Whether something that the handler awaited was cancelled, rather than its task."""
     current = asyncio.current_task()
     return current is not None and current.cancelling() == 0
+
+
+def _store_is_away(error: StoreUnavailable) -> InternalError:
+    """Return the error of a request for a task that cannot be reached now."""
+    log.warning("the store of tasks does not answer: %s", error)
+    data = {"reason": "store-unavailable"}
+    return InternalError("the store of tasks does not answer; try again", data=data)
 
 
 def new_task(

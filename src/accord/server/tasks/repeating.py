@@ -1,0 +1,191 @@
+"""What is needed to run the call of a task again, on another worker than the first.
+
+Headers of the request, values that middleware put into the context and the account at an identity
+provider are not kept: a second run does without them.
+"""
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from accord.bindings.headers import NO_FACTS
+from accord.principal import Principal
+from accord.protocol.exchange import Exchange
+from accord.protocol.methods import METHODS
+from accord.protocol.party import Peer
+from accord.protocol.revisions import REVISIONS
+from accord.runtime.handlers import discard
+from accord.server.context import Context
+from accord.server.tasks.channel import DetachedOrigin, RunningTask
+from accord.stores.tasks import TaskRecord
+from accord.types import CallToolParams, CallToolResult, Implementation, JsonObject, LoggingLevel
+
+if TYPE_CHECKING:
+    from accord.server.session import Session
+    from accord.server.tasks.runner import TaskRunner
+    from accord.server.tools import ToolEntry
+
+_FORMAT: Final = 1
+_METHOD: Final = next(method for method in METHODS if method.name == "tools/call")
+
+
+class CallFacts(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is needed to run a call again.
+
+    Attributes:
+        format: that of these facts; a worker runs no call whose format it does not know.
+        tool: its name.
+        arguments: as JSON; None without any.
+        meta: the `_meta` of the request.
+        id: that of the request.
+        token: its progress token.
+        client: the client's name and version.
+        capabilities: what it declared, as dotted paths.
+        log_level: from which on it wants log messages.
+        subject: the members of its principal; None without authorization.
+    """
+
+    format: int
+    tool: str
+    id: int | str
+    arguments: bytes | None = None
+    meta: bytes | None = None
+    token: int | str | None = None
+    client: Implementation | None = None
+    capabilities: list[str] = []
+    log_level: LoggingLevel | None = None
+    subject: str | None = None
+    client_id: str | None = None
+    issuer: str | None = None
+    scopes: list[str] = []
+    expires_at: float | None = None
+    claims: bytes | None = None
+
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode: Final = msgspec.msgpack.Decoder(CallFacts).decode
+
+
+def encode_call(
+    session: "Session", exchange: Exchange, entry: "ToolEntry", params: CallToolParams
+) -> bytes:
+    """Return what is needed to run a call again."""
+    peer, principal = exchange.peer, session.principal_of(exchange)
+    assert peer is not None
+    arguments, meta = params.arguments, exchange.meta
+    facts = CallFacts(
+        format=_FORMAT,
+        tool=entry.key,
+        id=exchange.id,
+        arguments=None if arguments is msgspec.UNSET else bytes(arguments),
+        meta=msgspec.json.encode(meta) if meta else None,
+        token=exchange.token,
+        client=peer.info,
+        capabilities=sorted(peer.capabilities),
+        log_level=peer.log_level,
+    )
+    if principal is not None:
+        facts = msgspec.structs.replace(
+            facts,
+            subject=principal.subject,
+            client_id=principal.client_id,
+            issuer=principal.issuer,
+            scopes=sorted(principal.scopes),
+            expires_at=principal.expires_at,
+            claims=_encode_claims(principal),
+        )
+    return _encode(facts)
+
+
+def _encode_claims(principal: Principal) -> bytes | None:
+    try:
+        return msgspec.json.encode(dict(principal.claims)) if principal.claims else None
+    except (TypeError, ValueError):  # a verifier may have put anything there
+        return None
+
+
+def find_tool(runner: "TaskRunner", call: bytes) -> "tuple[CallFacts, ToolEntry] | None":
+    """Return a call and its tool; None if it cannot run again here."""
+    try:
+        facts = _decode(call)
+    except ValueError:
+        return None
+    entry = runner.server.tool_entries.get(facts.tool)
+    if facts.format != _FORMAT or entry is None or not entry.idempotent:
+        return None
+    return facts, entry
+
+
+def run_again(
+    runner: "TaskRunner", record: TaskRecord, facts: CallFacts, entry: "ToolEntry"
+) -> RunningTask:
+    """Return a task whose call runs again, without the connection that it came from."""
+    server, row = runner.server, REVISIONS[record.revision]
+    states = server.scopes.running_states()
+    session = server.stateless_sessions.begin(discard, states[-1] if states else None, row.id)
+    raw_arguments = msgspec.UNSET if facts.arguments is None else msgspec.Raw(facts.arguments)
+    params = CallToolParams(facts.tool, raw_arguments)
+    raw: JsonObject = {"name": facts.tool, "arguments": raw_arguments}
+    if facts.meta is not None:
+        raw["_meta"] = msgspec.Raw(facts.meta)
+    session.peer = Peer(row, facts.client, frozenset(facts.capabilities), facts.log_level)
+    exchange = Exchange(
+        id=facts.id,
+        name=_METHOD.name,
+        sender="client",
+        revision=row,
+        method=_METHOD,
+        token=facts.token,
+        peer=session.peer,
+        raw=msgspec.Raw(msgspec.json.encode(raw)),
+        params=params,
+        origin=DetachedOrigin(NO_FACTS, _decode_principal(facts)),
+    )
+    task = RunningTask(
+        runner,
+        session,
+        exchange,
+        id=record.id,
+        label=entry.label,
+        work=lambda task: call_tool(task, session, entry, params),
+    )
+    task.call, task.answers, task.kept = record.call, record.answers, {**record.kept}
+    return task
+
+
+def _decode_principal(facts: CallFacts) -> Principal | None:
+    if facts.subject is None:
+        return None
+    return Principal(
+        facts.subject,
+        facts.client_id,
+        frozenset(facts.scopes),
+        facts.issuer,
+        facts.expires_at,
+        {} if facts.claims is None else msgspec.json.decode(facts.claims),
+    )
+
+
+async def call_tool(
+    task: RunningTask,
+    session: "Session",
+    entry: "ToolEntry",
+    params: CallToolParams,
+    values: dict[type, Any] | None = None,
+) -> CallToolResult:
+    """Call the tool of a task.
+
+    Args:
+        task: the task.
+        session: that of its request.
+        entry: the tool.
+        params: of the call.
+        values: those that middleware put into the context.
+    """
+    context = task.context = Context(session, task.exchange)
+    context._values = values
+    outcome = entry.call(session, task.exchange, params.arguments, context)
+    result = await outcome if isinstance(outcome, Awaitable) else outcome
+    assert isinstance(result, CallToolResult)  # a task never asks by rounds
+    return result

@@ -1,0 +1,116 @@
+"""The tasks of a worker that is lost: each ends in one state, or runs again here.
+
+The record decides, by compare-and-set: of several workers that find a lost one, one takes each of
+its tasks over, and a worker that was only stalled finds that its own fence is too low.
+"""
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from accord.stores.tasks import TaskRecord, fail_lost
+from accord.workers import names
+
+if TYPE_CHECKING:
+    from accord.server.tasks.runner import TaskRunner
+
+log = logging.getLogger("accord.server")
+
+# A call that ends its worker each time must not end all of them.
+_RUNS_MOST: Final = 3
+# For so long a worker that was seen alive is taken to be alive.
+_ALIVE_SECONDS: Final = 1.0
+_KNOWN_MOST: Final = 1_000
+_PREFIX: Final = "task/"
+
+
+def duty_of(id: str) -> str:
+    """Return how a task is called among the duties of a worker."""
+    return f"{_PREFIX}{id}"
+
+
+class Takeover:
+    """Takes over the tasks of lost workers."""
+
+    def __init__(self, runner: "TaskRunner") -> None:
+        self._runner = runner
+        # By worker, until when it is taken to be alive.
+        self._alive: dict[str, float] = {}
+
+    async def take_over(self, lost: str) -> None:
+        """Take over all tasks of a lost worker.
+
+        Raises:
+            StoreError: some of them are left.
+        """
+        worker = self._runner.worker
+        if worker is None:
+            return
+        self._alive.pop(lost, None)
+        for duty in await worker.backend.members(names.duties_of(lost), limit=100_000):
+            if duty.startswith(_PREFIX):
+                await self._take(duty.removeprefix(_PREFIX), lost)
+                await worker.end_duty(duty, worker=lost)
+
+    async def check(self, record: TaskRecord) -> TaskRecord | None:
+        """Return an unfinished task as it is, or as it is after its worker was found to be gone.
+
+        A lost worker is taken over by another one, which knows its tasks. This is for tasks that
+        were not among its duties, such as those that are older than the duties are kept.
+        """
+        if self._runner.worker is None or not await self.is_gone(record.worker):
+            return record
+        return await self._take(record.id, record.worker) or await self._runner.store.get(record.id)
+
+    async def is_gone(self, id: str) -> bool:
+        """Whether a worker has left or was taken over; not while it is late or being taken over."""
+        worker = self._runner.worker
+        if worker is None:
+            return False
+        now = worker.now()
+        if self._alive.get(id, 0.0) > now:
+            return False
+        is_gone = not await worker.is_alive(id) and id not in await worker.backend.members(
+            names.WORKERS, limit=10_000
+        )
+        if not is_gone:
+            if len(self._alive) >= _KNOWN_MOST:
+                self._alive.clear()
+            self._alive[id] = now + _ALIVE_SECONDS
+        return is_gone
+
+    async def _take(self, id: str, lost: str) -> TaskRecord | None:
+        """End a task of a lost worker, or run it here; None if it is not one of its tasks."""
+        from accord.server.tasks.repeating import find_tool, run_again
+
+        runner, worker = self._runner, self._runner.worker
+        assert worker is not None
+
+        def change(record: TaskRecord) -> TaskRecord | None:
+            if record.worker != lost:
+                return None
+            is_repeated = record.call is not None and record.runs < _RUNS_MOST
+            if not is_repeated or find_tool(runner, record.call or b"") is None:
+                return fail_lost(record, runner.store.now())
+            return msgspec.structs.replace(
+                record,
+                worker=worker.id,
+                fence=record.fence + 1,
+                runs=record.runs + 1,
+                updated_at=runner.store.now(),
+            )
+
+        await worker.keep_duty(duty_of(id))
+        record = await runner.store.change(id, change)
+        found = None if record is None or record.call is None else find_tool(runner, record.call)
+        if record is None or record.is_finished or found is None:
+            await worker.end_duty(duty_of(id))
+        if record is None:
+            return None
+        if record.is_finished or found is None:
+            log.warning("task %s has failed: its worker %s is lost", id[:8], lost)
+            return record
+        log.warning("task %s of %s runs again: worker %s is lost", id[:8], found[1].label, lost)
+        runner.start(run_again(runner, record, *found), record)
+        return record
