@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from accord.server.listen_place import ListenPlace
     from accord.server.server import Server
     from accord.transports.http.server.app import HttpApp
-    from accord.transports.http.server.worker_process import Announcement, ReportReady
+    from accord.transports.http.server.worker_process import Announcement, WorkerEnd
     from accord.transports.shutdown import Stop
 
 _stdio_log = logging.getLogger("accord.stdio")
@@ -230,7 +230,7 @@ def run_http(
     *,
     sockets: "list[socket] | None" = None,
     advice: str = ADVICE,
-    report_ready: "ReportReady | None" = None,
+    worker: "WorkerEnd | None" = None,
 ) -> None:
     """Serve until a signal arrives; calls under way get the grace period.
 
@@ -242,7 +242,7 @@ def run_http(
         place: where to listen.
         sockets: those to serve on, if they are open already.
         advice: how to let other machines in, for a warning.
-        report_ready: for a worker among several: called once it serves.
+        worker: for one of several processes that serve on the same sockets.
 
     Raises:
         MissingExtra: what serves HTTP is not installed.
@@ -252,14 +252,14 @@ def run_http(
     serving = http_server()
     server.was_run = True
     tls = place.load_tls()
-    opened = sockets or place.open_sockets()
+    opened = sockets or (place.open_sockets() if worker is None else worker.sockets)
     has_started = False
 
     async def start() -> None:
         nonlocal has_started
         await app.start()  # a lifespan that fails raises its own exception here
         has_started = True
-        if report_ready is None:
+        if worker is None:
             announce(describe(), 1)
 
     def describe() -> "Announcement":
@@ -269,9 +269,12 @@ def run_http(
         text = describe_place(server, app, opened, is_tls=tls is not None)
         return Announcement(text, _find_refusals(app, opened, advice))
 
-    on_started = None if report_ready is None else lambda: report_ready(describe())
+    def report_ready() -> None:
+        if worker is not None:
+            worker.report_ready(describe())
+
     try:
-        serving.serve(app, opened, start, tls, on_started)
+        serving.serve(app, opened, start, tls, worker=worker, on_started=report_ready)
     except Exception as error:
         if has_started or isinstance(error, AccordError):
             raise

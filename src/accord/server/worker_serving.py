@@ -13,12 +13,10 @@ from accord.server.serving import announce, build_app, http_server, run_http
 from accord.server.serving_logs import log_in_background
 
 if TYPE_CHECKING:
-    from socket import socket
-
     from accord.server.http_settings import ListenSettings
     from accord.server.listen_place import ListenPlace
     from accord.server.server import Server
-    from accord.transports.http.server.worker_process import ReportReady, Work
+    from accord.transports.http.server.worker_process import Work, WorkerEnd
 
 
 def run_in_workers(
@@ -43,9 +41,9 @@ def run_in_workers(
         app = build_app(server, grace, options)
         place.load_tls()
 
-        def work(sockets: "list[socket]", report_ready: "ReportReady") -> int:
+        def work(worker: "WorkerEnd") -> int:
             with log_in_background(), store.removed_by_orphans():
-                run_http(server, app, place, sockets=sockets, report_ready=report_ready)
+                run_http(server, app, place, worker=worker)
             return 0
 
         code = supervise(work, place, grace=grace, count=count)

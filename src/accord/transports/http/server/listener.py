@@ -27,6 +27,7 @@ from accord.transports.http.server.listened import STATUS_LINES, ListenedRequest
 from accord.transports.http.server.metrics import ListenerMetrics
 from accord.transports.http.server.proxies import TrustedProxies
 from accord.transports.http.server.received import ReceivedHead
+from accord.transports.http.server.shared_sockets import SharedLoad, SharedSocket
 from accord.transports.http.server.socket_flow import SocketFlow
 
 log = logging.getLogger("accord.http")
@@ -114,11 +115,12 @@ class HttpListener:
         self._addresses: dict[str, int] = {}
         self._most = _limit_connections(limits.connections)
         self._handshakes: dict[TlsHandshake, str | None] = {}
-        self._servers: list[asyncio.Server] = []
+        self._servers: list[asyncio.Server | SharedSocket] = []
         self._tasks: set[asyncio.Task[Any]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self.is_collecting = False
         self._is_leaving = False
+        self._load: SharedLoad | None = None
         self._arrived: deque[ListenedRequest] = deque()
         self._writers: list[SocketFlow] = []
         self._tick_every = min(_TICK, limits.body_timeout / 4, limits.write_timeout / 4)
@@ -137,20 +139,37 @@ class HttpListener:
 
     # -- starting and stopping
 
-    async def start(self, sockets: Iterable[socket], tls: ssl.SSLContext | None = None) -> None:
-        """Begin to accept connections."""
+    async def start(
+        self,
+        sockets: Iterable[socket],
+        tls: ssl.SSLContext | None = None,
+        *,
+        load: SharedLoad | None = None,
+    ) -> None:
+        """Begin to accept connections.
+
+        Args:
+            sockets: open ones.
+            tls: for HTTPS.
+            load: for one of several processes that accept from the same sockets.
+        """
+        self._load = load
         make: Callable[[], asyncio.Protocol] = partial(self.connection_type, self)
         if tls is not None:
             make = partial(TlsHandshake, self, tls)
         for each in sockets:
-            server = await self.loop.create_server(make, sock=each, backlog=2048)
-            self._servers.append(server)
+            if load is not None:
+                self._servers.append(SharedSocket(each, make, load))
+            else:
+                self._servers.append(await self.loop.create_server(make, sock=each, backlog=2048))
         self._tick()
 
     def close(self) -> None:
         """Accept no more connections."""
         for server in self._servers:
             server.close()
+        if self._load is not None:
+            self._load.leave()
 
     def send_elsewhere(self) -> None:
         """Let clients open their next connection, which another process accepts.
@@ -248,6 +267,7 @@ class HttpListener:
         self.metrics.accepted += 1
         self.metrics.open += 1
         connection.is_ending = self._is_leaving
+        self._note_load()
         client = connection.client
         network = self._connections[connection] = client and client_network(client[0])
         if client is not None and not self._count_address(client[0], network):
@@ -301,7 +321,12 @@ class HttpListener:
     def remove(self, connection: HttpConnection) -> None:
         """Forget a connection that has ended."""
         self.metrics.open -= 1
+        self._note_load()
         self._forget_address(self._connections.pop(connection, None))
+
+    def _note_load(self) -> None:
+        if self._load is not None and not self._is_leaving:
+            self._load.note_open(self.metrics.open)
 
     def make_room(self, newest: HttpConnection) -> bool:
         """Return whether incomplete requests take no more memory than they may.

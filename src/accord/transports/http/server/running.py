@@ -17,6 +17,7 @@ from accord.transports.shutdown import exit_at_once, exit_later, take_signals
 
 if TYPE_CHECKING:
     from accord.transports.http.server.app import HttpApp
+    from accord.transports.http.server.worker_process import WorkerEnd
 
 Start: TypeAlias = Callable[[], Awaitable[None]]
 OnStarted: TypeAlias = Callable[[], None]
@@ -32,8 +33,8 @@ class ServedApp:
         app: the app, or a guard or a log around it.
         sockets: open ones.
         tls: for HTTPS.
-        on_started: for one of several processes that serve on the same sockets: called once it
-            accepts connections.
+        worker: for one of several processes that serve on the same sockets.
+        on_started: called once it accepts connections.
 
     Raises:
         TransportError: the variable that names trusted proxies is malformed.
@@ -49,12 +50,15 @@ class ServedApp:
         app: "HttpApp",
         sockets: list[socket],
         tls: ssl.SSLContext | None = None,
+        *,
+        worker: "WorkerEnd | None" = None,
         on_started: OnStarted | None = None,
     ) -> None:
         TrustedProxies.from_environment()  # before anything has started
         self._app = app
         self._sockets = sockets
         self._tls = tls
+        self._worker = worker
         self._on_started = on_started
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopped: asyncio.Event | None = None
@@ -69,7 +73,8 @@ class ServedApp:
         listener = self.listener = HttpListener(self._app, self._app.options)
         self._app.note_listener(listener.metrics)
         try:
-            await listener.start(self._sockets, self._tls)
+            load = None if self._worker is None else self._worker.load
+            await listener.start(self._sockets, self._tls, load=load)
             self.is_started = True
             if self._on_started is not None:
                 self._on_started()
@@ -77,7 +82,7 @@ class ServedApp:
                 await self._stopped.wait()
         finally:
             listener.close()
-            if self._on_started is not None:
+            if self._worker is not None:
                 listener.send_elsewhere()
             # Until then, clients may have to answer questions of calls that are under way.
             later = self._loop.call_later(self._app.options.grace / 2, listener.drain)
@@ -114,7 +119,7 @@ class ServedApp:
         to all of them, and so does their parent.
         """
         if self.should_exit:
-            if self._on_started is not None:
+            if self._worker is not None:
                 return
             exit_at_once(0)
         self.stop()
@@ -139,11 +144,13 @@ def serve(
     sockets: list[socket],
     start: Start,
     tls: ssl.SSLContext | None = None,
+    *,
+    worker: "WorkerEnd | None" = None,
     on_started: OnStarted | None = None,
 ) -> None:
     """Serve an app on open sockets until a signal arrives; `start` is awaited first."""
     with suppress(KeyboardInterrupt):
-        ServedApp(app, sockets, tls, on_started).run(start)
+        ServedApp(app, sockets, tls, worker=worker, on_started=on_started).run(start)
 
 
 async def serve_in_loop(

@@ -8,12 +8,12 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import partial
 from socket import socket
 from typing import Any, Final, NoReturn, TypeAlias
 
 import msgspec
 
+from accord.transports.http.server.shared_sockets import SharedLoad
 from accord.transports.http.server.sockets import adopt
 from accord.transports.shutdown import exit_at_once
 
@@ -21,8 +21,8 @@ __all__ = [
     "SIGNAL_AT_ONCE",
     "Announcement",
     "Inheritance",
-    "ReportReady",
     "Work",
+    "WorkerEnd",
     "restore_signals",
     "run_child",
 ]
@@ -44,10 +44,27 @@ class Announcement(msgspec.Struct):
     warning: str | None = None
 
 
-ReportReady: TypeAlias = Callable[[Announcement], None]
-"""Called by a worker when it serves."""
+class WorkerEnd:
+    """What a worker shares with its parent, and with the other workers.
 
-Work: TypeAlias = Callable[[list[socket], ReportReady], int]
+    Attributes:
+        sockets: those that all workers serve on.
+        load: how many connections each of them has.
+    """
+
+    def __init__(self, sockets: list[socket], load: SharedLoad, readiness: int) -> None:
+        self.sockets = sockets
+        self.load = load
+        self._readiness = readiness
+
+    def report_ready(self, said: Announcement) -> None:
+        """Report that this worker serves; once."""
+        with suppress(OSError):  # the parent is gone
+            os.write(self._readiness, msgspec.json.encode(said) + b"\n")
+        os.close(self._readiness)
+
+
+Work: TypeAlias = Callable[[WorkerEnd], int]
 """Serves on sockets until a signal arrives; returns the exit code."""
 
 
@@ -56,6 +73,7 @@ class Inheritance(msgspec.Struct):
 
     Attributes:
         sockets: those that it serves on.
+        load: how many connections it and the others have.
         readiness: the end of a pipe on which it reports that it is ready.
         lifeline: the end of a pipe whose other end is closed when the parent is gone.
         grace: seconds after which it ends then, whatever hangs.
@@ -65,6 +83,7 @@ class Inheritance(msgspec.Struct):
     """
 
     sockets: list[socket]
+    load: Any
     readiness: int
     lifeline: int
     grace: float
@@ -90,7 +109,7 @@ def run_child(work: Work, given: Inheritance) -> NoReturn:
         signal.signal(SIGNAL_AT_ONCE, lambda *_: exit_at_once(0))
         signal.pthread_sigmask(signal.SIG_SETMASK, given.mask)
         _end_with_parent(given.lifeline, given.grace)
-        code = work(sockets, partial(_report_ready, given.readiness))
+        code = work(WorkerEnd(sockets, given.load, given.readiness))
     except KeyboardInterrupt:
         code = 130
     except SystemExit as error:
@@ -108,12 +127,6 @@ def restore_signals(before: Mapping[int, Any]) -> None:
     for number, earlier in before.items():
         # None stands for a handler that was not set in Python.
         signal.signal(number, signal.SIG_DFL if earlier is None else earlier)
-
-
-def _report_ready(readiness: int, said: Announcement) -> None:
-    with suppress(OSError):  # the parent is gone
-        os.write(readiness, msgspec.json.encode(said) + b"\n")
-    os.close(readiness)
 
 
 def _end_with_parent(lifeline: int, seconds: float) -> None:

@@ -21,6 +21,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from accord.errors import ConfigurationError
+from accord.transports.http.server.shared_sockets import LoadBoard, SharedLoad
 from accord.transports.http.server.worker_process import (
     SIGNAL_AT_ONCE,
     Announcement,
@@ -71,7 +72,7 @@ def count_workers(workers: int | Literal["auto"]) -> int:
     """
     if workers == "auto":
         count = usable_cores()
-    elif isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
+    elif type(workers) is not int or workers < 1:
         raise ValueError(f"workers is {workers!r}, expected 1 or more, or 'auto'")
     else:
         count = workers
@@ -98,6 +99,7 @@ class _WorkerProcess:
         pid: its process.
         number: of all that were started.
         generation: how often the workers had been replaced when it was started.
+        place: on the board that says how many connections each of them has.
         started: when.
         readiness: the pipe on which it reports that it is ready; None after that.
         replaces: the one that ends once this one is ready.
@@ -105,10 +107,11 @@ class _WorkerProcess:
         is_reported: whether it was reported that it does not become ready.
     """
 
-    def __init__(self, pid: int, number: int, generation: int, readiness: int) -> None:
+    def __init__(self, pid: int, number: int, generation: int, place: int, readiness: int) -> None:
         self.pid = pid
         self.number = number
         self.generation = generation
+        self.place = place
         self.started = time.monotonic()
         self.readiness: int | None = readiness
         self.received = b""
@@ -152,6 +155,8 @@ class WorkerProcesses:
         self._grace = grace
         self._announce = announce
         self._workers: list[_WorkerProcess] = []
+        # Those that end, and one that takes the place of another, come on top.
+        self._board = LoadBoard(4 * count + 4)
         self._started = 0
         self._generation = 0
         self._failures = 0
@@ -255,8 +260,7 @@ class WorkerProcesses:
         # The first one alone: what keeps it from starting is reported once.
         count = self._count if self._was_ready else 1
         while self._count_lasting() < count and time.monotonic() >= self._start_after:
-            self._start(None)
-            if self._exit_code is not None:
+            if not self._start(None):
                 return
         self._replace_next(now)
 
@@ -273,11 +277,14 @@ class WorkerProcesses:
         if old is not None:
             self._start(old)
 
-    def _start(self, replaces: _WorkerProcess | None) -> None:
+    def _start(self, replaces: _WorkerProcess | None) -> bool:
+        """Start a worker; return whether the system has let it."""
         reading, writing = os.pipe()
         others = [each.readiness for each in self._workers if each.readiness is not None]
+        place = self._board.find_place({each.place for each in self._workers})
         given = Inheritance(
             sockets=self._sockets,
+            load=SharedLoad(self._board, place),
             readiness=writing,
             lifeline=self._lifeline[0],
             grace=self._grace + _END_SLACK,
@@ -293,14 +300,15 @@ class WorkerProcesses:
         except OSError as error:  # there are too many processes, or too little memory
             os.close(reading)
             self._note_failed_fork(error)
-            return
+            return False
         finally:
             os.close(writing)
             signal.pthread_sigmask(signal.SIG_SETMASK, given.mask)
         self._started += 1
-        worker = _WorkerProcess(pid, self._started, self._generation, reading)
+        worker = _WorkerProcess(pid, self._started, self._generation, place, reading)
         worker.replaces = replaces
         self._workers.append(worker)
+        return True
 
     def _note_failed_fork(self, error: OSError) -> None:
         _report(logging.ERROR, "a worker cannot be started: %s", error.strerror or error)
@@ -363,6 +371,7 @@ class WorkerProcesses:
                 pid, status = worker.pid, 0
             if pid:
                 self._workers.remove(worker)
+                self._board.clear(worker.place)
                 if worker.readiness is not None:
                     os.close(worker.readiness)
                 self._note_end(worker, os.waitstatus_to_exitcode(status))
