@@ -83,7 +83,8 @@ async def test_an_answer_that_fits_no_open_question_is_refused_without_effect(
         call = client.begin("ask", f"{client.name}/a", worker=0)
         other = stranger.begin("ask", f"{stranger.name}/a", worker=1)
         await until(lambda: client.answers and stranger.answers)
-        question = client.answers[0].question
+        question, theirs = client.answers[0].question, stranger.answers[0].question
+        assert question["id"] != theirs["id"]
 
         async def answer(by: RawClient, id: object, worker: int, value: str = "wrong") -> int:
             result = {"action": "accept", "content": {"value": value}}
@@ -103,7 +104,6 @@ async def test_an_answer_that_fits_no_open_question_is_refused_without_effect(
         for worker in range(WORKERS):
             assert await answer(client, question["id"], worker) in refused
 
-        theirs = stranger.answers[0].question
         right = f"{theirs['params']['message']}@{stranger.name}"
         assert await answer(stranger, theirs["id"], 3, right) == 202
         assert other.task is not None

@@ -54,6 +54,8 @@ class Exchange:
     sent: int = 0
     events: int = 0
     is_ended: bool = False
+    is_worker_done: bool = False
+    is_frozen: bool = False
     writer: asyncio.StreamWriter | None = None
 
     @property
@@ -269,6 +271,9 @@ class Balancer:
             while data := await from_worker.read(1 << 16):
                 if not await self._forward(exchange, data, to_client):
                     return
+        exchange.is_worker_done = True
+        if exchange.is_frozen:
+            await asyncio.Event().wait()  # until the client leaves
         await to_client.drain()
 
     async def _forward(
@@ -276,6 +281,8 @@ class Balancer:
     ) -> bool:
         """Pass bytes of a body on, as far as the fault allows; return whether to go on."""
         fault = exchange.fault
+        if exchange.is_frozen:
+            return True
         allowed, is_frozen = self._allowance(exchange, data)
         to_client.write(data[:allowed])
         exchange.sent += allowed
@@ -283,7 +290,8 @@ class Balancer:
         if allowed == len(data):
             return True
         if is_frozen:
-            await asyncio.Event().wait()  # until the client leaves
+            exchange.is_frozen = True
+            return True
         to_client.close() if fault.cut_after_events is not None else to_client.transport.abort()
         return False
 
