@@ -486,13 +486,27 @@ class Conversation:
         is_open = client.open or client.tokens or server.open or server.tokens
         return not (is_open or client.cancelled or server.cancelled)
 
-    def begin(self, revision: Revision, *, server: object, client: object = None) -> None:
-        """Start after an opening that happened elsewhere, with these capabilities."""
+    def begin(
+        self,
+        revision: Revision,
+        *,
+        server: object,
+        client: object = None,
+        is_confirmed: bool = True,
+    ) -> None:
+        """Start after an opening that happened elsewhere, with these capabilities.
+
+        Args:
+            revision: the one agreed on.
+            server: the capabilities of the server.
+            client: those of the client, if they are known.
+            is_confirmed: whether the client has sent `notifications/initialized`.
+        """
         self.assume(revision)
         self.server.capabilities = capability_paths(server)
         if client is not None:
             self.client.capabilities = capability_paths(client)
-        self.phase = Phase.READY
+        self.phase = Phase.READY if is_confirmed else Phase.NEGOTIATED
         self._settle_rules()
 
     def close(self) -> None:

@@ -125,6 +125,10 @@ class Endpoint:
         """Serve no request that names its own revision; transports may serve those elsewhere."""
         self._stateless_rows = NO_ROWS
 
+    def number_requests_from(self, first: int) -> None:
+        """Give our next request this id: several endpoints may serve one peer at a time."""
+        self._next_id = first
+
     # -- receiving
 
     def receive(self, data: bytes) -> Sequence[Event]:

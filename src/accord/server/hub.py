@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
+from accord.protocol.bodies import BY_NAME
 from accord.types import ResourceUpdatedParams
 
 if TYPE_CHECKING:
@@ -80,6 +81,27 @@ def list_change(kind: ListKind) -> ServerChange:
 def resource_change(uri: str) -> ServerChange:
     """Return the change of a resource's contents."""
     return ServerChange(UPDATED, uri, ResourceUpdatedParams(uri))
+
+
+def encode_change(change: ServerChange) -> bytes:
+    """Return a change as bytes, for other workers."""
+    params = None if change.params is None else msgspec.json.encode(change.params)
+    return msgspec.msgpack.encode((change.name, change.key, params))
+
+
+def decode_change(data: bytes) -> ServerChange:
+    """Return a change that another worker has encoded.
+
+    Raises:
+        ValueError: it is of a later version, and cannot be read.
+    """
+    name, key, params = msgspec.msgpack.decode(data, type=tuple[str, str | None, bytes | None])
+    if params is None:
+        return ServerChange(name, key)
+    method = BY_NAME.get(name)
+    if method is None or method.params is None:
+        raise ValueError(f"{name} is unknown")
+    return ServerChange(name, key, msgspec.json.decode(params, type=method.params))
 
 
 class Listener(Protocol):
@@ -163,12 +185,20 @@ class Hub:
 
     def __init__(self, bus: ChangeBus | None = None) -> None:
         self.sessions = OpenSessions()
-        self._bus = bus or LocalBus()
-        self._bus.subscribe(self._deliver)
+        self._local = LocalBus()
+        self._local.subscribe(self.deliver)
+        self._bus: ChangeBus = self._local
+        self.use_bus(bus)
         self._lock = threading.Lock()
         self._topics: dict[Topic, set[weakref.ref[Listener]]] = {}
         self._count = 0
         self._sweep_at = _SWEEP
+
+    def use_bus(self, bus: ChangeBus | None) -> None:
+        """Carry changes by another bus from now on; None for the one within this process."""
+        self._bus = bus or self._local
+        if bus is not None:
+            bus.subscribe(self.deliver)
 
     def join(self, session: "Session") -> None:
         """Let a session hear of every list."""
@@ -184,7 +214,8 @@ class Hub:
         """Pass a change to its listeners. From any thread."""
         self._bus.publish(change)
 
-    def _deliver(self, change: ServerChange) -> None:
+    def deliver(self, change: ServerChange) -> None:
+        """Pass a change to the listeners in this process."""
         with self._lock:
             # An iterator, since the length of what it goes through would be counted first.
             heard: list[Listener | None] = [*iter(self.sessions)] if change.key is None else []

@@ -56,6 +56,8 @@ if TYPE_CHECKING:
     from accord.server.injection import Overrides
     from accord.server.resource_registry import ResourceMatch
     from accord.server.sealing import StateSeal
+    from accord.server.session_sharing import SessionSharing
+    from accord.server.store_bus import StoreBus
     from accord.server.stateless import StatelessSessions
     from accord.server.tasks.runner import TaskRunner
     from accord.server.threads import Workers
@@ -120,6 +122,7 @@ class Server(Registration, LocalCalls, MountingServer, Generic[State]):
         self.was_run = False
         self.overrides: Overrides | None = None
         self._worker: Worker | None = None
+        self._store_bus: StoreBus | None = None
         self._thread_count = settings.get("threads")
         self._thread_wait = settings.get("thread_wait")
 
@@ -248,6 +251,32 @@ class Server(Registration, LocalCalls, MountingServer, Generic[State]):
         from accord.server.sealing import StateSeal
 
         return StateSeal(self._state_keys, lifetime=self._state_lifetime)
+
+    @cached_property
+    def sharing(self) -> "SessionSharing":
+        """Puts sessions into records of a store, and back."""
+        from accord.server.session_sharing import SessionSharing
+
+        return SessionSharing(self)
+
+    def join_workers(self, worker: "Worker") -> None:
+        """Share state with other workers from now on, on the running loop."""
+        from accord.server.store_bus import StoreBus
+
+        self.worker = worker
+        self._store_bus = StoreBus(worker)
+        self.hub.use_bus(self._store_bus)
+        use_backend = getattr(self.auth, "use_backend", None)
+        if use_backend is not None:
+            use_backend(worker.backend)
+
+    async def leave_workers(self) -> None:
+        """Share state no more."""
+        self.worker = None
+        self.hub.use_bus(None)
+        bus, self._store_bus = self._store_bus, None
+        if bus is not None:
+            await bus.close()
 
     @cached_property
     def elicitations(self) -> "UrlElicitations":

@@ -87,7 +87,10 @@ class Session:
     _in_transit = 0
     has_kept_values = False
     visibility: Visibility | None = None
-    _kept: dict[str, Any] | None = None
+    kept: dict[str, Any] | None = None
+    # Whether other workers serve the same session, and whether this one has changed it.
+    is_shared = False
+    is_changed = False
     mounted_sessions: "dict[Server[Any], MountedSession] | None" = None
 
     def __init__(
@@ -118,6 +121,11 @@ class Session:
     @peer.setter
     def peer(self, peer: Peer) -> None:
         self.endpoint.peer = peer
+        self._note_change()
+
+    def _note_change(self) -> None:
+        if self.is_shared:
+            self.is_changed = True
 
     @property
     def thread(self) -> int:
@@ -156,9 +164,9 @@ class Session:
             SessionRequired: there is no session: each request stands on its own.
         """
         self._require_session("state")
-        if self._kept is None:
-            self._kept = {}
-        return self._kept
+        if self.kept is None:
+            self.kept = {}
+        return self.kept
 
     def show(self, *names: str, tags: Iterable[str] = (), kind: ListKind | None = None) -> None:
         """Show entries to this client that are hidden; it is notified of lists that change.
@@ -184,6 +192,7 @@ class Session:
     ) -> None:
         self._require_session("show()" if shows else "hide()")
         set_visible(self, names, tags, kind, shows=shows)
+        self._note_change()
 
     def _require_session(self, member: str) -> None:
         row = self.endpoint.conversation.revision
@@ -392,7 +401,9 @@ class Session:
 
     def hear(self, change: ServerChange) -> None:
         """Notify the client of a change: bursts of a list are joined. From any thread."""
-        self.run_here(self._hear, change)
+        # Of a shared session, the worker with the client's stream reads changes from their log.
+        if not self.is_shared:
+            self.run_here(self._hear, change)
 
     def _hear(self, change: ServerChange) -> None:
         if not self.is_ready:
@@ -406,7 +417,7 @@ class Session:
 
     def list_changed(self, kind: ListKind) -> None:
         """Notify this client alone, once per burst, that a list has changed."""
-        self.hear(list_change(kind))
+        self.run_here(self._hear, list_change(kind))
 
     def subscribe(self, uri: str) -> None:
         """Let the client hear of changes of a resource.
@@ -420,6 +431,7 @@ class Session:
             raise InternalError(f"busy: the client subscribed to {_SUBSCRIPTIONS_MOST} resources")
         self.subscriptions.add(uri)
         self.server.hub.listen(self, [(UPDATED, uri)])
+        self._note_change()
 
     def unsubscribe(self, uri: str) -> None:
         """Let the client hear no more of a resource."""
@@ -427,6 +439,7 @@ class Session:
             self.subscriptions.discard(uri)
             self.server.hub.ignore(self, [(UPDATED, uri)])
             self._release_source(uri)
+            self._note_change()
 
     def _release_source(self, uri: str) -> None:
         """Let the source of a mounted resource know that the client hears no more of it."""

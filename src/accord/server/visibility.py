@@ -73,6 +73,15 @@ class Visibility:
         kept = [each for each in self._rules if not rule.decides_for(each)]
         return Visibility((*kept, rule))
 
+    def encode(self) -> bytes:
+        """Return the rules as bytes, for other workers."""
+        return msgspec.msgpack.encode(self._rules)
+
+    @classmethod
+    def decode(cls, rules: bytes) -> "Visibility":
+        """Return rules that another worker has encoded."""
+        return cls(msgspec.msgpack.decode(rules, type=list[_Rule]))
+
 
 NO_RULES: Final = Visibility()
 

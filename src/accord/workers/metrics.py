@@ -8,9 +8,11 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-__all__ = ["COUNTS", "CountRow", "MetricFamily", "WorkerMetrics", "describe_worker"]
+__all__ = ["COUNTS", "CountRow", "MetricFamily", "Sample", "WorkerMetrics", "describe_worker"]
 
 MetricKind: TypeAlias = Literal["counter", "gauge"]
+Sample: TypeAlias = tuple[dict[str, str], int | float]
+"""Labels, and the value that has them."""
 
 
 class MetricFamily(msgspec.Struct, array_like=True, frozen=True):
@@ -20,13 +22,13 @@ class MetricFamily(msgspec.Struct, array_like=True, frozen=True):
         name: without the prefix of all metrics, and without the suffix of counters.
         kind: a counter only grows, until its worker ends.
         what: what is counted, in a sentence.
-        samples: pairs of labels and value.
+        samples: its values.
     """
 
     name: str
     kind: MetricKind
     what: str
-    samples: list[tuple[dict[str, str], int | float]]
+    samples: list[Sample]
 
 
 class WorkerMetrics:

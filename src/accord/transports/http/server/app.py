@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from accord.transports.http.server.listened_exchange import ListenedExchange
     from accord.transports.http.server.metrics import ListenerMetrics
     from accord.transports.http.server.received import ReceivedHead
+    from accord.transports.http.server.shared_state import SharedParts
 
 log = logging.getLogger("accord.http")
 
@@ -81,6 +82,7 @@ class HttpApp:
         guard = http.guard_for(options.public_url, options.allowed_hosts, options.allowed_origins)
         self._gate = Gate(guard, options.answers, server.revisions)
         self._listener_metrics: ListenerMetrics | None = None
+        self._shared: SharedParts | None = None
         self._reset(time.monotonic)
         # With and without a slash at the end: no request is redirected.
         paths = (*self._endpoints, *self._own_paths)
@@ -98,19 +100,34 @@ class HttpApp:
     def _reset(self, now: Callable[[], float]) -> None:
         """Make everything that belongs to one event loop."""
         self.state = AppState(self.server, self.options, now)
-        self.sessions = HttpSessions(self.state)
-        self.bodies = Bodies(self.state, self.sessions)
-        self.endpoint = HttpEndpoint(self.state, self.sessions, self.bodies)
+        self.sessions: HttpSessions
+        self.endpoint: HttpEndpoint
+        self._older_form: TwoEndpointForm
+        if self.options.store is None:
+            self.sessions = HttpSessions(self.state)
+            self.bodies = Bodies(self.state, self.sessions)
+            self.endpoint = HttpEndpoint(self.state, self.sessions, self.bodies)
+            self._older_form = TwoEndpointForm(self.state, self.sessions, self.bodies)
+        else:
+            self._share()
         self.under_way = 0
         self._endpoints = self._route()
         self._is_ready = self._is_finished = False
         self._life: asyncio.Task[None] | None = None
 
+    def _share(self) -> None:
+        """Make what serves together with other workers."""
+        from accord.transports.http.server.shared_state import SharedParts
+
+        self._shared = parts = SharedParts(self.state)
+        self.sessions, self.bodies = parts.sessions, parts.bodies
+        self.endpoint, self._older_form = parts.endpoint, parts.older_form
+
     def _route(self) -> dict[str, Serve]:
         """Return what serves each path."""
         routes: dict[str, Serve] = {}
         if self.options.sse:
-            older = TwoEndpointForm(self.state, self.sessions, self.bodies)
+            older = self._older_form
             routes = {STREAM: older.serve_stream, MESSAGES: older.serve_messages}
         path = self.options.path.rstrip("/")
         if path in routes or path in self._own_paths:
@@ -178,6 +195,8 @@ class HttpApp:
     async def _live(self, ready: asyncio.Future[None]) -> None:
         """Enter the lifespan and leave it, in one task, as cancel scopes and task groups need."""
         try:
+            if self._shared is not None:
+                await self._shared.start()
             async with self.server.run_lifespan() as self.state.lifespan:
                 self._tick()
                 self._is_ready = True
@@ -195,6 +214,8 @@ class HttpApp:
                 self._timer.cancel()
             if self._rechecking is not None:
                 self._rechecking.cancel()
+            if self._shared is not None:
+                await self._shared.stop()
             if not ready.done():
                 ready.cancel()
 
@@ -260,7 +281,8 @@ class HttpApp:
         for reader in list(state.readers):
             reader.tick(now, keep_alive=options.keep_alive, write_timeout=options.write_timeout)
         self._relieve()
-        if state.is_stopping or (is_host_stopping() and state.readers):
+        is_drained = state.worker is not None and state.worker.is_draining
+        if state.is_stopping or is_drained or (is_host_stopping() and state.readers):
             self.end_streams()  # again and again: those of the older form once their calls end
         self.bodies.tick(now)
         self.endpoint.tick(now)

@@ -57,7 +57,7 @@ _decode_errors: Final = msgspec.json.Decoder(_ErrorReply | list[_ErrorReply]).de
 _MALFORMED: Final = (-32700, -32600)
 
 
-def _read_errors(replies: Iterable[bytes]) -> Iterator[_ErrorReply]:
+def read_errors(replies: Iterable[bytes]) -> Iterator[_ErrorReply]:
     """Return the errors in replies; a reply to a batch has several."""
     for reply in replies:
         found = _decode_errors(reply)
@@ -77,12 +77,13 @@ def _read_head(body: bytes) -> _Head | None:
         return None
 
 
-def _is_request(body: bytes) -> bool:
+def is_request(body: bytes) -> bool:
+    """Whether a body is a request that can be read."""
     head = _read_head(body)
     return head is not None and head.method is not None and head.id is not None
 
 
-def _refusal_reason(events: Sequence[Event]) -> str | None:
+def refusal_reason(events: Sequence[Event]) -> str | None:
     """Return why every message of a body was refused; None if one was accepted."""
     reasons = [each.why for each in events if isinstance(each, Refused) and not each.is_ignored]
     return reasons[0] if reasons and len(reasons) == len(events) else None
@@ -94,7 +95,10 @@ class HttpEndpoint:
     Attributes:
         waiting: the responses that wait for their answer, and when a tick first saw them.
         standalone: serves requests that stand on their own.
+        response_type: makes the responses to POSTs of sessions.
     """
+
+    response_type: type[PostResponse] = PostResponse
 
     def __init__(self, state: AppState, sessions: HttpSessions, bodies: Bodies) -> None:
         self._state = state
@@ -172,7 +176,7 @@ class HttpEndpoint:
         session = self._session_for(exchange, body, verdict)
         if type(session) is http.HttpRefusal:
             return exchange.refuse(session)
-        post = PostResponse(exchange, session, verdict.form)
+        post = self.response_type(exchange, session, verdict.form)
         events = session.session.dispatcher.receive(body, post)
         post.is_received = True
         is_alone = len(events) == 1 and events[0].__class__ is RequestReceived
@@ -206,7 +210,7 @@ class HttpEndpoint:
     ) -> HttpSession | http.HttpRefusal:
         """Find the session of a request, or begin one for `initialize`."""
         state, revision = self._state, verdict.revision
-        if state.is_draining and _is_request(body):
+        if state.is_draining and is_request(body):
             return DRAINING
         key = None if self._is_stateless else exchange.headers.get(SESSION)
         if key is not None:
@@ -245,12 +249,12 @@ class HttpEndpoint:
         if not post.owner.is_kept:
             post.owner.let_go()
         if post.refusals:
-            if not any(map(_answers_request, _read_errors(post.refusals))):
+            if not any(map(_answers_request, read_errors(post.refusals))):
                 return exchange.json(post.refusal, status=400)
             # Clients take an error status for a failure of the transport, and read no further.
             post.reply = post.refusal
             return self._answer(post)
-        why = _refusal_reason(events)
+        why = refusal_reason(events)
         if why is not None and not self._is_stateless:  # http.post.refused-status
             return exchange.refuse(http.HttpRefusal(400, why))
         return exchange.empty(202)  # http.post.accepted-202
@@ -374,7 +378,7 @@ class TwoEndpointForm:
         if exchange.method == "OPTIONS":
             return exchange.preflight("GET, OPTIONS")
         if exchange.method != "GET":
-            return exchange.refuse(_not_allowed("connect with GET", "GET, OPTIONS"))
+            return exchange.refuse(not_allowed("connect with GET", "GET, OPTIONS"))
         if verdict.refusal is not None:
             return exchange.refuse(verdict.refusal)
         state, sessions = self._state, self._sessions
@@ -422,7 +426,7 @@ class TwoEndpointForm:
         if exchange.method == "OPTIONS":
             return await exchange.preflight("POST, OPTIONS")
         if exchange.method != "POST":
-            return await exchange.refuse(_not_allowed("send with POST", "POST, OPTIONS"))
+            return await exchange.refuse(not_allowed("send with POST", "POST, OPTIONS"))
         if verdict.refusal is not None and verdict.refusal.status == 415:
             return await exchange.refuse(verdict.refusal)
         query = parse_qs(exchange.scope.get("query_string", b"")[:1_000].decode("latin-1"))
@@ -439,12 +443,12 @@ class TwoEndpointForm:
         body = read if isinstance(read, bytes) else await read
         if body is None:
             return None
-        if self._state.is_draining and _is_request(body):
+        if self._state.is_draining and is_request(body):
             return await exchange.refuse(DRAINING)
         post = PostResponse(exchange, session, "stream")
-        why = _refusal_reason(session.session.dispatcher.receive(body, post))
+        why = refusal_reason(session.session.dispatcher.receive(body, post))
         if post.refusals:
-            if all(error.id is None for error in _read_errors(post.refusals)):
+            if all(error.id is None for error in read_errors(post.refusals)):
                 return await exchange.json(post.refusal, status=400)
             # The client waits for the answer to its request on the stream, and looks nowhere else.
             for reply in post.refusals:
@@ -455,5 +459,6 @@ class TwoEndpointForm:
         return await exchange.empty(202)
 
 
-def _not_allowed(why: str, allowed: str) -> http.HttpRefusal:
+def not_allowed(why: str, allowed: str) -> http.HttpRefusal:
+    """Return the refusal of a method."""
     return http.HttpRefusal(405, why, headers=(("allow", allowed),))

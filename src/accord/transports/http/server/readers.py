@@ -95,6 +95,11 @@ class Reader(ABC):
         """Whether the client has not read for a while."""
         return self.is_writing and self._loop.time() - self.last_write >= STALLED
 
+    @property
+    def is_ending(self) -> bool:
+        """Whether the response ends as soon as everything so far is written."""
+        return self._is_ending
+
     def end_admission(self) -> None:
         """End a response whose token is not valid any more."""
         self.is_due = self.is_admitted = None

@@ -296,6 +296,7 @@ class PostResponse:
     Attributes:
         can_ask: whether it can carry requests of the server.
         is_batch: whether the POST holds more than one message.
+        is_held: whether the answer is there, but has to wait.
         is_hung_up: whether it ends before the answer.
         is_over: whether the answer is there, or will not come.
         is_received: whether the session has received the body.
@@ -306,6 +307,7 @@ class PostResponse:
 
     can_ask = True
     is_batch = False
+    is_held = False
     is_hung_up = False
     is_over = False
     is_received = False

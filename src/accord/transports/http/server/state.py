@@ -26,6 +26,7 @@ from accord.types import RevisionId
 
 if TYPE_CHECKING:
     from accord.transports.http.server.readers import Reader
+    from accord.workers.worker import Worker
 
 FindPrincipal: TypeAlias = Callable[[Mapping[str, Any]], Hashable]
 """Returns the caller of a request from its ASGI scope; None for an anonymous caller."""
@@ -183,6 +184,8 @@ class ServedSession(Protocol):
     dispatcher: Dispatcher
     endpoint: Endpoint
     loop: AbstractEventLoop
+    is_shared: bool
+    is_changed: bool
 
     @property
     def client(self) -> PartyState:
@@ -229,6 +232,20 @@ class ServedServer(Protocol):
     def run_lifespan(self) -> AbstractAsyncContextManager[object]:
         """Run its lifespan."""
 
+    @property
+    def ask_timeout(self) -> float:
+        """Seconds that it waits for the answers of clients."""
+
+    @property
+    def sharing(self) -> Any:
+        """Puts its sessions into records, for other workers; see `shared_sessions`."""
+
+    def join_workers(self, worker: "Worker") -> None:
+        """Share state with other workers from now on."""
+
+    async def leave_workers(self) -> None:
+        """Share state no more."""
+
     def session(
         self, write: Write, state: object = None, *, is_lasting: bool = True
     ) -> ServedSession:
@@ -244,6 +261,7 @@ class AppState:
         readers: the responses that follow a stream.
         retired: the streams that have ended and can be resumed for a while.
         listening: how many of the requests under way only listen.
+        worker: this one, where several serve together.
         is_stopping: whether new sessions are refused.
         is_draining: whether new requests are refused.
     """
@@ -259,6 +277,7 @@ class AppState:
         self.readers: set[Reader] = set()
         self.retired = RetiredStreams()
         self.listening = 0
+        self.worker: Worker | None = None
         self.is_stopping = False
         self.is_draining = False
 

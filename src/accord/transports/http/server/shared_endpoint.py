@@ -1,0 +1,516 @@
+"""The endpoints of an app that several workers serve: any of them may get any request.
+
+A request whose session is cached here is served as by a single process. Otherwise the session is
+read first; and an answer or a cancellation goes to the worker that waits for it.
+"""
+
+import logging
+from collections.abc import Awaitable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qs
+
+import msgspec
+from msgspec import UNSET
+
+from accord.bindings import http, sse
+from accord.errors import Conflict, InternalError, StoreError, StoreUnavailable
+from accord.protocol import codec
+from accord.protocol.exchange import Event, NotificationReceived
+from accord.protocol.jsonrpc import Batch, Frame, MalformedMessage
+from accord.transports.http.server.endpoint import (
+    MESSAGES,
+    HttpEndpoint,
+    TwoEndpointForm,
+    is_request,
+    not_allowed,
+    read_errors,
+    refusal_reason,
+)
+from accord.transports.http.server.exchange import (
+    LAST_EVENT,
+    SESSION,
+    HttpExchange,
+    expiry_check,
+)
+from accord.transports.http.server.session import PostResponse
+from accord.transports.http.server.shared_session import SharedResponse, SharedSession
+from accord.transports.http.server.shared_sessions import AWAY, SharedSessions
+from accord.transports.http.server.shared_streams import FollowedStream, OutboxStream
+from accord.transports.http.server.state import DRAINING, AppState, Bodies
+from accord.workers import names
+from accord.workers.event_logs import parse_outbox_event, parse_stream_event
+
+if TYPE_CHECKING:
+    from accord.transports.http.server.stream import Stream
+
+log = logging.getLogger("accord.http")
+
+_FRAME: Final = "frame"
+_PAGE: Final = 256
+
+
+class _ForwardedFrame(msgspec.Struct, array_like=True):
+    """A message of a client that another worker has received."""
+
+    sid: str
+    data: bytes
+
+
+_decode_frame: Final = msgspec.msgpack.Decoder(_ForwardedFrame).decode
+
+
+class _Subject(msgspec.Struct, rename="camel"):
+    """What a notification of a client is about."""
+
+    request_id: Any = None
+    progress_token: Any = None
+
+
+class _Sender:
+    """The place of a message that another worker has received: nothing can be answered there."""
+
+    def reject(self, reply: bytes) -> None:
+        log.debug("a message that another worker has received is refused")
+
+
+_SENDER: Final = _Sender()
+
+
+class MessageRouter:
+    """Sends the messages of clients to the workers that wait for them.
+
+    Args:
+        state: of the app.
+        sessions: those of the app.
+    """
+
+    def __init__(self, state: AppState, sessions: SharedSessions) -> None:
+        self._sessions = sessions
+        self._worker = sessions.worker
+        self._decode = codec.codec_for(state.server.limits).decode
+        self._worker.on(_FRAME, self._take_frame)
+
+    async def route(self, session: SharedSession, body: bytes) -> bytes | None:
+        """Send what concerns other workers to them.
+
+        Returns:
+            What is to be received here; None if nothing is left.
+        """
+        try:
+            decoded = self._decode(body)
+        except MalformedMessage:
+            return body
+        if isinstance(decoded, Frame):
+            return None if await self._forward(session, decoded, body) else body
+        return await self._route_batch(session, decoded, body)
+
+    async def _route_batch(self, session: SharedSession, batch: Batch, body: bytes) -> bytes | None:
+        left = [
+            bytes(raw)
+            for part, raw in batch.parts
+            if not isinstance(part, Frame) or not await self._forward(session, part, bytes(raw))
+        ]
+        if len(left) == len(batch.parts):
+            return body
+        return b"[%b]" % b",".join(left) if left else None
+
+    async def _forward(self, session: SharedSession, frame: Frame, data: bytes) -> bool:
+        """Send a message to another worker if that waits for it; return whether it was sent."""
+        if frame.method is UNSET:
+            return await self._forward_answer(session, frame.id, data)
+        if frame.id is not UNSET or frame.params is UNSET:
+            return False
+        if frame.method not in ("notifications/cancelled", "notifications/progress"):
+            return False
+        try:
+            about = msgspec.json.decode(frame.params, type=_Subject)
+        except (ValueError, RecursionError):
+            return False
+        conversation = session.session.endpoint.conversation
+        try:
+            if about.request_id in conversation.client.open:
+                return False
+            if about.progress_token in conversation.server.tokens:
+                return False
+        except TypeError:  # it is neither text nor a number
+            return False
+        return await self._send_to_holders(session, data)
+
+    async def _forward_answer(self, session: SharedSession, id: Any, data: bytes) -> bool:
+        backend = self._worker.backend
+        waiting = session.session.endpoint.conversation.server.open
+        if id is UNSET or id is None:
+            return False
+        key = names.question_of(session.sid, id)
+        if id in waiting:
+            self._sessions.spawn(self._forget_question(key))
+            return False
+        stored = await backend.get(key)
+        if stored is None or stored.value.decode() == self._worker.id:
+            return False
+        try:
+            # Of the same answer twice, the first counts.
+            await backend.delete(key, expect=stored.version)
+        except Conflict:
+            return False
+        frame = msgspec.msgpack.encode(_ForwardedFrame(session.sid, data))
+        try:
+            await self._worker.send(stored.value.decode(), _FRAME, frame)
+        except StoreError:
+            # The client may try again.
+            await backend.put(key, stored.value, ttl=self._sessions.ask_ttl)
+            raise
+        return True
+
+    async def _forget_question(self, key: str) -> None:
+        try:
+            await self._worker.backend.delete(key)
+        except StoreError as error:
+            log.debug("an answered question is not forgotten: %s", error)
+
+    async def _send_to_holders(self, session: SharedSession, data: bytes) -> bool:
+        cached = await self._sessions.records.peek(session.sid)
+        holders = () if cached is None else cached.record.holders
+        others = [each for each in holders if each != self._worker.id]
+        frame = msgspec.msgpack.encode(_ForwardedFrame(session.sid, data))
+        for each in others:
+            await self._worker.send(each, _FRAME, frame)
+        return bool(others)
+
+    def _take_frame(self, body: bytes) -> None:
+        frame = _decode_frame(body)
+        session = self._sessions.find_by_sid(frame.sid)
+        if session is not None and session.session.dispatcher.closed is None:
+            sender: Any = _SENDER
+            session.session.dispatcher.receive(frame.data, sender)
+
+
+class SharedEndpoint(HttpEndpoint):
+    """The endpoint of Streamable HTTP, as one of several workers serves it."""
+
+    response_type = SharedResponse
+    _sessions: SharedSessions
+
+    def __init__(
+        self, state: AppState, sessions: SharedSessions, bodies: Bodies, router: MessageRouter
+    ) -> None:
+        super().__init__(state, sessions, bodies)
+        self._router = router
+
+    # -- POST
+
+    def _take(
+        self, exchange: HttpExchange, verdict: http.HeadVerdict, body: bytes
+    ) -> Awaitable[None]:
+        key = exchange.headers.get(SESSION)
+        if key is None or self._is_stateless:
+            return super()._take(exchange, verdict, body)
+        if (
+            self._sessions.find_here(key) is None
+            or b'"method"' not in body
+            or b"notifications/" in body
+        ):
+            return self._take_shared(exchange, verdict, body)
+        return super()._take(exchange, verdict, body)
+
+    async def _take_shared(
+        self, exchange: HttpExchange, verdict: http.HeadVerdict, body: bytes
+    ) -> None:
+        """Serve a POST whose session has to be read, or that may concern another worker."""
+        if isinstance(verdict.revision, http.HttpRefusal):
+            await super()._take(exchange, verdict, body)
+            return
+        session = await self._load(exchange)
+        if isinstance(session, http.HttpRefusal):
+            await exchange.refuse(session)
+            return
+        try:
+            left = await self._router.route(session, body)
+        except StoreUnavailable as error:
+            self._sessions.worker.note_silence(error)
+            await exchange.refuse(AWAY)
+            return
+        if left is None:
+            await exchange.empty(202)  # http.post.accepted-202
+        else:
+            await super()._take(exchange, verdict, left)
+
+    async def _load(self, exchange: HttpExchange) -> SharedSession | http.HttpRefusal:
+        key = exchange.headers.get(SESSION)
+        if key is None:
+            return http.HttpRefusal(400, "Mcp-Session-Id is missing")
+        peer = exchange.scope.get("client")
+        session = await self._sessions.load(key, exchange.principal, peer)
+        if isinstance(session, SharedSession):
+            session.used = self._state.now()
+        return session
+
+    def _accept(self, post: PostResponse, events: Sequence[Event]) -> Awaitable[None]:
+        owner = post.owner
+        if isinstance(owner, SharedSession) and owner.is_kept:
+            if any(isinstance(event, NotificationReceived) for event in events):
+                self._sessions.sharing.note_opening(owner.session)
+            if self._sessions.sharing.is_changed(owner.session):
+                return self._save_and_accept(owner, post, events)
+        return super()._accept(post, events)
+
+    async def _save_and_accept(
+        self, session: SharedSession, post: PostResponse, events: Sequence[Event]
+    ) -> None:
+        try:
+            await session.save()
+        except (StoreError, InternalError) as error:
+            log.warning("a session cannot be saved: %s", error)
+            await post.exchange.refuse(AWAY)
+        else:
+            await super()._accept(post, events)
+
+    def _answer_ready(self, post: PostResponse) -> None:
+        del self.waiting[post]
+        if post.owner.is_kept:
+            self._answer(post)
+        else:
+            self._sessions.spawn(_wait_for(self._answer_first(post)))
+
+    def _answer_first(self, post: PostResponse) -> Awaitable[None]:
+        session = post.owner
+        is_open = session.session.is_begun and session.session.dispatcher.closed is None
+        if isinstance(session, SharedSession) and session.key and is_open:
+            return self._open_and_answer(session, post)
+        return super()._answer_first(post)
+
+    async def _open_and_answer(self, session: SharedSession, post: PostResponse) -> None:
+        """Keep a new session before its client learns of it."""
+        refusal = await self._sessions.open(session)
+        if refusal is None:
+            await self._answer(post, session.id)
+        else:
+            session.let_go()
+            await post.exchange.refuse(refusal)
+
+    def _answer(self, post: PostResponse, new_session: str | None = None) -> Awaitable[None]:
+        is_whole = post.stream is None and post.reply is not None and post.form == "stream"
+        if is_whole and post.is_primed and post.exchange.denial is None:
+            # Clients can resume it; so it is stored before they see it.
+            stream = post.open_stream()
+            assert post.reply is not None
+            stream.append(post.reply)
+            post.owner.end_stream(stream)
+            if not stream.is_ended:
+                return self._follow(post, stream, new_session)
+        return super()._answer(post, new_session)
+
+    # -- GET and DELETE
+
+    def _get(self, exchange: HttpExchange) -> Awaitable[None]:
+        return self._get_shared(exchange)
+
+    async def _get_shared(self, exchange: HttpExchange) -> None:
+        session = await self._load(exchange)
+        if isinstance(session, http.HttpRefusal):
+            await exchange.refuse(session)
+            return
+        last = exchange.header(LAST_EVENT)
+        try:
+            stream = await self._open_stream(session, last)
+        except StoreUnavailable as error:
+            self._sessions.worker.note_silence(error)
+            stream = AWAY
+        except StoreError as error:
+            stream = http.HttpRefusal(500, str(error), -32603)
+        if isinstance(stream, http.HttpRefusal):
+            await exchange.refuse(stream)
+            return
+        state = self._state
+        reader = exchange.make_reader(stream, exchange.stream_headers(), state.readers)
+        reader.on_end = partial(self._end_listening, session, stream)
+        if isinstance(stream, OutboxStream):
+            if session.session.endpoint.revision.priming_event and last is None:
+                stream.prime()
+            # The client comes back with its next token, and resumes the stream.
+            reader.is_due = expiry_check(exchange.expiry(state.now()))
+            reader.is_admitted = exchange.is_admitted
+        state.listening += 1
+        stream.attach(reader)
+        exchange.expect_silence()
+        await reader.follow()
+
+    def _end_listening(self, session: SharedSession, stream: "Stream") -> None:
+        self._state.listening -= 1
+        session.used = self._state.now()
+        if isinstance(stream, OutboxStream):
+            self._sessions.spawn(self._sessions.stop_listening(session, stream))
+
+    async def _open_stream(
+        self, session: SharedSession, last: str | None
+    ) -> "FollowedStream | OutboxStream | http.HttpRefusal":
+        has_ids = session.is_resumable
+        if last is None:
+            return await self._sessions.listen(session, after=None, has_ids=has_ids)
+        positions = parse_outbox_event(last)
+        backend = self._sessions.worker.backend
+        if positions is not None:
+            page = await backend.read(session.outbox_name, after=positions[0], limit=1)
+            if page is not None and page.first > positions[0] + 1:
+                return _lost_events(last)
+            return await self._sessions.listen(session, after=positions, has_ids=has_ids)
+        found = parse_stream_event(last)
+        if found is None:
+            return _lost_events(last)
+        label, number = found
+        name = names.stream_of(session.sid, label)
+        page = await backend.read(name, after=number, limit=_PAGE)
+        if page is None or page.first > number + 1 or number > page.last:
+            return _lost_events(last)
+        if page.is_closed and not page.items:
+            # As in one process: clients that get a stream would ask over and over.
+            why = f"no event follows Last-Event-ID {last[:80]!r}: the stream has ended"
+            return http.HttpRefusal(405, why, headers=(("allow", self._allowed),))
+        return FollowedStream(self._sessions.worker, name, label, page, after=number)
+
+    def _delete(self, exchange: HttpExchange) -> Awaitable[None]:
+        return self._delete_shared(exchange)
+
+    async def _delete_shared(self, exchange: HttpExchange) -> None:
+        session = await self._load(exchange)
+        if isinstance(session, SharedSession):
+            try:
+                await self._sessions.end_everywhere(session)
+            except StoreUnavailable as error:
+                self._sessions.worker.note_silence(error)
+                await exchange.refuse(AWAY)
+            else:
+                await exchange.empty(204)
+        else:
+            await exchange.refuse(session)
+
+
+class SharedTwoEndpointForm(TwoEndpointForm):
+    """The form with two endpoints: the worker with the stream sends what any worker answers."""
+
+    _sessions: SharedSessions
+
+    def __init__(
+        self, state: AppState, sessions: SharedSessions, bodies: Bodies, router: MessageRouter
+    ) -> None:
+        super().__init__(state, sessions, bodies)
+        self._router = router
+
+    def serve_stream(self, exchange: HttpExchange, verdict: http.HeadVerdict) -> Awaitable[None]:
+        if exchange.method == "OPTIONS":
+            return exchange.preflight("GET, OPTIONS")
+        if exchange.method != "GET":
+            return exchange.refuse(not_allowed("connect with GET", "GET, OPTIONS"))
+        if verdict.refusal is not None:
+            return exchange.refuse(verdict.refusal)
+        return self._serve_shared(exchange)
+
+    async def _serve_shared(self, exchange: HttpExchange) -> None:
+        state, sessions = self._state, self._sessions
+        session = sessions.begin(exchange)
+        if isinstance(session, http.HttpRefusal):
+            await exchange.refuse(session)
+            return
+        session.write_to_outbox()
+        stream = await self._open_stream(session)
+        if isinstance(stream, http.HttpRefusal):
+            await exchange.refuse(stream)
+            return
+        url = f"{self._base_path(exchange.scope)}{MESSAGES}?session_id={session.id}"
+        stream.put(sse.encode(url.encode(), name="endpoint"))  # sse.connect.endpoint-event
+        reader = exchange.make_reader(stream, exchange.stream_headers(), state.readers)
+        session.ends_at = exchange.expiry(state.now())
+        session.admits = exchange.is_admitted
+        reader.is_due = session.is_due
+        reader.is_admitted = session.is_admitted
+        state.listening += 1
+        reader.on_end = partial(self._leave, session)
+        stream.attach(reader)
+        await reader.follow()
+
+    async def _open_stream(self, session: SharedSession) -> OutboxStream | http.HttpRefusal:
+        sessions = self._sessions
+        try:
+            refusal = await sessions.open(session, is_older_form=True)
+            if refusal is not None:
+                return refusal
+            await sessions.worker.keep_duty(f"session/{session.sid}/")
+            return await sessions.listen(session, after=None, has_ids=False)
+        except StoreError as error:
+            log.warning("a session cannot be opened: %s", error)
+            return AWAY
+
+    def _leave(self, session: SharedSession) -> None:
+        self._state.listening -= 1
+        session.followed = ()
+        self._sessions.spawn(self._end_everywhere(session))
+
+    async def _end_everywhere(self, session: SharedSession) -> None:
+        try:
+            await self._sessions.end_everywhere(session)
+            await self._sessions.worker.end_duty(f"session/{session.sid}/")
+        except StoreError as error:
+            log.warning("a session ends later: %s", error)
+
+    async def serve_messages(self, exchange: HttpExchange, verdict: http.HeadVerdict) -> None:
+        if exchange.method == "OPTIONS":
+            return await exchange.preflight("POST, OPTIONS")
+        if exchange.method != "POST":
+            return await exchange.refuse(not_allowed("send with POST", "POST, OPTIONS"))
+        if verdict.refusal is not None and verdict.refusal.status == 415:
+            return await exchange.refuse(verdict.refusal)
+        query = parse_qs(exchange.scope.get("query_string", b"")[:4_000].decode("latin-1"))
+        id = (query.get("session_id") or [""])[0]
+        peer = exchange.scope.get("client")
+        session = await self._sessions.load(id.encode(), exchange.principal, peer)
+        if isinstance(session, http.HttpRefusal):
+            return await exchange.refuse(session)
+        if session.only_stream is None:
+            return await exchange.refuse(http.HttpRefusal(404, "the session is of the other form"))
+        session.ends_at = max(session.ends_at, exchange.expiry(self._state.now()))
+        session.admits = exchange.is_admitted
+        exchange.has_session = True
+        read = self._bodies.read(exchange)
+        body = read if isinstance(read, bytes) else await read
+        if body is None:
+            return None
+        if self._state.is_draining and is_request(body):
+            return await exchange.refuse(DRAINING)
+        try:
+            left = await self._router.route(session, body)
+            if left is None:
+                return await exchange.empty(202)
+            return await self._receive(exchange, session, left)
+        except StoreError as error:
+            log.warning("a message cannot be served: %s", error)
+            return await exchange.refuse(AWAY)
+
+    async def _receive(self, exchange: HttpExchange, session: SharedSession, body: bytes) -> None:
+        assert session.only_stream is not None
+        post = SharedResponse(exchange, session, "stream")
+        events = session.session.dispatcher.receive(body, post)
+        if any(isinstance(event, NotificationReceived) for event in events):
+            self._sessions.sharing.note_opening(session.session)
+            await session.save()
+        why = refusal_reason(events)
+        if post.refusals:
+            if all(error.id is None for error in read_errors(post.refusals)):
+                await exchange.json(post.refusal, status=400)
+                return
+            # The client waits for the answer to its request on the stream, and looks nowhere else.
+            for reply in post.refusals:
+                session.only_stream.append(reply)
+        elif why is not None:
+            await exchange.refuse(http.HttpRefusal(400, why))
+            return
+        await exchange.empty(202)
+
+
+def _lost_events(last: str) -> http.HttpRefusal:
+    why = f"Last-Event-ID {last[:80]!r} is unknown, or later events are no longer kept"
+    return http.HttpRefusal(400, why)
+
+
+async def _wait_for(work: Awaitable[None]) -> None:
+    await work

@@ -1,0 +1,456 @@
+"""One client over HTTP whose session several workers serve.
+
+Each worker that gets a request of the session has an `HttpSession` of its own. What they share is
+in the store: the record of the session, the log of messages outside of any request, and a log for
+each stream that answers a POST.
+"""
+
+import asyncio
+import logging
+import os
+import secrets
+from collections.abc import Callable, Hashable
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from accord.errors import InternalError, StoreError, StoreUnavailable
+from accord.principal import Principal
+from accord.protocol import codec
+from accord.protocol.exchange import Exchange
+from accord.protocol.jsonrpc import ErrorBody
+from accord.transports.http.server.session import HttpSession, PostResponse
+from accord.transports.http.server.shared_streams import (
+    NONCE_BYTES,
+    LoggedStream,
+    OutboxStream,
+)
+from accord.transports.http.server.stream import Stream
+from accord.workers import names
+from accord.workers.event_logs import LogLimits, LogWriter, make_label
+from accord.workers.session_records import CachedRecord, SessionRecord
+
+if TYPE_CHECKING:
+    from accord.transports.http.server.shared_sessions import SharedSessions
+    from accord.workers.worker import Worker
+
+log = logging.getLogger("accord.http")
+
+# Requests of the server are numbered from a random multiple of this, so that those of several
+# workers differ. JavaScript reads integers below 2**53 exactly.
+_BLOCK: Final = 2**20
+_BLOCKS: Final = 2**32
+# Seconds for which the log of an open stream is kept without a word of its worker.
+_OPEN_TTL: Final = 3600.0
+_REQUEST: Final = b'{"jsonrpc":"2.0","id":'
+CALL_FORMAT: Final = 1
+
+
+class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What another worker needs to end the requests of a stream, or to go on with them.
+
+    Attributes:
+        needs: the lowest format that a worker must know for that.
+        token: the value of the session header.
+        ids: those of the requests that the stream answers.
+        frames: the requests, where they may be served again; else empty.
+        principal: the caller, as far as handlers may ask for it.
+        fence: that of the log.
+    """
+
+    needs: int = CALL_FORMAT
+    token: bytes
+    ids: list[int | str]
+    frames: list[bytes] = []
+    principal: Principal | None = None
+    caller: str | None = None
+    fence: int = 1
+
+
+class _RequestHead(msgspec.Struct):
+    id: int | str
+    method: str
+
+
+_decode_head: Final = msgspec.json.Decoder(_RequestHead).decode
+
+
+class SharedSession(HttpSession):
+    """One client over HTTP, as one of several workers serves it.
+
+    Args:
+        sessions: those of the app.
+        sid: names the session in the store.
+        key: the value of the session header.
+        principal: the caller that opened it.
+        caller: the key of the quota that it counts in.
+
+    Attributes:
+        cached: the record of the session.
+        generation: that of the sessions when the record was read; an older one has to be read anew.
+        outbox: writes messages outside of any request.
+        followed: the responses here on which the client listens.
+        logged: the streams that are written here, by their labels.
+    """
+
+    __slots__ = (
+        "_is_saving",
+        "_outbox",
+        "_sessions",
+        "cached",
+        "followed",
+        "generation",
+        "logged",
+        "sid",
+        "touched",
+        "worker",
+    )
+
+    def __init__(
+        self,
+        sessions: "SharedSessions",
+        sid: str,
+        key: bytes,
+        *,
+        principal: Hashable,
+        caller: Hashable,
+    ) -> None:
+        super().__init__(sessions.state, key, principal=principal, caller=caller)
+        self._sessions = sessions
+        self.worker: Worker = sessions.worker
+        self.sid = sid
+        self.generation = sessions.generation
+        self.cached = CachedRecord(SessionRecord(created=0.0), 0)
+        self.followed: tuple[OutboxStream, ...] = ()
+        self.logged: dict[str, LoggedStream] = {}
+        self.touched = self.used
+        self._outbox: LogWriter | None = None
+        self._is_saving: asyncio.Lock | None = None
+        self.session.endpoint.number_requests_from(secrets.randbelow(_BLOCKS) * _BLOCK)
+
+    # -- the record
+
+    @property
+    def outbox_name(self) -> str:
+        """The log of messages outside of any request."""
+        return names.outbox_of(self.sid)
+
+    def take_record(self, cached: CachedRecord) -> None:
+        """Begin with what the store says of the session."""
+        self._sessions.sharing.restore(self.session, cached.record)
+        self.cached = cached
+        self.generation = self._sessions.generation
+
+    def apply_record(self, cached: CachedRecord) -> None:
+        """Take over what another worker has changed."""
+        if cached.version <= self.cached.version:
+            return
+        before, self.cached = self.cached, cached
+        self._sessions.sharing.apply(self.session, before.record, cached.record)
+        for stream in self.followed:
+            stream.wake()
+
+    async def save(self) -> None:
+        """Put what has changed here into the record.
+
+        Raises:
+            StoreError: the store does not take it.
+            InternalError: a value of `session.state` cannot be kept.
+        """
+        sharing = self._sessions.sharing
+        if self._is_saving is None:
+            self._is_saving = asyncio.Lock()
+        async with self._is_saving:
+            if not sharing.is_changed(self.session):
+                return
+            base = self.cached
+            put = sharing.merge(self.session, base.record)
+            if put(base.record) is None:
+                return
+            try:
+                changed = await self._sessions.records.change(self.sid, put, known=base)
+            except BaseException:
+                self.session.is_changed = True
+                raise
+            if changed is None:
+                raise StoreError("the session has ended")
+            # The base of later comparisons has what is saved, and what others had changed.
+            self.apply_record(changed)
+
+    # -- messages of the server
+
+    def write(self, data: bytes, exchange: Exchange | None) -> None:
+        """Put a message on the one stream that it belongs to; changes are saved before answers."""
+        response: PostResponse | None = None if exchange is None else exchange.origin
+        if self.only_stream is not None:
+            self._after_save(partial(self._write_outside, data), response)
+        elif exchange is None or response is None:
+            self._write_outside(data)
+        elif self._is_answer(data, exchange, response):
+            if self._sessions.sharing.is_changed(self.session):
+                response.is_held = True
+                self._after_save(partial(response.answer, data), response, exchange)
+            else:
+                response.answer(data)
+        elif response.is_over:
+            self._write_outside(data)
+        elif not exchange.cancelled:
+            self._say(response, data)
+
+    __call__ = write
+
+    def _say(self, response: PostResponse, data: bytes) -> None:
+        if response.form == "json" or (
+            isinstance(response, SharedResponse) and response.skips(data)
+        ):
+            return
+        stream = response.stream or response.open_stream()
+        if isinstance(stream, LoggedStream) and data.startswith(_REQUEST):
+            stream.ask(data, partial(self._note_question, data))
+        else:
+            stream.append(data)
+
+    async def _note_question(self, data: bytes) -> None:
+        """Let any worker find out where the answer to a request of ours is waited for."""
+        try:
+            head = _decode_head(data)
+        except (ValueError, RecursionError):
+            return
+        key = names.question_of(self.sid, head.id)
+        await self.worker.backend.put(key, self.worker.id.encode(), ttl=self._sessions.ask_ttl)
+
+    def _after_save(
+        self,
+        send: Callable[[], None],
+        response: PostResponse | None,
+        exchange: Exchange | None = None,
+    ) -> None:
+        if not self._sessions.sharing.is_changed(self.session):
+            send()
+            return
+        self._sessions.spawn(self._save_and_send(send, response, exchange))
+
+    async def _save_and_send(
+        self,
+        send: Callable[[], None],
+        response: PostResponse | None,
+        exchange: Exchange | None,
+    ) -> None:
+        try:
+            await self.save()
+        except (StoreError, InternalError) as error:
+            if response is None or exchange is None:
+                log.warning("a session cannot be saved: %s", error)
+                send()
+                return
+            why = "internal error"
+            if isinstance(error, StoreUnavailable):
+                why = "the session could not be saved: the store does not answer"
+            elif isinstance(error, StoreError):
+                why = str(error)
+            response.answer(codec.encode_error(exchange.id, ErrorBody(-32603, why)))
+        else:
+            send()
+
+    def _write_outside(self, data: bytes) -> None:
+        if not self.is_kept and self.only_stream is None:
+            return
+        writer = self._outbox
+        if writer is None:
+            options = self._state.options
+            writer = self._outbox = LogWriter(
+                self.worker,
+                self.outbox_name,
+                limits=LogLimits(
+                    options.session_idle + options.retention, 0.0, options.stream_entries
+                ),
+            )
+            self._sessions.writers[writer] = None
+        prepare = partial(self._note_question, data) if data.startswith(_REQUEST) else None
+        # An attempt that seems to fail may be carried out twice: readers tell by these bytes.
+        writer.append(os.urandom(NONCE_BYTES) + data, prepare)
+
+    def write_to_outbox(self) -> None:
+        """Write every message to the outbox, as the older form does."""
+        self.only_stream = _OutboxWriter(self)
+
+    def append_outside(self, data: bytes) -> None:
+        """Send a message outside of any request."""
+        self._write_outside(data)
+
+    def relay(self, kind: str, body: bytes) -> bytes | None:
+        """Return the notification for a message to all workers; None if the client needs none."""
+        return self._sessions.sharing.relay(self.session, body) if kind == "change" else None
+
+    def relay_everything(self) -> list[bytes]:
+        """Return notifications of everything that the client hears of."""
+        return self._sessions.sharing.relay_everything(self.session)
+
+    # -- streams of POSTs
+
+    def open_logged(self, response: "SharedResponse") -> Stream:
+        """Open the stream of a POST: as a log, if the client can come back to it."""
+        if not self.is_resumable or not self.is_kept:
+            return Stream()
+        return self._make_logged(response, make_label())
+
+    def continue_stream(self, response: "SharedResponse", label: str) -> None:
+        """Go on with the stream of another worker."""
+        response.stream = self._make_logged(response, label)
+
+    def _make_logged(self, response: "SharedResponse", label: str) -> LoggedStream:
+        options = self._state.options
+        stream = LoggedStream(label, retry=options.retry)
+        stream.writer = LogWriter(
+            self.worker,
+            names.stream_of(self.sid, stream.label),
+            on_stored=partial(self._note_stored, stream),
+            on_lost=partial(self._lose_stream, stream, response),
+            begin=partial(self._begin_log, stream.label, response),
+            limits=LogLimits(_OPEN_TTL, options.retention, options.stream_entries),
+            fence=response.fence,
+            last=response.last,
+        )
+        self._sessions.writers[stream.writer] = None
+        self.logged[label] = stream
+        return stream
+
+    async def _begin_log(self, label: str, response: "SharedResponse") -> None:
+        """Note what another worker has to end if this one is lost."""
+        exchanges = response.requests
+        principal = response.principal
+        sharing = self._sessions.sharing
+        frames: list[bytes] = []
+        if exchanges and all(map(sharing.is_repeatable, exchanges)):
+            frames = [codec.encode_request(e.id, e.name, e.raw) for e in exchanges]
+        is_known = isinstance(principal, Principal)
+        record = CallRecord(
+            token=self.key,
+            ids=[each.id for each in exchanges],
+            frames=frames,
+            principal=_storable(principal) if isinstance(principal, Principal) else None,
+            caller=None if principal is None or is_known else str(principal),
+            fence=response.fence,
+        )
+        backend, duty = self.worker.backend, stream_duty(self.sid, label)
+        value = msgspec.msgpack.encode(record)
+        await asyncio.gather(
+            self.worker.keep_duty(duty),
+            backend.put(names.call_of(self.sid, label), value, ttl=2 * _OPEN_TTL),
+        )
+
+    def _note_stored(self, stream: LoggedStream, number: int, entry: bytes | None) -> None:
+        stream.note_stored(number, entry)
+        if entry is None:
+            self._forget_writer(stream)
+
+    def _forget_writer(self, stream: LoggedStream) -> None:
+        self._sessions.writers.pop(stream.writer, None)
+        self.logged.pop(stream.label, None)
+        self._sessions.clean_up(self.sid, stream.label)
+
+    def _lose_stream(self, stream: LoggedStream, response: "SharedResponse") -> None:
+        """Stop what another worker has taken over."""
+        self._sessions.writers.pop(stream.writer, None)
+        self.logged.pop(stream.label, None)
+        stream.note_lost()
+        response.is_over = True
+        session = self.session
+        for exchange in response.requests:
+            if session.client.open.get(exchange.id) is exchange and not session.dispatcher.closed:
+                session.dispatcher.abandon(exchange)
+                session.request_cancelled(exchange)
+
+    def end_stream(self, stream: Stream) -> None:
+        stream.end()
+
+    # -- ending
+
+    def end_standing(self) -> None:
+        """End the responses to clients that come back, to any worker."""
+        retry = self._state.options.retry
+        for stream in self.followed:
+            stream.hang_up(retry)
+        if self.session.endpoint.revision.priming_event:
+            # Their calls go on here; clients follow the logs elsewhere, as
+            # http.sse.retry-before-close allows.
+            for logged in [*self.logged.values()]:
+                logged.hang_up(retry)
+
+    def is_idle(self, before: float) -> bool:
+        if self.followed or (self._outbox is not None and self._outbox.is_busy):
+            return False
+        return super().is_idle(before)
+
+    def close(self) -> None:
+        """End what runs here; whether the session itself has ended, the record says."""
+        self.session.close()
+        for stream in self.followed:
+            stream.end()
+        if self._outbox is not None:
+            self._sessions.writers.pop(self._outbox, None)
+
+    def let_go(self) -> None:
+        if not self.is_kept:
+            super().let_go()
+
+
+class _OutboxWriter(Stream):
+    """The one stream of a session in the older form: what is put here, another worker may send."""
+
+    __slots__ = ("_owner",)
+
+    def __init__(self, owner: SharedSession) -> None:
+        super().__init__()
+        self._owner = owner
+
+    def append(self, data: bytes) -> None:
+        self._owner.append_outside(data)
+
+
+class SharedResponse(PostResponse):
+    """The response to one POST of a shared session.
+
+    Attributes:
+        fence: that of the log of its stream.
+        last: how many entries the log has already.
+    """
+
+    owner: "SharedSession"
+    fence = 1
+    last = 0
+
+    @property
+    def requests(self) -> list[Exchange]:
+        """The requests of the POST that wait for their answer."""
+        waiting = self.owner.session.client.open.values()
+        return [each for each in waiting if each.origin is self]
+
+    def skips(self, data: bytes) -> bool:
+        """Whether a message must not be sent."""
+        return False
+
+    def finish(self) -> None:
+        if not self.is_held:
+            super().finish()
+
+    def open_stream(self) -> Stream:
+        if self.stream is None:
+            self.stream = self.owner.open_logged(self)
+            if self.is_primed and self.owner.is_kept:
+                self.stream.prime()
+            self._wake()
+        return self.stream
+
+
+def stream_duty(sid: str, label: str) -> str:
+    """Return the name of a stream among what its worker has to end."""
+    return f"stream/{sid}/{label}"
+
+
+def _storable(principal: Principal) -> Principal:
+    """Return a principal without what cannot be stored: its account elsewhere."""
+    if principal.upstream is None:
+        return principal
+    return msgspec.structs.replace(principal, upstream=None)

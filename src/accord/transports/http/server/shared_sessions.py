@@ -1,0 +1,561 @@
+"""The sessions of an app that several workers serve: found in the store, cached here.
+
+A session that this worker has not seen before is begun from its sealed id and its record. While the
+store does not answer, the id alone has to do.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Coroutine, Hashable
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import msgspec
+
+from accord.bindings import http
+from accord.errors import Conflict, StoreError, StoreFull, StoreUnavailable
+from accord.protocol.exchange import Exchange
+from accord.transports.http.server.exchange import HttpExchange
+from accord.transports.http.server.sessions import HttpSessions, caller_key
+from accord.transports.http.server.shared_session import SharedSession, stream_duty
+from accord.transports.http.server.shared_streams import OutboxStream
+from accord.transports.http.server.state import AppState
+from accord.workers import names
+from accord.workers.session_records import (
+    CachedRecord,
+    SessionRecord,
+    SessionRecords,
+    StreamListener,
+)
+from accord.workers.session_tokens import (
+    FORMAT,
+    SessionToken,
+    SessionTokens,
+    identify_caller,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from accord.workers.event_logs import LogWriter
+    from accord.workers.worker import Worker
+
+log = logging.getLogger("accord.http")
+
+_SID_BYTES: Final = 12
+_UNKNOWN: Final = http.HttpRefusal(404, "the session is unknown or has ended; initialize anew")
+_RETRY_AFTER: Final = (("retry-after", "1"),)
+AWAY: Final = http.HttpRefusal(
+    503, "sessions cannot be read: the store does not answer", -32000, _RETRY_AFTER
+)
+_FULL: Final = http.HttpRefusal(
+    503, "sessions cannot be written: the store is full", -32000, (("retry-after", "30"),)
+)
+_NEWER: Final = http.HttpRefusal(
+    503, "the session belongs to a later version of the server", -32000, _RETRY_AFTER
+)
+# Seconds beyond the time in which a question has to be answered.
+_ASK_SLACK: Final = 60.0
+# How often finished streams are taken from the list of what a lost worker leaves behind.
+_CLEAN_EVERY: Final = 0.05
+
+
+class ServedSharing(Protocol):
+    """Puts the sessions of a server into records, and back; see `server.session_sharing`."""
+
+    def restore(self, session: Any, record: SessionRecord) -> None:
+        """Let a new session go on where another worker has left."""
+
+    def apply(self, session: Any, base: SessionRecord, record: SessionRecord) -> None:
+        """Take over what another worker has changed."""
+
+    def is_changed(self, session: Any) -> bool:
+        """Whether something may have changed here that the record should have."""
+
+    def note_opening(self, session: Any) -> None:
+        """Note that a message may have opened the session, or confirmed that."""
+
+    def describe(self, session: Any) -> "Callable[[SessionRecord], SessionRecord]":
+        """Return what puts the present state of a session into a record."""
+
+    def merge(
+        self, session: Any, base: SessionRecord
+    ) -> "Callable[[SessionRecord], SessionRecord | None]":
+        """Return what puts into a record what was changed here."""
+
+    def relay(self, session: Any, body: bytes) -> bytes | None:
+        """Return the notification of a change that another worker has published."""
+
+    def relay_everything(self, session: Any) -> list[bytes]:
+        """Return a notification of everything that the client hears of."""
+
+    def is_repeatable(self, exchange: Exchange) -> bool:
+        """Whether a request may be served again by another worker."""
+
+
+class SharedSessions(HttpSessions):
+    """The sessions of an app that several workers serve, as one of them has them.
+
+    Args:
+        state: of the app.
+        worker: this one.
+        sharing: puts sessions into records, and back.
+        ask_timeout: seconds that handlers wait for the client's answer.
+
+    Attributes:
+        generation: rises when nothing that is cached can be relied on any more.
+        records: reads and changes the records.
+        writers: the logs that are being written here.
+    """
+
+    def __init__(
+        self, state: AppState, worker: "Worker", sharing: ServedSharing, ask_timeout: float
+    ) -> None:
+        super().__init__(state)
+        self.state = state
+        self.worker = worker
+        self.sharing = sharing
+        self.ask_ttl = ask_timeout + _ASK_SLACK
+        self.generation = 0
+        idle = state.options.session_idle
+        self.records = SessionRecords(worker, ttl=idle, apply=self._apply)
+        self.writers: dict[LogWriter, None] = {}
+        self._tokens: SessionTokens | None = None
+        self._by_sid: dict[str, SharedSession] = {}
+        self._loading: dict[bytes, asyncio.Task[SharedSession | http.HttpRefusal]] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._done: list[tuple[str, str]] = []
+        worker.on_late(self._distrust)
+
+    @property
+    def tokens(self) -> SessionTokens:
+        """Seals and opens the ids of sessions."""
+        if self._tokens is None:
+            self._tokens = SessionTokens(self.worker.keys)
+        return self._tokens
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Run something by itself; its failure is logged."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._finish)
+
+    def _finish(self, task: "asyncio.Task[Any]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("a session failed", exc_info=task.exception())
+
+    # -- finding
+
+    def find_here(self, key: bytes) -> SharedSession | None:
+        """Return a session whose record is cached here and can be relied on."""
+        session = self._found.get(key)
+        if (
+            session is None
+            or session.generation != self.generation  # type: ignore[attr-defined]  # ours
+            or not self.worker.is_valid(self.state.now())
+        ):
+            return None
+        return session  # type: ignore[return-value]  # there are no others
+
+    def find_by_sid(self, sid: str) -> SharedSession | None:
+        """Return a session that is cached here by its name in the store."""
+        return self._by_sid.get(sid)
+
+    async def load(
+        self, key: bytes, principal: Hashable, peer: Any = None
+    ) -> SharedSession | http.HttpRefusal:
+        """Return a session, from here or from the store, if its caller has opened it."""
+        token = self.tokens.open(key)
+        if token is None or token.caller != identify_caller(principal):
+            return _UNKNOWN  # session.end.terminated-404
+        session = self.find_here(key)
+        if session is not None:
+            return session
+        loading = self._loading.get(key)
+        if loading is None:
+            caller = caller_key(principal, peer)
+            work = self._load(key, token, principal, caller)
+            loading = self._loading[key] = asyncio.get_running_loop().create_task(work)
+            loading.add_done_callback(lambda _: self._loading.pop(key, None))
+        return await asyncio.shield(loading)
+
+    async def _load(
+        self, key: bytes, token: SessionToken, principal: Hashable, caller: Hashable
+    ) -> SharedSession | http.HttpRefusal:
+        try:
+            if not self.worker.is_valid(self.state.now()):
+                await self.worker.renew_lease()
+            generation = self.generation
+            cached = await self.records.load(token.sid) or await self._rebuild(token, principal)
+        except StoreUnavailable as error:
+            self.worker.note_silence(error)
+            return self._serve_without_store(key, token, principal, caller)
+        if cached is None or cached.record.is_ended:
+            self._drop(self._by_sid.get(token.sid))
+            return _UNKNOWN
+        if not cached.is_readable:
+            return _NEWER
+        session = self._by_sid.get(token.sid)
+        if session is not None:
+            session.apply_record(cached)
+        else:
+            session = self._adopt(key, token, principal, caller)
+            session.take_record(cached)
+        session.generation = generation
+        return session
+
+    def _adopt(
+        self, key: bytes, token: SessionToken, principal: Hashable, caller: Hashable
+    ) -> SharedSession:
+        session = SharedSession(self, token.sid, key, principal=principal, caller=caller)
+        if token.is_older_form:
+            session.write_to_outbox()
+        session.is_kept = True
+        self._keep_here(session)
+        return session
+
+    def _keep_here(self, session: SharedSession) -> None:
+        self._make_room(session.caller)
+        super().keep(session)
+        self._by_sid[session.sid] = session
+
+    async def _rebuild(self, token: SessionToken, principal: Hashable) -> CachedRecord | None:
+        """Make the record of a session anew that the store has lost; None if it has expired.
+
+        A record that was deleted by its client stays as a mark, and one that expires has not been
+        used for a while. So one that is missing although its session is younger was lost.
+        """
+        age = self.worker.now() - token.issued
+        if token.is_older_form or not token.revision:
+            return None
+        if age >= self.state.options.session_idle and token.epoch == await self._read_epoch():
+            return None
+        log.warning("the store has lost a session, which goes on without its state")
+        record = SessionRecord(
+            created=token.issued,
+            revision=token.revision,
+            capabilities=token.capabilities,
+            client=_encode_client(token.client),
+            principal=_describe(principal),
+            is_initialized=True,
+            broadcasts=self.worker.broadcasts.position,
+        )
+        try:
+            return await self.records.create(token.sid, record)
+        except Conflict:
+            return await self.records.load(token.sid)
+
+    async def _read_epoch(self) -> str:
+        return await self.worker.renew_epoch()
+
+    def _serve_without_store(
+        self, key: bytes, token: SessionToken, principal: Hashable, caller: Hashable
+    ) -> SharedSession | http.HttpRefusal:
+        """Serve plain requests by the sealed id alone, while the store does not answer."""
+        if not token.revision or token.is_older_form:
+            return AWAY
+        session = self._by_sid.get(token.sid)
+        if session is None:
+            session = self._adopt(key, token, principal, caller)
+            record = SessionRecord(
+                created=token.issued,
+                revision=token.revision,
+                capabilities=token.capabilities,
+                client=_encode_client(token.client),
+                is_initialized=True,
+            )
+            self.sharing.restore(session.session, record)
+        session.generation = -1  # read anew as soon as the store answers
+        return session
+
+    # -- beginning
+
+    def begin(self, exchange: HttpExchange) -> SharedSession | http.HttpRefusal:
+        if self.state.is_stopping:
+            return http.HttpRefusal(503, "the server is stopping", -32000, (("retry-after", "5"),))
+        principal = exchange.principal
+        caller = caller_key(principal, exchange.scope.get("client"))
+        sid = os.urandom(_SID_BYTES).hex()
+        # The id says what `initialize` agrees on; until then any value will do.
+        return SharedSession(self, sid, sid.encode(), principal=principal, caller=caller)
+
+    async def open(
+        self, session: SharedSession, *, is_older_form: bool = False
+    ) -> http.HttpRefusal | None:
+        """Keep a new session in the store, and give it its id; return why that is refused."""
+        record = SessionRecord(
+            created=self.worker.now(),
+            principal=_describe(session.principal),
+            is_older_form=is_older_form,
+            broadcasts=self.worker.broadcasts.position,
+        )
+        record = self.sharing.describe(session.session)(record)
+        try:
+            refusal = await self._check_room(session)
+            if refusal is not None:
+                return refusal
+            cached = await self.records.create(session.sid, record)
+            await self._list(session)
+        except StoreFull as error:
+            self.worker.note_silence(error)
+            return _FULL
+        except StoreUnavailable as error:
+            self.worker.note_silence(error)
+            return AWAY
+        peer = session.session.endpoint.peer
+        info = None if peer is None else peer.info
+        token = SessionToken(
+            FORMAT,
+            session.sid,
+            self.worker.epoch,
+            record.created,
+            identify_caller(session.principal),
+            record.revision,
+            record.capabilities,
+            ("", "") if info is None else (info.name, info.version),
+            is_older_form,
+        )
+        session.key = self.tokens.seal(token)
+        session.session.is_shared = True
+        session.cached = cached
+        session.generation = self.generation
+        session.is_kept = True
+        self._keep_here(session)
+        return None
+
+    async def _check_room(self, session: SharedSession) -> http.HttpRefusal | None:
+        options, backend = self.state.options, self.worker.backend
+        busy = (("retry-after", "5"),)
+        if await backend.count(names.SESSIONS) >= options.sessions:
+            why = f"{options.sessions} sessions are open (sessions)"
+            return http.HttpRefusal(503, why, -32000, busy)
+        if await backend.count(_caller_index(session)) >= options.sessions_per_caller:
+            each = options.sessions_per_caller
+            why = f"{each} sessions of one caller are in use (sessions_per_caller)"
+            return http.HttpRefusal(503, why, -32000, busy)
+        return None
+
+    async def _list(self, session: SharedSession) -> None:
+        backend, ttl = self.worker.backend, self.state.options.session_idle
+        await asyncio.gather(
+            backend.add(names.SESSIONS, [session.sid], ttl=ttl),
+            backend.add(_caller_index(session), [session.sid], ttl=ttl),
+        )
+
+    # -- changes of other workers
+
+    def _apply(self, sid: str, cached: CachedRecord) -> bool:
+        session = self._by_sid.get(sid)
+        if session is None:
+            return False
+        if cached.record.is_ended:
+            self._drop(session)
+            return False
+        if self.worker.id not in cached.record.holders:
+            session.generation = -1
+            return False
+        session.apply_record(cached)
+        return True
+
+    def _distrust(self) -> None:
+        """Read every record anew: the lease has run out, so that changes may have been missed."""
+        self.generation += 1
+
+    # -- listening
+
+    async def listen(
+        self, session: SharedSession, *, after: tuple[int, int] | None, has_ids: bool = True
+    ) -> OutboxStream | http.HttpRefusal:
+        """Let a client listen: from some positions on, or from where it has last listened.
+
+        Raises:
+            StoreError: the store does not answer.
+        """
+        most, number = self.state.options.listeners, os.urandom(8).hex()
+        listener = StreamListener(self.worker.id, number)
+        await self.worker.keep_duty(listener_duty(session.sid, listener))
+
+        def add(record: SessionRecord) -> SessionRecord | None:
+            if len(record.listeners) >= most:
+                return None
+            return _with_listeners(record, (*record.listeners, listener))
+
+        changed = await self.records.change(session.sid, add, known=session.cached)
+        if changed is None:
+            return _UNKNOWN
+        session.apply_record(changed)
+        if listener not in changed.record.listeners:
+            await self.worker.end_duty(listener_duty(session.sid, listener))
+            why = f"{most} streams of this session are open (listeners)"
+            return http.HttpRefusal(429, why, code=-32000)
+        outbox, broadcasts = after or (changed.record.outbox, changed.record.broadcasts)
+        stream = OutboxStream(
+            session, number, outbox=outbox, broadcasts=broadcasts, has_ids=has_ids
+        )
+        session.followed = (*session.followed, stream)
+        return stream
+
+    async def stop_listening(self, session: SharedSession, stream: OutboxStream) -> None:
+        """Note where a client has stopped listening."""
+        session.followed = tuple(each for each in session.followed if each is not stream)
+        listener = StreamListener(self.worker.id, stream.number)
+
+        def remove(record: SessionRecord) -> SessionRecord | None:
+            if not any(each.number == stream.number for each in record.listeners):
+                return None
+            is_newest = record.listeners[-1].number == stream.number
+            left = tuple(each for each in record.listeners if each.number != stream.number)
+            positions = (stream.outbox, stream.broadcasts) if is_newest else None
+            return _with_listeners(record, left, positions)
+
+        try:
+            changed = await self.records.change(session.sid, remove, known=session.cached)
+            if changed is not None:
+                session.apply_record(changed)
+            await self.worker.end_duty(listener_duty(session.sid, listener))
+        except StoreError as error:
+            log.debug("a listener is not forgotten: %s", error)
+
+    # -- ending
+
+    async def end_everywhere(self, session: SharedSession) -> None:
+        """End a session on all workers.
+
+        Raises:
+            StoreError: the store does not answer.
+        """
+        backend = self.worker.backend
+        await self.records.change(session.sid, _mark_ended)
+        self._drop(session)
+        await asyncio.gather(
+            backend.remove(names.SESSIONS, [session.sid]),
+            backend.remove(_caller_index(session), [session.sid]),
+            backend.drop(session.outbox_name),
+        )
+
+    async def end_by_sid(self, sid: str) -> None:
+        """End a session that is not cached here on all workers.
+
+        Raises:
+            StoreError: the store does not answer.
+        """
+        backend = self.worker.backend
+        await self.records.change(sid, _mark_ended)
+        await backend.remove(names.SESSIONS, [sid])
+        await backend.drop(names.outbox_of(sid))
+
+    def _drop(self, session: SharedSession | None) -> None:
+        if session is not None:
+            self.end(session)
+
+    def end(self, session: Any) -> None:
+        """End what this worker has of a session."""
+        if self._by_sid.get(session.sid) is session:
+            del self._by_sid[session.sid]
+        super().end(session)
+
+    def clean_up(self, sid: str, label: str) -> None:
+        """Forget soon what was kept for the case that this worker is lost."""
+        if not self._done:
+            loop = asyncio.get_running_loop()
+            loop.call_later(_CLEAN_EVERY, lambda: self.spawn(self._clean_up()))
+        self._done.append((sid, label))
+
+    async def _clean_up(self) -> None:
+        done, self._done = self._done, []
+        backend = self.worker.backend
+        try:
+            for sid, label in done:
+                await backend.delete(names.call_of(sid, label))
+            await self.worker.end_duty(*(stream_duty(sid, label) for sid, label in done))
+        except StoreError as error:
+            log.debug("ended streams are forgotten later: %s", error)
+
+    # -- time
+
+    def sweep(self, now: float) -> None:
+        """Keep the records of sessions in use, and drop what is cached of the others."""
+        used: list[SharedSession] = []
+        idle = self.state.options.session_idle
+        for session in [*self._by_sid.values()]:
+            if session.followed or session.session.dispatcher.running:
+                session.used = now
+            if session.used > session.touched:
+                session.touched = session.used
+                used.append(session)
+            if session.is_idle(now - idle):
+                self.end(session)
+            else:
+                session.release_tables()
+        if used or self.writers:
+            self.spawn(self._touch(used, idle))
+
+    async def _touch(self, used: list[SharedSession], ttl: float) -> None:
+        backend = self.worker.backend
+        try:
+            for session in used:
+                await backend.touch(names.session_of(session.sid), ttl=ttl)
+                await backend.add(_caller_index(session), [session.sid], ttl=ttl)
+            if used:
+                await backend.add(names.SESSIONS, [each.sid for each in used], ttl=ttl)
+            for writer in [*self.writers]:
+                await writer.extend()
+        except StoreUnavailable as error:
+            self.worker.note_silence(error)
+
+    def close(self) -> None:
+        """End what runs here; other workers take over the streams that have no answer yet."""
+        for writer in [*self.writers]:
+            if writer.is_single and not writer.is_ending:
+                writer.abandon()
+                del self.writers[writer]
+        super().close()
+
+    async def flush(self, seconds: float) -> None:
+        """Wait until what was sent is stored, but not for longer than this."""
+        waiting = [asyncio.ensure_future(writer.flush()) for writer in [*self.writers]]
+        pending = [*waiting, *self._tasks]
+        if pending:
+            await asyncio.wait(pending, timeout=seconds)
+        for each in waiting:
+            each.cancel()
+        for writer in [*self.writers]:
+            writer.abandon()
+        if self._done:
+            await self._clean_up()
+
+
+def listener_duty(sid: str, listener: StreamListener) -> str:
+    """Return the name of a connection among what its worker has to end."""
+    return f"listener/{sid}/{listener.number}"
+
+
+def _caller_index(session: SharedSession) -> str:
+    caller = identify_caller(session.principal) or str(session.caller).encode()
+    return names.caller_index(caller.hex()[-60:])
+
+
+def _with_listeners(
+    record: SessionRecord,
+    listeners: tuple[StreamListener, ...],
+    positions: tuple[int, int] | None = None,
+) -> SessionRecord:
+    outbox, broadcasts = positions or (record.outbox, record.broadcasts)
+    return msgspec.structs.replace(
+        record, listeners=listeners, outbox=outbox, broadcasts=broadcasts
+    )
+
+
+def _mark_ended(record: SessionRecord) -> SessionRecord | None:
+    return None if record.is_ended else msgspec.structs.replace(record, is_ended=True)
+
+
+def _describe(principal: Hashable) -> str:
+    subject = getattr(principal, "subject", principal)
+    return "" if subject is None else str(subject)
+
+
+def _encode_client(client: tuple[str, str]) -> bytes:
+    name, version = client
+    return msgspec.json.encode({"name": name, "version": version}) if name else b"null"

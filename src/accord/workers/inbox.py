@@ -1,0 +1,103 @@
+"""The messages to one worker: a log that it alone reads, so that nothing gets lost on the way."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from accord.workers import names
+from accord.workers.messages import decode_message
+
+if TYPE_CHECKING:
+    from accord.workers.worker import Worker
+
+log = logging.getLogger("accord.workers")
+
+TakeMessage: TypeAlias = Callable[[bytes], Awaitable[None] | None]
+"""Takes the body of a message. What it returns runs by itself."""
+
+# Bells may get lost; so the log is looked at as often as this.
+LOOK: Final = 1.0
+
+
+class Inbox:
+    """The messages to one worker."""
+
+    def __init__(self, worker: "Worker") -> None:
+        self._worker = worker
+        self._kinds: dict[str, TakeMessage] = {}
+        self._position = 0
+        self._log = ""
+        self._rung = asyncio.Event()
+        self._tasks: set[asyncio.Future[None]] = set()
+
+    def on(self, kind: str, take: TakeMessage) -> None:
+        """Call something with the body of each message of a kind."""
+        self._kinds[kind] = take
+
+    async def open(self) -> None:
+        """Begin to follow the inbox of the worker's present id."""
+        backend = self._worker.backend
+        if self._log:
+            await backend.unfollow(self._log, self._rung.set)
+        self._rung = asyncio.Event()
+        self._log, self._position = names.inbox_of(self._worker.id), 0
+        await backend.follow(self._log, self._rung.set)
+
+    async def follow_forever(self) -> None:
+        """Take messages as they come."""
+        while True:
+            await self.take_all()
+            was_rung = await wait_for_ring(self._rung)
+            if not was_rung and await self.take_all():
+                self._worker.metrics.missed_bells += 1
+
+    async def take_all(self) -> int:
+        """Take the messages that are there; return how many there were."""
+        count = 0
+        while True:
+            self._rung.clear()
+            read_from = self._log
+            page = await self._worker.backend.read(read_from, after=self._position, limit=500)
+            if page is None or not page.items or read_from != self._log:
+                return count
+            self._worker.metrics.inbox_lag = page.last - self._position
+            if page.last < self._position:  # the store has lost its data
+                self._position = 0
+                continue
+            self._position = page.first + len(page.items) - 1
+            for item in page.items:
+                count += 1
+                self._take(item)
+
+    def _take(self, item: bytes) -> None:
+        self._worker.metrics.messages_received += 1
+        message = decode_message(item)
+        take = None if message is None else self._kinds.get(message.kind)
+        if message is None or take is None:
+            log.info("a message of another version was left out")
+            return
+        try:
+            work = take(message.body)
+        except Exception:
+            log.exception("a message of kind %s failed", message.kind)
+            return
+        if work is not None:
+            task = asyncio.ensure_future(work)
+            self._tasks.add(task)
+            task.add_done_callback(self._finish)
+
+    def _finish(self, task: "asyncio.Future[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("a message failed", exc_info=task.exception())
+
+
+async def wait_for_ring(rung: asyncio.Event, seconds: float = LOOK) -> bool:
+    """Wait for a bell, or for the next look; return whether the bell rang."""
+    try:
+        async with asyncio.timeout(seconds):
+            await rung.wait()
+    except TimeoutError:
+        return False
+    return True

@@ -1,0 +1,313 @@
+"""The records of sessions, and what each worker has cached of them.
+
+A record names the workers that hold a copy of it. A worker that changes a record sends the new one
+to all of them, and waits until each has taken it, or has lost its lease. So a copy can be relied on
+without asking the store, for as long as the worker has its lease.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from accord.errors import Conflict, StoreError
+from accord.workers import names
+
+if TYPE_CHECKING:
+    from accord.workers.worker import Worker
+
+__all__ = ["CachedRecord", "SessionRecord", "SessionRecords", "StreamListener"]
+
+log = logging.getLogger("accord.workers")
+
+FORMAT: Final = 1
+_ATTEMPTS: Final = 50
+# Seconds after which a holder that sends no receipt is looked for, and again.
+_SOON: Final = 0.02
+_LATER: Final = 0.2
+
+
+class StreamListener(msgspec.Struct, frozen=True):
+    """A connection on which a client listens.
+
+    Attributes:
+        worker: where it is.
+        number: unlike that of any other.
+    """
+
+    worker: str
+    number: str
+
+
+class SessionRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A session as the store has it.
+
+    A later version may add members; this one keeps those that it does not know.
+
+    Attributes:
+        needs: the lowest format that a worker must know to serve the session.
+        created: when it began, in seconds since 1970.
+        revision: the protocol revision that was agreed on; empty before `initialize`.
+        capabilities: those of the client, as dotted paths.
+        client: what the client says of itself, as JSON.
+        principal: the caller that opened it, for operators.
+        is_older_form: whether it belongs to the form with two endpoints.
+        is_initialized: whether the client has confirmed the opening.
+        is_ended: whether it is over; the record stays until no id of it is valid any more.
+        log_level: the level that the client has asked for; empty if it has not.
+        subscriptions: the URIs that the client has subscribed to.
+        state: what handlers keep in `session.state`: each value as MessagePack.
+        visibility: the rules of `session.show` and `hide`, as MessagePack.
+        holders: the workers that have a copy.
+        listeners: the connections on which the client listens; the last one gets the messages.
+        outbox: the last message outside of any request that was sent to a client.
+        broadcasts: the last message to all workers that the session has heard of.
+    """
+
+    needs: int = FORMAT
+    created: float
+    revision: str = ""
+    capabilities: tuple[str, ...] = ()
+    client: bytes = b"null"
+    principal: str = ""
+    is_older_form: bool = False
+    is_initialized: bool = False
+    is_ended: bool = False
+    log_level: str = ""
+    subscriptions: frozenset[str] = frozenset()
+    state: dict[str, bytes] = {}
+    visibility: bytes = b""
+    holders: tuple[str, ...] = ()
+    listeners: tuple[StreamListener, ...] = ()
+    outbox: int = 0
+    broadcasts: int = 0
+
+
+_MEMBERS: Final = frozenset(SessionRecord.__struct_fields__)
+_decode: Final = msgspec.msgpack.Decoder(SessionRecord).decode
+_decode_members: Final = msgspec.msgpack.Decoder(dict[str, msgspec.Raw]).decode
+_encode: Final = msgspec.msgpack.Encoder(order="deterministic").encode
+_replace: Final = msgspec.structs.replace
+
+
+class CachedRecord(msgspec.Struct):
+    """A record, its version, and the members that this version of accord does not know."""
+
+    record: SessionRecord
+    version: int
+    unknown: Mapping[str, msgspec.Raw] = {}
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether this version of accord can serve the session."""
+        return self.record.needs <= FORMAT
+
+
+def decode_record(value: bytes, version: int) -> CachedRecord:
+    """Return a record as it was stored.
+
+    Raises:
+        StoreError: it cannot be read.
+    """
+    try:
+        record = _decode(value)
+        members = _decode_members(value)
+    except (ValueError, RecursionError) as error:
+        raise StoreError(f"the record of a session cannot be read: {error}") from None
+    unknown = {name: each for name, each in members.items() if name not in _MEMBERS}
+    return CachedRecord(record, version, unknown)
+
+
+def encode_record(record: SessionRecord, unknown: Mapping[str, msgspec.Raw]) -> bytes:
+    """Return a record as it is stored."""
+    encoded = _encode(record)
+    if not unknown:
+        return encoded
+    return _encode({**_decode_members(encoded), **unknown})
+
+
+class _Update(msgspec.Struct, array_like=True):
+    """A record that has changed: for the workers that hold a copy."""
+
+    sid: str
+    version: int
+    value: bytes
+    receipt: str
+    sender: str
+
+
+class _Receipt(msgspec.Struct, array_like=True):
+    """Says that a worker has taken an update, and whether it still holds a copy."""
+
+    sid: str
+    receipt: str
+    worker: str
+    is_held: bool
+
+
+_decode_update: Final = msgspec.msgpack.Decoder(_Update).decode
+_decode_receipt: Final = msgspec.msgpack.Decoder(_Receipt).decode
+
+Change = Callable[[SessionRecord], SessionRecord | None]
+"""Returns a record as it shall be; None leaves it as it is."""
+Apply = Callable[[str, CachedRecord], bool]
+"""Takes a changed record for the copy of a session; returns whether there is a copy."""
+
+
+class SessionRecords:
+    """Reads and changes the records of sessions.
+
+    Args:
+        worker: on whose part.
+        ttl: seconds after its last use for which a record is kept.
+        apply: called with the records that other workers have changed.
+    """
+
+    def __init__(self, worker: "Worker", *, ttl: float, apply: Apply) -> None:
+        self._worker = worker
+        self._ttl = ttl
+        self._apply = apply
+        self._waiting: dict[str, tuple[set[str], asyncio.Future[None]]] = {}
+        # Holders that were lost, or have given their copy up.
+        self._left: dict[str, set[str]] = {}
+        worker.on("session", self._take_update)
+        worker.on("receipt", self._take_receipt)
+
+    async def create(self, sid: str, record: SessionRecord) -> CachedRecord:
+        """Keep a new session; this worker holds a copy.
+
+        Raises:
+            Conflict: there is one already.
+        """
+        record = _replace(record, holders=(self._worker.id,))
+        value = encode_record(record, {})
+        version = await self._worker.backend.put(
+            names.session_of(sid), value, ttl=self._ttl, expect=0
+        )
+        return CachedRecord(record, version)
+
+    async def load(self, sid: str) -> CachedRecord | None:
+        """Return the record of a session, and let this worker hold a copy; None if it is gone."""
+        self._worker.metrics.sessions_loaded += 1
+        key, own = names.session_of(sid), self._worker.id
+        stored = await self._worker.backend.get(key)
+        for _ in range(_ATTEMPTS):
+            if stored is None:
+                return None
+            found = decode_record(stored.value, stored.version)
+            if not found.is_readable or found.record.is_ended or own in found.record.holders:
+                return found
+            record = _replace(found.record, holders=(*found.record.holders, own))
+            value = encode_record(record, found.unknown)
+            try:
+                version = await self._worker.backend.put(
+                    key, value, ttl=self._ttl, expect=found.version
+                )
+            except Conflict as error:
+                stored = error.record
+            else:
+                return CachedRecord(record, version, found.unknown)
+        raise StoreError("the record of a session changes too often to be read")
+
+    async def peek(self, sid: str) -> CachedRecord | None:
+        """Return the record of a session without holding a copy."""
+        stored = await self._worker.backend.get(names.session_of(sid))
+        return None if stored is None else decode_record(stored.value, stored.version)
+
+    async def change(
+        self, sid: str, change: Change, *, known: CachedRecord | None = None
+    ) -> CachedRecord | None:
+        """Change a record; the workers that hold a copy have the new one when this returns.
+
+        Args:
+            sid: the session.
+            change: makes the new record from the present one; may be called several times.
+            known: what this worker holds, which saves reading it.
+
+        Returns:
+            The record after the change; None if it is gone.
+        """
+        self._worker.metrics.sessions_saved += 1
+        key, own, found = names.session_of(sid), self._worker.id, known
+        if found is None:
+            stored = await self._worker.backend.get(key)
+            found = None if stored is None else decode_record(stored.value, stored.version)
+        for _ in range(_ATTEMPTS):
+            if found is None:
+                return None
+            changed = change(found.record)
+            if changed is None:
+                return found
+            # One that was late, or has given its copy up, may hold another one by now: so it is
+            # informed, too, and drops that when it finds that it is not among the holders.
+            informed = found.record.holders
+            left = self._left.pop(sid, set())
+            changed = _replace(changed, holders=tuple(e for e in informed if e not in left))
+            value = encode_record(changed, found.unknown)
+            try:
+                version = await self._worker.backend.put(
+                    key, value, ttl=self._ttl, expect=found.version
+                )
+            except Conflict as error:
+                stored = error.record
+                found = None if stored is None else decode_record(stored.value, stored.version)
+                continue
+            others = [each for each in informed if each != own]
+            if others:
+                await self._inform(others, sid, version, value)
+            return CachedRecord(changed, version, found.unknown)
+        raise StoreError("the record of a session changes too often to be changed")
+
+    # -- the copies of others
+
+    async def _inform(self, holders: list[str], sid: str, version: int, value: bytes) -> None:
+        """Send a record to the workers that hold a copy, and wait for their receipts."""
+        receipt = os.urandom(8).hex()
+        taken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[receipt] = (set(holders), taken)
+        update = _Update(sid, version, value, receipt, self._worker.id)
+        body = msgspec.msgpack.encode(update)
+        try:
+            await asyncio.gather(*(self._worker.send(each, "session", body) for each in holders))
+            await self._await_receipts(sid, receipt, taken)
+        finally:
+            self._waiting.pop(receipt, None)
+
+    async def _await_receipts(self, sid: str, receipt: str, taken: "asyncio.Future[None]") -> None:
+        loop = asyncio.get_running_loop()
+        # A copy is relied on for no longer than a lease after its worker was last heard of.
+        deadline = loop.time() + self._worker.lease
+        pause = _SOON
+        while not taken.done() and loop.time() < deadline:
+            await asyncio.wait((taken,), timeout=pause)
+            pause = _LATER
+            for each in [*self._waiting[receipt][0]]:
+                if not taken.done() and not await self._worker.is_alive(each):
+                    self._note_left(sid, each)
+                    self._note_receipt(receipt, each)
+
+    def _note_receipt(self, receipt: str, worker: str) -> None:
+        waiting, taken = self._waiting.get(receipt, (set(), None))
+        waiting.discard(worker)
+        if not waiting and taken is not None and not taken.done():
+            taken.set_result(None)
+
+    def _note_left(self, sid: str, worker: str) -> None:
+        self._left.setdefault(sid, set()).add(worker)
+        if len(self._left) > 10_000:
+            self._left.pop(next(iter(self._left)))
+
+    async def _take_update(self, body: bytes) -> None:
+        update = _decode_update(body)
+        is_held = self._apply(update.sid, decode_record(update.value, update.version))
+        receipt = _Receipt(update.sid, update.receipt, self._worker.id, is_held)
+        await self._worker.send(update.sender, "receipt", msgspec.msgpack.encode(receipt))
+
+    def _take_receipt(self, body: bytes) -> None:
+        receipt = _decode_receipt(body)
+        if not receipt.is_held:
+            self._note_left(receipt.sid, receipt.worker)
+        self._note_receipt(receipt.receipt, receipt.worker)

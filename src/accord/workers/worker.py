@@ -1,0 +1,410 @@
+"""One process among those that serve together: its lease, its inbox, and who of the others is lost.
+
+A worker is alive while it renews its lease in the store. When a lease runs out, one of the others
+takes over what the lost worker was doing. A worker that was only stalled finds out that it was
+taken over, and goes on under a new id.
+"""
+
+import asyncio
+import logging
+import os
+import random
+import socket
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Final, TypeAlias
+
+import msgspec
+
+from accord.errors import AccordError, ConfigurationError, Conflict, StoreError, StoreUnavailable
+from accord.stores.backend import Backend
+from accord.stores.key_ring import KeyRing
+from accord.version import __version__
+from accord.workers import names
+from accord.workers.broadcasts import Broadcasts
+from accord.workers.inbox import Inbox, TakeMessage
+from accord.workers.messages import encode_message
+from accord.workers.metrics import WorkerMetrics
+
+__all__ = ["Worker", "WorkerFacts"]
+
+log = logging.getLogger("accord.workers")
+
+OnLost: TypeAlias = Callable[[str], Awaitable[None]]
+
+_ID_BYTES: Final = 5
+_DAY: Final = 86_400.0
+_EPOCH_TTL: Final = 90 * _DAY
+# How many of the workers after this one, in the order of their ids, it looks after.
+_NEIGHBOURS: Final = 2
+# How often things are renewed that live for a day or more, in beats.
+_RENEWED_EVERY: Final = 200
+_INBOX_TTL: Final = 3600.0
+
+
+class WorkerFacts(msgspec.Struct, frozen=True):
+    """What a worker says of itself in the store, for operators.
+
+    Attributes:
+        started: in seconds since 1970.
+        version: of accord.
+    """
+
+    id: str
+    host: str
+    pid: int
+    started: float
+    version: str
+
+
+class Worker:
+    """One process among those that serve together.
+
+    Args:
+        backend: the store; opened by `start`.
+        keys: seal what clients carry; from the store if they are not given.
+        lease: seconds of silence after which a worker counts as lost.
+        patience: seconds after which a store that does not answer is reported.
+
+    Attributes:
+        id: names it among the others; a new one after it was taken over.
+        epoch: says whether the store is still the same one.
+        is_connected: whether the store answered when it was last asked.
+        metrics: counts what happens.
+        is_draining: whether an operator has asked it to end.
+    """
+
+    def __init__(
+        self, backend: Backend, keys: KeyRing | None, *, lease: float = 5.0, patience: float = 5.0
+    ) -> None:
+        self.backend = backend
+        self._given_keys = keys
+        self.keys: KeyRing
+        self.lease = lease
+        self.patience = patience
+        self.metrics = WorkerMetrics()
+        self.broadcasts = Broadcasts(self)
+        self.inbox = Inbox(self)
+        self.id = ""
+        self.epoch = ""
+        self.is_connected = False
+        self.is_draining = False
+        self._on_lost: list[OnLost] = []
+        self._on_late: list[Callable[[], None]] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._taking: set[asyncio.Task[None]] = set()
+        self._version = 0
+        self._valid_until = 0.0
+        self._silent_since: float | None = None
+        self._clock: Callable[[], float] = time.monotonic
+        self._offset = 0.0
+        self._reap_after = 0.0
+        self._beats = 0
+        self._renewing: asyncio.Task[bool] | None = None
+        self.on("drain", self._drain)
+
+    # -- what the layers above use
+
+    def on(self, kind: str, take: TakeMessage) -> None:
+        """Call something with the body of each message of a kind to this worker."""
+        self.inbox.on(kind, take)
+
+    async def send(self, worker: str, kind: str, body: bytes) -> None:
+        """Send a message to a worker; returns once the store has it."""
+        self.metrics.messages_sent += 1
+        inbox = names.inbox_of(worker)
+        message = encode_message(kind, body, self.id)
+        await self.backend.append(inbox, [message], ttl=_INBOX_TTL, keep=10_000, ring=(inbox,))
+
+    def on_worker_lost(self, callback: OnLost) -> None:
+        """Call something with the id of a lost worker, on the worker that takes over from it.
+
+        It may be called again for the same id if this worker is lost, too, before it returns.
+        """
+        self._on_lost.append(callback)
+
+    def on_late(self, callback: Callable[[], None]) -> None:
+        """Call something when the lease has run out: nothing that is cached can be relied on.
+
+        The id of the worker may be a new one.
+        """
+        self._on_late.append(callback)
+
+    async def is_alive(self, worker: str) -> bool:
+        """Whether a worker has a lease."""
+        return worker == self.id or await self.backend.get(names.lease_of(worker)) is not None
+
+    async def publish(self, kind: str, body: bytes) -> None:
+        """Send a message to all workers, this one too."""
+        await self.broadcasts.publish(kind, body)
+
+    def on_broadcast(self, kind: str, hear: Callable[[bytes], None]) -> None:
+        """Call something with the body of each message of a kind to all workers."""
+        self.broadcasts.on(kind, hear)
+
+    def now(self) -> float:
+        """Return the time of the store, as exactly as it was last heard of."""
+        return self._clock() + self._offset
+
+    def is_valid(self, now: float) -> bool:
+        """Whether the lease has not run out, so that what is cached here can be relied on."""
+        return now < self._valid_until
+
+    @property
+    def unready_reason(self) -> str | None:
+        """Why no new requests should be sent here; None if they may."""
+        if self.is_draining:
+            return "the worker is draining"
+        since = self._silent_since
+        if since is not None and self._clock() - since > self.patience:
+            return f"the store {self.backend.url} does not answer"
+        if not self._tasks:
+            return "the worker has not started"
+        return None
+
+    async def keep_duty(self, duty: str) -> None:
+        """Note something that another worker has to end or to go on with if this one is lost."""
+        await self.backend.add(names.duties_of(self.id), [duty], ttl=_DAY)
+
+    async def end_duty(self, *duties: str, worker: str | None = None) -> None:
+        """Forget what is done."""
+        await self.backend.remove(names.duties_of(worker or self.id), duties)
+
+    # -- starting and stopping
+
+    async def start(self) -> None:
+        """Open the store, and join the other workers.
+
+        Raises:
+            ConfigurationError: the store is remote, and no keys are given.
+            StoreUnavailable: the store cannot be reached.
+        """
+        loop = asyncio.get_running_loop()
+        self._clock = loop.time
+        await self.backend.open()
+        self._offset = await self.backend.now() - self._clock()
+        self.keys = self._given_keys or KeyRing([await self._shared_secret()])
+        await self.renew_epoch()
+        await self._join()
+        await self.broadcasts.start()
+        self._reap_after = self._clock() + self.lease
+        self._tasks = [
+            loop.create_task(self._supervise(work), name=f"accord-{name}")
+            for name, work in (
+                ("lease", self._beat_forever),
+                ("inbox", self.inbox.follow_forever),
+                ("broadcasts", self.broadcasts.follow_forever),
+            )
+        ]
+
+    async def stop(self) -> None:
+        """Leave the other workers: there is nothing to take over."""
+        for task in (*self._tasks, *self._taking):
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        self._tasks = []
+        with suppress(StoreError):
+            if not await self.backend.count(names.duties_of(self.id)):
+                await self.backend.remove(names.WORKERS, [self.id])
+            await self.backend.delete(names.lease_of(self.id))
+        await self.backend.close()
+
+    async def _shared_secret(self) -> bytes:
+        """Return the key that workers share if none is given."""
+        made = os.urandom(32).hex().encode()
+        try:
+            await self.backend.put(names.SECRET, made, ttl=_EPOCH_TTL, expect=0)
+        except Conflict as error:
+            await self.backend.touch(names.SECRET, ttl=_EPOCH_TTL)
+            return bytes(error.record.value)
+        return made
+
+    async def renew_epoch(self) -> str:
+        """Return the epoch of the store; a store that has lost its data begins another one."""
+        made = os.urandom(8).hex()
+        try:
+            await self.backend.put(names.EPOCH, made.encode(), ttl=_EPOCH_TTL, expect=0)
+            self.epoch = made
+        except Conflict as error:
+            self.epoch = error.record.value.decode()
+        return self.epoch
+
+    async def _join(self) -> None:
+        """Take a new id, with a lease and an inbox."""
+        self.id = os.urandom(_ID_BYTES).hex()
+        began = self._clock()
+        await self.backend.add(names.WORKERS, [self.id], ttl=_DAY)
+        self._version = await self.backend.put(
+            names.lease_of(self.id), self._facts(), ttl=self.lease, expect=0
+        )
+        await self.inbox.open()
+        self._note_beat(began)
+
+    def _facts(self) -> bytes:
+        host = socket.gethostname()
+        facts = WorkerFacts(self.id, host, os.getpid(), self.now(), __version__)
+        return msgspec.json.encode(facts)
+
+    async def _supervise(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Run something for ever: what fails is logged, and begun again."""
+        while True:
+            try:
+                await work()
+            except StoreUnavailable as error:
+                self.note_silence(error)
+            except Exception:
+                log.exception("a part of the worker failed, and is begun again")
+            await asyncio.sleep(min(0.5, self.lease / 6) * random.uniform(0.5, 1.0))  # noqa: S311
+
+    # -- the lease
+
+    def note_silence(self, error: AccordError) -> None:
+        """Note that the store does not answer."""
+        self.metrics.store_errors += 1
+        if self._silent_since is None:
+            log.warning("the store does not answer: %s", error)
+            self._silent_since = self._clock()
+        self.is_connected = False
+        # When it is back, the leases of all the others may have run out while it was away.
+        self._reap_after = self._clock() + 2 * self.lease
+
+    def _note_beat(self, began: float) -> None:
+        self._valid_until = began + self.lease
+        if self._silent_since is not None:
+            seconds = self._clock() - self._silent_since
+            log.warning("the store answers again, after %.1f s", seconds)
+            self._silent_since = None
+        self.is_connected = True
+
+    async def _beat_forever(self) -> None:
+        pause = self.lease / 3
+        while True:
+            await self.renew_lease()
+            self._beats += 1
+            if self._beats % _RENEWED_EVERY == 0:
+                await self._renew_rest()
+            if self._clock() >= self._reap_after:
+                await self._look_after_neighbours()
+            self.metrics.lease_margin = self._valid_until - self._clock()
+            await asyncio.sleep(pause * random.uniform(0.8, 1.0))  # noqa: S311
+
+    async def renew_lease(self) -> bool:
+        """Renew the lease; return whether what is cached here may be relied on.
+
+        Callers at the same time share one renewal.
+        """
+        if self._renewing is None or self._renewing.done():
+            self._renewing = asyncio.create_task(self._renew_lease())
+        return await asyncio.shield(self._renewing)
+
+    async def _renew_lease(self) -> bool:
+        began = self._clock()
+        was_valid = self.is_valid(began)
+        lease = names.lease_of(self.id)
+        try:
+            version = await self.backend.put(
+                lease, self._facts(), ttl=self.lease, expect=self._version
+            )
+        except Conflict as error:
+            if error.record is not None:  # an earlier attempt was carried out after all
+                self._version = error.record.version
+                return await self._renew_lease()
+            return await self._return_late(began)
+        self._version = version
+        self._note_beat(began)
+        return was_valid
+
+    async def _return_late(self, began: float) -> bool:
+        """Go on after the lease has run out: as before, or under a new id if it was taken over."""
+        takeover = names.takeover_of(self.id)
+        is_lost = await self.backend.get(takeover) is not None
+        if not is_lost:
+            with suppress(Conflict):
+                self._version = await self.backend.put(
+                    names.lease_of(self.id), self._facts(), ttl=self.lease, expect=0
+                )
+            is_lost = await self.backend.get(takeover) is not None
+        if is_lost:
+            log.warning("worker %s was taken over while it was stalled, and begins anew", self.id)
+            await self.backend.delete(names.lease_of(self.id))
+            await self._join()
+        else:
+            await self.backend.add(names.WORKERS, [self.id], ttl=_DAY)
+            await self.renew_epoch()
+            self._note_beat(began)
+        # Others do not wait for the receipts of a worker without a lease.
+        for callback in self._on_late:
+            callback()
+        return False
+
+    async def _renew_rest(self) -> None:
+        await self.backend.add(names.WORKERS, [self.id], ttl=_DAY)
+        await self.backend.touch(names.EPOCH, ttl=_EPOCH_TTL)
+        await self.backend.touch(names.SECRET, ttl=_EPOCH_TTL)
+        self._offset = await self.backend.now() - self._clock()
+
+    # -- the others
+
+    async def _look_after_neighbours(self) -> None:
+        """Find the lost among the workers that follow this one in the order of their ids."""
+        ids = sorted(set(await self.backend.members(names.WORKERS, limit=10_000)) - {self.id})
+        following = [id for id in ids if id > self.id] + [id for id in ids if id < self.id]
+        alive = 0
+        for id in following:
+            if alive >= _NEIGHBOURS:
+                return
+            if await self.backend.get(names.lease_of(id)) is not None:
+                alive += 1
+            elif await self._claim(id):
+                task = asyncio.create_task(self._take_over(id), name="accord-takeover")
+                self._taking.add(task)
+                task.add_done_callback(self._taking.discard)
+
+    async def _claim(self, lost: str) -> bool:
+        """Return whether this worker is the one that takes over from a lost one."""
+        takeover = names.takeover_of(lost)
+        try:
+            ttl = max(60.0, 10 * self.lease)
+            await self.backend.put(takeover, self.id.encode(), ttl=ttl, expect=0)
+        except Conflict:
+            return False
+        if await self.backend.get(names.lease_of(lost)) is not None:  # it was late, not lost
+            await self.backend.delete(takeover)
+            return False
+        return True
+
+    async def _take_over(self, lost: str) -> None:
+        log.warning("worker %s is lost; its work is taken over", lost)
+        self.metrics.takeovers += 1
+        try:
+            for callback in self._on_lost:
+                await callback(lost)
+            await self.backend.remove(names.WORKERS, [lost])
+            await self.backend.drop(names.inbox_of(lost))
+        except StoreError as error:
+            log.warning("the work of worker %s is taken over later: %s", lost, error)
+            with suppress(StoreError):
+                await self.backend.delete(names.takeover_of(lost))
+        except Exception:
+            log.exception("the work of worker %s could not be taken over", lost)
+
+    def _drain(self, body: bytes) -> None:
+        log.warning("an operator has asked this worker to drain")
+        self.is_draining = True
+
+
+def check_keys(backend: Backend, keys: object) -> None:
+    """Refuse a store that others can read, without keys to seal what is kept there.
+
+    Raises:
+        ConfigurationError: keys are needed.
+    """
+    if backend.is_remote and keys is None:
+        raise ConfigurationError(
+            f"the store {backend.url} is reached over a network, and keeps requests and results: "
+            "give store_keys=[...] or ACCORD_STORE_KEYS, the same for all workers (make a key with "
+            "python -c 'import secrets; print(secrets.token_hex(32))'), or store_keys='none' to "
+            "keep values unsealed"
+        )
