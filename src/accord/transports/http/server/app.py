@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from accord.transports.http.server.connection import HttpConnection
     from accord.transports.http.server.listened_exchange import ListenedExchange
     from accord.transports.http.server.metrics import ListenerMetrics
+    from accord.transports.http.server.metrics_route import MetricsRoute
     from accord.transports.http.server.received import ReceivedHead
     from accord.transports.http.server.shared_state import SharedParts
 
@@ -74,6 +75,7 @@ class HttpApp:
         bodies: the bodies that are being read.
         endpoint: serves Streamable HTTP.
         under_way: how many requests are being served.
+        listener_metrics: counts connections and responses; None under another server.
     """
 
     def __init__(self, server: ServedServer, options: HttpOptions | None = None) -> None:
@@ -81,7 +83,7 @@ class HttpApp:
         self.options = options = options or HttpOptions()
         guard = http.guard_for(options.public_url, options.allowed_hosts, options.allowed_origins)
         self._gate = Gate(guard, options.answers, server.revisions)
-        self._listener_metrics: ListenerMetrics | None = None
+        self.listener_metrics: ListenerMetrics | None = None
         self._shared: SharedParts | None = None
         self._reset(time.monotonic)
         # With and without a slash at the end: no request is redirected.
@@ -199,6 +201,8 @@ class HttpApp:
                 await self._shared.start()
             async with self.server.run_lifespan() as self.state.lifespan:
                 self._tick()
+                if self.state.worker is not None:
+                    self._metrics_route.start(self.state.worker)
                 self._is_ready = True
                 ready.set_result(None)
                 await self._stop.wait()
@@ -210,6 +214,8 @@ class HttpApp:
                 ready.set_exception(error)
         finally:
             self._is_ready = False
+            if self.state.worker is not None:
+                self._metrics_route.stop()
             if self._timer is not None:
                 self._timer.cancel()
             if self._rechecking is not None:
@@ -397,8 +403,8 @@ class HttpApp:
         serve = self._endpoints.get(own)
         if serve is None and own in self._own_paths:
             if own == _METRICS:
-                return self._report_metrics(exchange)
-            return exchange.health(is_ready=own == "/healthz" or not self.state.is_stopping)
+                return self._metrics_route.serve(exchange)
+            return exchange.health(None if own == "/healthz" else self.unready_reason)
         headers = exchange.headers
         if len(headers) > HEADERS_MOST or sum(map(len, headers.values())) > HEADER_BYTES_MOST:
             why = f"more than {HEADERS_MOST} headers, or than {HEADER_BYTES_MOST} bytes of them"
@@ -416,15 +422,24 @@ class HttpApp:
             head.verdict = serve, verdict
         return serve(exchange, verdict)
 
-    def _report_metrics(self, exchange: HttpExchange) -> Awaitable[None]:
-        from accord.transports.http.server.metrics import CONTENT_TYPE, encode_metrics
+    @property
+    def unready_reason(self) -> str | None:
+        """Why new requests should be sent to another server; None if they may come here."""
+        worker = getattr(self.state, "worker", None)
+        reason: str | None = None if worker is None else worker.unready_reason
+        if reason is None and self.state.is_stopping:
+            return "the server is stopping"
+        return reason
 
-        headers = [(b"content-type", CONTENT_TYPE), (b"cache-control", b"no-store")]
-        return exchange.respond(200, headers, encode_metrics(self, self._listener_metrics))
+    @cached_property
+    def _metrics_route(self) -> "MetricsRoute":
+        from accord.transports.http.server.metrics_route import MetricsRoute
+
+        return MetricsRoute(self)
 
     def note_listener(self, metrics: "ListenerMetrics") -> None:
         """Take the counts of the listener that serves the app, for its metrics."""
-        self._listener_metrics = metrics
+        self.listener_metrics = metrics
 
     def _resolve(self, scope: Scope) -> str:
         """Return the path of ours that a request asks for; else the request's own path."""

@@ -185,10 +185,13 @@ class HttpExchange(ABC):
             return DONE
         return self.refuse(http.HttpRefusal(500, "internal error", code=-32603), close=True)
 
-    def health(self, *, is_ready: bool) -> Awaitable[None]:
-        """Respond to a health check."""
-        body = b'{"status":"ok"}' if is_ready else b'{"status":"stopping"}'
-        return self.respond(200 if is_ready else 503, [_JSON, _NO_STORE], body)
+    def health(self, unready_reason: str | None) -> Awaitable[None]:
+        """Respond to a health check: say that all is well, or why it is not."""
+        headers = [_JSON, _NO_STORE]
+        if unready_reason is None:
+            return self.respond(200, headers, b'{"status":"ok"}')
+        body = msgspec.json.encode({"status": "unready", "reason": unready_reason})
+        return self.respond(503, headers, body)
 
     def preflight(self, allowed: str) -> Awaitable[None]:
         """Respond to OPTIONS, which browsers send before the request of a page."""

@@ -1,11 +1,12 @@
-"""Counts of what a server does over HTTP, as Prometheus reads them."""
+"""Counts of what a server does over HTTP."""
 
 from typing import TYPE_CHECKING, Final
+
+from accord.workers.metrics import MetricFamily, Sample, describe_worker
 
 if TYPE_CHECKING:
     from accord.transports.http.server.app import HttpApp
 
-CONTENT_TYPE: Final = b"text/plain; version=0.0.4; charset=utf-8"
 _METHODS: Final = ("POST", "GET", "DELETE", "OPTIONS", "HEAD")
 _OTHER: Final = "other"
 # The settings whose limits refuse connections.
@@ -38,43 +39,57 @@ class ListenerMetrics:
         self.responses = _ByMethod({method: [0] * 10 for method in (*_METHODS, _OTHER)})
 
 
-def encode_metrics(app: "HttpApp", listener: ListenerMetrics | None) -> bytes:
-    """Return what is known in the text format of Prometheus, version 0.0.4.
+def collect_metrics(app: "HttpApp", listener: ListenerMetrics | None) -> list[MetricFamily]:
+    """Return what is known of a server.
 
     Args:
         app: what is served.
         listener: serves it; None under another server.
     """
     state = app.state
-    lines: list[str] = []
-    if listener is not None:
-        _add(lines, "connections_open", "gauge", "Open connections.", {"": listener.open})
-        what = "Connections that were accepted."
-        _add(lines, "connections_total", "counter", what, {"": listener.accepted})
-        what = "Connections that were refused, by the setting that limits them."
-        refused = {f'{{setting="{name}"}}': count for name, count in listener.refused.items()}
-        _add(lines, "connections_refused_total", "counter", what, refused)
-        responses = {
-            f'{{method="{method}",status="{digit}xx"}}': count
-            for method, counts in listener.responses.items()
-            for digit, count in enumerate(counts)
-            if count
-        }
-        what = "Responses by the method of the request and the class of the status."
-        _add(lines, "responses_total", "counter", what, responses)
+    found = [] if listener is None else _describe_listener(listener)
     what = "Requests that are being served, with those whose response is an open stream."
-    _add(lines, "requests_open", "gauge", what, {"": app.under_way})
-    _add(lines, "streams_open", "gauge", "Open event streams.", {"": len(state.readers)})
+    found.append(_gauge("requests_open", what, app.under_way))
+    found.append(_gauge("streams_open", "Open event streams.", len(state.readers)))
     what = "Requests that only listen for notifications."
-    _add(lines, "listeners_open", "gauge", what, {"": state.listening})
-    _add(lines, "sessions_open", "gauge", "Open sessions.", {"": len(app.sessions)})
+    found.append(_gauge("listeners_open", what, state.listening))
+    found.append(_gauge("sessions_open", "Open sessions.", len(app.sessions)))
     what = "Bytes of requests whose body is incomplete."
-    _add(lines, "bodies_bytes", "gauge", what, {"": app.bodies.size})
+    found.append(_gauge("bodies_bytes", what, app.bodies.size))
     stopping = int(state.is_stopping)
-    _add(lines, "stopping", "gauge", "1 once the server has begun to stop.", {"": stopping})
-    return "".join(lines).encode()
+    found.append(_gauge("stopping", "1 once the server has begun to stop.", stopping))
+    worker = getattr(state, "worker", None)
+    if worker is not None:
+        found += describe_worker(worker.metrics)
+    return found
 
 
-def _add(lines: list[str], name: str, kind: str, what: str, values: dict[str, int]) -> None:
-    lines.append(f"# HELP accord_{name} {what}\n# TYPE accord_{name} {kind}\n")
-    lines += [f"accord_{name}{labels} {value}\n" for labels, value in values.items()]
+def _describe_listener(listener: ListenerMetrics) -> list[MetricFamily]:
+    responses: list[Sample] = [
+        ({"method": method, "status": f"{digit}xx"}, count)
+        for method, counts in listener.responses.items()
+        for digit, count in enumerate(counts)
+        if count
+    ]
+    return [
+        _gauge("connections_open", "Open connections.", listener.open),
+        MetricFamily(
+            "connections", "counter", "Connections that were accepted.", [({}, listener.accepted)]
+        ),
+        MetricFamily(
+            "connections_refused",
+            "counter",
+            "Connections that were refused, by the setting that limits them.",
+            [({"setting": name}, count) for name, count in listener.refused.items()],
+        ),
+        MetricFamily(
+            "responses",
+            "counter",
+            "Responses by the method of the request and the class of the status.",
+            responses,
+        ),
+    ]
+
+
+def _gauge(name: str, what: str, value: int) -> MetricFamily:
+    return MetricFamily(name, "gauge", what, [({}, value)])
