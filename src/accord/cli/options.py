@@ -94,6 +94,43 @@ def _number_of(what: str, least: int) -> Callable[[str], int]:
     return read
 
 
+def _workers(text: str) -> int | str:
+    if text.strip().lower() == "auto":
+        return "auto"
+    if not (text.isascii() and text.isdigit()) or int(text) < 1:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a number of workers, expected 1 or more, or auto"
+        )
+    return int(text)
+
+
+def _store(text: str) -> str:
+    if "://" not in text:
+        # Not the text itself: a URL may have a password in it.
+        raise argparse.ArgumentTypeError(
+            "not the URL of a store, expected one such as sqlite:///run/desk.db or "
+            "redis://host:6379/0"
+        )
+    return text
+
+
+def read_keys(path: Path) -> list[str]:
+    """Return the keys of a file that has one on each line.
+
+    Raises:
+        UsageError: it cannot be read, or there are none.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise UsageError(f"the keys of the store: {path}: {why}") from None
+    keys = [each.strip() for each in lines if each.strip()]
+    if not keys:
+        raise UsageError(f"the keys of the store: {path} is empty, expected one key on each line")
+    return keys
+
+
 def bearer_token(options: argparse.Namespace) -> str | None:
     """Return the token of `--bearer`, read from ACCORD_BEARER if the option says so."""
     if options.bearer != "-":
@@ -205,6 +242,7 @@ READERS: Final[dict[str, Callable[[str], object]]] = {
     "--history": Path,
     "--hosts FILE": Path,
     "--jobs": _number_of("jobs", 1),
+    "--keys-file": Path,
     "--keep": _number_of("runs", 1),
     "--keep MB": _number_of("megabytes", 1),
     "--limit": _number_of("runs", 1),
@@ -221,9 +259,11 @@ READERS: Final[dict[str, Callable[[str], object]]] = {
     "--record": Path,
     "--reload-dir": _folder,
     "--seed": int,
+    "--store": _store,
     "--time": _seconds,
     "--timeout": _seconds,
     "--trace": Path,
+    "--workers": _workers,
 }
 """How the values of options are read, in all commands; others are texts.
 

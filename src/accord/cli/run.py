@@ -12,12 +12,15 @@ from accord.cli.options import Commands, UsageError, add_command
 from accord.cli.run_settings import GRACE, RunSettings, read_settings
 from accord.cli.target import ServerPlace, load, locate
 from accord.cli.terminal import complain, say
+from accord.errors import AccordError, ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from socket import socket
 
     from accord.server import Server
+    from accord.transports.http.server.app import HttpApp
+    from accord.transports.http.server.worker_process import WorkerEnd
 
 _HELP = """\
 usage: accord run [options] TARGET
@@ -39,11 +42,18 @@ host that clients use.
 --print-config prints what a host's configuration needs to launch this server, or to connect to it
 with --http: full paths, so that it works from any folder and without PATH.
 
+With --workers, several processes serve on the same port, and any of them serves any session. They
+share what they need to in a SQLite file that is removed at the end, or in the store that --store
+names, which servers on several machines can share. SIGHUP replaces the workers one by one, with the
+code as it is then; calls go on meanwhile.
+
 An option that is not given is read from its variable: ACCORD_GRACE, ACCORD_LOG_LEVEL, ACCORD_HOST,
 ACCORD_PORT, ACCORD_PATH, ACCORD_PUBLIC_URL, ACCORD_LISTEN, ACCORD_ALLOWED_HOSTS and
 ACCORD_ALLOWED_ORIGINS (with commas), ACCORD_CERTIFICATE, ACCORD_KEY, ACCORD_ACCESS_LOG (1, text or
-json), ACCORD_METRICS, ACCORD_STATELESS, ACCORD_SSE and ACCORD_RELOAD (1 or 0); ACCORD_TRANSPORT is
-http or stdio. The password of an encrypted key is read from ACCORD_KEY_PASSWORD.
+json), ACCORD_METRICS, ACCORD_STATELESS, ACCORD_SSE and ACCORD_RELOAD (1 or 0), ACCORD_WORKERS,
+ACCORD_STORE, ACCORD_STORE_KEYS_FILE; ACCORD_TRANSPORT is http or stdio. The password of an
+encrypted key is read from ACCORD_KEY_PASSWORD, the keys of a store from ACCORD_STORE_KEYS (with
+commas).
 
 Exit code: 0 the input ended or a signal arrived, 1 the server failed, 2 it could not be started.
 
@@ -57,6 +67,8 @@ examples:
   accord run server.py --http --listen unix:/run/desk/mcp.sock --public-url https://example.com/mcp
   accord run server.py --http --listen :8443 --certificate c.pem --key k.pem --allowed-host desk
   accord run server.py --http --host 0.0.0.0 --allowed-host 192.168.1.5 --access-log=json
+  accord run server.py --http --workers auto
+  accord run server.py --http --workers 4 --store redis://10.0.0.9:6379/0 --store-keys-file keys.txt
   ACCORD_TRANSPORT=http ACCORD_HOST=0.0.0.0 ACCORD_ALLOWED_HOSTS=desk,desk.lan accord run server.py
 """
 
@@ -90,6 +102,12 @@ rest* WORD
 --sse           with --http: serve the older form too, at /sse and /messages
 --access-log [F]  with --http: log each request; F is text (default) or json
 --metrics       with --http: serve counts at /metrics, for Prometheus
+--workers N     with --http: how many processes serve; auto for one on each core (default: 1)
+--store URL     with --http: where workers keep what they share: sqlite:///PATH on one machine,
+                redis://HOST:PORT/DATABASE on several; a URL with a password is better in
+                ACCORD_STORE, since other users of the machine see options
+--store-keys-file F  with --store: the file with the keys that seal what is kept there, one on each
+                     line: the first seals, all of them open
 --reload        with --http: restart the server when a Python file of it changes; the port stays
 --reload-dir D  with --reload: the folder to watch (default: that of the target); may be repeated
 --print-config  print the entry for a host's configuration, with full paths, and serve nothing
@@ -137,6 +155,9 @@ def run(options: argparse.Namespace) -> int:
 def serve(build: "Callable[[], Server[Any]]", settings: RunSettings) -> int:
     """Serve a server that is made here; stdout is claimed before, where it carries messages."""
     if settings.transport == "http":
+        count = _count_workers(settings)
+        if count > 1:
+            return _serve_in_workers(build, settings, count)
         with _log_to_stderr(settings):
             server = build()
         return _serve_http(server, settings)
@@ -152,17 +173,65 @@ def _serve_http(
 ) -> int:
     if server.was_run:
         return 0
-    from accord.server.serving import build_app, run_http
+    from accord.server.serving import run_http
     from accord.server.serving_logs import log_in_background
 
     place = settings.place()
-    try:
-        app = build_app(server, settings.grace, settings.http_settings())
-    except ValueError as error:
-        raise UsageError(str(error)) from None
+    app = _build_app(server, settings, settings.http_settings())
     with log_in_background():
         run_http(server, app, place, sockets=sockets, advice=_ADVICE)
     return 0
+
+
+def _build_app(server: "Server[Any]", settings: RunSettings, options: Any) -> "HttpApp":
+    from accord.server.serving import build_app
+
+    try:
+        return build_app(server, settings.grace, options)
+    except ConfigurationError:  # says more than a wrong value
+        raise
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def _count_workers(settings: RunSettings) -> int:
+    if settings.workers == 1:
+        return 1
+    from accord.server.serving import count_workers
+
+    return count_workers({"workers": settings.workers})
+
+
+def _serve_in_workers(build: "Callable[[], Server[Any]]", settings: RunSettings, count: int) -> int:
+    """Serve in several processes, each of which loads the target for itself.
+
+    So a worker that takes the place of another has the code as it is then, and connections and
+    threads that the code opens are not copies of those of this process.
+    """
+    from accord.server.serving import run_http
+    from accord.server.serving_logs import log_in_background
+    from accord.server.worker_serving import provide_store, supervise
+
+    place, options = settings.place(), settings.http_settings()
+    place.load_tls()  # a certificate that cannot be used is reported once
+    import accord.server.server  # noqa: F401  # once for all workers, which share its memory
+
+    with provide_store(options) as store, _log_to_stderr(settings):
+
+        def work(worker: "WorkerEnd") -> int:
+            try:
+                _forget_handlers()
+                with _log_to_stderr(settings):
+                    server = build()
+                app = _build_app(server, settings, options)
+                with log_in_background(), store.removed_by_orphans():
+                    run_http(server, app, place, advice=_ADVICE, worker=worker)
+            except AccordError as error:
+                complain(str(error))
+                return 2
+            return 0
+
+        return supervise(work, place, grace=settings.grace, count=count)
 
 
 def _serve_stdio(server: "Server[Any]", settings: RunSettings, *, is_watched: bool) -> int:
@@ -192,6 +261,13 @@ def _log_to_stderr(settings: RunSettings) -> "Iterator[None]":
     yield
     if logging.getLogger().handlers or logger.handlers != [handler]:
         logger.removeHandler(handler)
+
+
+def _forget_handlers() -> None:
+    """Remove the handlers of the process that this one is a copy of."""
+    import logging
+
+    logging.getLogger("accord").handlers.clear()
 
 
 def _refuse_command(words: list[str]) -> None:
@@ -254,6 +330,9 @@ def _run_configuration(options: argparse.Namespace, settings: RunSettings) -> in
         raise UsageError(f"run takes one TARGET; unexpected {' '.join(options.rest)}")
     if settings.reload:
         raise UsageError("--reload is for Python files, not for a configuration")
+    if settings.workers != 1:
+        why = "each worker would launch the servers of a configuration anew"
+        raise UsageError(f"--workers is for Python files: {why}")
     path = Path(options.target)
     if not path.is_file():
         raise UsageError(f"there is no file {options.target}")

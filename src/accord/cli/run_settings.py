@@ -3,11 +3,12 @@
 import argparse
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
-from accord.cli.options import READERS, UsageError
+from accord.cli.options import READERS, UsageError, read_keys
 
 if TYPE_CHECKING:
     from accord.server.listen_place import ListenPlace
@@ -34,6 +35,8 @@ _VARIABLES: Final = {
     "--access-log": "ACCORD_ACCESS_LOG",
     "--metrics": "ACCORD_METRICS",
     "--reload": "ACCORD_RELOAD",
+    "--workers": "ACCORD_WORKERS",
+    "--store-keys-file": "ACCORD_STORE_KEYS_FILE",
 }
 _EVERYWHERE: Final = ("--grace", "--log-level")
 _LISTS: Final = ("--allowed-host", "--allowed-origin", "--listen ADDRESS")
@@ -41,6 +44,7 @@ _FLAGS: Final = ("--stateless", "--sse", "--metrics", "--reload")
 _YES: Final = ("1", "true", "yes", "on")
 _NO: Final = ("0", "false", "no", "off")
 _FORMS: Final = ("text", "json")
+_STORE: Final = "ACCORD_STORE"
 
 
 class RunSettings(msgspec.Struct, kw_only=True):
@@ -63,13 +67,19 @@ class RunSettings(msgspec.Struct, kw_only=True):
     access_log: Literal["text", "json"] | None = None
     metrics: bool = False
     reload: bool = False
+    workers: int | Literal["auto"] = 1
+    store: str | None = None
+    store_keys_file: str | None = None
+    # Not the URL itself, which may have a password: other users of the machine see the options with
+    # which a child is started.
+    has_store_variable: bool = False
 
     def http_settings(self) -> Any:
         """Return the settings as `HttpSettings`; those that are not given are left out.
 
         So a server with `auth` can have its own public URL.
         """
-        found = {
+        found: dict[str, Any] = {
             "path": self.path,
             "stateless": self.stateless,
             "sse": self.sse,
@@ -78,7 +88,20 @@ class RunSettings(msgspec.Struct, kw_only=True):
             "access_log": self.access_log or False,
             "metrics": self.metrics,
         }
-        return found if self.public_url is None else {**found, "public_url": self.public_url}
+        if self.public_url is not None:
+            found["public_url"] = self.public_url
+        store = os.environ[_STORE] if self.has_store_variable else self.store
+        if store is not None:
+            found |= {"store": store, "store_keys": self._store_keys()}
+        return found
+
+    def _store_keys(self) -> list[str] | str | None:
+        if self.store_keys_file is not None:
+            return read_keys(Path(self.store_keys_file))
+        text = os.environ.get("ACCORD_STORE_KEYS", "").strip()
+        if text.lower() == "none":
+            return "none"
+        return [each.strip() for each in text.split(",") if each.strip()] or None
 
     def place(self) -> "ListenPlace":
         """Return where to listen.
@@ -115,6 +138,8 @@ def read_settings(options: argparse.Namespace) -> RunSettings:
     is_http = found["transport"] == "http"
     for option, variable in _VARIABLES.items():
         name = option.removeprefix("--").replace("-", "_")
+        if not hasattr(options, name):  # a proxy has one process alone
+            continue
         given = getattr(options, name)
         is_given = given is not None and given is not False and given != []
         if not is_http and option not in _EVERYWHERE:
@@ -125,6 +150,7 @@ def read_settings(options: argparse.Namespace) -> RunSettings:
         elif (value := _read_variable(option, variable)) is not None:
             found[name] = value
     _choose_address(options, found)
+    _choose_store(options, found, is_http=is_http)
     if options.reload_dir and not found.get("reload"):
         raise UsageError("--reload-dir names what --reload watches; add --reload")
     if found.get("reload"):
@@ -133,6 +159,28 @@ def read_settings(options: argparse.Namespace) -> RunSettings:
     if settings.sse and settings.stateless:
         raise UsageError("--sse needs sessions, which --stateless turns off; leave one of them out")
     return settings
+
+
+def _choose_store(options: argparse.Namespace, found: dict[str, Any], *, is_http: bool) -> None:
+    """Find the store of several workers, and refuse what does not go with it."""
+    store = getattr(options, "store", None)
+    if store is not None and not is_http:
+        raise UsageError(_explain_http_only("--store"))
+    if found.get("reload") and found.get("workers", 1) != 1:
+        raise UsageError(
+            "--reload and --workers exclude each other: --reload restarts one process at each "
+            "change; send SIGHUP to replace workers by new ones with the code of now"
+        )
+    if store is not None:
+        found["store"] = store
+    elif is_http and hasattr(options, "store") and os.environ.get(_STORE, "").strip():
+        try:
+            READERS["--store"](os.environ[_STORE])
+        except argparse.ArgumentTypeError as error:
+            raise UsageError(f"variable {_STORE}: {error}") from None
+        found["has_store_variable"] = True
+    elif getattr(options, "store_keys_file", None) is not None:
+        raise UsageError("--store-keys-file seals what is written to a store; add --store")
 
 
 def _choose_address(options: argparse.Namespace, found: dict[str, Any]) -> None:
