@@ -104,16 +104,6 @@ def _workers(text: str) -> int | str:
     return int(text)
 
 
-def _store(text: str) -> str:
-    if "://" not in text:
-        # Not the text itself: a URL may have a password in it.
-        raise argparse.ArgumentTypeError(
-            "not the URL of a store, expected one such as sqlite:///run/desk.db or "
-            "redis://host:6379/0"
-        )
-    return text
-
-
 def read_keys(path: Path) -> list[str]:
     """Return the keys of a file that has one on each line.
 
@@ -259,7 +249,6 @@ READERS: Final[dict[str, Callable[[str], object]]] = {
     "--record": Path,
     "--reload-dir": _folder,
     "--seed": int,
-    "--store": _store,
     "--time": _seconds,
     "--timeout": _seconds,
     "--trace": Path,

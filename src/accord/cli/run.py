@@ -103,7 +103,7 @@ rest* WORD
 --access-log [F]  with --http: log each request; F is text (default) or json
 --metrics       with --http: serve counts at /metrics, for Prometheus
 --workers N     with --http: how many processes serve; auto for one on each core (default: 1)
---store URL     with --http: where workers keep what they share: sqlite:///PATH on one machine,
+--store URL     with --http: where workers keep what they share: sqlite:///FILE on one machine,
                 redis://HOST:PORT/DATABASE on several; a URL with a password is better in
                 ACCORD_STORE, since other users of the machine see options
 --store-keys-file F  with --store: the file with the keys that seal what is kept there, one on each

@@ -90,7 +90,7 @@ class RunSettings(msgspec.Struct, kw_only=True):
         }
         if self.public_url is not None:
             found["public_url"] = self.public_url
-        store = os.environ[_STORE] if self.has_store_variable else self.store
+        store = os.environ[_STORE].strip() if self.has_store_variable else self.store
         if store is not None:
             found |= {"store": store, "store_keys": self._store_keys()}
         return found
@@ -174,10 +174,6 @@ def _choose_store(options: argparse.Namespace, found: dict[str, Any], *, is_http
     if store is not None:
         found["store"] = store
     elif is_http and hasattr(options, "store") and os.environ.get(_STORE, "").strip():
-        try:
-            READERS["--store"](os.environ[_STORE])
-        except argparse.ArgumentTypeError as error:
-            raise UsageError(f"variable {_STORE}: {error}") from None
         found["has_store_variable"] = True
     elif getattr(options, "store_keys_file", None) is not None:
         raise UsageError("--store-keys-file seals what is written to a store; add --store")

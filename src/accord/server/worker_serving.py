@@ -7,7 +7,9 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from accord.server.serving import announce, build_app, http_server, run_http
 from accord.server.serving_logs import log_in_background
@@ -102,8 +104,9 @@ def provide_store(options: Any) -> Iterator[_TemporaryStore]:
     folder = tempfile.mkdtemp(prefix="accord-")  # for this user alone
     store = _TemporaryStore(folder)
     try:
-        options["store"] = f"sqlite://{folder}/store.db"
-        if options.get("store_keys") is None:
+        options["store"] = f"sqlite:///{quote(folder)}/store.db"
+        if options.get("store_keys") is None and find_spec("cryptography") is not None:
+            # Only the workers have them: what a killed parent leaves behind cannot be read.
             options["store_keys"] = [secrets.token_hex(32)]
         yield store
     finally:

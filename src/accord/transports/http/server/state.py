@@ -88,7 +88,7 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
             that programs read.
         metrics: whether counts are served at `/metrics`, in the text format of Prometheus, to
             everyone that reaches the server; no token is needed.
-        store: where several workers keep what they share, such as "sqlite:///run/desk.db" or
+        store: where several workers keep what they share, such as "sqlite:////run/desk.db" or
             "redis://host:6379/0", or a `Backend`; by default everything stays in this process.
         store_keys: seal what is written to the store: the first key seals, all of them open. "none"
             writes it as it is.
@@ -167,9 +167,6 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
             if keys is not None:
                 raise ValueError("store_keys seals what is written to a store; name that too")
             return
-        if isinstance(self.store, str) and "://" not in self.store:
-            why = "expected a URL such as 'sqlite:///run/desk.db' or 'redis://host:6379/0'"
-            raise ValueError(f"store is {self.store!r}, {why}")
         if self.events is not None:
             raise ValueError("events and store both keep streams; leave one of them out")
 
