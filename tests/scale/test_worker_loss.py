@@ -106,7 +106,7 @@ async def test_a_worker_that_stands_still_past_its_lease_changes_nothing_when_it
         check_outcomes([*calls, *certain], {0})
         assert certain[0].reason is None
         assert certain[1].reason == "worker-lost"
-        before = len(fleet.ledger.steps())
+        before = fleet.ledger.count
         fleet.processes.resume(0)
         await in_thread(fleet.processes.wait_until_ready, 0)
         metrics = await in_thread(fleet.processes.metrics, 0)
@@ -114,7 +114,7 @@ async def test_a_worker_that_stands_still_past_its_lease_changes_nothing_when_it
         # It takes part again.
         quick = await client.call("stream", f"{client.name}/again", worker=0)
         assert quick.text.startswith(quick.key)
-        assert len(fleet.ledger.steps()) > before
+        assert fleet.ledger.count > before
 
 
 @in_loop

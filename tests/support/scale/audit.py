@@ -15,7 +15,7 @@ from typing import Any
 
 from support.scale.calls import Call
 from support.scale.history import RUN_AGAIN, explain_call, explain_listener
-from support.scale.ledger import Ledger, Step
+from support.scale.ledger import Step
 from support.scale.processes import ServerProcesses
 from support.scale.raw_client import RawClient
 
@@ -149,9 +149,3 @@ def _check_sessions(client: RawClient) -> list[Problem]:
         return []
     wrong = [each for each in client.attempts if each.status == 404]
     return [Problem("404", f"{client.name}: {each}") for each in wrong]
-
-
-def find_steps_of_others(clients: Iterable[RawClient], ledger: Ledger) -> list[str]:
-    """Return keys of the ledger that no client has used."""
-    known = {call.key for client in clients for call in client.calls}
-    return sorted(set(ledger.by_key()) - known)

@@ -17,6 +17,8 @@ Choose = Callable[["Exchange"], int | None]
 
 HEAD_MOST = 64 * 1024
 CONNECT_WITHIN = 2.0
+KEPT = 20_000
+"""How many requests are remembered."""
 
 
 @dataclass
@@ -80,7 +82,8 @@ class Balancer:
         choose: chooses before the policy does.
         inject: returns a fault for a request, or None.
         away: workers that get no new requests.
-        exchanges: every request so far.
+        exchanges: the requests so far; of very many, the last ones.
+        count: how many there were.
     """
 
     def __init__(
@@ -96,6 +99,8 @@ class Balancer:
         self.inject: Callable[[Exchange], Fault | None] | None = None
         self.away: set[int] = set()
         self.exchanges: list[Exchange] = []
+        self.count = 0
+        self._open: dict[int, Exchange] = {}
         self._policy = policy
         self._random = random.Random(seed)
         self._next = 0
@@ -121,8 +126,8 @@ class Balancer:
         """Return the requests that are being served; by one worker, if it is given."""
         return [
             each
-            for each in self.exchanges
-            if not each.is_ended and worker in (None, each.worker) and each.worker is not None
+            for each in self._open.values()
+            if worker in (None, each.worker) and each.worker is not None
         ]
 
     def cut_all(self) -> int:
@@ -159,6 +164,7 @@ class Balancer:
             if exchange is not None:
                 exchange.is_ended = True
                 exchange.writer = None
+                self._open.pop(exchange.number, None)
             writer.close()
 
     async def _read(self, reader: asyncio.StreamReader) -> Exchange | None:
@@ -174,8 +180,12 @@ class Balancer:
             headers[name.strip().lower()] = value.strip()
         assert "transfer-encoding" not in headers, "requests have a length here"
         body = await reader.readexactly(int(headers.get("content-length", 0)))
-        exchange = Exchange(len(self.exchanges), method, target, headers, body)
+        exchange = Exchange(self.count, method, target, headers, body)
+        self.count += 1
+        self._open[exchange.number] = exchange
         self.exchanges.append(exchange)
+        if len(self.exchanges) > KEPT:
+            del self.exchanges[: KEPT // 2]
         return exchange
 
     async def _serve(

@@ -7,8 +7,7 @@ to the worker, and a line that no client saw is at most the last one of a worker
 import json
 import os
 import time
-from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -89,37 +88,37 @@ def parse_mark(text: object) -> Mark | None:
 
 
 class Ledger:
-    """Reads what all workers wrote."""
+    """Reads what all workers wrote; each line once."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         path.touch()
-
-    def steps(self, key: str | None = None) -> list[Step]:
-        """Return the steps so far, in the order of the file; of one call, if its key is given."""
-        found = [Step(*json.loads(line)) for line in self._lines()]
-        return found if key is None else [step for step in found if step.key == key]
-
-    def _lines(self) -> Iterator[bytes]:
-        for line in self.path.read_bytes().splitlines():
-            if line.endswith(b"]"):  # the last one may be half written
-                yield line
+        self._offset = 0
+        self._steps: dict[str, list[Step]] = {}
+        self.count = 0
 
     def by_key(self) -> dict[str, list[Step]]:
-        """Return the steps of each call."""
-        found: dict[str, list[Step]] = defaultdict(list)
-        for step in self.steps():
-            found[step.key].append(step)
-        return found
+        """Return the steps so far of each call, in the order in which they were written."""
+        with self.path.open("rb") as file:
+            file.seek(self._offset)
+            data = file.read()
+        whole = data[: data.rfind(b"\n") + 1]  # the last line may be half written
+        self._offset += len(whole)
+        for line in whole.splitlines():
+            step = Step(*json.loads(line))
+            self._steps.setdefault(step.key, []).append(step)
+            self.count += 1
+        return self._steps
+
+    def steps(self, key: str) -> list[Step]:
+        """Return the steps so far of one call."""
+        return self.by_key().get(key, [])
 
     def has(self, key: str, what: str) -> bool:
         """Whether a call has taken a step of this kind."""
         return any(step.what == what for step in self.steps(key))
 
-    def excerpt(self, key: str) -> str:
-        """Return the last steps of a call as text, for messages of failures."""
-        lines = [
-            f"{step.at:.3f} pid {step.pid} run {step.run} {step.what} {step.value!r}"
-            for step in self.steps(key)
-        ]
-        return "\n".join(lines[-30:]) or "(nothing)"
+    def forget(self, keys: Iterable[str]) -> None:
+        """Let go of the steps of calls that are over."""
+        for key in keys:
+            self._steps.pop(key, None)
