@@ -33,6 +33,7 @@ __all__ = ["RedisBackend"]
 
 log = logging.getLogger("accord.stores")
 
+_NAMESPACE: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 # The oldest with which the scripts do all that is said here; Valkey says 7.2 or higher.
 _LEAST_VERSION: Final = (7, 0)
 # In milliseconds, some 34 years; a server refuses times that are much longer.
@@ -72,14 +73,15 @@ class RedisBackend:
     """Keeps what workers share in Redis (7.0 or newer) or Valkey, on the same or other machines.
 
     Operations of one process share one connection to each server, and a second one hears bells.
-    Connections are made again by themselves. An operation that was sent before a connection broke
+    Several servers of one process may share an object; each opens and closes it. Connections are
+    made again by themselves. An operation that was sent before a connection broke
     raises StoreUnavailable; one that was not waits for the new connection, within its time limit.
 
     Args:
         url: `redis://user:password@host:6379/0`, `rediss://` for TLS, `redis+unix:///path`,
             `redis+cluster://host:port,host:port`, `redis+sentinel://host:port,host:port/master`.
         namespace: what all names begin with. Deployments with different ones do not see each other.
-        timeout: seconds that an operation may take.
+        timeout: seconds that an operation may take. Options of the URL win over both.
 
     Raises:
         ConfigurationError: the URL or the namespace is wrong.
@@ -89,12 +91,15 @@ class RedisBackend:
 
     def __init__(self, url: str, *, namespace: str = "accord", timeout: float = 2.0) -> None:
         self._target = parse_redis_url(url)
-        if not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", namespace):
+        namespace = self._target.namespace or namespace
+        timeout = self._target.timeout or timeout
+        if not _NAMESPACE.fullmatch(namespace):
             raise ConfigurationError(
-                f"the namespace {namespace!r} is not made of 1 to 64 letters, digits, '_', '.', '-'"
+                f"invalid namespace {namespace!r}: it has 1 to 100 letters, digits, '.', '_', '-'"
             )
         if not 0 < timeout < math.inf:
             raise ConfigurationError("the timeout of a store is a number of seconds above 0")
+        self.namespace = namespace
         self.url = self._target.url
         self.is_remote = self._target.kind != "unix"
         self._timeout = timeout
@@ -105,26 +110,41 @@ class RedisBackend:
         self._routes: Routes | None = None
         self._bells: RedisBells | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._opened = 0
+        self._opening = asyncio.Lock()
         self._has_warned = False
 
     async def open(self) -> None:
-        """Connect, and look whether the server is fit for this."""
-        await self.close()
-        self._loop = asyncio.get_running_loop()
+        """Connect, and look whether the server is fit for this; each call needs a `close`."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            if self._opened and self._loop is not None and not self._loop.is_closed():
+                raise self._unavailable("it is open on another event loop")
+            self._loop, self._opened, self._opening = loop, 0, asyncio.Lock()
+        async with self._opening:
+            if not self._opened:
+                await self._connect()
+            self._opened += 1
+
+    async def _connect(self) -> None:
         self._routes = routes = make_routes(self._target, timeout=self._timeout)
         self._bells = RedisBells(routes.connect, prefix=self._channels, timeout=self._timeout)
         try:
             await routes.open()
             self._check_fitness(await self._read_info())
-        except Broken as error:
-            await self.close()
-            raise self._unavailable(error) from None
-        except BaseException:
-            await self.close()
+        except BaseException as error:
+            await self._disconnect()
+            if isinstance(error, Broken):
+                raise self._unavailable(error) from None
             raise
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Close the connections, when everything that opened it has closed it."""
+        self._opened = max(0, self._opened - 1)
+        if not self._opened:
+            await self._disconnect()
+
+    async def _disconnect(self) -> None:
         bells, self._bells = self._bells, None
         routes, self._routes = self._routes, None
         if bells is not None:
@@ -354,7 +374,7 @@ class RedisBackend:
         return reply
 
     async def _request(self, key: bytes, packed: bytes) -> Any:
-        if self._routes is None or self._loop is None:
+        if self._loop is None or self._routes is None:
             raise self._unavailable("it is not open")
         try:
             return await self._routes.request(key, packed, self._loop.time() + self._timeout)

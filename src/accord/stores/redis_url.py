@@ -6,11 +6,12 @@ import ssl
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import unquote
 
 import msgspec
 
 from accord.errors import ConfigurationError
+from accord.stores.url_options import read_options, read_timeout
 
 __all__ = ["REDIS_SCHEMES", "Address", "Credentials", "RedisTarget", "parse_redis_url"]
 
@@ -31,6 +32,7 @@ REDIS_SCHEMES: Final = (
 _URL: Final = re.compile(
     r"(?P<scheme>[a-z+]+)://(?P<authority>[^/?#]*)(?P<path>[^?#]*)(?:\?(?P<query>[^#]*))?"
 )
+_COMMON: Final = ("namespace", "timeout")
 _SECRETS: Final = ("password_file", "password_variable")
 _TLS: Final = (
     "ssl_ca_certs",
@@ -104,6 +106,8 @@ class RedisTarget(msgspec.Struct, frozen=True, kw_only=True):
         credentials: those for servers.
         sentinel_credentials: those for sentinels.
         tls: how connections are protected; None for plain ones.
+        namespace: what names begin with; empty if the URL does not say.
+        timeout: seconds that an operation may take; 0 if the URL does not say.
     """
 
     url: str
@@ -114,6 +118,8 @@ class RedisTarget(msgspec.Struct, frozen=True, kw_only=True):
     credentials: Credentials = Credentials()
     sentinel_credentials: Credentials = Credentials()
     tls: ssl.SSLContext | None = None
+    namespace: str = ""
+    timeout: float = 0.0
 
 
 def parse_redis_url(url: str) -> RedisTarget:
@@ -122,17 +128,22 @@ def parse_redis_url(url: str) -> RedisTarget:
     Raises:
         ConfigurationError: it is wrong; the text says what is expected, and shows no password.
     """
-    match = _URL.fullmatch(url)
-    if match is None or match["scheme"] not in REDIS_SCHEMES:
+    if url.partition("://")[0] not in REDIS_SCHEMES:
         expected = ", ".join(f"{each}://" for each in REDIS_SCHEMES)
         raise ConfigurationError(f"a URL of Redis or Valkey begins with one of {expected}")
+    match = _URL.fullmatch(url)
+    if match is None or "@" in match["path"] or "@" in (match["query"] or ""):
+        raise ConfigurationError(
+            "special characters of a password are written with a percent sign in a URL of Redis: "
+            "%23 for #, %2F for /, %3F for ?, %40 for @"
+        )
     scheme = match["scheme"]
     protocol, _, form = scheme.partition("+")
     kind = _KINDS[form]
     sign_in, _, hosts = match["authority"].rpartition("@")
     user, _, password = sign_in.partition(":")
     query = match["query"] or ""
-    options = _read_options(scheme, query, _known_options(kind, is_tls=protocol == "rediss"))
+    options = read_options(scheme, query, _known_options(kind, is_tls=protocol == "rediss"))
     path = unquote(match["path"])
     shown = f"{scheme}://{user}@{hosts}" if user else f"{scheme}://{hosts}"
     return RedisTarget(
@@ -148,22 +159,20 @@ def parse_redis_url(url: str) -> RedisTarget:
             username=options.get("sentinel_username", ""), options=options, prefix="sentinel_"
         ),
         tls=_make_context(options) if protocol == "rediss" else None,
+        namespace=options.get("namespace", ""),
+        timeout=read_timeout(options, 0.0),
     )
 
 
 def _known_options(kind: str, *, is_tls: bool) -> tuple[str, ...]:
     db = () if kind == "cluster" else ("db",)
-    return (*db, *_SECRETS, *(_TLS if is_tls else ()), *(_SENTINEL if kind == "sentinel" else ()))
-
-
-def _read_options(scheme: str, query: str, known: tuple[str, ...]) -> dict[str, str]:
-    options = dict(parse_qsl(query, keep_blank_values=True))
-    for name in options:
-        if name not in known:
-            raise ConfigurationError(
-                f"unknown option {name!r} in a {scheme}:// URL; it takes {', '.join(known)}"
-            )
-    return options
+    return (
+        *_COMMON,
+        *db,
+        *_SECRETS,
+        *(_TLS if is_tls else ()),
+        *(_SENTINEL if kind == "sentinel" else ()),
+    )
 
 
 def _read_addresses(kind: str, hosts: str, path: str) -> tuple[Address, ...]:
