@@ -13,9 +13,9 @@ from accord.stores.redis_connection import (
     RedisConnection,
     explain,
 )
-from accord.stores.redis_url import Address, Credentials, RedisTarget
+from accord.stores.redis_url import Address, RedisCredentials, RedisTarget
 
-__all__ = ["Link", "LinkClosed", "connect"]
+__all__ = ["LinkClosed", "RedisLink", "connect"]
 
 # Seconds between attempts to connect: the first ones are quick, for servers that restart.
 _PAUSES: Final = (0.02, 0.05, 0.1, 0.2, 0.4)
@@ -64,7 +64,7 @@ async def connect(
     return connection
 
 
-async def _sign_in(connection: RedisConnection, credentials: Credentials, *, db: int) -> None:
+async def _sign_in(connection: RedisConnection, credentials: RedisCredentials, *, db: int) -> None:
     if words := credentials.read():
         try:
             await connection.call(b"AUTH", *words)
@@ -81,7 +81,7 @@ async def _sign_in(connection: RedisConnection, credentials: Credentials, *, db:
         raise
 
 
-class Link:
+class RedisLink:
     """The connection to one server, which is made again when it breaks.
 
     Args:

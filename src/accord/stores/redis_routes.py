@@ -19,7 +19,7 @@ from accord.stores.redis_connection import (
     explain,
     pack,
 )
-from accord.stores.redis_links import Link, LinkClosed, connect
+from accord.stores.redis_links import LinkClosed, RedisLink, connect
 from accord.stores.redis_url import Address, RedisTarget
 
 __all__ = ["ClusterRoutes", "Routes", "SentinelRoutes", "SingleRoutes", "find_slot", "make_routes"]
@@ -65,7 +65,7 @@ class Routes:
         """Close all connections."""
         raise NotImplementedError
 
-    def find(self, key: bytes) -> Link:
+    def find(self, key: bytes) -> RedisLink:
         """Return the link of the server that keeps a key."""
         raise NotImplementedError
 
@@ -77,7 +77,7 @@ class Routes:
         """
         raise NotImplementedError
 
-    def _redirect(self, error: EngineError, link: Link) -> Link:
+    def _redirect(self, error: EngineError, link: RedisLink) -> RedisLink:
         """Return the link of the server that an answer names instead of this one."""
         raise Broken(f"it is part of a cluster, which needs a redis+cluster:// URL ({error.code})")
 
@@ -126,7 +126,7 @@ class SingleRoutes(Routes):
 
     def __init__(self, target: RedisTarget, *, timeout: float) -> None:
         super().__init__(target, timeout=timeout)
-        self._link = Link(self._connect, address=target.addresses[0], timeout=timeout)
+        self._link = RedisLink(self._connect, address=target.addresses[0], timeout=timeout)
 
     async def open(self) -> None:
         """Connect."""
@@ -136,7 +136,7 @@ class SingleRoutes(Routes):
         """Close the connection."""
         await self._link.close()
 
-    def find(self, key: bytes) -> Link:
+    def find(self, key: bytes) -> RedisLink:
         """Return the only link."""
         return self._link
 
@@ -208,8 +208,8 @@ class ClusterRoutes(Routes):
 
     def __init__(self, target: RedisTarget, *, timeout: float) -> None:
         super().__init__(target, timeout=timeout)
-        self._links: dict[Address, Link] = {}
-        self._slots: list[Link | None] = [None] * _SLOTS
+        self._links: dict[Address, RedisLink] = {}
+        self._slots: list[RedisLink | None] = [None] * _SLOTS
         self._refreshing: asyncio.Task[None] | None = None
         self._turn = 0
 
@@ -226,7 +226,7 @@ class ClusterRoutes(Routes):
         for link in links.values():
             await link.close()
 
-    def find(self, key: bytes) -> Link:
+    def find(self, key: bytes) -> RedisLink:
         """Return the link of the node that keeps a slot."""
         link = self._slots[find_slot(key)] or next(iter(self._links.values()), None)
         if link is None:
@@ -250,9 +250,9 @@ class ClusterRoutes(Routes):
             self._target, address, timeout=self._timeout, on_lost=on_lost, on_push=on_push
         )
 
-    def _link_to(self, address: Address) -> Link:
+    def _link_to(self, address: Address) -> RedisLink:
         if address not in self._links:
-            self._links[address] = Link(
+            self._links[address] = RedisLink(
                 partial(self._connect, address),
                 address=address,
                 timeout=self._timeout,
@@ -260,7 +260,7 @@ class ClusterRoutes(Routes):
             )
         return self._links[address]
 
-    def _redirect(self, error: EngineError, link: Link) -> Link:
+    def _redirect(self, error: EngineError, link: RedisLink) -> RedisLink:
         slot, _, place = error.rest.partition(" ")
         host, _, port = place.rpartition(":")
         # Without a host, it is that of the node which answered.
@@ -323,7 +323,7 @@ class ClusterRoutes(Routes):
             connection.close()
 
     def _apply(self, layout: list[Any], asked: Address) -> None:
-        slots: list[Link | None] = [None] * _SLOTS
+        slots: list[RedisLink | None] = [None] * _SLOTS
         used = set()
         for start, end, (host, port, *_), *_ in layout:
             # A node without a name of its own is at the host that was asked.

@@ -13,7 +13,7 @@ import msgspec
 from accord.errors import ConfigurationError
 from accord.stores.url_options import read_options, read_timeout
 
-__all__ = ["REDIS_SCHEMES", "Address", "Credentials", "RedisTarget", "parse_redis_url"]
+__all__ = ["REDIS_SCHEMES", "Address", "RedisCredentials", "RedisTarget", "parse_redis_url"]
 
 _PORTS: Final = {"single": 6379, "cluster": 6379, "sentinel": 26379, "unix": 0}
 _KINDS: Final = {"": "single", "unix": "unix", "cluster": "cluster", "sentinel": "sentinel"}
@@ -55,7 +55,7 @@ class Address(NamedTuple):
         return f"{host}:{self.port}" if self.port else self.host
 
 
-class Credentials(msgspec.Struct, frozen=True, kw_only=True):
+class RedisCredentials(msgspec.Struct, frozen=True, kw_only=True):
     """The user to sign in as, and where the password is."""
 
     username: str = ""
@@ -64,7 +64,7 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True):
     password_variable: str = ""
 
     def __repr__(self) -> str:
-        return f"Credentials(username={self.username!r})"
+        return f"RedisCredentials(username={self.username!r})"
 
     def read(self, environ: Mapping[str, str] = os.environ) -> tuple[bytes, ...]:
         """Return the arguments of AUTH; empty if there is no password.
@@ -115,8 +115,8 @@ class RedisTarget(msgspec.Struct, frozen=True, kw_only=True):
     addresses: tuple[Address, ...]
     master: str = ""
     db: int = 0
-    credentials: Credentials = Credentials()
-    sentinel_credentials: Credentials = Credentials()
+    credentials: RedisCredentials = RedisCredentials()
+    sentinel_credentials: RedisCredentials = RedisCredentials()
     tls: ssl.SSLContext | None = None
     namespace: str = ""
     timeout: float = 0.0
@@ -222,13 +222,13 @@ def _read_db(kind: str, path: str, options: dict[str, str]) -> int:
 
 def _read_credentials(
     *, username: str, password: str = "", options: dict[str, str], prefix: str = ""
-) -> Credentials:
+) -> RedisCredentials:
     file, variable = (options.get(f"{prefix}{each}", "") for each in _SECRETS)
     if sum(map(bool, (password, file, variable))) > 1:
         raise ConfigurationError(
             f"give one password: in the URL, by {prefix}password_file or {prefix}password_variable"
         )
-    found = Credentials(
+    found = RedisCredentials(
         username=username, password=password, password_file=file, password_variable=variable
     )
     if not found.read() and username:
