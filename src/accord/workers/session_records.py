@@ -25,6 +25,8 @@ log = logging.getLogger("accord.workers")
 
 FORMAT: Final = 1
 _ATTEMPTS: Final = 50
+# Seconds after which a session ends that its client has never named after `initialize`.
+_UNUSED_TTL: Final = 60.0
 # Seconds after which a holder that sends no receipt is looked for, and again.
 _SOON: Final = 0.02
 _LATER: Final = 0.2
@@ -184,9 +186,9 @@ class SessionRecords:
         """
         record = _replace(record, holders=(self._worker.id,))
         value = encode_record(record, {})
-        version = await self._worker.backend.put(
-            names.session_of(sid), value, ttl=self._ttl, expect=0
-        )
+        # Until the session is used for the first time.
+        ttl = min(self._ttl, _UNUSED_TTL)
+        version = await self._worker.backend.put(names.session_of(sid), value, ttl=ttl, expect=0)
         return CachedRecord(record, version)
 
     async def load(self, sid: str) -> CachedRecord | None:
@@ -228,7 +230,7 @@ class SessionRecords:
             known: what this worker holds, which saves reading it.
 
         Returns:
-            The record after the change; None if it is gone.
+            The record after the change; None if the session has ended.
         """
         self._worker.metrics.sessions_saved += 1
         key, own, found = names.session_of(sid), self._worker.id, known
@@ -236,7 +238,7 @@ class SessionRecords:
             stored = await self._worker.backend.get(key)
             found = None if stored is None else decode_record(stored.value, stored.version)
         for _ in range(_ATTEMPTS):
-            if found is None:
+            if found is None or found.record.is_ended:
                 return None
             changed = change(found.record)
             if changed is None:

@@ -7,6 +7,7 @@ taken over, and goes on under a new id.
 
 import asyncio
 import logging
+import math
 import os
 import random
 import socket
@@ -38,6 +39,8 @@ _DAY: Final = 86_400.0
 _EPOCH_TTL: Final = 90 * _DAY
 # How many of the workers after this one, in the order of their ids, it looks after.
 _NEIGHBOURS: Final = 2
+# Seconds between two looks at them.
+_WATCH: Final = 0.7
 # How often things are renewed that live for a day or more, in beats.
 _RENEWED_EVERY: Final = 200
 _INBOX_TTL: Final = 3600.0
@@ -101,6 +104,8 @@ class Worker:
         self._offset = 0.0
         self._reap_after = 0.0
         self._beats = 0
+        self._known: list[str] = []
+        self._listed = -math.inf
         self._renewing: asyncio.Task[bool] | None = None
         self.on("drain", self._drain)
 
@@ -193,6 +198,7 @@ class Worker:
             loop.create_task(self._supervise(work), name=f"accord-{name}")
             for name, work in (
                 ("lease", self._beat_forever),
+                ("watch", self._watch_forever),
                 ("inbox", self.inbox.follow_forever),
                 ("broadcasts", self.broadcasts.follow_forever),
             )
@@ -285,10 +291,16 @@ class Worker:
             self._beats += 1
             if self._beats % _RENEWED_EVERY == 0:
                 await self._renew_rest()
-            if self._clock() >= self._reap_after:
-                await self._look_after_neighbours()
             self.metrics.lease_margin = self._valid_until - self._clock()
             await asyncio.sleep(pause * random.uniform(0.8, 1.0))  # noqa: S311
+
+    async def _watch_forever(self) -> None:
+        """Look for lost workers: they are found within a second after their lease has ended."""
+        pause = min(_WATCH, self.lease / 3)
+        while True:
+            await asyncio.sleep(pause * random.uniform(0.8, 1.0))  # noqa: S311
+            if self._clock() >= self._reap_after:
+                await self._look_after_neighbours()
 
     async def renew_lease(self) -> bool:
         """Renew the lease; return whether what is cached here may be relied on.
@@ -349,8 +361,12 @@ class Worker:
 
     async def _look_after_neighbours(self) -> None:
         """Find the lost among the workers that follow this one in the order of their ids."""
-        ids = sorted(set(await self.backend.members(names.WORKERS, limit=10_000)) - {self.id})
-        following = [id for id in ids if id > self.id] + [id for id in ids if id < self.id]
+        now = self._clock()
+        if now - self._listed > self.lease:
+            self._known = sorted(await self.backend.members(names.WORKERS, limit=10_000))
+            self._listed = now
+        others = [id for id in self._known if id != self.id]
+        following = [id for id in others if id > self.id] + [id for id in others if id < self.id]
         alive = 0
         for id in following:
             if alive >= _NEIGHBOURS:
@@ -358,6 +374,7 @@ class Worker:
             if await self.backend.get(names.lease_of(id)) is not None:
                 alive += 1
             elif await self._claim(id):
+                self._known = [each for each in self._known if each != id]
                 task = asyncio.create_task(self._take_over(id), name="accord-takeover")
                 self._taking.add(task)
                 task.add_done_callback(self._taking.discard)

@@ -376,7 +376,8 @@ class SharedSession(HttpSession):
             # Their calls go on here; clients follow the logs elsewhere, as
             # http.sse.retry-before-close allows.
             for logged in [*self.logged.values()]:
-                logged.hang_up(retry)
+                if logged.reader is not None and not logged.reader.is_ending:
+                    logged.hang_up(retry)
 
     def is_idle(self, before: float) -> bool:
         if self.followed or (self._outbox is not None and self._outbox.is_busy):

@@ -192,7 +192,9 @@ class SharedSessions(HttpSessions):
             self.worker.note_silence(error)
             return self._serve_without_store(key, token, principal, caller)
         if cached is None or cached.record.is_ended:
-            self._drop(self._by_sid.get(token.sid))
+            ended = self._by_sid.get(token.sid)
+            if ended is not None:
+                self.end(ended)
             return _UNKNOWN
         if not cached.is_readable:
             return _NEWER
@@ -350,7 +352,7 @@ class SharedSessions(HttpSessions):
         if session is None:
             return False
         if cached.record.is_ended:
-            self._drop(session)
+            self.end(session)
             return False
         if self.worker.id not in cached.record.holders:
             session.generation = -1
@@ -427,7 +429,7 @@ class SharedSessions(HttpSessions):
         """
         backend = self.worker.backend
         await self.records.change(session.sid, _mark_ended)
-        self._drop(session)
+        self.end(session)
         await asyncio.gather(
             backend.remove(names.SESSIONS, [session.sid]),
             backend.remove(_caller_index(session), [session.sid]),
@@ -445,14 +447,11 @@ class SharedSessions(HttpSessions):
         await backend.remove(names.SESSIONS, [sid])
         await backend.drop(names.outbox_of(sid))
 
-    def _drop(self, session: SharedSession | None) -> None:
-        if session is not None:
-            self.end(session)
-
     def end(self, session: Any) -> None:
         """End what this worker has of a session."""
-        if self._by_sid.get(session.sid) is session:
-            del self._by_sid[session.sid]
+        known = self._by_sid.get(session.sid)
+        if known is not None and known is session:
+            del self._by_sid[known.sid]
         super().end(session)
 
     def clean_up(self, sid: str, label: str) -> None:

@@ -72,11 +72,10 @@ class LoggedStream(Stream):
         self._add(PRIMING)
 
     def hang_up(self, retry: int | None = None) -> None:
-        if self.reader is None or self.reader.is_ending:
-            return
         if retry is not None:
             self._add(RETRY + b"%d" % retry)
-        self.reader.end()
+        if self.reader is not None:
+            self.reader.end()
 
     def end(self) -> None:
         self.writer.finish()
@@ -155,12 +154,12 @@ class _FollowingStream(Stream):
     async def _run(self) -> None:
         try:
             await self._follow()
-        except asyncio.CancelledError:
-            raise
         except Exception:
             log.exception("a stream cannot be followed")
             if self.reader is not None:
                 self.reader.let_go()
+        finally:
+            self._worker.metrics.streams_followed -= 1
 
     async def _follow(self) -> None:
         raise NotImplementedError
