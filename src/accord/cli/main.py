@@ -46,6 +46,7 @@ _COMMANDS: Final = {
     "exec": "launch a command in a folder, with variables of a file",
     "doctor": "find out why a client cannot use a server",
     "auth": "remove stored tokens and registrations",
+    "store": "look at the store of several workers, ask workers to drain",
     "requirements": "show the requirements of the protocol",
 }
 # Commands whose module has another name than the command.
@@ -84,6 +85,7 @@ examples:
   accord hosts check
   accord doctor https://example.com/mcp
   accord auth forget https://example.com/mcp
+  accord store stats redis://10.0.0.9:6379/0 --namespace desk
   accord requirements --revision {REVISION_IDS[2]} --level must
 """
 

@@ -236,6 +236,7 @@ READERS: Final[dict[str, Callable[[str], object]]] = {
     "--keep": _number_of("runs", 1),
     "--keep MB": _number_of("megabytes", 1),
     "--limit": _number_of("runs", 1),
+    "--limit COUNT": _number_of("sessions", 1),
     "--listen": _port,
     "--listen ADDRESS": _address,
     "--lock": Path,

@@ -37,8 +37,9 @@ class SeenWorker(msgspec.Struct):
 
     Attributes:
         id: its name among the others.
-        state: "alive"; "lost" if its lease has run out and no other worker has taken over yet;
-            "unreadable" if what it says of itself cannot be read.
+        state: "alive"; "draining" if it takes no more requests; "lost" if its lease has run out and
+            no other worker has taken over yet; "unreadable" if what it says of itself cannot be
+            read.
         host: the machine it runs on.
         pid: its process there.
         started: in seconds since 1970; None if it is not known.
@@ -107,6 +108,8 @@ async def read_workers(backend: Backend) -> list[SeenWorker]:
         found += await asyncio.gather(*(_read_worker(backend, each) for each in part))
     for worker in found:
         worker.counts = counts.get(worker.id, {})
+        if worker.state == "alive" and worker.counts.get("stopping"):
+            worker.state = "draining"
     return sorted(found, key=lambda each: (each.started is None, each.started or 0.0, each.id))
 
 
