@@ -25,6 +25,7 @@ from accord.version import __version__
 from accord.workers import names
 from accord.workers.broadcasts import Broadcasts
 from accord.workers.inbox import Inbox, TakeMessage
+from accord.workers.measured_backend import MeasuredBackend
 from accord.workers.messages import encode_message
 from accord.workers.metrics import WorkerMetrics
 
@@ -81,12 +82,12 @@ class Worker:
     def __init__(
         self, backend: Backend, keys: KeyRing | None, *, lease: float = 5.0, patience: float = 5.0
     ) -> None:
-        self.backend = backend
+        self.metrics = WorkerMetrics()
+        self.backend: Backend = MeasuredBackend(backend, self.metrics)
         self._given_keys = keys
         self.keys: KeyRing
         self.lease = lease
         self.patience = patience
-        self.metrics = WorkerMetrics()
         self.broadcasts = Broadcasts(self)
         self.inbox = Inbox(self)
         self.id = ""
@@ -268,7 +269,6 @@ class Worker:
 
     def note_silence(self, error: AccordError) -> None:
         """Note that the store does not answer."""
-        self.metrics.store_errors += 1
         if self._silent_since is None:
             log.warning("the store does not answer: %s", error)
             self._silent_since = self._clock()
