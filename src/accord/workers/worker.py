@@ -103,6 +103,7 @@ class Worker:
         self._silent_since: float | None = None
         self._clock: Callable[[], float] = time.monotonic
         self._offset = 0.0
+        self._started = 0.0
         self._reap_after = 0.0
         self._beats = 0
         self._known: list[str] = []
@@ -190,6 +191,7 @@ class Worker:
         self._clock = loop.time
         await self.backend.open()
         self._offset = await self.backend.now() - self._clock()
+        self._started = self.now()
         self.keys = self._given_keys or KeyRing([await self._shared_secret()])
         await self.renew_epoch()
         await self._join()
@@ -251,7 +253,7 @@ class Worker:
 
     def _facts(self) -> bytes:
         host = socket.gethostname()
-        facts = WorkerFacts(self.id, host, os.getpid(), self.now(), __version__)
+        facts = WorkerFacts(self.id, host, os.getpid(), self._started, __version__)
         return msgspec.json.encode(facts)
 
     async def _supervise(self, work: Callable[[], Awaitable[None]]) -> None:
