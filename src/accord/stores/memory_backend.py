@@ -274,7 +274,7 @@ class MemoryBackend:
         """Take from a bucket that fills by itself; all of the cost, or nothing."""
         now = self._tick()
         found = self._buckets.get(bucket)
-        if found is None:
+        if found is None or found.expires <= now:
             level = burst
         else:
             level = fill(found.level, now - found.at, rate=rate, burst=burst)

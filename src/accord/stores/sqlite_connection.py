@@ -66,7 +66,8 @@ CREATE TABLE log_entries (
 ) WITHOUT ROWID;
 
 CREATE TABLE buckets (
-    name TEXT PRIMARY KEY, level REAL NOT NULL, at REAL NOT NULL, slot INTEGER NOT NULL
+    name TEXT PRIMARY KEY, level REAL NOT NULL, at REAL NOT NULL, expires REAL NOT NULL,
+    slot INTEGER NOT NULL
 ) WITHOUT ROWID;
 CREATE INDEX buckets_by_slot ON buckets (slot);
 

@@ -13,7 +13,7 @@ import msgspec
 
 from accord.stores.backend import Allowance, LogPage, StoredRecord
 from accord.stores.backend_rules import check_append, check_version, draw, fill, time_to_fill
-from accord.stores.sqlite_connection import SLOT, find_slot
+from accord.stores.sqlite_connection import find_slot
 from accord.stores.sqlite_thread import Batch
 
 __all__ = [
@@ -53,7 +53,7 @@ _COUNTS: Final = {
     "logs": "SELECT count(*) FROM logs WHERE name GLOB :names AND expires > :now",
     "log_entries": """SELECT COALESCE(SUM(last - first + 1), 0) FROM logs
         WHERE name GLOB :names AND expires > :now""",
-    "buckets": "SELECT count(*) FROM buckets WHERE name GLOB :names AND slot > :slot",
+    "buckets": "SELECT count(*) FROM buckets WHERE name GLOB :names AND expires > :now",
     "follows": "SELECT count(*) FROM follows WHERE topic GLOB :names",
 }
 
@@ -291,14 +291,17 @@ def take_from_bucket(
 ) -> Allowance:
     """Take from a bucket; all of the cost, or nothing."""
     name, now = batch.prefix + bucket, time.time()
-    row = batch.db.execute("SELECT level, at FROM buckets WHERE name = ?", (name,)).fetchone()
+    row = batch.db.execute(
+        "SELECT level, at FROM buckets WHERE name = ? AND expires > ?", (name, now)
+    ).fetchone()
     level = burst if row is None else fill(row[0], now - row[1], rate=rate, burst=burst)
     allowance = draw(level, cost=cost, rate=rate, burst=burst)
     if allowance.is_granted:
         level = max(0.0, level - cost)
-        slot = find_slot(now + time_to_fill(level, rate=rate, burst=burst))
+        expires = now + time_to_fill(level, rate=rate, burst=burst)
         batch.db.execute(
-            "INSERT OR REPLACE INTO buckets VALUES (?, ?, ?, ?)", (name, level, now, slot)
+            "INSERT OR REPLACE INTO buckets VALUES (?, ?, ?, ?, ?)",
+            (name, level, now, expires, find_slot(expires)),
         )
     return allowance
 
@@ -308,9 +311,8 @@ def take_from_bucket(
 
 def describe_file(batch: Batch, path: str) -> dict[str, str | int | float]:
     """Return facts about the file, and how much of this namespace is in it."""
-    now = time.time()
     # A pattern with a fixed beginning uses the index over names.
-    terms: dict[str, Any] = {"names": f"{batch.prefix}*", "now": now, "slot": int(now // SLOT)}
+    terms: dict[str, Any] = {"names": f"{batch.prefix}*", "now": time.time()}
     sizes = [path, f"{path}-wal"]
     return {
         "engine": "SQLite",
