@@ -83,7 +83,7 @@ class MeasuredBackend:
         """Return how many names an index has."""
         return await self._measure(self._backend.count(index))
 
-    async def append(  # noqa: PLR0913  # as the interface has it
+    async def append(
         self,
         log: str,
         items: Sequence[bytes],

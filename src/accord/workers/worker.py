@@ -74,6 +74,7 @@ class Worker:
     Attributes:
         id: names it among the others; a new one after it was taken over.
         epoch: says whether the store is still the same one.
+        valid_until: when the lease runs out, by the clock of the loop.
         is_connected: whether the store answered when it was last asked.
         metrics: counts what happens.
         is_draining: whether an operator has asked it to end.
@@ -99,7 +100,7 @@ class Worker:
         self._tasks: list[asyncio.Task[None]] = []
         self._taking: set[asyncio.Task[None]] = set()
         self._version = 0
-        self._valid_until = 0.0
+        self.valid_until = 0.0
         self._silent_since: float | None = None
         self._clock: Callable[[], float] = time.monotonic
         self._offset = 0.0
@@ -156,7 +157,7 @@ class Worker:
 
     def is_valid(self, now: float) -> bool:
         """Whether the lease has not run out, so that what is cached here can be relied on."""
-        return now < self._valid_until
+        return now < self.valid_until
 
     @property
     def unready_reason(self) -> str | None:
@@ -279,7 +280,7 @@ class Worker:
         self._reap_after = self._clock() + 2 * self.lease
 
     def _note_beat(self, began: float) -> None:
-        self._valid_until = began + self.lease
+        self.valid_until = began + self.lease
         if self._silent_since is not None:
             seconds = self._clock() - self._silent_since
             log.warning("the store answers again, after %.1f s", seconds)
@@ -293,7 +294,7 @@ class Worker:
             self._beats += 1
             if self._beats % _RENEWED_EVERY == 0:
                 await self._renew_rest()
-            self.metrics.lease_margin = self._valid_until - self._clock()
+            self.metrics.lease_margin = self.valid_until - self._clock()
             await asyncio.sleep(pause * random.uniform(0.8, 1.0))  # noqa: S311
 
     async def _watch_forever(self) -> None:

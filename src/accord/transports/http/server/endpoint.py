@@ -176,6 +176,16 @@ class HttpEndpoint:
         session = self._session_for(exchange, body, verdict)
         if type(session) is http.HttpRefusal:
             return exchange.refuse(session)
+        return self._receive(exchange, session, verdict, body)
+
+    def _receive(
+        self,
+        exchange: HttpExchange,
+        session: HttpSession,
+        verdict: http.HeadVerdict,
+        body: bytes,
+    ) -> Awaitable[None]:
+        """Let a session receive the body of a POST."""
         post = self.response_type(exchange, session, verdict.form)
         events = session.session.dispatcher.receive(body, post)
         post.is_received = True

@@ -380,7 +380,7 @@ class PostResponse:
             dispatcher = owner.session.dispatcher
             if not dispatcher.running:
                 dispatcher.running = NONE_RUNNING  # as `release_tables` does, without the call
-        if self.is_over or not self.is_received:
+        if self.is_over or not self.is_received or self.is_held:
             return
         is_ended = owner.session.dispatcher.closed is not None
         if not self.is_batch or is_ended or not owner.has_open(self):

@@ -145,10 +145,13 @@ class HttpSessions:
             return _UNKNOWN  # session.end.terminated-404
         session.used = self._state.now()
         if session.after is None:
-            caller = self._callers[session.caller]
-            caller.remove(session)
-            caller.append(session)
+            self._note_first_use(session)
         return session
+
+    def _note_first_use(self, session: HttpSession) -> None:
+        caller = self._callers[session.caller]
+        caller.remove(session)
+        caller.append(session)
 
     def begin(self, exchange: HttpExchange) -> HttpSession | http.HttpRefusal:
         """Make a session; it counts once it is kept."""

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import UNSET
 
 from accord.bindings import http, sse
+from accord.bindings.standalone import VERSION_KEY
 from accord.errors import Conflict, InternalError, StoreError, StoreUnavailable
 from accord.protocol import codec
 from accord.protocol.exchange import Event, NotificationReceived
@@ -206,13 +207,16 @@ class SharedEndpoint(HttpEndpoint):
         key = exchange.headers.get(SESSION)
         if key is None or self._is_stateless:
             return super()._take(exchange, verdict, body)
-        if (
-            self._sessions.find_here(key) is None
-            or b'"method"' not in body
-            or b"notifications/" in body
-        ):
+        session = self._sessions.find_here(key, exchange)
+        if session is None or b'"method"' not in body or b"notifications/" in body:
             return self._take_shared(exchange, verdict, body)
-        return super()._take(exchange, verdict, body)
+        if (
+            self._state.is_draining
+            or type(verdict.revision) is http.HttpRefusal
+            or (self._has_standalone and VERSION_KEY in body)
+        ):
+            return super()._take(exchange, verdict, body)
+        return self._receive(exchange, session, verdict, body)
 
     async def _take_shared(
         self, exchange: HttpExchange, verdict: http.HeadVerdict, body: bytes

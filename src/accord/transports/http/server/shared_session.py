@@ -88,7 +88,6 @@ class SharedSession(HttpSession):
 
     Attributes:
         cached: the record of the session.
-        generation: that of the sessions when the record was read; an older one has to be read anew.
         outbox: writes messages outside of any request.
         followed: the responses here on which the client listens.
         logged: the streams that are written here, by their labels.
@@ -100,7 +99,6 @@ class SharedSession(HttpSession):
         "_sessions",
         "cached",
         "followed",
-        "generation",
         "logged",
         "sid",
         "touched",
@@ -120,7 +118,6 @@ class SharedSession(HttpSession):
         self._sessions = sessions
         self.worker: Worker = sessions.worker
         self.sid = sid
-        self.generation = sessions.generation
         self.cached = CachedRecord(SessionRecord(created=0.0), 0)
         self.followed: tuple[OutboxStream, ...] = ()
         self.logged: dict[str, LoggedStream] = {}
@@ -140,7 +137,6 @@ class SharedSession(HttpSession):
         """Begin with what the store says of the session."""
         self._sessions.sharing.restore(self.session, cached.record)
         self.cached = cached
-        self.generation = self._sessions.generation
 
     def apply_record(self, cached: CachedRecord) -> None:
         """Take over what another worker has changed."""
@@ -183,12 +179,14 @@ class SharedSession(HttpSession):
     def write(self, data: bytes, exchange: Exchange | None) -> None:
         """Put a message on the one stream that it belongs to; changes are saved before answers."""
         response: PostResponse | None = None if exchange is None else exchange.origin
-        if self.only_stream is not None:
-            self._after_save(partial(self._write_outside, data), response)
-        elif exchange is None or response is None:
-            self._write_outside(data)
+        if exchange is None or response is None or self.only_stream is not None:
+            if self.only_stream is None:
+                self._write_outside(data)
+            else:
+                self._after_save(partial(self._write_outside, data), response)
         elif self._is_answer(data, exchange, response):
-            if self._sessions.sharing.is_changed(self.session):
+            session = self.session
+            if session.is_changed or session.kept is not None:
                 response.is_held = True
                 self._after_save(partial(response.answer, data), response, exchange)
             else:
@@ -431,10 +429,6 @@ class SharedResponse(PostResponse):
     def skips(self, data: bytes) -> bool:
         """Whether a message must not be sent."""
         return False
-
-    def finish(self) -> None:
-        if not self.is_held:
-            super().finish()
 
     def open_stream(self) -> Stream:
         if self.stream is None:

@@ -122,6 +122,9 @@ class SharedSessions(HttpSessions):
         self.writers: dict[LogWriter, None] = {}
         self._tokens: SessionTokens | None = None
         self._by_sid: dict[str, SharedSession] = {}
+        # Those whose record can be relied on while the worker has its lease.
+        self._fresh: dict[bytes, SharedSession] = {}
+        self._now = state.now
         self._loading: dict[bytes, asyncio.Task[SharedSession | http.HttpRefusal]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._done: list[tuple[str, str]] = []
@@ -147,16 +150,20 @@ class SharedSessions(HttpSessions):
 
     # -- finding
 
-    def find_here(self, key: bytes) -> SharedSession | None:
+    def find_here(self, key: bytes, exchange: HttpExchange) -> SharedSession | None:
         """Return a session whose record is cached here and can be relied on."""
-        session = self._found.get(key)
-        if (
-            session is None
-            or session.generation != self.generation  # type: ignore[attr-defined]  # ours
-            or not self.worker.is_valid(self.state.now())
+        session = self._fresh.get(key)
+        if session is None:
+            return None
+        principal, now = exchange.principal, self._now()
+        if now >= self.worker.valid_until or not (
+            session.principal is principal or session.principal == principal
         ):
             return None
-        return session  # type: ignore[return-value]  # there are no others
+        session.used = now
+        if session.after is None:
+            self._note_first_use(session)
+        return session
 
     def find_by_sid(self, sid: str) -> SharedSession | None:
         """Return a session that is cached here by its name in the store."""
@@ -169,8 +176,8 @@ class SharedSessions(HttpSessions):
         token = self.tokens.open(key)
         if token is None or token.caller != identify_caller(principal):
             return _UNKNOWN  # session.end.terminated-404
-        session = self.find_here(key)
-        if session is not None:
+        session = self._fresh.get(key)
+        if session is not None and self.worker.is_valid(self._now()):
             return session
         loading = self._loading.get(key)
         if loading is None:
@@ -204,7 +211,8 @@ class SharedSessions(HttpSessions):
         else:
             session = self._adopt(key, token, principal, caller)
             session.take_record(cached)
-        session.generation = generation
+        if generation == self.generation:
+            self._fresh[session.key] = session
         return session
 
     def _adopt(
@@ -268,7 +276,7 @@ class SharedSessions(HttpSessions):
                 is_initialized=True,
             )
             self.sharing.restore(session.session, record)
-        session.generation = -1  # read anew as soon as the store answers
+        self._fresh.pop(key, None)  # read anew as soon as the store answers
         return session
 
     # -- beginning
@@ -321,9 +329,9 @@ class SharedSessions(HttpSessions):
         session.key = self.tokens.seal(token)
         session.session.is_shared = True
         session.cached = cached
-        session.generation = self.generation
         session.is_kept = True
         self._keep_here(session)
+        self._fresh[session.key] = session
         return None
 
     async def _check_room(self, session: SharedSession) -> http.HttpRefusal | None:
@@ -355,7 +363,7 @@ class SharedSessions(HttpSessions):
             self.end(session)
             return False
         if self.worker.id not in cached.record.holders:
-            session.generation = -1
+            self._fresh.pop(session.key, None)
             return False
         session.apply_record(cached)
         return True
@@ -363,6 +371,7 @@ class SharedSessions(HttpSessions):
     def _distrust(self) -> None:
         """Read every record anew: the lease has run out, so that changes may have been missed."""
         self.generation += 1
+        self._fresh.clear()
 
     # -- listening
 
@@ -452,6 +461,7 @@ class SharedSessions(HttpSessions):
         known = self._by_sid.get(session.sid)
         if known is not None and known is session:
             del self._by_sid[known.sid]
+            self._fresh.pop(known.key, None)
         super().end(session)
 
     def clean_up(self, sid: str, label: str) -> None:

@@ -183,6 +183,7 @@ class ServedSession(Protocol):
     loop: AbstractEventLoop
     is_shared: bool
     is_changed: bool
+    kept: dict[str, Any] | None
 
     @property
     def client(self) -> PartyState:
