@@ -8,11 +8,13 @@ import asyncio
 import time
 import weakref
 from collections.abc import Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from accord.errors import InternalError, InvalidParams, MissingExtra, RequestError, ToolError
+from accord.middleware.otel_workers import WorkerObserver, find_observer
 from accord.middleware.requests import (
     AnyContext,
     is_failed,
@@ -77,7 +79,8 @@ def trace(
     Args:
         tracer_provider: takes the spans; the global one by default.
         meter_provider: takes the histograms `mcp.server.operation.duration` and
-            `mcp.server.session.duration`; the global one by default.
+            `mcp.server.session.duration`, and with a store the counts of the worker,
+            `accord.worker.*` and `accord.store.*`; the global one by default.
         propagator: reads and writes `_meta`; by default the global one: traceparent, tracestate and
             baggage.
         arguments: whether spans have the arguments of tools and prompts, which may be secret.
@@ -89,6 +92,7 @@ def trace(
     kit = _Kit("trace()", "server", tracer_provider, meter_provider, propagator)
 
     async def trace_request(ctx: AnyContext, proceed: Proceed) -> Any:
+        kit.workers.add(server_of(ctx))
         attributes = _describe_request(ctx)
         name, is_known = _span_name(ctx)
         if arguments:
@@ -277,6 +281,12 @@ class _Kit:
             for what in ("operation", "session")
         )
         self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+        self._meter = meter
+
+    @cached_property
+    def workers(self) -> WorkerObserver:
+        """Reports the counts of workers; for servers."""
+        return find_observer(self._meter)
 
     def extract(self, meta: Mapping[str, Any]) -> tuple[Any, list[Any]]:
         """Return the context that a request names, and links to the one around it."""
