@@ -1,5 +1,6 @@
-"""A backend that counts what the store is asked for, and how long it takes to answer."""
+"""A backend that counts what the store is asked for, and limits how long that may take."""
 
+import asyncio
 import time
 from collections.abc import Awaitable, Iterable, Sequence
 from typing import TypeVar
@@ -19,10 +20,12 @@ class MeasuredBackend:
     Args:
         backend: the store.
         metrics: where it is counted.
+        patience: seconds that an operation may take; backends may have shorter limits.
     """
 
-    def __init__(self, backend: Backend, metrics: WorkerMetrics) -> None:
+    def __init__(self, backend: Backend, metrics: WorkerMetrics, *, patience: float) -> None:
         self._backend = backend
+        self._patience = patience
         self._metrics = metrics
         self.url = backend.url
         self.is_shared = backend.is_shared
@@ -32,10 +35,15 @@ class MeasuredBackend:
         metrics, began = self._metrics, time.perf_counter()
         metrics.store_operations += 1
         try:
-            return await operation
+            async with asyncio.timeout(self._patience):
+                return await operation
         except StoreUnavailable:
             metrics.store_errors += 1
             raise
+        except TimeoutError:
+            metrics.store_errors += 1
+            why = f"the store {self.url} did not answer within {self._patience:g} s"
+            raise StoreUnavailable(why) from None
         finally:
             metrics.store_seconds += time.perf_counter() - began
 

@@ -84,7 +84,7 @@ class Worker:
         self, backend: Backend, keys: KeyRing | None, *, lease: float = 5.0, patience: float = 5.0
     ) -> None:
         self.metrics = WorkerMetrics()
-        self.backend: Backend = MeasuredBackend(backend, self.metrics)
+        self.backend: Backend = MeasuredBackend(backend, self.metrics, patience=patience)
         self._given_keys = keys
         self.keys: KeyRing
         self.lease = lease
