@@ -4,19 +4,28 @@ import base64
 import hashlib
 import html
 import json
+import os
 import re
 import secrets
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
 from accord.auth.authorization_server.endpoints import Endpoints
+from accord.auth.authorization_server.loop_calls import LoopThread
 from accord.auth.authorization_server.models import (
     AuthorizationServerSettings,
     OAuthResponse,
     Request,
 )
-from accord.auth.authorization_server.store import Store
+from accord.auth.authorization_server.shared_store import SharedStore
+from accord.auth.authorization_server.sqlite_store import SqliteStore as Store
+from accord.auth.authorization_server.store import AuthorizationStore
+from accord.stores.memory_backend import MemoryBackend
 
+# Whether desks keep their state as servers on several machines do.
+IS_SHARED = os.environ.get("ACCORD_TEST_AUTH_STORE") == "shared"
 ISSUER = "https://auth.example"
 RESOURCE = "https://auth.example/mcp"
 RETURN = "http://127.0.0.1:3000/callback"
@@ -72,16 +81,33 @@ class Answer:
         return html.unescape(found[1])
 
 
+def new_store(
+    settings: AuthorizationServerSettings, clock: Callable[[], float]
+) -> AuthorizationStore:
+    """An empty store in memory."""
+    if not IS_SHARED:
+        return Store(":memory:")
+    backend = MemoryBackend(clock=clock)
+    return SharedStore(backend, loop_thread(), client_ttl=settings.client_ttl, clock=clock)
+
+
+@cache
+def loop_thread() -> LoopThread:
+    """The loop of all stores that are not SQLite's."""
+    return LoopThread()
+
+
 class Desk:
     """An authorization server without a network, a clock to turn, and a client and a browser."""
 
-    def __init__(self, *, store: Store | None = None, **settings: Any) -> None:
+    def __init__(self, *, store: AuthorizationStore | None = None, **settings: Any) -> None:
         settings.setdefault("users", {"ada": ADA})
         scopes = settings.setdefault("scopes", {"read": "Read your notes", "write": ""})
         settings.setdefault("default_scopes", tuple(scopes))
         self.now = 1_000_000.0
-        self.store = store or Store(":memory:")
-        self.endpoints = Endpoints(self.store, AuthorizationServerSettings(**settings))
+        given = AuthorizationServerSettings(**settings)
+        self.store = store or new_store(given, lambda: self.now)
+        self.endpoints = Endpoints(self.store, given)
         self.resources: tuple[str, ...] = (RESOURCE,)
         self.cookie: str | None = None
         self.known: str | None = None

@@ -6,6 +6,7 @@ from accord.auth import resource
 from accord.auth.guard import App, Guard
 from accord.auth.urls import canonical_url
 from accord.auth.verifiers import TokenVerifier
+from accord.stores.backend import Backend
 
 
 class Protected:
@@ -64,6 +65,12 @@ class Protected:
         }
         self.resource_name = resource_name
         self.documentation = documentation
+
+    def use_backend(self, backend: Backend) -> None:
+        """Let a verifier share state with other workers by their store, if it keeps any."""
+        use_backend = getattr(self.verifier, "use_backend", None)
+        if use_backend is not None:
+            use_backend(backend)
 
     def guard(self, app: App, *, path: str = "/mcp", public_url: str | None = None) -> Guard:
         """Return an ASGI app that requires tokens and passes requests on to another one.

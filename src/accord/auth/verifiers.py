@@ -10,6 +10,7 @@ from typing import Final, Protocol, runtime_checkable
 from accord.auth.resource import is_token
 from accord.errors import AuthError
 from accord.principal import Principal
+from accord.stores.backend import Backend
 
 REQUEST_SOURCE: Final[ContextVar[str]] = ContextVar("accord-source", default="")
 """The network of the client whose token is being verified, for fair limits."""
@@ -120,6 +121,13 @@ class FirstOf:
         if unsure is not None:
             raise unsure
         return None
+
+    def use_backend(self, backend: Backend) -> None:
+        """Let the verifiers share state with other workers by their store."""
+        for each in self.verifiers:
+            use_backend = getattr(each, "use_backend", None)
+            if use_backend is not None:
+                use_backend(backend)
 
     def for_audience(self, audience: str) -> "FirstOf":
         """Return the same verifiers for an audience."""

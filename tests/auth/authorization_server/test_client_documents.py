@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import ssl
-import time
 
 import pytest
 from aiohttp import web
@@ -291,7 +290,7 @@ def test_a_document_is_fetched_once_while_it_is_fresh():
     for _ in range(3):
         assert prepare(documents, desk, authorize_request()).refusal is None
     assert seen == [URL]
-    assert desk.store.client(URL).fresh_until > time.time() + 200
+    assert desk.store.client(URL).fresh_until > desk.store.now() + 200
 
 
 def test_a_failed_fetch_is_shown_without_its_reason_and_tried_again(caplog):

@@ -5,7 +5,7 @@ import pytest
 
 from accord.auth.authorization_server.access_tokens import SigningKeys
 from accord.auth.authorization_server.models import AuthorizationServerSettings
-from accord.auth.authorization_server.store import Store
+from accord.auth.authorization_server.sqlite_store import SqliteStore as Store
 from support.oauth import Desk
 
 

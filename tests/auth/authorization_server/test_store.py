@@ -13,7 +13,8 @@ from accord.auth.authorization_server.secrets import (
     is_hash,
     is_password,
 )
-from accord.auth.authorization_server.store import Store, check_store
+from accord.auth.authorization_server.sqlite_database import check_file as check_store
+from accord.auth.authorization_server.sqlite_store import SqliteStore as Store
 from accord.errors import AuthError
 from support.oauth import ADA, Desk
 
@@ -156,14 +157,14 @@ def test_a_store_that_can_be_used_is_checked_without_making_or_changing_it(tmp_p
 
 
 def test_expired_records_are_deleted():
-    desk = Desk(refresh_ttl=1000)
+    desk = Desk(store=Store(":memory:"), refresh_ttl=1000)
     client = desk.client()
     desk.tokens(client)
     desk.now += 10_000
     desk.send("GET", "/jwks")
     db = desk.store._db
     for table in ("grants", "codes", "refresh_tokens", "logins"):
-        assert db.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)
+        assert db.count(table) == 0
     assert desk.store.client(client) is not None
 
 

@@ -39,7 +39,7 @@ class Desk:
         return None if principal is None else principal.upstream
 
     def rows(self, table):
-        return self.auth.endpoints.store.rows(f"SELECT * FROM {table}")
+        return self.auth.endpoints.store._db.rows(f"SELECT * FROM {table}")
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import time
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
@@ -9,11 +10,12 @@ import msgspec
 
 from accord.auth.authorization_server.models import AuthorizationServerSettings
 from accord.auth.authorization_server.secrets import new_secret
-from accord.auth.authorization_server.store import Store, StoredKey
+from accord.auth.authorization_server.store import AuthorizationStore, StoredKey
 from accord.auth.jwks import require_jwt
 from accord.auth.jwt_verifier import principal_from_claims
 from accord.auth.urls import is_loopback_url, is_same_resource
 from accord.auth.verifiers import TokenMemory, token_digest
+from accord.errors import AuthError, StoreError
 from accord.principal import Principal
 from accord.types import JsonObject
 
@@ -26,12 +28,17 @@ if TYPE_CHECKING:
 
     from accord.auth.authorization_server.endpoints import Endpoints
     from accord.auth.authorization_server.upstream_tokens import UpstreamAccounts
+    from accord.stores.backend import Backend
+
+log = logging.getLogger("accord.auth")
 
 # Longer than a verifier's tolerance for clocks that differ.
 _SKEW: Final = 120.0
 _RSA_BITS: Final = 2048
 # Seconds until a revocation by another process that shares the store is noticed.
 _REREAD: Final = 1.0
+# Seconds for which the known revocations count while the store does not answer.
+_STALE_MOST: Final = 30.0
 _REMEMBERED: Final = 300.0
 _CLAIMS: Final = ("iss", "sub", "aud", "exp", "iat", "client_id", "grant")
 
@@ -42,7 +49,7 @@ class SigningKeys:
     A key is published as long as the last token that it signed may be valid.
     """
 
-    def __init__(self, store: Store, settings: AuthorizationServerSettings) -> None:
+    def __init__(self, store: AuthorizationStore, settings: AuthorizationServerSettings) -> None:
         self._store = store
         self._algorithm = settings.algorithm
         self._rotate_after = settings.key_ttl
@@ -81,8 +88,9 @@ class SigningKeys:
         return claims
 
     def rotate(self, now: float) -> None:
-        with self._store.transaction():
-            self._store.add_key(self._make_key(now))
+        made = self._make_key(now)
+        while not self._store.add_key(made, replaces=_key_id(self._newest())):
+            pass  # another process has made one meanwhile, which is replaced, too
 
     def jwks(self, now: float) -> JsonObject:
         """Return the public keys of tokens that may still be valid."""
@@ -101,20 +109,20 @@ class SigningKeys:
         ]
 
     def _current(self, now: float) -> StoredKey:
-        current = self._usable(now)
-        if current is None:
-            with self._store.transaction():
-                # Another process may have made one meanwhile.
-                current = self._usable(now)
-                if current is None:
-                    current = self._make_key(now)
-                    self._store.add_key(current)
-        return current
+        while True:
+            newest = self._newest()
+            if newest is not None and now - newest.created_at < self._rotate_after:
+                return newest
+            made = self._make_key(now)
+            if self._store.add_key(made, replaces=_key_id(newest)):
+                return made
+            # Another process has made one meanwhile.
 
-    def _usable(self, now: float) -> StoredKey | None:
+    def _newest(self) -> StoredKey | None:
+        """Return the newest key of the algorithm, usable or not."""
         for key in self._store.signing_keys():
             if key.retired_at is None and key.algorithm == self._algorithm:
-                return key if now - key.created_at < self._rotate_after else None
+                return key
         return None
 
     def _make_key(self, now: float) -> StoredKey:
@@ -131,7 +139,7 @@ class SigningKeys:
             serialization.PrivateFormat.PKCS8,
             serialization.NoEncryption(),
         )
-        return StoredKey(new_secret(12), self._algorithm, pem, now, None)
+        return StoredKey(new_secret(12), self._algorithm, pem, now)
 
     def _private(self, key: StoredKey) -> "PrivateKey":
         loaded = self._loaded.get(key.key_id)
@@ -148,6 +156,10 @@ class SigningKeys:
         return made | {"kid": key.key_id, "use": "sig", "alg": key.algorithm}
 
 
+def _key_id(key: StoredKey | None) -> str | None:
+    return None if key is None else key.key_id
+
+
 class OwnTokenVerifier:
     """Verifies the tokens of one authorization server, for its audiences.
 
@@ -162,13 +174,20 @@ class OwnTokenVerifier:
         audiences: tuple[str, ...],
         revoked: "RevokedGrants",
         accounts: "UpstreamAccounts | None" = None,
+        use_backend: "Callable[[Backend], None] | None" = None,
     ) -> None:
         self._accounts = accounts
         self._endpoints = endpoints
         self.issuer = issuer
         self._audiences = audiences
         self._revoked = revoked
+        self._use_backend = use_backend
         self._memory = TokenMemory()
+
+    def use_backend(self, backend: "Backend") -> None:
+        """Let the authorization server share its state with other workers by their store."""
+        if self._use_backend is not None:
+            self._use_backend(backend)
 
     def for_audience(self, audience: str) -> "OwnTokenVerifier":
         return OwnTokenVerifier(
@@ -177,6 +196,7 @@ class OwnTokenVerifier:
             audiences=(audience,),
             revoked=self._revoked,
             accounts=self._accounts,
+            use_backend=self._use_backend,
         )
 
     async def verify(self, token: str) -> Principal | None:
@@ -185,11 +205,19 @@ class OwnTokenVerifier:
         known = self._memory.find(digest)
         principal = None if known is None else known[0]
         if principal is None:
-            principal = await asyncio.to_thread(self.read_principal, token, time.time())
+            principal = await self._read(token)
             if principal is None:
                 return None
             self._memory.keep(digest, principal, _REMEMBERED)
         return None if await self._revoked.has(principal.claims["grant"]) else principal
+
+    async def _read(self, token: str) -> Principal | None:
+        try:
+            return await asyncio.to_thread(
+                lambda: self.read_principal(token, self._endpoints().store.now())
+            )
+        except StoreError as error:
+            raise _unverifiable(error) from None
 
     def read_principal(self, token: str, now: float) -> Principal | None:
         """Return the principal of a token, revoked or not. Blocks."""
@@ -215,26 +243,55 @@ class OwnTokenVerifier:
 
 
 class RevokedGrants:
-    """The revoked grants; read again every second, since processes may share a store."""
+    """The revoked grants; read again every second, since processes may share a store.
+
+    While the store does not answer, what was read last counts for some more seconds: no process can
+    revoke anything meanwhile, unless this one alone is cut off.
+    """
 
     def __init__(self, endpoints: "Callable[[], Endpoints]") -> None:
         self._endpoints = endpoints
         self._known: frozenset[str] = frozenset()
-        self._read_at = float("-inf")
+        self._read_at = self._checked_at = float("-inf")
         self._changes = 0
+        self._reading: asyncio.Task[frozenset[str]] | None = None
+        self._changes_read = 0
 
     async def has(self, grant_id: str) -> bool:
-        now = time.monotonic()
-        if now - self._read_at < _REREAD:
+        """Whether a grant is revoked.
+
+        Raises:
+            AuthError: the store does not answer for too long.
+        """
+        if time.monotonic() - self._checked_at < _REREAD:
             return grant_id in self._known
-        changes = self._changes
-        known = await asyncio.to_thread(lambda: self._endpoints().store.revoked_grants())
-        # A change during the read may be missing in the result.
+        loop, task = asyncio.get_running_loop(), self._reading
+        is_fit = task is not None and not task.done() and self._changes_read == self._changes
+        if task is None or not is_fit or task.get_loop() is not loop:
+            # One for all requests meanwhile; a change during a read may be missing in its result.
+            self._changes_read = self._changes
+            task = self._reading = loop.create_task(self._read(), name="accord-revoked")
+        return grant_id in await asyncio.shield(task)
+
+    async def _read(self) -> frozenset[str]:
+        changes, now = self._changes, time.monotonic()
+        try:
+            known = await asyncio.to_thread(lambda: self._endpoints().store.revoked_grants())
+        except StoreError as error:
+            if now - self._read_at > _STALE_MOST:
+                raise _unverifiable(error) from None
+            log.warning("the revoked grants cannot be read, those known before count: %s", error)
+            self._checked_at = time.monotonic()
+            return self._known
         if changes == self._changes:
-            self._known, self._read_at = known, now
-        return grant_id in known
+            self._known, self._read_at, self._checked_at = known, now, now
+        return known
 
     def forget(self) -> None:
         """Read the store again at the next check: a grant may have been revoked here."""
         self._changes += 1
-        self._read_at = float("-inf")
+        self._read_at = self._checked_at = float("-inf")
+
+
+def _unverifiable(error: StoreError) -> AuthError:
+    return AuthError(f"the store of the authorization server cannot be used: {error}")

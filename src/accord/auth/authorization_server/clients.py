@@ -27,7 +27,7 @@ from accord.auth.authorization_server.models import (
     Request,
 )
 from accord.auth.authorization_server.secrets import digest, equal, new_secret
-from accord.auth.authorization_server.store import Store
+from accord.auth.authorization_server.store import AuthorizationStore
 from accord.auth.urls import redirect_fault
 
 log = logging.getLogger("accord.auth")
@@ -45,7 +45,7 @@ _GRANTS: Final = (AUTHORIZATION_CODE, REFRESH_TOKEN, DEVICE_CODE)
 class Clients:
     """The clients that may ask for tokens."""
 
-    def __init__(self, store: Store, settings: AuthorizationServerSettings) -> None:
+    def __init__(self, store: AuthorizationStore, settings: AuthorizationServerSettings) -> None:
         self._store = store
         self._settings = settings
 

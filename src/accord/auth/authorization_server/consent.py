@@ -36,8 +36,8 @@ from accord.auth.authorization_server.pages import (
     fault_page,
     leaving_page,
 )
-from accord.auth.authorization_server.secrets import Attempts, digest, new_secret
-from accord.auth.authorization_server.store import Store
+from accord.auth.authorization_server.secrets import digest, new_secret
+from accord.auth.authorization_server.store import AuthorizationStore
 from accord.auth.urls import is_loopback_url, is_same_redirect, with_query
 
 _CHALLENGE: Final = re.compile(r"[A-Za-z0-9_-]{43}")
@@ -78,7 +78,7 @@ class Consent:
 
     def __init__(
         self,
-        store: Store,
+        store: AuthorizationStore,
         grants: Grants,
         clients: Clients,
         settings: AuthorizationServerSettings,
@@ -89,7 +89,7 @@ class Consent:
         self._clients = clients
         self._settings = settings
         self._logins = logins
-        self._guesses = Attempts(_GUESSES, _WINDOW)
+        self._guesses = store.attempts("user codes", limit=_GUESSES, window=_WINDOW)
 
     # -- the authorization endpoint
 
@@ -273,16 +273,17 @@ class Consent:
             )
         if self._store.count_devices() >= _DEVICES_MOST:
             raise OAuthRefusal("temporarily_unavailable", "too many devices wait", status=503)
-        letters = "".join(secrets.choice(_LETTERS) for _ in range(_LENGTH))
         device = DeviceRequest(
             grant=self._grants.new_grant(client, form, request.resources),
-            user_code=letters,
+            user_code=_new_user_code(),
             expires_at=now + self._settings.device_ttl,
             interval=_INTERVAL,
         )
         secret = new_secret()
-        self._store.add_device(digest(secret), device)
-        place, shown = f"{request.issuer.rstrip('/')}/device", _format_user_code(letters)
+        while not self._store.add_device(digest(secret), device):
+            device = msgspec.structs.replace(device, user_code=_new_user_code())
+        place = f"{request.issuer.rstrip('/')}/device"
+        shown = _format_user_code(device.user_code)
         return {
             "device_code": secret,
             "user_code": shown,
@@ -330,16 +331,20 @@ class Consent:
     ) -> OAuthResponse:
         is_allowed = form.get("decision") == "allow"
         with self._store.transaction():
-            hashed, device = self._find_waiting_device(user, form.get("user_code", ""), now)
-            decided = msgspec.structs.replace(
-                device,
-                state="allowed" if is_allowed else "denied",
-                grant=msgspec.structs.replace(device.grant, subject=user),
-            )
-            self._store.add_device(hashed, decided)
-            if is_allowed:
-                login, ends = self._logins.login_hash(request), device.expires_at
-                self._grants.share_session(decided.grant, login, expires_at=ends)
+            is_stored = False
+            while not is_stored:
+                hashed, device = self._find_waiting_device(user, form.get("user_code", ""), now)
+                decided = msgspec.structs.replace(
+                    device,
+                    state="allowed" if is_allowed else "denied",
+                    grant=msgspec.structs.replace(device.grant, subject=user),
+                )
+                if is_allowed:
+                    # First: the device may ask as soon as the decision is stored.
+                    login, ends = self._logins.login_hash(request), device.expires_at
+                    self._grants.share_session(decided.grant, login, expires_at=ends)
+                # The device may have asked in between, which changes what is stored of it.
+                is_stored = self._store.change_device(hashed, device, decided)
         title = "The device is connected" if is_allowed else "The device was refused"
         return done_page(title, ["You can close this page."])
 
@@ -379,6 +384,10 @@ def _unserved_page(why: str) -> OAuthResponse:
 
 def _sentence(refusal: OAuthRefusal) -> str:
     return f"{refusal.description[:1].upper()}{refusal.description[1:]}. ({refusal.error})"
+
+
+def _new_user_code() -> str:
+    return "".join(secrets.choice(_LETTERS) for _ in range(_LENGTH))
 
 
 def _format_user_code(letters: str) -> str:

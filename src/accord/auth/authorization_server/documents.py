@@ -8,7 +8,6 @@ do not go into the own network.
 import asyncio
 import logging
 import re
-import time
 from collections.abc import Callable, Container, Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -98,12 +97,11 @@ class ClientDocuments:
         url = _document_url(request)
         if url is None:
             return request
-        now = time.time()
         try:
             # The store blocks.
-            if await asyncio.to_thread(lambda: endpoints().needs_document(request, url, now)):
+            if await asyncio.to_thread(lambda: _needs_document(endpoints(), request, url)):
                 found = await self._fetch(url)
-                await asyncio.to_thread(lambda: endpoints().keep_document(url, found, time.time()))
+                await asyncio.to_thread(lambda: _keep_document(endpoints(), url, found))
         except OAuthRefusal as refusal:
             log.info("the metadata document of a client cannot be used: %s", refusal)
             return msgspec.structs.replace(request, refusal=refusal)
@@ -124,6 +122,14 @@ class ClientDocuments:
             raise _unusable("cannot be fetched") from None
         finally:
             self._under_way -= 1
+
+
+def _needs_document(endpoints: "Endpoints", request: Request, url: str) -> bool:
+    return endpoints.needs_document(request, url, endpoints.store.now())
+
+
+def _keep_document(endpoints: "Endpoints", url: str, response: HttpResponse) -> None:
+    endpoints.keep_document(url, response, endpoints.store.now())
 
 
 def document_sender(trust: Sequence[str], *, tls: "SSLContext | None" = None) -> Send:

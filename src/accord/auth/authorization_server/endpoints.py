@@ -5,12 +5,14 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 import msgspec
 
 from accord.auth.authorization_server.access_tokens import SigningKeys
+from accord.auth.authorization_server.attempts import AttemptCounter, FailureLimit
 from accord.auth.authorization_server.clients import Clients
 from accord.auth.authorization_server.consent import Consent
 from accord.auth.authorization_server.documents import check_document_url, read_document
@@ -30,8 +32,8 @@ from accord.auth.authorization_server.models import (
     Request,
     json_response,
 )
-from accord.auth.authorization_server.secrets import Attempts
-from accord.auth.authorization_server.store import Store
+from accord.auth.authorization_server.secrets import digest
+from accord.auth.authorization_server.store import AuthorizationStore
 from accord.auth.authorization_server.upstream_sessions import (
     TokenSeal,
     UpstreamSession,
@@ -72,6 +74,9 @@ _WINDOW: Final = 60.0
 # By client and address: correct clients fail now and then, but not every second.
 _FAILURES: Final = 60
 _REGISTRATIONS: Final = 60
+_SIGN_INS_BY_ADDRESS: Final = 120
+# A browser in a loop of redirects stops here.
+_SIGN_INS_BY_BROWSER: Final = 20
 _SWEEP: Final = 60.0
 _COUNTED: Final = ("invalid_client", "invalid_grant", "invalid_token")
 
@@ -81,7 +86,7 @@ class Endpoints:
 
     def __init__(
         self,
-        store: Store,
+        store: AuthorizationStore,
         settings: AuthorizationServerSettings,
         seals: Mapping[str, TokenSeal] | None = None,
     ) -> None:
@@ -93,10 +98,13 @@ class Endpoints:
         self._grants = Grants(store, self.keys, settings, self.sessions)
         self._logins = Logins(store, settings, self.sessions)
         self._consent = Consent(store, self._grants, self._clients, settings, self._logins)
-        self._failures = Attempts(_FAILURES, _WINDOW)
-        self._registrations = Attempts(_REGISTRATIONS, _WINDOW)
-        self._documents = Attempts(_REGISTRATIONS, _WINDOW)
-        self._devices = Attempts(_REGISTRATIONS, _WINDOW)
+        count = partial(store.attempts, window=_WINDOW)
+        self._failures = FailureLimit(count("failures", limit=_FAILURES))
+        self._registrations = count("registrations", limit=_REGISTRATIONS)
+        self._documents = count("documents", limit=_REGISTRATIONS)
+        self._devices = count("devices", limit=_REGISTRATIONS)
+        self._sign_ins_by_browser = count("sign-ins by browser", limit=_SIGN_INS_BY_BROWSER)
+        self._sign_ins_by_address = count("sign-ins by address", limit=_SIGN_INS_BY_ADDRESS)
         self._swept_at = 0.0
         self._routes: dict[tuple[str, str], Callable[[Request, float], OAuthResponse]] = {
             ("GET", _OAUTH): self._metadata,
@@ -155,6 +163,14 @@ class Endpoints:
 
     # -- users that sign in with an identity provider
 
+    def may_begin_sign_in(self, browser: str, address: str, now: float) -> bool:
+        """Count a sign-in that begins; false after too many."""
+        counts = (
+            (self._sign_ins_by_browser, digest(browser)),
+            (self._sign_ins_by_address, client_network(address)),
+        )
+        return all(attempts.reserve(key, now) <= 0 for attempts, key in counts)
+
     def sign_in(
         self, request: Request, url: str, session: UpstreamSession, now: float
     ) -> OAuthResponse:
@@ -169,8 +185,9 @@ class Endpoints:
         """Return the URL that carries the refusal of a sign-in to the program, if there is one."""
         return self._consent.refusal_url(page, refusal)
 
-    def end_session(self, session_id: str, now: float) -> None:
+    def end_session(self, session_id: str) -> None:
         """End a sign-in: its browsers are logged out, its grants revoked."""
+        now = self.store.now()
         keep_until = now + self._settings.access_ttl
         self.sessions.end(session_id, now, keep_until=keep_until)
 
@@ -179,7 +196,7 @@ class Endpoints:
     @contextmanager
     def _limit_failures(self, key: str, now: float) -> Iterator[None]:
         """Count failures within the block as guesses, and refuse after too many."""
-        if self._failures.reserve(key, now) > 0:
+        if self._failures.begin(key, now) > 0:
             raise OAuthRefusal("slow_down", "too many failures; wait a minute", status=429)
         is_guess = False
         try:
@@ -188,8 +205,7 @@ class Endpoints:
             is_guess = refusal.error in _COUNTED
             raise
         finally:
-            if not is_guess:
-                self._failures.release(key, now)
+            self._failures.end(key, now, is_failure=is_guess)
 
     @contextmanager
     def _authenticate(
@@ -209,6 +225,7 @@ class Endpoints:
             self._swept_at = now
             self.store.sweep(now, keys_before=self.keys.swept_before(now))
             self._clients.sweep(now)
+            self._logins.read_key()
 
     # -- documents
 
@@ -246,23 +263,26 @@ class Endpoints:
         form = request.form()
         if request.refusal is not None:
             raise request.refusal
-        with self._authenticate(request, form, now) as client:
+        # One transaction: what is counted and what is stored are written together.
+        with self._authenticate(request, form, now) as client, self.store.transaction():
             _count(self._devices, request, now)
             return json_response(self._consent.add_device(client, form, request, now))
 
     def _register(self, request: Request, now: float) -> OAuthResponse:
         if not self._settings.registration:
             raise OAuthRefusal("access_denied", "registration is turned off here", status=403)
-        _count(self._registrations, request, now)
-        if request.media_type != "application/json":
-            raise OAuthRefusal("invalid_client_metadata", "the body must be application/json")
         authorization = request.headers.get("authorization")
-        with self._limit_failures(f"{client_network(request.address)} /register", now):
-            document = self._clients.register(request.body, authorization, now)
+        key = f"{client_network(request.address)} /register"
+        with self.store.transaction():  # as above
+            _count(self._registrations, request, now)
+            if request.media_type != "application/json":
+                raise OAuthRefusal("invalid_client_metadata", "the body must be application/json")
+            with self._limit_failures(key, now):
+                document = self._clients.register(request.body, authorization, now)
         return json_response(document, status=201)
 
 
-def _count(requests: Attempts, request: Request, now: float) -> None:
+def _count(requests: AttemptCounter, request: Request, now: float) -> None:
     """Count requests that need no authentication and leave something in the store."""
     if requests.reserve(client_network(request.address), now) > 0:
         raise OAuthRefusal("slow_down", "too many requests of this kind; wait a minute", status=429)

@@ -1,6 +1,7 @@
 """The token endpoint: codes, refresh tokens, credentials and device codes in, tokens out.
 
-Every function runs within one transaction of the store; the clock is passed in.
+Every function runs within one transaction of the store, if it has transactions; the clock is passed
+in.
 """
 
 import re
@@ -16,6 +17,7 @@ from accord.auth.authorization_server.models import (
     REFRESH_TOKEN,
     AuthorizationCode,
     AuthorizationServerSettings,
+    DeviceRequest,
     Form,
     OAuthRefusal,
     RegisteredClient,
@@ -23,7 +25,7 @@ from accord.auth.authorization_server.models import (
     StoredGrant,
 )
 from accord.auth.authorization_server.secrets import digest, equal, new_secret
-from accord.auth.authorization_server.store import Store
+from accord.auth.authorization_server.store import AuthorizationStore
 from accord.auth.authorization_server.upstream_sessions import UpstreamSessions
 from accord.auth.client_identity import challenge_of
 from accord.auth.urls import is_same_resource
@@ -38,7 +40,7 @@ class Grants:
 
     def __init__(
         self,
-        store: Store,
+        store: AuthorizationStore,
         keys: SigningKeys,
         settings: AuthorizationServerSettings,
         sessions: UpstreamSessions,
@@ -87,8 +89,8 @@ class Grants:
         with self._store.transaction():
             kept_until = now + self._settings.code_ttl + self._settings.access_ttl
             self._store.add_grant(code.grant, now=now, expires_at=kept_until)
-            self._store.add_code(digest(secret), code)
             self.share_session(code.grant, login, expires_at=kept_until)
+            self._store.add_code(digest(secret), code)
         return secret
 
     def share_session(self, grant: StoredGrant, login: str | None, *, expires_at: float) -> None:
@@ -127,7 +129,10 @@ class Grants:
                 self._revoke(grant.grant_id, now)
                 raise _invalid_grant("its user may not log in here any more")
             _check_resource(form, grant)
-            return self._answer(client, grant, scopes, issuer=request.issuer, now=now)
+            answer = self._answer(client, grant, scopes, issuer=request.issuer, now=now)
+            if kind == REFRESH_TOKEN:
+                self._retire_refresh_token(form["refresh_token"], grant, now)
+            return answer
 
     def _may_enter(self, grant: StoredGrant) -> bool:
         """Whether the user of a grant may still log in."""
@@ -146,7 +151,7 @@ class Grants:
         token = _require_field(form, "token")
         with self._store.transaction():
             found = self._store.refresh_token(digest(token))
-            grant_id = found[0] if found is not None else self._grant_in(token, now)
+            grant_id = self._grant_in(token, now) if found is None else found.grant_id
             grant = None if grant_id is None else self._store.grant(grant_id)
             # A token of another client counts as unknown (RFC 7009, section 2.1).
             if grant is not None and grant.client_id == client.client_id:
@@ -185,41 +190,64 @@ class Grants:
         found = self._store.refresh_token(hashed)
         if found is None:
             raise _invalid_grant("the refresh token is not known")
-        grant_id, expires_at, used_at = found
-        grant = self._valid_grant(grant_id)
+        grant = self._valid_grant(found.grant_id)
         if grant.client_id != client.client_id:
             raise _invalid_grant("the refresh token was given to another client")
-        if now >= expires_at:
+        if now >= found.expires_at:
             raise _invalid_grant("the refresh token has expired")
-        if used_at is not None and now - used_at >= self._settings.reuse_tolerance:
-            # One of the two programs that used it is a thief.
-            self._revoke(grant_id, now)
-            raise _invalid_grant("the refresh token was used before; its grant is revoked")
+        self._check_reuse(grant, found.used_at, now)
         _check_resource(form, grant)
         _narrow_scopes(form.get("scope"), grant)
-        self._store.use_refresh_token(hashed, now)  # auth.tokens.refresh-rotated
         return grant
+
+    def _retire_refresh_token(self, token: str, grant: StoredGrant, now: float) -> None:
+        """Mark a refresh token as used, after its successor was stored.
+
+        If this process or its store fails before that, the client can use the token again.
+        """
+        # auth.tokens.refresh-rotated
+        self._check_reuse(grant, self._store.use_refresh_token(digest(token), now), now)
+
+    def _check_reuse(self, grant: StoredGrant, used_at: float | None, now: float) -> None:
+        """Revoke the grant of a refresh token that was used before, and refuse it."""
+        if used_at is None:
+            return
+        # The other request may have begun later, and been faster.
+        if max(now - used_at, 0.0) >= self._settings.reuse_tolerance:
+            # One of the two programs that used it is a thief.
+            self._revoke(grant.grant_id, now)
+            raise _invalid_grant("the refresh token was used before; its grant is revoked")
 
     def _grant_by_device(self, client: RegisteredClient, form: Form, now: float) -> StoredGrant:
         hashed = digest(_require_field(form, "device_code"))
-        device = self._store.device(hashed)
-        if device is None or device.grant.client_id != client.client_id:
-            raise _invalid_grant("the device code is not known")
-        if now >= device.expires_at:
-            raise OAuthRefusal("expired_token", "the user did not allow it in time")
-        if device.state == "pending":
-            early = now - device.polled_at < device.interval
-            interval = device.interval + (_SLOWER if early else 0.0)
-            polled = msgspec.structs.replace(device, polled_at=now, interval=interval)
-            self._store.add_device(hashed, polled)
-            if early:
-                raise OAuthRefusal("slow_down", f"poll every {interval:g} seconds")
-            raise OAuthRefusal("authorization_pending", "the user has not answered yet")
-        self._store.remove_device(hashed)
+        device = self._find_decided_device(client, hashed, now)
+        # Only one request gets the tokens.
+        if not self._store.remove_device(hashed):
+            raise _invalid_grant("the device code was used before")
         if device.state == "denied":
             raise OAuthRefusal("access_denied", "the user declined")
         self._store.add_grant(device.grant, now=now, expires_at=now + self._settings.access_ttl)
         return device.grant
+
+    def _find_decided_device(
+        self, client: RegisteredClient, hashed: str, now: float
+    ) -> DeviceRequest:
+        while True:
+            device = self._store.device(hashed)
+            if device is None or device.grant.client_id != client.client_id:
+                raise _invalid_grant("the device code is not known")
+            if now >= device.expires_at:
+                raise OAuthRefusal("expired_token", "the user did not allow it in time")
+            if device.state != "pending":
+                return device
+            is_early = now - device.polled_at < device.interval
+            interval = device.interval + (_SLOWER if is_early else 0.0)
+            polled = msgspec.structs.replace(device, polled_at=now, interval=interval)
+            if not self._store.change_device(hashed, device, polled):
+                continue  # the user decided in between, or the device asked twice at once
+            if is_early:
+                raise OAuthRefusal("slow_down", f"poll every {interval:g} seconds")
+            raise OAuthRefusal("authorization_pending", "the user has not answered yet")
 
     def _grant_by_credentials(
         self, client: RegisteredClient, form: Form, resources: tuple[str, ...], now: float
@@ -282,7 +310,9 @@ class Grants:
             kept_until = now + settings.refresh_ttl
             self._store.add_refresh_token(digest(secret), grant.grant_id, kept_until)
             answer["refresh_token"] = secret
-        self._store.extend_grant(grant, now=now, expires_at=kept_until + settings.access_ttl)
+        ends = kept_until + settings.access_ttl
+        if not self._store.extend_grant(grant, now=now, expires_at=ends):
+            raise _invalid_grant("the grant has been revoked")
         return answer
 
 

@@ -7,6 +7,7 @@ from functools import cached_property
 from hashlib import sha256
 from typing import Final
 
+from accord.auth.authorization_server.attempts import AttemptCounter
 from accord.auth.authorization_server.models import (
     AuthorizationServerSettings,
     Form,
@@ -21,14 +22,13 @@ from accord.auth.authorization_server.pages import (
     login_page,
 )
 from accord.auth.authorization_server.secrets import (
-    Attempts,
     digest,
     equal,
     hash_like,
     is_password,
     new_secret,
 )
-from accord.auth.authorization_server.store import Store
+from accord.auth.authorization_server.store import AuthorizationStore
 from accord.auth.authorization_server.upstream_sessions import UpstreamSession, UpstreamSessions
 from accord.auth.authorization_server.upstream_urls import start_url
 from accord.auth.urls import with_query
@@ -56,18 +56,23 @@ class Logins:
 
     def __init__(
         self,
-        store: Store,
+        store: AuthorizationStore,
         settings: AuthorizationServerSettings,
         sessions: UpstreamSessions | None = None,
     ) -> None:
         self._store = store
         self._sessions = sessions or UpstreamSessions(store, (), {})
         self._settings = settings
-        self._key = store.secret("forms", new_secret()).encode()
+        self._key = b""
+        self.read_key()
         self._has_warned = False
-        self._by_user = Attempts(_BY_USER, _WINDOW)
-        self._by_address = Attempts(_BY_ADDRESS, _WINDOW)
-        self._by_name = Attempts(_BY_NAME, _NAME_WINDOW)
+        self._by_user = store.attempts("logins by user", limit=_BY_USER, window=_WINDOW)
+        self._by_address = store.attempts("logins by address", limit=_BY_ADDRESS, window=_WINDOW)
+        self._by_name = store.attempts("logins by name", limit=_BY_NAME, window=_NAME_WINDOW)
+
+    def read_key(self) -> None:
+        """Read the key of forms; it is a new one if the store has lost its content."""
+        self._key = self._store.secret("forms", new_secret()).encode()
 
     @cached_property
     def _unknown_user_hash(self) -> str:
@@ -211,7 +216,7 @@ class Logins:
             ("set-cookie", self._trusted_browser_cookie(request, name, now)),
         )
 
-    def _counts(self, request: Request, name: str, now: float) -> list[tuple[Attempts, str]]:
+    def _counts(self, request: Request, name: str, now: float) -> list[tuple[AttemptCounter, str]]:
         """Return the limits that count a login attempt; the first also counts refused ones."""
         # A digest is short, however long the name is.
         tried, source = digest(name), client_network(request.address)

@@ -1,13 +1,10 @@
-"""Secrets: made, hashed, compared (passwords with scrypt, since they are short), guessed."""
+"""Secrets: made, hashed, compared; passwords with scrypt, since they are short."""
 
 import hashlib
 import hmac
 import re
 import secrets
 from base64 import b64decode, b64encode
-from collections import OrderedDict, deque
-from contextlib import suppress
-from threading import Lock
 from typing import Final, NamedTuple
 
 
@@ -35,8 +32,6 @@ _KEPT: Final = re.compile(
 )
 _SALT: Final = 16
 _HASH: Final = 32
-# Memory is bounded: the oldest key is forgotten first.
-_KEYS_MOST: Final = 10_000
 
 
 def new_secret(size: int = 32) -> str:
@@ -99,50 +94,3 @@ def _scrypt(password: str, salt: bytes, cost: _Cost) -> bytes:
         maxmem=cost.memory,
         dklen=_HASH,
     )
-
-
-class Attempts:
-    """Counts attempts by key within a sliding window; successful attempts are released.
-
-    An attempt is counted before it is checked, so that concurrent attempts cannot exceed the limit.
-
-    Args:
-        limit: the number of attempts.
-        window: the seconds in which they count.
-    """
-
-    def __init__(self, limit: int, window: float) -> None:
-        self.limit = limit
-        self.window = window
-        self._lock = Lock()
-        self._times: OrderedDict[str, deque[float]] = OrderedDict()
-
-    def reserve(self, key: str, now: float) -> float:
-        """Count an attempt and return 0; at the limit, return how many seconds to wait."""
-        with self._lock:
-            times = self._times.setdefault(key, deque())
-            while times and times[0] <= now - self.window:
-                times.popleft()
-            if len(times) >= self.limit:
-                return times[0] + self.window - now
-            times.append(now)
-            self._times.move_to_end(key)
-            if len(self._times) > _KEYS_MOST:
-                self._times.popitem(last=False)
-            return 0.0
-
-    def release(self, key: str, now: float) -> None:
-        """Uncount the attempt of a time, because it succeeded."""
-        with self._lock:
-            times = self._times.get(key)
-            if times is None:
-                return
-            with suppress(ValueError):
-                times.remove(now)
-            if not times:
-                del self._times[key]
-
-    def forget(self, key: str) -> None:
-        """Reset a key after a success."""
-        with self._lock:
-            self._times.pop(key, None)

@@ -3,9 +3,8 @@
 import asyncio
 import inspect
 import logging
-import time
+import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final, TypeAlias, TypedDict, Unpack
@@ -27,10 +26,15 @@ from accord.auth.authorization_server.models import (
     Algorithm,
     AuthorizationServerSettings,
     OAuthRefusal,
+    OAuthResponse,
     Request,
 )
 from accord.auth.authorization_server.secrets import hash_password, is_hash
-from accord.auth.authorization_server.store import MEMORY, Store, check_store
+from accord.auth.authorization_server.store_source import (
+    DEFAULT_FILE,
+    StoreKeys,
+    StoreSource,
+)
 from accord.auth.authorization_server.upstream import Upstream
 from accord.auth.authorization_server.upstream_flow import UpstreamFlow
 from accord.auth.authorization_server.upstream_provider import UpstreamProvider
@@ -40,7 +44,8 @@ from accord.auth.guard import App, Guard, respond
 from accord.auth.jwks import require_jwt
 from accord.auth.protected import Protected
 from accord.auth.urls import is_loopback_url
-from accord.errors import AuthError
+from accord.errors import AuthError, StoreError
+from accord.stores.backend import Backend
 from accord.transports.http.client.guarded import Send as SendRequest
 from accord.transports.http.server.exchange import Receive, Scope, Send
 
@@ -49,12 +54,14 @@ log = logging.getLogger("accord.auth")
 Authenticate: TypeAlias = Callable[[Request], Awaitable[str | None] | str | None]
 """Returns the user of a request: the developer's own login."""
 
-_FILE: Final = "accord-auth.db"
 _DEFAULT_USER: Final = "developer"
 _HASHED: Final = "scrypt$"
 # More than any form needs; a registration has a lower limit of its own.
 _BODY_MOST: Final = 64 * 1024
 _BODY_TIMEOUT: Final = 30.0
+_UNAVAILABLE: Final = OAuthRefusal(
+    "temporarily_unavailable", "the state of this server cannot be read; try again", status=503
+)
 _FAILED: Final = OAuthRefusal(
     "server_error", "the authorization server failed; its log says why", status=500
 )
@@ -71,10 +78,15 @@ class AuthorizationSettings(TypedDict, total=False):
     `upstream_keys` are texts of at least 32 characters from which the keys are derived that encrypt
     their tokens in the store: the first encrypts, all of them decrypt. By default the key is
     derived from the client secret of each provider.
+
+    `store_keys` seal what is written to a store that has a URL: the first one seals, all of them
+    open. By default they are read from the environment variable ACCORD_STORE_KEYS; "none" writes
+    everything as it is.
     """
 
     upstream: Upstream | Iterable[Upstream]
     upstream_keys: Iterable[str]
+    store_keys: StoreKeys | None
 
     default_scopes: Iterable[str]
     resources: Iterable[str]
@@ -110,7 +122,9 @@ class AuthorizationServer:
         users: names and passwords, plain or from `hash_password`; a single name is a user without
             a password, on loopback only. The default is such a user, called "developer".
         issuer: its URL; by default that of the server beside it, or of loopback.
-        store: the file with its state; None keeps it in memory.
+        store: the file with its state; None keeps it in memory. For several machines the URL of a
+            store, such as "redis://host:6379/0", or a `Backend` that is not open yet. Without one,
+            a server that is served with such a store uses that.
         scopes: the scopes that can be allowed, with a sentence for the consent page.
         clients: clients that need not register.
         authenticate: the developer's own login, in place of `users`: returns the user of a request.
@@ -128,7 +142,7 @@ class AuthorizationServer:
         users: Mapping[str, str] | str | None = None,
         *,
         issuer: str | None = None,
-        store: str | Path | None = _FILE,
+        store: str | Path | Backend | None = DEFAULT_FILE,
         scopes: Mapping[str, str] | Iterable[str] = (),
         clients: Iterable[KnownClient] = (),
         authenticate: Authenticate | None = None,
@@ -145,6 +159,7 @@ class AuthorizationServer:
         self._documents = ClientDocuments(trust, given.pop("send", None))
         upstreams = _as_upstreams(given.pop("upstream", ()))
         upstream_keys = _as_keys(given.pop("upstream_keys", ()))
+        store_keys = given.pop("store_keys", None)
         known = dict(scopes) if isinstance(scopes, Mapping) else dict.fromkeys(scopes, "")
         given["default_scopes"] = tuple(given.get("default_scopes", known))
         self._authenticate = authenticate
@@ -154,14 +169,19 @@ class AuthorizationServer:
             **_login_settings(users, authenticate, auto_approve, upstreams),
             **given,
         )
-        if auto_approve is not None and store == _FILE:
+        if auto_approve is not None and store is DEFAULT_FILE:
             store = None
-        self._path = MEMORY if store is None else str(store)
+        self._source = StoreSource(store, store_keys)
         self.issuer = None if issuer is None else check_issuer(issuer)
+        if self.issuer is not None:
+            self._source.set_issuer(self.issuer)
         self._deployment = self._check_deployment(Deployment(self.issuer, self._resources))
         self._opening = Lock()
+        self._opened: _Opened | None = None
+        self._uses = 0
         self._revoked = RevokedGrants(lambda: self.endpoints)
-        is_in_memory = self._path == MEMORY
+        self._upstream_keys = upstream_keys
+        is_in_memory = self._source.is_in_memory
         self._seals = make_seals(upstreams, upstream_keys, is_in_memory=is_in_memory)
         providers = {each.name: UpstreamProvider(each) for each in upstreams}
         self._flow = UpstreamFlow(lambda: self.endpoints, providers)
@@ -175,26 +195,51 @@ class AuthorizationServer:
         """Where clients reach the server beside it: at the issuer's URL."""
         return self.issuer
 
-    @cached_property
-    def _open_endpoints(self) -> Endpoints:
-        return Endpoints(Store(self._path), self.settings, self._seals)
-
     @property
     def endpoints(self) -> Endpoints:
         """The endpoints as functions, without a network; opens the store. Blocks."""
+        opened = self._opened
+        if opened is not None and opened.is_current(self._uses):
+            return opened.endpoints
         with self._opening:
-            return self._open_endpoints
+            opened = self._opened
+            if opened is not None and opened.is_current(self._uses):
+                return opened.endpoints
+            self._close()
+            uses = self._uses
+            store = self._source.open(self.settings.client_ttl)
+            self._opened = _Opened(Endpoints(store, self.settings, self._seals), uses)
+            return self._opened.endpoints
+
+    def use_backend(self, backend: Backend) -> None:
+        """Share the state with other workers by their store, unless there is a store of its own.
+
+        The server calls this on its event loop before it serves, again after a restart. The file of
+        the default is used further if all workers are on this machine.
+
+        Raises:
+            ValueError: the workers could not read what each other encrypts.
+        """
+        if self._source.use_backend(backend):
+            upstreams = self.settings.upstreams
+            make_seals(upstreams, self._upstream_keys, is_in_memory=False)
+            # Opened again by the next request: here it would wait for this very loop.
+            self._uses += 1
+            self._revoked.forget()
 
     def close(self) -> None:
         """Close the store; the next request opens it again, and an empty one if in memory."""
         with self._opening:
-            opened = self.__dict__.pop("_open_endpoints", None)
-            if opened is not None:
-                opened.store.close()
+            self._close()
+
+    def _close(self) -> None:
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            opened.close()
 
     def rotate_keys(self) -> None:
         """Sign with a new key from now on; tokens of the old key stay valid. Blocks."""
-        self.endpoints.keys.rotate(time.time())
+        self.endpoints.keys.rotate(self.endpoints.store.now())
 
     # -- the guard of an app beside it
 
@@ -211,6 +256,7 @@ class AuthorizationServer:
             audiences=deployment.resources,
             revoked=self._revoked,
             accounts=self._accounts,
+            use_backend=self.use_backend,
         )
 
     def guard(
@@ -227,11 +273,13 @@ class AuthorizationServer:
             ValueError: the URL is invalid, or not safe.
             AuthError: the store cannot be used.
         """
-        check_store(self._path)
+        self._source.check(getattr(getattr(app, "options", None), "store", None))
         path = path.rstrip("/")
         public_url = self.public_url if public_url is None else public_url
         others = tuple(dict.fromkeys(getattr(app, "resource_paths", {}).values()))
         deployment = Deployment(self.issuer, self._resources, path, others).at(public_url)
+        if self.issuer is None and deployment.issuer is not None:
+            self._source.set_issuer(deployment.issuer)
         return ProtectedApp(self, app, self._check_deployment(deployment), public_url)
 
     def _check_deployment(self, deployment: Deployment) -> Deployment:
@@ -251,7 +299,7 @@ class AuthorizationServer:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the authorization server by itself."""
         if scope["type"] == "lifespan":
-            await _run_lifespan(receive, send, lambda: check_store(self._path))
+            await _run_lifespan(receive, send, self._source.check)
         elif scope["type"] == "http":
             route = self._deployment.route(scope)
             await self.serve(self._deployment, route, scope, receive, send)
@@ -274,9 +322,7 @@ class AuthorizationServer:
             else:
                 request = await self._documents.prepare(request, lambda: self.endpoints)
                 # The store may have to be opened: not on the loop.
-                response = await asyncio.to_thread(
-                    lambda: self.endpoints.respond(request, time.time())
-                )
+                response = await asyncio.to_thread(lambda: self._respond(request))
             if request.method == "POST":
                 self._revoked.forget()
         except OAuthRefusal as refusal:
@@ -284,12 +330,38 @@ class AuthorizationServer:
         except AuthError as error:
             log.error("%s", error)  # noqa: TRY400  # it names the file; a traceback adds nothing
             response = _FAILED.response
+        except StoreError as error:
+            log.warning("the store of the authorization server cannot be used: %s", error)
+            response = _UNAVAILABLE.response
         except Exception:
             log.exception("the authorization server failed at %s", route)
             response = _FAILED.response
         headers = [(name.encode(), value.encode("latin-1")) for name, value in response.headers]
         is_head = scope["method"] == "HEAD"
         await respond(send, response.status, headers, response.body, is_head=is_head)
+
+    def _respond(self, request: Request) -> OAuthResponse:
+        endpoints = self.endpoints
+        return endpoints.respond(request, endpoints.store.now())
+
+
+class _Opened:
+    """An open store and its endpoints, in the process that opened it."""
+
+    def __init__(self, endpoints: Endpoints, uses: int) -> None:
+        self.endpoints = endpoints
+        self._uses = uses
+        self._process = os.getpid()
+
+    def is_current(self, uses: int) -> bool:
+        """Whether it is still the store to use, and was not opened before a fork."""
+        return self._uses == uses and self._process == os.getpid()
+
+    def close(self) -> None:
+        if self._process == os.getpid():
+            self.endpoints.store.close()
+        else:
+            self.endpoints.store.leave_to_parent()
 
 
 class ProtectedApp(Guard):

@@ -10,7 +10,6 @@ import asyncio
 import inspect
 import logging
 import re
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -25,13 +24,12 @@ from accord.auth.authorization_server.models import (
     redirect,
 )
 from accord.auth.authorization_server.pages import fault_page, sign_in_fault_page
-from accord.auth.authorization_server.secrets import Attempts, new_secret
+from accord.auth.authorization_server.secrets import new_secret
 from accord.auth.authorization_server.upstream import AllowUser, Upstream, UpstreamUser
 from accord.auth.authorization_server.upstream_provider import UpstreamFault, UpstreamProvider
 from accord.auth.authorization_server.upstream_sessions import SignInRequest, UpstreamSession
 from accord.auth.authorization_server.upstream_urls import callback_url, start_url
 from accord.auth.client_identity import Pkce, challenge_of, new_pkce
-from accord.bindings.addresses import client_network
 
 if TYPE_CHECKING:
     from accord.auth.authorization_server.endpoints import Endpoints
@@ -44,10 +42,6 @@ _BROWSER: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 _RETURNS: Final = ("/authorize", "/device")
 # Long enough for a password and a second factor.
 _TTL: Final = 600
-_WINDOW: Final = 60.0
-_BY_ADDRESS: Final = 120
-# A browser in a loop of redirects stops here.
-_BY_BROWSER: Final = 20
 _QUERY_MOST: Final = 8_000
 # The errors of a provider that the client gets as they are; any other is `server_error`.
 _PASSED_ON: Final = ("access_denied", "temporarily_unavailable")
@@ -66,8 +60,6 @@ class UpstreamFlow:
     ) -> None:
         self._endpoints = endpoints
         self._providers = providers
-        self._by_address = Attempts(_BY_ADDRESS, _WINDOW)
-        self._by_browser = Attempts(_BY_BROWSER, _WINDOW)
 
     async def respond(self, request: Request) -> OAuthResponse:
         """Answer a request for one of the paths."""
@@ -95,13 +87,8 @@ class UpstreamFlow:
         if path not in _RETURNS or len(query) > _QUERY_MOST:
             return _unserved_page("Start again from the program that sent you here.")
         browser = self._browser(request) or new_secret()
-        now = time.time()
-        for attempts, key in (
-            (self._by_browser, browser),
-            (self._by_address, client_network(request.address)),
-        ):
-            if attempts.reserve(key, now) > 0:
-                return _LOOP_PAGE
+        if not await asyncio.to_thread(lambda: self._may_begin(browser, request.address)):
+            return _LOOP_PAGE
         asked = SignInRequest(
             state=new_secret(),
             nonce=new_secret(),
@@ -123,13 +110,18 @@ class UpstreamFlow:
             pkce=_pkce(asked),
             may_switch="switch" in given,
         )
-        await asyncio.to_thread(
-            lambda: self._endpoints().sessions.begin(
-                upstream.name, browser, asked, expires_at=now + _TTL
-            )
-        )
+        await asyncio.to_thread(lambda: self._begin(upstream.name, browser, asked))
         cookie = f"{_cookie(request)}={browser}; Path=/; Max-Age={_TTL}{cookie_flags(request)}"
         return redirect(location).with_headers(("set-cookie", cookie))
+
+    def _may_begin(self, browser: str, address: str) -> bool:
+        endpoints = self._endpoints()
+        return endpoints.may_begin_sign_in(browser, address, endpoints.store.now())
+
+    def _begin(self, provider: str, browser: str, asked: SignInRequest) -> None:
+        endpoints = self._endpoints()
+        ends = endpoints.store.now() + _TTL
+        endpoints.sessions.begin(provider, browser, asked, expires_at=ends)
 
     def _browser(self, request: Request) -> str | None:
         found = request.cookie(_cookie(request))
@@ -143,11 +135,8 @@ class UpstreamFlow:
         browser, state = self._browser(request), given.get("state")
         asked = None
         if browser is not None and state is not None:
-            asked = await asyncio.to_thread(
-                lambda: self._endpoints().sessions.take(
-                    provider.upstream.name, browser, state, time.time()
-                )
-            )
+            name = provider.upstream.name
+            asked = await asyncio.to_thread(lambda: self._take(name, browser, state))
         if asked is None or asked.issuer != request.issuer:
             return _STALE_PAGE
         try:
@@ -169,9 +158,15 @@ class UpstreamFlow:
             return await self._refuse(provider, asked, user)
         session = UpstreamSession(user=user, tokens=msgspec.structs.replace(tokens, id_token=None))
         page = _page_request(asked)
-        return await asyncio.to_thread(
-            lambda: self._endpoints().sign_in(request, page.url, session, time.time())
-        )
+        return await asyncio.to_thread(lambda: self._sign_in(request, page.url, session))
+
+    def _take(self, provider: str, browser: str, state: str) -> SignInRequest | None:
+        endpoints = self._endpoints()
+        return endpoints.sessions.take(provider, browser, state, endpoints.store.now())
+
+    def _sign_in(self, request: Request, url: str, session: UpstreamSession) -> OAuthResponse:
+        endpoints = self._endpoints()
+        return endpoints.sign_in(request, url, session, endpoints.store.now())
 
     async def _pass_on(
         self, provider: UpstreamProvider, asked: SignInRequest, error: str

@@ -12,7 +12,13 @@ from typing import Final, NamedTuple
 import msgspec
 
 from accord.auth.authorization_server.secrets import digest, new_secret
-from accord.auth.authorization_server.store import Store, grant_owner, login_owner
+from accord.auth.authorization_server.store import (
+    AuthorizationStore,
+    StoredSession,
+    StoredSignIn,
+    grant_owner,
+    login_owner,
+)
 from accord.auth.authorization_server.upstream import Upstream, UpstreamUser
 from accord.auth.authorization_server.upstream_provider import UpstreamTokens
 
@@ -155,7 +161,10 @@ class UpstreamSessions:
     """
 
     def __init__(
-        self, store: Store, upstreams: Sequence[Upstream], seals: Mapping[str, TokenSeal]
+        self,
+        store: AuthorizationStore,
+        upstreams: Sequence[Upstream],
+        seals: Mapping[str, TokenSeal],
     ) -> None:
         self._store = store
         self._upstreams = {each.name: each for each in upstreams}
@@ -168,21 +177,13 @@ class UpstreamSessions:
     ) -> None:
         """Store a sign-in that a browser begins."""
         hashed = digest(request.state)
-        body = self._seals[provider].seal(msgspec.json.encode(request), hashed)
-        with self._store.transaction():
-            if self._store.rows("SELECT count(*) FROM upstream_requests")[0][0] >= _REQUESTS_MOST:
-                self._store.execute(
-                    "DELETE FROM upstream_requests WHERE hash IN "
-                    "(SELECT hash FROM upstream_requests ORDER BY expires_at LIMIT 100)"
-                )
-            self._store.put(
-                "upstream_requests",
-                hash=hashed,
-                browser=digest(browser),
-                provider=provider,
-                expires_at=expires_at,
-                body=body,
-            )
+        sign_in = StoredSignIn(
+            browser=digest(browser),
+            provider=provider,
+            expires_at=expires_at,
+            body=self._seals[provider].seal(msgspec.json.encode(request), hashed),
+        )
+        self._store.add_sign_in(hashed, sign_in, most=_REQUESTS_MOST)
 
     def take(self, provider: str, browser: str, state: str, now: float) -> SignInRequest | None:
         """Return a sign-in of this browser with this provider, once; None for any other.
@@ -190,21 +191,10 @@ class UpstreamSessions:
         Only the browser that began it uses it up.
         """
         hashed = digest(state)
-        with self._store.transaction():
-            rows = self._store.rows(
-                "SELECT provider, expires_at, body FROM upstream_requests "
-                "WHERE hash = ? AND browser = ?",
-                hashed,
-                digest(browser),
-            )
-            self._store.execute(
-                "DELETE FROM upstream_requests WHERE hash = ? AND browser = ?",
-                hashed,
-                digest(browser),
-            )
-        if not rows or rows[0][0] != provider or rows[0][1] <= now:
+        found = self._store.take_sign_in(hashed, digest(browser))
+        if found is None or found.provider != provider or found.expires_at <= now:
             return None
-        data = self._seals[provider].open(rows[0][2], hashed)
+        data = self._seals[provider].open(found.body, hashed)
         return None if data is None else msgspec.json.decode(data, type=SignInRequest)
 
     # -- sessions
@@ -212,59 +202,33 @@ class UpstreamSessions:
     def add(self, session: UpstreamSession, login: str, *, expires_at: float) -> None:
         """Store a session, used by the login with this hash."""
         session_id, provider = new_secret(16), session.user.provider
-        with self._store.transaction():
-            self._store.put(
-                "upstream_sessions",
-                id=session_id,
-                provider=provider,
-                busy_until=0.0,
-                body=self._seal(provider, session_id, session),
-            )
-            self._use(login_owner(login), session_id, expires_at)
+        stored = StoredSession(session_id, provider, self._seal(provider, session_id, session))
+        self._store.add_session(stored, login_owner(login), expires_at=expires_at)
 
     def _seal(self, provider: str, session_id: str, session: UpstreamSession) -> bytes:
         return self._seals[provider].seal(msgspec.json.encode(session), session_id)
 
-    def _use(self, owner: str, session_id: str, expires_at: float) -> None:
-        self._store.put(
-            "upstream_uses",
-            replace=True,
-            owner=owner,
-            session_id=session_id,
-            expires_at=expires_at,
-        )
-
     def share(self, login: str, grant_id: str, *, expires_at: float) -> bool:
         """Let a grant use the session of a login; false if the login has none."""
-        found = self._session_id(login_owner(login))
-        if found is not None:
-            self._use(grant_owner(grant_id), found, expires_at)
-        return found is not None
-
-    def _session_id(self, owner: str) -> str | None:
-        rows = self._store.rows("SELECT session_id FROM upstream_uses WHERE owner = ?", owner)
-        return rows[0][0] if rows else None
+        owners = login_owner(login), grant_owner(grant_id)
+        return self._store.share_session(*owners, expires_at=expires_at)
 
     def of_login(self, login: str) -> FoundSession | None:
-        return self._of(login_owner(login))
+        return self._open(self._store.session_of(login_owner(login)))
 
     def of_grant(self, grant_id: str) -> FoundSession | None:
-        return self._of(grant_owner(grant_id))
-
-    def _of(self, owner: str) -> FoundSession | None:
-        session_id = self._session_id(owner)
-        return None if session_id is None else self.find(session_id)
+        return self._open(self._store.session_of(grant_owner(grant_id)))
 
     def find(self, session_id: str) -> FoundSession | None:
-        query = "SELECT provider, body FROM upstream_sessions WHERE id = ?"
-        rows = self._store.rows(query, session_id)
-        if not rows:
+        return self._open(self._store.session(session_id))
+
+    def _open(self, stored: StoredSession | None) -> FoundSession | None:
+        if stored is None:
             return None
-        provider, body = rows[0]
-        seal = self._seals.get(provider)
-        data = None if seal is None else seal.open(body, session_id)
+        seal = self._seals.get(stored.provider)
+        data = None if seal is None else seal.open(stored.body, stored.session_id)
         session = None if data is None else msgspec.json.decode(data, type=UpstreamSession)
-        return FoundSession(session_id, provider, session)
+        return FoundSession(stored.session_id, stored.provider, session)
 
     def is_valid_for(self, grant_id: str, subject: str) -> bool:
         """Whether the user of a grant is still signed in, and may still enter."""
@@ -276,29 +240,15 @@ class UpstreamSessions:
 
     def claim(self, session_id: str, now: float, seconds: float) -> bool:
         """Reserve the renewal of a session for a while; false if another process has it."""
-        query = "UPDATE upstream_sessions SET busy_until = ? WHERE id = ? AND busy_until <= ?"
-        return self._store.execute(query, now + seconds, session_id, now) == 1
+        return self._store.claim_session(session_id, now, seconds)
 
     def release(self, session_id: str) -> None:
-        self._store.execute("UPDATE upstream_sessions SET busy_until = 0 WHERE id = ?", session_id)
+        self._store.release_session(session_id)
 
     def renew(self, found: FoundSession, session: UpstreamSession) -> None:
         """Store the new tokens of a session, encrypted with the newest key."""
-        self._store.execute(
-            "UPDATE upstream_sessions SET body = ?, busy_until = 0 WHERE id = ?",
-            self._seal(found.provider, found.id, session),
-            found.id,
-        )
+        self._store.renew_session(found.id, self._seal(found.provider, found.id, session))
 
     def end(self, session_id: str, now: float, *, keep_until: float) -> None:
         """Delete a session, log its browsers out, and revoke its grants."""
-        with self._store.transaction():
-            query = "SELECT owner FROM upstream_uses WHERE session_id = ?"
-            for (owner,) in self._store.rows(query, session_id):
-                kind, _, name = str(owner).partition(" ")
-                if kind == "login":
-                    self._store.remove_login(name)
-                else:
-                    self._store.revoke(name, now, keep_until=keep_until)
-            self._store.execute("DELETE FROM upstream_uses WHERE session_id = ?", session_id)
-            self._store.execute("DELETE FROM upstream_sessions WHERE id = ?", session_id)
+        self._store.end_session(session_id, now, keep_until=keep_until)

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -14,7 +15,7 @@ from accord.auth.authorization_server.upstream_sessions import (
     UpstreamSession,
     UpstreamSessions,
 )
-from accord.errors import SignInRequired, UpstreamFailed
+from accord.errors import SignInRequired, StoreError, StoreUnavailable, UpstreamFailed
 
 if TYPE_CHECKING:
     from accord.auth.authorization_server.endpoints import Endpoints
@@ -24,6 +25,8 @@ log = logging.getLogger("accord.auth")
 # Longer than a request to a provider may take: a process that died in between blocks no longer.
 _LEASE: Final = 30.0
 _POLL: Final = 0.1
+# Seconds between attempts to store renewed tokens; together shorter than the lease.
+_PAUSES: Final = (0.1, 0.5, 2.0, 5.0)
 
 
 class UpstreamAccount:
@@ -95,12 +98,17 @@ class UpstreamAccounts:
 
     async def token(self, grant_id: str, provider: str, refused: str | None) -> str:
         """Return an access token that is not about to expire."""
-        found = await asyncio.to_thread(lambda: self._sessions.of_grant(grant_id))
-        if found is None or found.session is None or provider not in self._providers:
-            raise self._sign_in_again(provider)
-        if not _is_due(found.session, refused):
-            return found.session.tokens.access_token
-        return (await self._renew(found, refused)).tokens.access_token
+        try:
+            found = await asyncio.to_thread(lambda: self._sessions.of_grant(grant_id))
+            if found is None or found.session is None or provider not in self._providers:
+                raise self._sign_in_again(provider)
+            if not _is_due(found.session, refused):
+                return found.session.tokens.access_token
+            return (await self._renew(found, refused)).tokens.access_token
+        except StoreError as error:
+            log.warning("the sign-in of a user cannot be read: %s", error)
+            why = "the sign-in of the user cannot be read at the moment; try again later"
+            raise UpstreamFailed(why, provider=provider) from None
 
     async def _renew(self, found: FoundSession, refused: str | None) -> UpstreamSession:
         """Wait for a renewal, begun here or by another caller."""
@@ -124,28 +132,48 @@ class UpstreamAccounts:
             task.exception()  # read: it is raised for the callers that wait
 
     async def _renew_once(self, found: FoundSession, refused: str | None) -> UpstreamSession:
+        is_claimed = await self._wait_for_claim(found.id)
+        try:
+            current = await asyncio.to_thread(lambda: self._sessions.find(found.id))
+            if current is None or current.session is None:
+                raise self._sign_in_again(found.provider)
+            session = current.session
+            if _is_due(session, refused):
+                session = await self._refresh(current, session)
+                await self._keep(current, session)
+                is_claimed = False
+        finally:
+            if is_claimed:
+                with suppress(StoreError):  # it ends by itself
+                    await asyncio.to_thread(lambda: self._sessions.release(found.id))
+        return session
+
+    async def _wait_for_claim(self, session_id: str) -> bool:
+        """Reserve the renewal; false if that takes too long."""
         ends = time.monotonic() + _LEASE
-        while not await asyncio.to_thread(lambda: self._claim(found.id)):
+        while not await asyncio.to_thread(lambda: self._claim(session_id)):
             # Another process renews it; two requests with one refresh token look like a theft.
             await asyncio.sleep(_POLL)
             if time.monotonic() > ends:
-                break
-        current = await asyncio.to_thread(lambda: self._sessions.find(found.id))
-        if current is None or current.session is None:
-            raise self._sign_in_again(found.provider)
-        session = current.session
-        try:
-            if _is_due(session, refused):
-                session = await self._refresh(current, session)
-                await asyncio.to_thread(lambda: self._sessions.renew(current, session))
-        finally:
-            await asyncio.to_thread(lambda: self._sessions.release(found.id))
-        return session
+                return False
+        return True
 
     def _claim(self, session_id: str) -> bool:
         """Reserve the renewal; also true if the session has ended, which is found afterwards."""
-        sessions = self._sessions
-        return sessions.claim(session_id, time.time(), _LEASE) or sessions.find(session_id) is None
+        endpoints = self._endpoints()
+        sessions, now = endpoints.sessions, endpoints.store.now()
+        return sessions.claim(session_id, now, _LEASE) or sessions.find(session_id) is None
+
+    async def _keep(self, found: FoundSession, session: UpstreamSession) -> None:
+        """Store renewed tokens, also if the store is away for a moment: they would be lost."""
+        for pause in _PAUSES:
+            try:
+                await asyncio.to_thread(lambda: self._sessions.renew(found, session))
+            except StoreUnavailable:
+                await asyncio.sleep(pause)
+            else:
+                return
+        await asyncio.to_thread(lambda: self._sessions.renew(found, session))
 
     async def _refresh(self, found: FoundSession, session: UpstreamSession) -> UpstreamSession:
         provider = self._providers[found.provider]
@@ -169,7 +197,7 @@ class UpstreamAccounts:
         )
 
     async def _end(self, found: FoundSession) -> None:
-        await asyncio.to_thread(lambda: self._endpoints().end_session(found.id, time.time()))
+        await asyncio.to_thread(lambda: self._endpoints().end_session(found.id))
         self._revoked()
 
     def _sign_in_again(self, name: str) -> SignInRequired:

@@ -1,0 +1,181 @@
+"""Where an authorization server keeps its state: by its settings, and by those of the server."""
+
+import asyncio
+import logging
+import os
+import re
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+from accord.auth.authorization_server.loop_calls import LoopCalls, LoopThread, end_loop
+from accord.auth.authorization_server.secrets import digest
+from accord.auth.authorization_server.sqlite_database import MEMORY, check_file
+from accord.auth.authorization_server.sqlite_store import SqliteStore
+from accord.auth.authorization_server.store import AuthorizationStore
+from accord.errors import AuthError, StoreError
+from accord.stores.backend import Backend
+
+log = logging.getLogger("accord.auth")
+
+StoreKeys: TypeAlias = Sequence[str | bytes] | Literal["none"]
+"""The keys that seal what is written to a store; "none" writes it as it is."""
+
+DEFAULT_FILE: Final = Path("accord-auth.db")
+"""The file with the state, unless the settings name another place."""
+
+_NOT_IN_NAMESPACE: Final = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+class StoreSource:
+    """Opens the store of an authorization server.
+
+    A file or a URL of its own is always used. Without one, the store of the workers that serve
+    together is used where processes could not share the state otherwise.
+
+    Args:
+        store: the path of a file; the URL of a store, or a backend that is not open yet; None for
+            none of these.
+        keys: seal what is written to a store that a URL names.
+
+    Raises:
+        ConfigurationError: the URL is wrong, or the store needs keys.
+    """
+
+    def __init__(self, store: str | Path | Backend | None, keys: StoreKeys | None = None) -> None:
+        self.is_default = store is DEFAULT_FILE
+        self.path: str | None = None
+        self._url: str | None = None
+        self._backend: Backend | None = None
+        self._given: tuple[Backend, asyncio.AbstractEventLoop] | None = None
+        self._keys = keys
+        self._namespace = "accord-auth"
+        if store is None:
+            self.path = MEMORY
+        elif isinstance(store, str) and _is_url(store):
+            self._url = store
+            self._open_backend()  # a wrong URL is reported at once
+        elif isinstance(store, str | Path):
+            self.path = str(store)
+        else:
+            self._backend = store
+        if keys is not None and self._url is None:
+            raise ValueError("store_keys seals what is written to a store that has a URL")
+
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether the state is in the memory of this process, unless workers share a store."""
+        return self.path == MEMORY
+
+    @property
+    def is_of_workers(self) -> bool:
+        """Whether the store of the workers is used."""
+        return self._given is not None
+
+    def set_issuer(self, issuer: str) -> None:
+        """Keep the state apart from that of other issuers in the same store."""
+        name = _NOT_IN_NAMESPACE.sub("-", issuer.partition("://")[2])[:40]
+        self._namespace = f"auth-{name}-{digest(issuer)[:8]}"
+
+    def use_backend(self, backend: Backend) -> bool:
+        """Use the store of workers that serve together, on the running loop, if that is needed.
+
+        Returns:
+            Whether it is used from now on.
+        """
+        if self.is_in_memory:
+            is_used = backend.is_shared
+        else:
+            # The processes of one machine share the file, which outlives their own store.
+            is_used = self.is_default and backend.is_remote
+        if is_used:
+            self._given = backend, asyncio.get_running_loop()
+            if not self.is_in_memory and DEFAULT_FILE.exists():
+                log.warning(
+                    "the state of the authorization server is in %s; that in %s is not used",
+                    backend.url,
+                    DEFAULT_FILE.absolute(),
+                )
+        return is_used
+
+    def check(self, store_of_workers: str | Backend | None = None) -> None:
+        """Make sure that the state can be read and written, as far as that is known beforehand.
+
+        Args:
+            store_of_workers: the one that the server will be served with.
+
+        Raises:
+            AuthError: it cannot; says why.
+        """
+        if self.path is None or (self.is_default and _is_remote(store_of_workers)):
+            return
+        check_file(self.path)
+
+    def open(self, client_ttl: float) -> AuthorizationStore:
+        """Open the store. Blocks.
+
+        Raises:
+            AuthError: it cannot be opened; says why.
+        """
+        from accord.auth.authorization_server.shared_store import SharedStore
+
+        if self._given is not None:
+            backend, loop = self._given
+            return SharedStore(backend, LoopCalls(loop), client_ttl=client_ttl)
+        if self.path is not None:
+            return SqliteStore(self.path)
+        return self._open_own(client_ttl)
+
+    def _open_own(self, client_ttl: float) -> AuthorizationStore:
+        from accord.auth.authorization_server.shared_store import SharedStore
+
+        backend, thread = self._open_backend(), LoopThread()
+
+        def close() -> None:
+            try:
+                thread.run(backend.close())
+            finally:
+                thread.close()
+
+        try:
+            thread.run(backend.open())
+            store = SharedStore(backend, thread, client_ttl=client_ttl, on_close=close)
+        except StoreError as error:
+            thread.close()
+            raise AuthError(f"the store of the authorization server cannot be used: {error}") from (
+                None
+            )
+        # The thread ends with the last reference, at the latest.
+        weakref.finalize(store, end_loop(thread.loop))
+        return store
+
+    def _open_backend(self) -> Backend:
+        """Return the backend, not connected yet, sealed if there are keys."""
+        if self._backend is not None:
+            return self._backend
+        from accord.stores.key_ring import read_keys
+        from accord.stores.urls import open_backend
+        from accord.workers.worker import check_keys
+
+        backend = open_backend(self._url or "", namespace=self._namespace)
+        is_plain = self._keys == "none"
+        keys = None if is_plain else read_keys(self._keys, os.environ)
+        check_keys(backend, "none" if is_plain else keys)
+        if keys is None:
+            return backend
+        from accord.stores.sealed_backend import SealedBackend
+
+        return SealedBackend(backend, keys)
+
+
+def _is_url(text: str) -> bool:
+    return "://" in text
+
+
+def _is_remote(store: str | Backend | None) -> bool:
+    if store is None:
+        return False
+    if isinstance(store, str):
+        return not store.startswith(("sqlite:", "memory:"))
+    return store.is_remote
