@@ -2,21 +2,37 @@
 
 import re
 import socket
+from contextlib import ExitStack
 
 import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from accord.auth import Protected, StaticTokens
+from accord.transports.http.server.metrics_text import encode_families, join_reports
+from accord.workers.metrics import MetricFamily
+from accord.workers.reports import WorkerReport
 from support.http_offer import offer
 from support.http_server import serving
 from support.listened import Wire, head, listened
 from support.waiting import until_sync
 
-LINE = re.compile(r'accord_\w+(\{\w+="[^"\n]*"(,\w+="[^"\n]*")*\})? \d+')
+LINE = re.compile(r'accord_\w+(\{\w+="[^"\n]*"(,\w+="[^"\n]*")*\})? \d+(\.\d+)?(e-\d+)?')
+PROMETHEUS = (
+    "Accept: application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,"
+    "application/openmetrics-text;version=0.0.1;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.2"
+)
 
 
-def read(wire):
+def ask(wire, *lines, path="/metrics"):
+    """Ask for the counts, with an Accept header of one's own."""
+    text = "\r\n".join([f"GET {path} HTTP/1.1", "Host: localhost", *lines, "", ""])
+    wire.send(text.encode())
+    return wire.answer()
+
+
+def read(wire, path="/metrics"):
     """Ask for the counts; return them by name and labels."""
-    wire.send(head(method="GET", path="/metrics"))
+    wire.send(head(method="GET", path=path))
     answer = wire.answer()
     assert answer.status == 200, answer.body
     assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
@@ -30,7 +46,7 @@ def read(wire):
         assert LINE.fullmatch(line), line
         name, _, value = line.rpartition(" ")
         assert name.partition("{")[0] in described
-        found[name] = int(value)
+        found[name] = float(value)
     return found
 
 
@@ -118,3 +134,87 @@ def test_foreign_methods_share_one_count():
             assert wire.answer().status == 405
         found = read(wire)
         assert found['accord_responses_total{method="other",status="4xx"}'] == 3
+
+
+# -- OpenMetrics
+
+
+def test_openmetrics_is_served_to_readers_that_prefer_it():
+    with listened(offer().asgi(metrics=True)) as server, server.connect() as wire:
+        answer = ask(wire, PROMETHEUS)
+        kind = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+        assert answer.headers["content-type"] == kind
+        assert answer.headers["vary"] == "accept"
+        lines = answer.body.decode().splitlines()
+    assert lines[-1] == "# EOF"
+    assert "# TYPE accord_connections counter" in lines
+    assert "accord_connections_total 1" in lines
+    described = {line.split()[2] for line in lines if line.startswith("# TYPE")}
+    for line in lines:
+        if not line.startswith("#"):
+            name = re.split(r"[{ ]", line)[0]
+            assert name.removesuffix("_total") in described, line
+    assert list(text_string_to_metric_families("\n".join(lines) + "\n"))
+
+
+@pytest.mark.parametrize(
+    "accept",
+    [
+        "text/plain",
+        "*/*",
+        "application/openmetrics-text;q=0.2, text/plain;q=0.7",
+        "application/openmetrics-text;q=0",
+        "application/openmetrics-text;q=many",
+        "application/json",
+    ],
+)
+def test_the_older_text_is_served_to_readers_that_do_not_prefer_openmetrics(accept):
+    with listened(offer().asgi(metrics=True)) as server, server.connect() as wire:
+        answer = ask(wire, f"Accept: {accept}")
+        assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+        assert b"# TYPE accord_connections_total counter" in answer.body
+        assert b"EOF" not in answer.body
+
+
+def test_labels_and_descriptions_are_escaped():
+    family = MetricFamily("x", "gauge", 'a "b" \\ \n', [({"name": 'a "b" \\ \n'}, 1)])
+    older = encode_families([family], is_openmetrics=False).decode()
+    assert older == (
+        '# HELP accord_x a "b" \\\\ \\n\n# TYPE accord_x gauge\n'
+        'accord_x{name="a \\"b\\" \\\\ \\n"} 1\n'
+    )
+    newer = encode_families([family], is_openmetrics=True).decode()
+    assert newer.startswith('# HELP accord_x a \\"b\\" \\\\ \\n\n')
+
+
+def test_workers_that_disagree_about_a_metric_are_not_mixed():
+    counter = WorkerReport(1, "w1", "here", [MetricFamily("x", "counter", "X.", [({}, 1)])])
+    gauge = WorkerReport(1, "w2", "here", [MetricFamily("x", "gauge", "X.", [({}, 2)])])
+    (joined,) = join_reports([counter, gauge])
+    assert joined == MetricFamily("x", "counter", "X.", [({"worker": "w1"}, 1)])
+
+
+# -- with a store
+
+
+def test_a_worker_shows_the_counts_of_all_workers(tmp_path):
+    store = f"sqlite:///{tmp_path}/store.db"
+    with ExitStack() as stack:
+        first, second = (
+            stack.enter_context(listened(offer().asgi(metrics=True, store=store))) for _ in range(2)
+        )
+        with first.connect() as wire, second.connect() as other:
+            assert other.call("add", a=1, b=2).status == 200
+            assert read(other)  # which writes them down for the others
+            found = read(wire)
+            ids = {re.search(r'worker="(\w+)"', name)[1] for name in found}
+            assert len(ids) == 2
+            answered = [name for name in found if 'accord_responses_total{method="POST"' in name]
+            assert [found[name] for name in answered] == [1]
+            operations = [name for name in found if "store_operations_total" in name]
+            assert len(operations) == 2
+            assert all(found[name] > 0 for name in operations)
+            own = read(wire, "/metrics?workers=own")
+            assert len({re.search(r'worker="(\w+)"', name)[1] for name in own}) == 1
+            assert ask(wire, path="/metrics?workers=several").status == 400
+            assert read(other, "/metrics?workers=all")[answered[0]] == 1

@@ -17,14 +17,15 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from accord import Context, Server, ToolError
+from accord import Context, Server, ToolError, connect
 from accord.client import ClientRequest
 from accord.errors import RequestError
 from accord.middleware import client_trace, trace
 from accord.server import CacheHints
 from accord.testing import connected
 from accord.types import CallToolParams
-from support.waiting import in_loop, until
+from support.http_server import bounded
+from support.waiting import in_loop, run, until
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 PARENT = f"00-{TRACE}-{SPAN}-01"
@@ -424,3 +425,45 @@ async def test_the_duration_of_a_session_is_measured_at_its_end(
     assert point.attributes["mcp.protocol.version"] == "2025-06-18"
     assert point.attributes.get("network.transport") == {"http": "tcp"}.get(transport)
     assert telemetry.spans("initialize")[0].attributes["mcp.protocol.version"] == "2025-06-18"
+
+
+# -- workers
+
+
+def test_the_counts_of_a_worker_are_observed_while_there_is_one(telemetry: Telemetry) -> None:
+    server = make(telemetry)
+    with bounded(server.asgi(store="memory:")) as port:
+        run(call_over_http(port))
+        (point,) = telemetry.points("accord.store.operations")
+        assert point.value > 0
+        assert server.worker is not None
+        assert point.attributes == {"accord.worker.id": server.worker.id}
+        (taken,) = telemetry.points("accord.worker.takeovers")
+        assert taken.value == 0
+        (time,) = telemetry.points("accord.store.time")
+        assert time.value > 0
+        assert telemetry.points("accord.worker.lease_margin")
+    assert not telemetry.points("accord.store.operations")
+
+
+def test_servers_with_one_meter_are_observed_together(telemetry: Telemetry) -> None:
+    first, second = make(telemetry), make(telemetry)
+    with (
+        bounded(first.asgi(store="memory:")) as port,
+        bounded(second.asgi(store="memory:")) as other,
+    ):
+        for each in (port, other):
+            run(call_over_http(each))
+        points = telemetry.points("accord.store.operations")
+        assert len({point.attributes["accord.worker.id"] for point in points}) == 2
+
+
+def test_without_a_worker_there_are_no_counts_of_one(telemetry: Telemetry) -> None:
+    with bounded(make(telemetry).asgi()) as port:
+        run(call_over_http(port))
+    assert not telemetry.points("accord.store.operations")
+
+
+async def call_over_http(port: int) -> None:
+    async with connect(f"http://127.0.0.1:{port}/mcp", revision="2025-06-18") as client:
+        assert (await client.call_tool("add", {"a": 1})).structured_content == {"result": 1}
