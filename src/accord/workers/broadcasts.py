@@ -9,8 +9,9 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from accord.errors import StoreError, StoreUnavailable
 from accord.workers import names
-from accord.workers.inbox import wait_for_ring
+from accord.workers.inbox import BEHIND, wait_for_ring
 from accord.workers.messages import decode_message, encode_message
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class Broadcasts:
         await backend.follow(names.BROADCAST, self._rung.set)
         self._tail.clear()
         last = 0
-        head = await backend.read(names.BROADCAST, after=2**50, limit=1)
+        head = await backend.read(names.BROADCAST, after=BEHIND, limit=1)
         if head is not None:
             last = max(0, head.last - _KEEP)
         while True:
@@ -120,7 +121,15 @@ class Broadcasts:
         count = 0
         while True:
             self._rung.clear()
-            page = await self._worker.backend.read(names.BROADCAST, after=self.position)
+            try:
+                page = await self._worker.backend.read(names.BROADCAST, after=self.position)
+            except StoreUnavailable:
+                raise
+            except StoreError as error:
+                log.error("messages to all workers cannot be read: %s", error)  # noqa: TRY400
+                page = await self._worker.backend.read(names.BROADCAST, after=BEHIND, limit=1)
+                self._report_gap(0 if page is None else page.last)
+                return count
             last = 0 if page is None else page.last
             if last < self.position or (page is not None and page.first > self.position + 1):
                 self._report_gap(0 if page is None or last < self.position else page.first - 1)

@@ -31,7 +31,7 @@ RETRY: Final = b"r"
 
 _LABEL_BYTES: Final = 5
 _STREAM_EVENT: Final = re.compile(r"([0-9a-f]{10})-(\d{1,12})", re.ASCII)
-_OUTBOX_EVENT: Final = re.compile(r"o(\d{1,15})b(\d{1,15})", re.ASCII)
+_OUTBOX_EVENT: Final = re.compile(r"o(\d{1,15})b(\d{1,15})(?:p[0-9a-f]{1,16})?", re.ASCII)
 # Seconds between attempts while the store does not answer.
 _PAUSE: Final = 0.2
 _PAUSE_MOST: Final = 1.0

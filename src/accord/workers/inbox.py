@@ -5,6 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from accord.errors import StoreError, StoreUnavailable
 from accord.workers import names
 from accord.workers.messages import decode_message
 
@@ -18,6 +19,8 @@ TakeMessage: TypeAlias = Callable[[bytes], Awaitable[None] | None]
 
 # Bells may get lost; so the log is looked at as often as this.
 LOOK: Final = 1.0
+BEHIND: Final = 2**50
+"""A number behind the last entry of any log: what is read after it tells where the log ends."""
 
 
 class Inbox:
@@ -58,7 +61,13 @@ class Inbox:
         while True:
             self._rung.clear()
             read_from = self._log
-            page = await self._worker.backend.read(read_from, after=self._position, limit=500)
+            try:
+                page = await self._worker.backend.read(read_from, after=self._position, limit=500)
+            except StoreUnavailable:
+                raise
+            except StoreError as error:
+                await self._skip(error)
+                continue
             if page is None or not page.items or read_from != self._log:
                 return count
             self._worker.metrics.inbox_lag = page.last - self._position
@@ -69,6 +78,13 @@ class Inbox:
             for item in page.items:
                 count += 1
                 self._take(item)
+
+    async def _skip(self, error: StoreError) -> None:
+        """Go on behind entries that cannot be read; what they said is not known."""
+        log.error("messages to this worker cannot be read, and are left out: %s", error)
+        page = await self._worker.backend.read(self._log, after=BEHIND, limit=1)
+        self._position = 0 if page is None else page.last
+        self._worker.distrust()
 
     def _take(self, item: bytes) -> None:
         self._worker.metrics.messages_received += 1

@@ -241,6 +241,11 @@ class Worker:
             self.epoch = error.record.value.decode()
         return self.epoch
 
+    async def is_same_store(self) -> bool:
+        """Whether the store has kept its data since this worker was last late or started."""
+        before = self.epoch
+        return await self.renew_epoch() == before
+
     async def _join(self) -> None:
         """Take a new id, with a lease and an inbox."""
         self.id = os.urandom(_ID_BYTES).hex()
@@ -349,10 +354,13 @@ class Worker:
             await self.backend.add(names.WORKERS, [self.id], ttl=_DAY)
             await self.renew_epoch()
             self._note_beat(began)
-        # Others do not wait for the receipts of a worker without a lease.
+        self.distrust()  # others do not wait for the receipts of a worker without a lease
+        return False
+
+    def distrust(self) -> None:
+        """Rely on nothing that is cached here: messages of other workers may have been missed."""
         for callback in self._on_late:
             callback()
-        return False
 
     async def _renew_rest(self) -> None:
         await self.backend.add(names.WORKERS, [self.id], ttl=_DAY)

@@ -51,6 +51,13 @@ _FRAME: Final = "frame"
 _PAGE: Final = 256
 
 
+class AnsweredTwice(Exception):
+    """A client answers a request of the server that has its answer already."""
+
+    def __init__(self, id: object) -> None:
+        super().__init__(f"answers id {id!r:.100}, which no open request has")
+
+
 class _ForwardedFrame(msgspec.Struct, array_like=True):
     """A message of a client that another worker has received."""
 
@@ -139,36 +146,38 @@ class MessageRouter:
         return await self._send_to_holders(session, data)
 
     async def _forward_answer(self, session: SharedSession, id: Any, data: bytes) -> bool:
+        """Send an answer to the worker that waits for it.
+
+        Raises:
+            AnsweredTwice: another answer was there first.
+        """
         backend = self._worker.backend
-        waiting = session.session.endpoint.conversation.server.open
         if id is UNSET or id is None:
             return False
         key = names.question_of(session.sid, id)
-        if id in waiting:
-            self._sessions.spawn(self._forget_question(key))
-            return False
+        is_here = id in session.session.endpoint.conversation.server.open
         stored = await backend.get(key)
-        if stored is None or stored.value.decode() == self._worker.id:
+        if stored is None:
+            if is_here and await self._worker.is_same_store():
+                raise AnsweredTwice(id)
             return False
         try:
-            # Of the same answer twice, the first counts.
-            await backend.delete(key, expect=stored.version)
+            is_first = await backend.delete(key, expect=stored.version)
         except Conflict:
+            is_first = False
+        if not is_first:
+            raise AnsweredTwice(id)
+        asker = stored.value.decode()
+        if is_here or asker == self._worker.id:
             return False
         frame = msgspec.msgpack.encode(_ForwardedFrame(session.sid, data))
         try:
-            await self._worker.send(stored.value.decode(), _FRAME, frame)
+            await self._worker.send(asker, _FRAME, frame)
         except StoreError:
             # The client may try again.
             await backend.put(key, stored.value, ttl=self._sessions.ask_ttl)
             raise
         return True
-
-    async def _forget_question(self, key: str) -> None:
-        try:
-            await self._worker.backend.delete(key)
-        except StoreError as error:
-            log.debug("an answered question is not forgotten: %s", error)
 
     async def _send_to_holders(self, session: SharedSession, data: bytes) -> bool:
         cached = await self._sessions.records.peek(session.sid)
@@ -234,6 +243,9 @@ class SharedEndpoint(HttpEndpoint):
         except StoreUnavailable as error:
             self._sessions.worker.note_silence(error)
             await exchange.refuse(AWAY)
+            return
+        except AnsweredTwice as error:
+            await exchange.refuse(http.HttpRefusal(400, str(error)))  # http.post.refused-status
             return
         if left is None:
             await exchange.empty(202)  # http.post.accepted-202
@@ -486,6 +498,8 @@ class SharedTwoEndpointForm(TwoEndpointForm):
             if left is None:
                 return await exchange.empty(202)
             return await self._receive(exchange, session, left)
+        except AnsweredTwice as error:
+            return await exchange.refuse(http.HttpRefusal(400, str(error)))
         except StoreError as error:
             log.warning("a message cannot be served: %s", error)
             return await exchange.refuse(AWAY)

@@ -124,6 +124,8 @@ class SharedSessions(HttpSessions):
         self._by_sid: dict[str, SharedSession] = {}
         # Those whose record can be relied on while the worker has its lease.
         self._fresh: dict[bytes, SharedSession] = {}
+        # Sessions that are being read, each with the newest record that others have sent meanwhile.
+        self._awaited: dict[str, CachedRecord | None] = {}
         self._now = state.now
         self._loading: dict[bytes, asyncio.Task[SharedSession | http.HttpRefusal]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -136,6 +138,10 @@ class SharedSessions(HttpSessions):
         if self._tokens is None:
             self._tokens = SessionTokens(self.worker.keys)
         return self._tokens
+
+    def __contains__(self, key: object) -> bool:
+        """Whether a session is known here, or has an id that only a worker can have made."""
+        return key in self._found or (isinstance(key, bytes) and self.tokens.open(key) is not None)
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
         """Run something by itself; its failure is logged."""
@@ -194,10 +200,15 @@ class SharedSessions(HttpSessions):
             if not self.worker.is_valid(self.state.now()):
                 await self.worker.renew_lease()
             generation = self.generation
+            self._awaited[token.sid] = None
             cached = await self.records.load(token.sid) or await self._rebuild(token, principal)
         except StoreUnavailable as error:
             self.worker.note_silence(error)
             return self._serve_without_store(key, token, principal, caller)
+        finally:
+            newer = self._awaited.pop(token.sid, None)
+        if cached is not None and newer is not None and newer.version > cached.version:
+            cached = newer  # another worker has changed it while it was read
         if cached is None or cached.record.is_ended:
             ended = self._by_sid.get(token.sid)
             if ended is not None:
@@ -211,7 +222,7 @@ class SharedSessions(HttpSessions):
         else:
             session = self._adopt(key, token, principal, caller)
             session.take_record(cached)
-        if generation == self.generation:
+        if generation == self.generation and self.worker.id in cached.record.holders:
             self._fresh[session.key] = session
         return session
 
@@ -357,6 +368,12 @@ class SharedSessions(HttpSessions):
 
     def _apply(self, sid: str, cached: CachedRecord) -> bool:
         session = self._by_sid.get(sid)
+        if sid in self._awaited:
+            known = self._awaited[sid]
+            if known is None or known.version < cached.version:
+                self._awaited[sid] = cached
+            if session is None:
+                return self.worker.id in cached.record.holders
         if session is None:
             return False
         if cached.record.is_ended:

@@ -239,7 +239,7 @@ class OutboxStream(_FollowingStream):
         has_ids: whether clients can go on from an event.
     """
 
-    __slots__ = ("_has_ids", "_owner", "_seen", "broadcasts", "is_primed", "number", "outbox")
+    __slots__ = ("_has_ids", "_owner", "_seen", "broadcasts", "number", "outbox")
 
     def __init__(
         self,
@@ -257,7 +257,6 @@ class OutboxStream(_FollowingStream):
         self.broadcasts = broadcasts
         self._has_ids = has_ids
         self._seen: OrderedDict[bytes, None] = OrderedDict()
-        self.is_primed = False
 
     @property
     def _event_id(self) -> str | None:
@@ -271,15 +270,16 @@ class OutboxStream(_FollowingStream):
 
     def prime(self) -> None:
         """Give the client something to resume from before there is any message."""
-        self.put(sse.encode(b"", id=self._event_id, retry=self._retry))
-        self.is_primed = True
+        if self._event_id is not None:
+            # http.sse.event-id-unique: several connections may begin at the same positions.
+            self.put(sse.encode(b"", id=f"{self._event_id}p{self.number}"))
 
     def hang_up(self, retry: int | None = None) -> None:
         """End the response; the client should come back after so many milliseconds."""
         if self.reader is None or self.reader.is_ending:
             return
         if self._has_ids and retry is not None:
-            self.put(sse.encode(b"", id=self._event_id, retry=retry))
+            self.put(sse.encode(b"", retry=retry))
         self.reader.end()
 
     def catch_up(self) -> None:

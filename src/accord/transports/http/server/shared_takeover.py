@@ -28,6 +28,7 @@ from accord.transports.http.server.state import HttpOptions
 from accord.types import CancelledParams
 from accord.workers import names
 from accord.workers.event_logs import MESSAGE
+from accord.workers.inbox import BEHIND
 from accord.workers.session_records import SessionRecord
 
 log = logging.getLogger("accord.http")
@@ -281,7 +282,7 @@ class Takeover:
         ]
         if not frames or any(id in session.session.client.open for id in call.ids):
             return False
-        page = await self._worker.backend.read(names.stream_of(sid, label), after=2**50, limit=1)
+        page = await self._worker.backend.read(names.stream_of(sid, label), after=BEHIND, limit=1)
         if page is None:
             return False
         exchange = DetachedExchange(self._sessions.state.options, principal)
