@@ -1,15 +1,17 @@
 """Real Valkey servers as processes: one, a cluster, or a master with a replica and a sentinel."""
 
+import asyncio
 import os
 import signal
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from support.certificates import serving_with
 from support.waiting import LONG, until_sync
 
 VARIABLE = "ACCORD_TEST_VALKEY"
@@ -250,4 +252,28 @@ def running_sentinel(*, down_after: int = 500, **config: Any) -> Iterator[Sentin
 
 
 def _knows_replica(sentinel: Valkey) -> bool:
-    return len(sentinel.command("SENTINEL", "REPLICAS", Sentinels.name)) == 1
+    """Whether it could make the replica the master."""
+    found = sentinel.command("SENTINEL", "REPLICAS", Sentinels.name)
+    return len(found) == 1 and found[0].get("master-link-status") == "ok"
+
+
+@asynccontextmanager
+async def tls_before(valkey: Valkey, certificate: tuple[Path, Path]) -> AsyncIterator[int]:
+    """Listen with TLS, which the server program may be built without, and pass everything on."""
+
+    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await reader.read(65536):
+                writer.write(data)
+                await writer.drain()
+        writer.close()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        inner_reader, inner_writer = await asyncio.open_connection(HOST, valkey.port)
+        await asyncio.gather(copy(reader, inner_writer), copy(inner_reader, writer))
+
+    server = await asyncio.start_server(serve, HOST, 0, ssl=serving_with(certificate))
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()

@@ -73,9 +73,11 @@ class RedisBackend:
     """Keeps what workers share in Redis (7.0 or newer) or Valkey, on the same or other machines.
 
     Operations of one process share one connection to each server, and a second one hears bells.
-    Several servers of one process may share an object; each opens and closes it. Connections are
-    made again by themselves. An operation that was sent before a connection broke
-    raises StoreUnavailable; one that was not waits for the new connection, within its time limit.
+    Several servers of one process may share an object; each opens and closes it.
+
+    Connections are made again by themselves. A change that was sent before a connection broke
+    raises StoreUnavailable, as it may have been made; reads, and what was not sent yet, wait for
+    the new connection, within their time limit.
 
     Args:
         url: `redis://user:password@host:6379/0`, `rediss://` for TLS, `redis+unix:///path`,
@@ -177,7 +179,7 @@ class RedisBackend:
         """Delete a record; return whether there was one."""
         name = self._records + key.encode()
         if expect is None:
-            return bool(await self._command(name, b"UNLINK", name))
+            return bool(await self._command(name, b"UNLINK", name, is_repeatable=False))
         reply = await self._run(DELETE, name, b"%d" % expect)
         if isinstance(reply, list):
             check_version(key, expect, _record(reply[0]))
@@ -329,7 +331,7 @@ class RedisBackend:
 
     async def _read_info(self) -> dict[str, str]:
         """Return what the server says about itself; empty if the user may not ask."""
-        reply = await self._request(b"", pack(b"INFO"))
+        reply = await self._request(b"", pack(b"INFO"), is_repeatable=True)
         if isinstance(reply, EngineError):
             if reply.code != "NOPERM":
                 raise self._failure(reply)
@@ -358,26 +360,29 @@ class RedisBackend:
 
     # -- requests
 
-    async def _command(self, key: bytes, *words: bytes) -> Any:
-        reply = await self._request(key, pack(*words))
+    async def _command(self, key: bytes, *words: bytes, is_repeatable: bool = True) -> Any:
+        reply = await self._request(key, pack(*words), is_repeatable=is_repeatable)
         if reply.__class__ is EngineError:
             raise self._failure(reply)
         return reply
 
     async def _run(self, script: Script, key: bytes, *args: bytes) -> Any:
-        reply = await self._request(key, pack(b"EVALSHA", script.digest, b"1", key, *args))
+        packed = pack(b"EVALSHA", script.digest, b"1", key, *args)
+        reply = await self._request(key, packed, is_repeatable=script.is_repeatable)
         if reply.__class__ is EngineError:
             if reply.code == "NOSCRIPT":  # a server that was started again has forgotten it
-                reply = await self._request(key, pack(b"EVAL", script.source, b"1", key, *args))
+                packed = pack(b"EVAL", script.source, b"1", key, *args)
+                reply = await self._request(key, packed, is_repeatable=script.is_repeatable)
             if reply.__class__ is EngineError:
                 raise self._failure(reply)
         return reply
 
-    async def _request(self, key: bytes, packed: bytes) -> Any:
+    async def _request(self, key: bytes, packed: bytes, *, is_repeatable: bool) -> Any:
         if self._loop is None or self._routes is None:
             raise self._unavailable("it is not open")
+        deadline = self._loop.time() + self._timeout
         try:
-            return await self._routes.request(key, packed, self._loop.time() + self._timeout)
+            return await self._routes.request(key, packed, deadline, is_repeatable=is_repeatable)
         except Broken as error:
             raise self._unavailable(error) from None
 

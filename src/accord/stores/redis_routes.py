@@ -1,7 +1,7 @@
 """Which server of a URL keeps a key, and what to do when that changes.
 
 It is the only one, the master that sentinels name, or a node of a cluster. A command is sent again
-only if the server said that it was not carried out.
+if the server said that it was not carried out, or if it may be carried out twice.
 """
 
 import asyncio
@@ -84,8 +84,16 @@ class Routes:
     def _note_trouble(self) -> None:
         """Look at once whether another server keeps what this one did."""
 
-    async def request(self, key: bytes, packed: bytes, deadline: float) -> Any:
+    async def request(
+        self, key: bytes, packed: bytes, deadline: float, *, is_repeatable: bool
+    ) -> Any:
         """Carry a command out, and return the reply, which may be an EngineError.
+
+        Args:
+            key: the key that decides which server does it.
+            packed: the command.
+            deadline: by the clock of the loop.
+            is_repeatable: whether it does no harm if it is carried out twice.
 
         Raises:
             Broken: there was no answer in time, or the connection broke before it came.
@@ -101,7 +109,13 @@ class Routes:
                 continue
             if is_asking:
                 connection.send(_ASKING, deadline).add_done_callback(_forget)
-            reply = await connection.send(packed, deadline)
+            try:
+                reply = await connection.send(packed, deadline)
+            except Broken:
+                if not is_repeatable or self._loop.time() >= deadline:
+                    raise
+                link, is_asking = self.find(key), False
+                continue
             if reply.__class__ is not EngineError:
                 return reply
             if reply.code in ("MOVED", "ASK") and self._loop.time() < deadline:

@@ -31,9 +31,15 @@ VERSION_DIGITS: Final = 16
 
 
 class Script:
-    """A script with the digest by which servers know it."""
+    """A script with the digest by which servers know it.
 
-    def __init__(self, *parts: str) -> None:
+    Args:
+        parts: its text.
+        is_repeatable: whether it does no harm if it runs twice.
+    """
+
+    def __init__(self, *parts: str, is_repeatable: bool = False) -> None:
+        self.is_repeatable = is_repeatable
         self.source = "\n".join(parts).encode()
         self.digest = sha1(self.source, usedforsecurity=False).hexdigest().encode()
 
@@ -81,6 +87,7 @@ ADD: Final = Script(
     local latest = redis.call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')
     redis.call('PEXPIRE', KEYS[1], math.ceil((latest[2] - now) / 1000))
     """,
+    is_repeatable=True,
 )
 
 REMOVE: Final = Script(
@@ -104,10 +111,13 @@ MEMBERS: Final = Script(
     return redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. string.format('%.0f', now), '+inf',
         'LIMIT', 0, ARGV[1])
     """,
+    is_repeatable=True,
 )
 
 COUNT: Final = Script(
-    _NOW, "return redis.call('ZCOUNT', KEYS[1], '(' .. string.format('%.0f', now), '+inf')"
+    _NOW,
+    "return redis.call('ZCOUNT', KEYS[1], '(' .. string.format('%.0f', now), '+inf')",
+    is_repeatable=True,
 )
 
 _LOG = """
@@ -170,6 +180,7 @@ READ: Final = Script(
     end
     return {fence, last, is_closed and 1 or 0, from, items}
     """,
+    is_repeatable=True,
 )
 
 SEIZE: Final = Script(

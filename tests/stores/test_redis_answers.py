@@ -1,0 +1,160 @@
+"""Answers of Redis and Valkey: how they are read, and those that come at rare moments only."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from accord.errors import StoreError, StoreFull, StoreUnavailable
+from accord.stores.redis_backend import RedisBackend
+from accord.stores.redis_connection import Broken, EngineError, ReplyParser
+from support.redis_stores import opened
+from support.valkey import HOST
+from support.waiting import in_loop
+
+REPLIES = st.recursive(
+    st.none()
+    | st.integers(-(2**53), 2**53)
+    | st.binary(max_size=300)
+    | st.text(st.characters(exclude_categories=["Cc", "Cs"]), max_size=20).map(EngineError),
+    lambda inner: st.lists(inner, max_size=5),
+    max_leaves=20,
+)
+
+
+def encode_reply(value: Any) -> bytes:
+    match value:
+        case None:
+            return b"$-1\r\n"
+        case int():
+            return b":%d\r\n" % value
+        case bytes():
+            return b"$%d\r\n%b\r\n" % (len(value), value)
+        case EngineError():
+            return f"-{value}\r\n".encode()
+        case _:
+            return b"*%d\r\n" % len(value) + b"".join(map(encode_reply, value))
+
+
+@given(replies=st.lists(REPLIES, max_size=8), size=st.integers(1, 60))
+def test_replies_are_read_from_pieces_of_any_size(replies, size):
+    data = b"".join(map(encode_reply, replies))
+    parser = ReplyParser()
+    found = [each for at in range(0, len(data), size) for each in parser.feed(data[at : at + size])]
+    assert repr(found) == repr(replies)
+
+
+@pytest.mark.parametrize(
+    "data", [b"HTTP/1.1 200 OK\r\n", b"$x\r\n", b"*1\r\n:\r\n", b"%1\r\n", b"x" * 70_000]
+)
+def test_bytes_of_another_protocol_are_refused(data):
+    with pytest.raises(Broken, match="it does not speak the protocol of Redis"):
+        ReplyParser().feed(data)
+
+
+# -- a server that gives any answer
+
+
+@asynccontextmanager
+async def scripted_engine(
+    answer: Callable[[list[bytes]], bytes | EngineError | None],
+) -> AsyncIterator[str]:
+    """A server whose answers a function gives; None for an ordinary one."""
+    writers = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        try:
+            while True:
+                count = int((await reader.readuntil(b"\r\n"))[1:])
+                words = []
+                for _ in range(count):
+                    size = int((await reader.readuntil(b"\r\n"))[1:])
+                    words.append((await reader.readexactly(size + 2))[:-2])
+                reply = answer(words)
+                if isinstance(reply, EngineError):
+                    writer.write(f"-{reply}\r\n".encode())
+                elif reply is not None:
+                    writer.write(b"$%d\r\n%b\r\n" % (len(reply), reply))
+                else:
+                    writer.write(b"+OK\r\n" if words[0] != b"INFO" else b"$0\r\n\r\n")
+        except (asyncio.IncompleteReadError, ConnectionError):
+            writer.close()
+
+    server = await asyncio.start_server(serve, HOST, 0)
+    try:
+        yield f"redis://{HOST}:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+        for writer in writers:
+            writer.close()
+
+
+NOT_NOW = [
+    "LOADING Valkey is loading the dataset in memory",
+    "READONLY You can't write against a read only replica.",
+    "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+    "CLUSTERDOWN The cluster is down",
+    "BUSY Valkey is busy running a script.",
+    "NOREPLICAS Not enough good replicas to write.",
+    "TRYAGAIN Multiple keys request during rehashing of slot",
+]
+
+
+@pytest.mark.parametrize("text", NOT_NOW)
+@in_loop
+async def test_an_operation_is_tried_again_when_the_server_says_not_now(text):
+    answers: list[bytes | EngineError] = [EngineError(text)] * 3 + [b"0000000000000007value"]
+
+    def answer(words: list[bytes]) -> bytes | EngineError | None:
+        return answers.pop(0) if words[0] == b"GET" else None
+
+    async with scripted_engine(answer) as url, opened(url, timeout=20) as backend:
+        found = await backend.get("r")
+        assert (found.value, found.version) == (b"value", 7)
+        assert answers == []
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        *[(text, StoreUnavailable) for text in NOT_NOW],
+        ("NOPERM User app has no permissions", StoreUnavailable),
+        ("NOAUTH Authentication required.", StoreUnavailable),
+        ("MISCONF Errors writing to the AOF file", StoreUnavailable),
+        ("MISCONF Errors writing to the AOF file: No space left on device", StoreFull),
+        ("OOM command not allowed when used memory > 'maxmemory'.", StoreFull),
+        ("ERR Error running script: @user_script: -OOM command not allowed", StoreFull),
+        ("WRONGTYPE Operation against a key holding the wrong kind of value", StoreError),
+        ("MOVED 5 127.0.0.1:7000", StoreUnavailable),
+    ],
+)
+@in_loop
+async def test_an_error_of_the_server_is_reported_with_its_kind(text, kind):
+    def answer(words: list[bytes]) -> EngineError | None:
+        return EngineError(text) if words[0] == b"GET" else None
+
+    async with scripted_engine(answer) as url, opened(url, timeout=0.3) as backend:
+        with pytest.raises(StoreError) as caught:
+            await backend.get("r")
+    assert type(caught.value) is kind
+    assert url in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("info", "cause"),
+    [
+        ("redis_version:6.2.14", "it has version 6.2.14, and 7.0 or newer is needed"),
+        ("redis_version:7.4.1\r\ncluster_enabled:1", "which needs a redis+cluster:// URL"),
+    ],
+)
+@in_loop
+async def test_an_unfit_server_is_refused_with_the_reason(info, cause):
+    async with scripted_engine(lambda words: info.encode() if words[0] == b"INFO" else None) as url:
+        with pytest.raises(StoreUnavailable) as caught:
+            await RedisBackend(url).open()
+    assert cause in str(caught.value)

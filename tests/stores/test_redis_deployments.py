@@ -1,0 +1,136 @@
+"""Several servers of Redis or Valkey: sentinels, failovers and clusters."""
+
+import asyncio
+
+import pytest
+
+from accord.errors import StoreUnavailable
+from accord.stores.redis_backend import RedisBackend
+from accord.stores.redis_routes import find_slot
+from support.redis_stores import in_turn, opened, until_works, use_everything
+from support.valkey import (
+    HOST,
+    Valkey,
+    free_port,
+    running_cluster,
+    running_sentinel,
+    running_valkey,
+)
+from support.waiting import in_loop, until
+
+
+@in_loop
+async def test_sentinels_lead_to_the_new_master_after_a_failover():
+    with running_sentinel() as sentinels:
+        url = sentinels.url.replace("://", f"://{HOST}:{free_port()},")  # one that is away
+        async with opened(url) as backend:
+            await use_everything(backend, "name")
+            rung: list[int] = []
+            await backend.follow("t", lambda: rung.append(1))
+            version = await backend.put("r", b"x", ttl=600)
+            with sentinels.replica.client() as replica:
+                await until(lambda: replica.get("accord:r:r"))
+            sentinels.master.kill()
+            kept = await until_works(lambda: backend.get("r"))
+            assert (kept.value, kept.version) == (b"x", version)
+            await until_works(lambda: backend.put("r", b"y", ttl=600))
+            assert sentinels.replica.command("GET", "accord:r:r").endswith("y")
+            await until(lambda: rung)
+            await use_everything(backend, "other")
+
+
+@pytest.mark.thorough  # sentinels look at a server that they demoted every ten seconds
+@in_loop
+async def test_a_demoted_master_is_left():
+    with running_sentinel() as sentinels:
+        async with opened(sentinels.url) as backend:
+            await backend.put("r", b"x", ttl=600)
+            with sentinels.replica.client() as replica:
+                await until(lambda: replica.get("accord:r:r"))
+            sentinels.sentinel.command("SENTINEL", "FAILOVER", sentinels.name)
+            await until(lambda: sentinels.master.command("ROLE")[0] == "slave")
+            await until_works(lambda: backend.put("r", b"y", ttl=600))
+            assert sentinels.replica.command("GET", "accord:r:r").endswith("y")
+
+
+@in_loop
+async def test_sentinels_that_do_not_help_are_named():
+    with running_valkey() as server:
+        away = free_port()
+        for url, cause in [
+            (f"redis+sentinel://{HOST}:{away}/main", f"{HOST}:{away}: connection refused"),
+            (f"redis+sentinel://{HOST}:{server.port}/main", "unknown command 'SENTINEL'"),
+        ]:
+            with pytest.raises(StoreUnavailable) as caught:
+                await RedisBackend(url).open()
+            assert "no sentinel names the master" in str(caught.value)
+            assert cause in str(caught.value)
+
+
+def name_in(slots: range) -> str:
+    """A name whose record is in these slots."""
+    return next(
+        name
+        for name in map("n{}".format, range(100_000))
+        if find_slot(b"accord:r:" + name.encode()) in slots
+    )
+
+
+@in_loop
+async def test_a_cluster_keeps_everything_wherever_it_is():
+    with running_cluster(3) as nodes:
+        url = f"redis+cluster://{HOST}:{free_port()},{HOST}:{nodes[1].port}"
+        with pytest.raises(StoreUnavailable, match="needs a redis\\+cluster:// URL"):
+            await RedisBackend(nodes[0].url).open()
+        async with opened(url) as backend:
+            names = [f"name{number}" for number in range(12)] + ["{tag}a", "b{tag}c", "{}", "d}{"]
+            await asyncio.gather(*[use_everything(backend, name) for name in names])
+            for name in names:
+                await backend.put(name, name.encode(), ttl=600)
+            assert {node.command("DBSIZE") > 0 for node in nodes} == {True}
+            tagged = [node for node in nodes if node.command("KEYS", "accord:r:*{tag}*")]
+            assert len(tagged) == 1
+            await check_moving_a_slot(backend, nodes)
+            await check_losing_a_node(backend, nodes)
+    with pytest.raises(StoreUnavailable, match=r"no node knows the layout: .* connection refused"):
+        await RedisBackend(url).open()
+
+
+async def check_moving_a_slot(backend: RedisBackend, nodes: list[Valkey]) -> None:
+    """While a slot moves, its keys are found on both nodes; then on the other."""
+    name = name_in(range(5461))
+    key = f"accord:r:{name}"
+    slot = find_slot(key.encode())
+    source, target = nodes[0], nodes[2]
+    await backend.put(name, b"stays", ttl=600)
+    ids = {node.port: node.command("CLUSTER", "MYID") for node in nodes}
+    target.command("CLUSTER", "SETSLOT", slot, "IMPORTING", ids[source.port])
+    source.command("CLUSTER", "SETSLOT", slot, "MIGRATING", ids[target.port])
+    assert (await backend.get(name)).value == b"stays"
+    source.command("MIGRATE", HOST, target.port, key, 0, 5000)
+    assert (await backend.get(name)).value == b"stays"  # by ASK
+    version = await backend.put(name, b"moved", ttl=600)
+    for node in nodes:
+        node.command("CLUSTER", "SETSLOT", slot, "NODE", ids[target.port])
+    assert await backend.put(name, b"again", ttl=600, expect=version) > version  # by MOVED
+    assert target.command("GET", key).endswith("again")
+
+
+async def check_losing_a_node(backend: RedisBackend, nodes: list[Valkey]) -> None:
+    """Keys of a node that is away are unavailable, the others are not; it heals."""
+    lost, kept = name_in(range(6000, 10000)), name_in(range(11000, 16000))
+    await backend.put(kept, b"x", ttl=600)
+    nodes[1].kill()
+    with pytest.raises(StoreUnavailable, match=r"connection refused|closed|CLUSTERDOWN"):
+        await in_turn([backend.put(lost, b"x", ttl=600) for _ in range(1000)])
+    assert (await until_works(lambda: backend.get(kept))).value == b"x"
+    nodes[1].start()
+    await until_works(lambda: backend.put(lost, b"y", ttl=600))
+    await until_works(lambda: use_everything(backend, lost))
+
+
+@in_loop
+async def test_a_server_alone_is_not_a_cluster():
+    refused = pytest.raises(StoreUnavailable, match="it is not part of a cluster; use a redis://")
+    with running_valkey() as valkey, refused:
+        await RedisBackend(f"redis+cluster://{HOST}:{valkey.port}").open()

@@ -1,0 +1,76 @@
+"""What tests of Redis and Valkey do with a store."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from accord.errors import Conflict, StoreUnavailable
+from accord.stores.redis_backend import RedisBackend
+from support.waiting import LONG, until
+
+
+@asynccontextmanager
+async def opened(url: str, **options: Any) -> AsyncIterator[RedisBackend]:
+    # A second limit that a busy machine does not reach, but that tests can wait for.
+    backend = RedisBackend(url, **{"timeout": 3.0, **options})
+    await backend.open()
+    try:
+        yield backend
+    finally:
+        await backend.close()
+
+
+async def until_works(operation: Callable[[], Awaitable[Any]]) -> Any:
+    """Try until the store is available."""
+    async with asyncio.timeout(LONG):
+        while True:
+            try:
+                return await operation()
+            except StoreUnavailable:
+                await asyncio.sleep(0.02)
+
+
+async def in_turn(operations: list[Coroutine[Any, Any, Any]]) -> None:
+    """Carry operations out one after the other, until one fails."""
+    try:
+        while operations:
+            await operations.pop(0)
+    finally:
+        for each in operations:
+            each.close()
+
+
+async def use_everything(backend: RedisBackend, name: str) -> None:
+    """Carry each kind of operation out once, with outcomes that differ if it did not work."""
+    version = await backend.put(name, b"1", ttl=60)
+    with pytest.raises(Conflict) as caught:
+        await backend.put(name, b"2", ttl=60, expect=version + 1)
+    assert caught.value.record == await backend.get(name)
+    assert await backend.touch(name, ttl=60)
+    with pytest.raises(Conflict):
+        await backend.delete(name, expect=version + 1)
+    assert await backend.delete(name, expect=version)
+    assert not await backend.delete(name)
+    await backend.add(name, ["a", "b"], ttl=60)
+    assert sorted(await backend.members(name)) == ["a", "b"]
+    assert (await backend.remove(name, ["a", "c"]), await backend.count(name)) == (1, 1)
+    rung: list[str] = []
+    ring = lambda: rung.append(name)  # noqa: E731
+    await backend.follow(name, ring)
+    assert await backend.append(name, [b"x", b"y", b"z"], ttl=60, keep=2, ring=[name]) == 3
+    await until(lambda: rung)
+    await backend.unfollow(name, ring)
+    await backend.ring(name)
+    assert await backend.seize(name, fence=0)
+    page = await backend.read(name)
+    assert page is not None
+    assert (page.items, page.first, page.last, page.fence) == ([b"y", b"z"], 2, 3, 1)
+    assert await backend.extend(name, ttl=60)
+    await backend.drop(name)
+    assert await backend.read(name) is None
+    assert (await backend.take(name, cost=1, rate=1, burst=1)).is_granted
+    assert not (await backend.take(name, cost=1, rate=0.01, burst=1)).is_granted
+    assert await backend.now() > 1_600_000_000
