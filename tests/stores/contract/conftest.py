@@ -65,6 +65,10 @@ def memory(namespace: str, folder: Path, request: pytest.FixtureRequest) -> Reci
     return Recipe("accord.stores:MemoryBackend")
 
 
+def sealed(namespace: str, folder: Path, request: pytest.FixtureRequest) -> Recipe:
+    return Recipe("support.sealed_stores:make_sealed_memory")
+
+
 def sqlite(namespace: str, folder: Path, request: pytest.FixtureRequest) -> Recipe:
     return Recipe(
         "accord.stores:SqliteBackend", (str(folder / "store.db"),), {"namespace": namespace}
@@ -86,7 +90,7 @@ def own(namespace: str, folder: Path, request: pytest.FixtureRequest) -> Recipe:
 
 
 SHARED = [sqlite, sqlite_polling, redis]
-KINDS = [memory, *SHARED]
+KINDS = [memory, sealed, *SHARED]
 if OWN:
     KINDS = [own]
     SHARED = [own] if Recipe(OWN, ("probe",)).make().is_shared else []

@@ -1,0 +1,10 @@
+"""Stores whose values are sealed."""
+
+from accord.stores.key_ring import KeyRing
+from accord.stores.memory_backend import MemoryBackend
+from accord.stores.sealed_backend import SealedBackend
+
+
+def make_sealed_memory() -> SealedBackend:
+    """One in memory, with two keys."""
+    return SealedBackend(MemoryBackend(), KeyRing(["first key of tests".ljust(32), "k" * 32]))
