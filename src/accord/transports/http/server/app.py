@@ -58,6 +58,8 @@ _SWEEP: Final = 30.0
 _PAUSE: Final = 0.01
 # How many seconds the last responses get to leave, once sessions are closed.
 _LAST_RESPONSES: Final = 0.5
+# How many seconds clients get to send another request, whose response ends their connection.
+_LAST_CLIENTS: Final = 1.0
 _HEALTH: Final = ("/healthz", "/readyz")
 _METRICS: Final = "/metrics"
 
@@ -234,14 +236,23 @@ class HttpApp:
             self._stop.set()
             await asyncio.wait((self._life,))
 
-    async def finish(self) -> None:
-        """Let calls finish within the grace period, then end sessions. May be repeated."""
+    async def finish(self, has_clients: Callable[[], bool] | None = None) -> None:
+        """Let calls finish within the grace period, then end sessions. May be repeated.
+
+        Args:
+            has_clients: where another process takes over the clients: whether some have not left
+                yet.
+        """
         if self._loop is None:
             return
         self.end_streams()
         state = self.state
         began, grace = state.now(), 0.0 if self._is_finished else self.options.grace
-        while self._is_working() and state.now() < began + grace:
+        while state.now() < began + grace:
+            is_late = state.now() >= began + min(grace / 2, _LAST_CLIENTS)
+            is_left = has_clients is None or is_late or not has_clients()
+            if is_left and not self._is_working():
+                break
             # Otherwise clients that never pause would have calls cut off in the end.
             state.is_draining = state.now() >= began + grace / 2
             if state.is_draining:

@@ -87,7 +87,9 @@ class ServedApp:
             # Until then, clients may have to answer questions of calls that are under way.
             later = self._loop.call_later(self._app.options.grace / 2, listener.drain)
             try:
-                await self._app.finish()
+                await self._app.finish(
+                    None if self._worker is None else lambda: bool(len(listener))
+                )
                 await listener.stop()
                 await self._app.stop()
             finally:  # a second cancellation leaves no time

@@ -227,6 +227,9 @@ class WorkerProcesses:
 
     def _stop(self, code: int) -> None:
         self._exit_code = code
+        if self._workers:
+            what = "the workers end; calls get %g s to finish"
+            _report(logging.INFO, what, self._grace)
         for worker in self._workers:
             self._end(worker)
 
