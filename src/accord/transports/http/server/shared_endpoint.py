@@ -156,7 +156,12 @@ class MessageRouter:
             return False
         key = names.question_of(session.sid, id)
         is_here = id in session.session.endpoint.conversation.server.open
-        stored = await backend.get(key)
+        try:
+            stored = await backend.get(key)
+        except StoreUnavailable:
+            if is_here:
+                return False  # it need not go anywhere
+            raise
         if stored is None:
             if is_here and await self._worker.is_same_store():
                 raise AnsweredTwice(id)

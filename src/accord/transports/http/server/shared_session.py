@@ -204,10 +204,17 @@ class SharedSession(HttpSession):
         ):
             return
         stream = response.stream or response.open_stream()
-        if isinstance(stream, LoggedStream) and data.startswith(_REQUEST):
+        if not data.startswith(_REQUEST):
+            stream.append(data)
+        elif isinstance(stream, LoggedStream):
             stream.ask(data, partial(self._note_question, data))
         else:
-            stream.append(data)
+            self._sessions.spawn(self._ask(stream, data))
+
+    async def _ask(self, stream: Stream, data: bytes) -> None:
+        """Send a request of ours on a stream that cannot be resumed."""
+        await self._note_question(data)
+        stream.append(data)
 
     async def _note_question(self, data: bytes) -> None:
         """Let any worker find out where the answer to a request of ours is waited for."""
