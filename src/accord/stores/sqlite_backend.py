@@ -53,7 +53,9 @@ class SqliteBackend:
                 f"invalid namespace {namespace!r}: it has 1 to 100 letters, digits, '.', '_', '-'"
             )
         self._path = os.path.abspath(os.fspath(path))
-        self.url = f"sqlite://{quote(self._path)}"
+        # As `open_backend` takes it: four slashes before an absolute path.
+        self.url = f"sqlite:///{quote(self._path)}"
+        self.namespace = namespace
         self._prefix = f"{namespace}:"
         self._timeout = timeout
         self._bells = bells
