@@ -134,3 +134,25 @@ async def test_a_server_alone_is_not_a_cluster():
     refused = pytest.raises(StoreUnavailable, match="it is not part of a cluster; use a redis://")
     with running_valkey() as valkey, refused:
         await RedisBackend(f"redis+cluster://{HOST}:{valkey.port}").open()
+
+
+@pytest.mark.thorough  # the nodes agree on a new master after some seconds
+@in_loop
+async def test_a_replica_takes_over_from_the_node_of_a_cluster_that_is_gone():
+    with running_cluster(3, replicas=1) as nodes:
+        first, second, _, replica = nodes
+        async with opened(f"redis+cluster://{HOST}:{second.port}") as backend:
+            rung: list[int] = []
+            await backend.follow("t", lambda: rung.append(1))
+            name = name_in(range(5461))
+            await backend.put(name, b"x", ttl=600)
+            with replica.client() as client:
+                client.execute_command("READONLY")
+                await until(lambda: client.get(f"accord:r:{name}"))
+            first.kill()
+            await until_works(lambda: backend.put(name, b"y", ttl=600))
+            assert replica.command("GET", f"accord:r:{name}").endswith("y")
+            await until_works(lambda: use_everything(backend, name))
+            rung.clear()
+            await backend.ring("t")
+            await until(lambda: rung)

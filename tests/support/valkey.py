@@ -175,8 +175,13 @@ def running_valkey(**config: Any) -> Iterator[Valkey]:
 
 
 @contextmanager
-def running_cluster(masters: int = 3, **config: Any) -> Iterator[list[Valkey]]:
-    """Run a cluster of masters, each of which has its part of the slots."""
+def running_cluster(
+    masters: int = 3, *, replicas: int = 0, **config: Any
+) -> Iterator[list[Valkey]]:
+    """Run a cluster of masters, each of which has its part of the slots.
+
+    Replicas of the first masters come after them in the list.
+    """
     settings = {
         "cluster_enabled": "yes",
         "cluster_node_timeout": 2000,
@@ -184,29 +189,38 @@ def running_cluster(masters: int = 3, **config: Any) -> Iterator[list[Valkey]]:
         **config,
     }
     with ExitStack() as stack:
-        nodes = [stack.enter_context(_started(settings)) for _ in range(masters)]
+        nodes = [stack.enter_context(_started(settings)) for _ in range(masters + replicas)]
         first, *others = nodes
-        for number, node in enumerate(nodes):
+        for number, node in enumerate(nodes[:masters]):
             start, end = (SLOTS * each // masters for each in (number, number + 1))
             node.command("CLUSTER", "ADDSLOTSRANGE", start, end - 1)
             node.command("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
         for node in others:
             bus = node.command("CONFIG", "GET", "cluster-port")["cluster-port"]
             first.command("CLUSTER", "MEET", HOST, node.port, bus)
-        until_sync(lambda: all(_knows_all(node, masters) for node in nodes))
+        until_sync(lambda: all(_knows_all(node, masters, len(nodes)) for node in nodes))
+        for master, replica in zip(nodes, nodes[masters:], strict=False):
+            _replicate(master, replica, nodes)
         yield nodes
 
 
-def _knows_all(node: Valkey, masters: int) -> bool:
-    facts = {
-        "cluster_state:ok",
-        f"cluster_slots_assigned:{SLOTS}",
-        f"cluster_known_nodes:{masters}",
-    }
+def _knows_all(node: Valkey, masters: int, nodes: int) -> bool:
+    facts = {"cluster_state:ok", f"cluster_slots_assigned:{SLOTS}", f"cluster_known_nodes:{nodes}"}
     return (
         facts <= set(node.command("CLUSTER", "INFO").split())
         and len(node.command("CLUSTER", "SLOTS")) == masters
     )
+
+
+def _replicate(master: Valkey, replica: Valkey, nodes: list[Valkey]) -> None:
+    replica.command("CLUSTER", "REPLICATE", master.command("CLUSTER", "MYID"))
+
+    def is_ready() -> bool:
+        link = replica.command("INFO", "replication").get("master_link_status")
+        ports = [str(node.command("CLUSTER", "SLOTS")).count(str(replica.port)) for node in nodes]
+        return link == "up" and all(ports)
+
+    until_sync(is_ready)
 
 
 class Sentinels:
