@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("accord.server")
 
+# It is sent to every worker that serves the session, with each change.
+_STATE_MOST: Final = 256 * 1024
 _replace: Final = msgspec.structs.replace
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode_client: Final = msgspec.json.Decoder(Implementation | None).decode
@@ -253,7 +255,8 @@ def encode_state(kept: Mapping[str, Any]) -> dict[str, bytes]:
     """Return the values of `session.state` as bytes.
 
     Raises:
-        InternalError: one of them cannot be kept in a store; the log names it.
+        InternalError: one of them cannot be kept in a store, or they are too large; the log says
+            which.
     """
     encoded = {}
     for key, value in kept.items():
@@ -267,6 +270,14 @@ def encode_state(kept: Mapping[str, Any]) -> dict[str, bytes]:
                 type(value).__name__,
             )
             raise InternalError("internal error") from None
+    size = sum(map(len, encoded.values()))
+    if size > _STATE_MOST:
+        log.error(
+            "session.state has %d bytes, more than %d: keep large values elsewhere, under a key",
+            size,
+            _STATE_MOST,
+        )
+        raise InternalError("internal error")
     return encoded
 
 

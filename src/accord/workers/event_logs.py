@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from accord.bindings import sse
 from accord.errors import Conflict, Fenced, LogClosed, StoreError, StoreUnavailable
+from accord.workers.inbox import BEHIND
 
 if TYPE_CHECKING:
     from accord.workers.worker import Worker
@@ -142,6 +143,10 @@ class LogWriter:
         return self._fence is not None
 
     @property
+    def _is_open(self) -> bool:
+        return not self.is_over and not self._is_final
+
+    @property
     def is_ending(self) -> bool:
         """Whether the log ends once everything so far is stored."""
         return self._is_final
@@ -172,6 +177,17 @@ class LogWriter:
         if not self.is_over and now - self._extended > self._limits.ttl / 3:
             self._extended = now
             await self._worker.backend.extend(self.log, ttl=self._limits.ttl)
+
+    async def check(self) -> None:
+        """Find out whether another worker has taken the log over while this one was late."""
+        if self._fence is None or self.is_over:
+            return
+        page = await self._worker.backend.read(self.log, after=BEHIND, limit=1)
+        if page is not None and (page.fence != self._fence or page.is_closed) and self._is_open:
+            self._worker.metrics.fenced_appends += 1
+            if self._pump is not None:
+                self._pump.cancel()
+            self._lose()
 
     async def _write(self) -> None:
         try:

@@ -389,6 +389,16 @@ class SharedSessions(HttpSessions):
         """Read every record anew: the lease has run out, so that changes may have been missed."""
         self.generation += 1
         self._fresh.clear()
+        if self.writers:
+            self.spawn(self._check_writers())
+
+    async def _check_writers(self) -> None:
+        """End the streams here that another worker has taken over."""
+        for writer in [*self.writers]:
+            try:
+                await writer.check()
+            except StoreError as error:
+                log.warning("a stream may have been taken over: %s", error)
 
     # -- listening
 
