@@ -57,8 +57,8 @@ if TYPE_CHECKING:
     from accord.server.resource_registry import ResourceMatch
     from accord.server.sealing import StateSeal
     from accord.server.session_sharing import SessionSharing
-    from accord.server.store_bus import StoreBus
     from accord.server.stateless import StatelessSessions
+    from accord.server.store_bus import StoreBus
     from accord.server.tasks.runner import TaskRunner
     from accord.server.threads import Workers
     from accord.server.url_elicitation import UrlElicitations
