@@ -97,15 +97,19 @@ def loop_thread() -> LoopThread:
     return LoopThread()
 
 
+def desk_settings(**changed: Any) -> AuthorizationServerSettings:
+    """The settings of a desk."""
+    scopes = changed.setdefault("scopes", {"read": "Read your notes", "write": ""})
+    usual = {"users": {"ada": ADA}, "default_scopes": tuple(scopes)}
+    return AuthorizationServerSettings(**(usual | changed))
+
+
 class Desk:
     """An authorization server without a network, a clock to turn, and a client and a browser."""
 
     def __init__(self, *, store: AuthorizationStore | None = None, **settings: Any) -> None:
-        settings.setdefault("users", {"ada": ADA})
-        scopes = settings.setdefault("scopes", {"read": "Read your notes", "write": ""})
-        settings.setdefault("default_scopes", tuple(scopes))
         self.now = 1_000_000.0
-        given = AuthorizationServerSettings(**settings)
+        given = desk_settings(**settings)
         self.store = store or new_store(given, lambda: self.now)
         self.endpoints = Endpoints(self.store, given)
         self.resources: tuple[str, ...] = (RESOURCE,)

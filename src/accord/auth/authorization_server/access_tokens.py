@@ -205,19 +205,24 @@ class OwnTokenVerifier:
         known = self._memory.find(digest)
         principal = None if known is None else known[0]
         if principal is None:
-            principal = await self._read(token)
+            principal, seconds = await self._read(token)
             if principal is None:
                 return None
-            self._memory.keep(digest, principal, _REMEMBERED)
+            self._memory.keep(digest, principal, min(seconds, _REMEMBERED))
         return None if await self._revoked.has(principal.claims["grant"]) else principal
 
-    async def _read(self, token: str) -> Principal | None:
+    async def _read(self, token: str) -> tuple[Principal | None, float]:
+        """Return the principal of a token, and how many seconds the token is valid."""
         try:
-            return await asyncio.to_thread(
-                lambda: self.read_principal(token, self._endpoints().store.now())
-            )
+            return await asyncio.to_thread(lambda: self._read_lifetime(token))
         except StoreError as error:
             raise _unverifiable(error) from None
+
+    def _read_lifetime(self, token: str) -> tuple[Principal | None, float]:
+        # By the clock of the store, which issued it.
+        now = self._endpoints().store.now()
+        found = self.read_principal(token, now)
+        return found, 0.0 if found is None else (found.expires_at or now) - now
 
     def read_principal(self, token: str, now: float) -> Principal | None:
         """Return the principal of a token, revoked or not. Blocks."""

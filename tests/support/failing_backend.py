@@ -1,0 +1,43 @@
+"""A backend that stops to answer when a test wants it to."""
+
+from collections.abc import Callable
+from typing import Any
+
+from accord.errors import StoreUnavailable
+from accord.stores.backend import Backend
+
+RECORDS = ("now", "get", "put", "delete", "touch")
+INDEXES = ("add", "remove", "members", "count")
+OPERATIONS = frozenset(RECORDS + INDEXES)
+
+
+class FailingBackend:
+    """Passes operations on to another backend, until a test lets it fail.
+
+    Attributes:
+        left: how many more operations are carried out; None for all.
+        counts: how many of each operation were asked for.
+    """
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self.left: int | None = None
+        self.counts: dict[str, int] = {}
+        self.is_remote = backend.is_remote
+        self.is_shared = backend.is_shared
+        self.url = backend.url
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._backend, name)
+        return self._count(name, found) if name in OPERATIONS else found
+
+    def _count(self, name: str, carry_out: Callable[..., Any]) -> Callable[..., Any]:
+        async def run(*args: Any, **options: Any) -> Any:
+            self.counts[name] = self.counts.get(name, 0) + 1
+            if self.left is not None:
+                if self.left <= 0:
+                    raise StoreUnavailable("the store does not answer")
+                self.left -= 1
+            return await carry_out(*args, **options)
+
+        return run
