@@ -210,6 +210,21 @@ def test_a_cursor_after_the_last_entry_gives_an_empty_last_page() -> None:
     assert read(listing, cursor) == ([], None)
 
 
+def test_processes_with_the_same_keys_take_the_cursors_of_each_other() -> None:
+    listings = [filled(4, page_size=2)[1] for _ in range(3)]
+    (_, first), (_, second), (_, third) = map(read, listings)
+    assert len({first, second, third}) == 3
+    for listing, keys in zip(listings, ([b"a" * 32], [b"b" * 32, b"a" * 32], [b"c"]), strict=True):
+        listing.share_keys(keys)
+    one, other, stranger = listings
+    _, cursor = read(one)
+    assert cursor not in (first, second)
+    assert read(other, cursor) == (["tool2", "tool3"], None)
+    for listing, refused in ((stranger, cursor), (one, first), (one, read(other)[1])):
+        with pytest.raises(InvalidParams, match="cursor"):
+            read(listing, refused)
+
+
 def damaged(cursor: str) -> list[str]:
     number = (7).to_bytes(8)
     return [

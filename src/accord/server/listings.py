@@ -6,7 +6,7 @@ seal: entries that are added or removed between two pages neither hide nor repea
 
 import base64
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
 from typing import Final, Generic, TypeAlias
 
@@ -57,7 +57,7 @@ class Listing(Generic[Entry]):
         self.ttl_ms = to_milliseconds(ttl, "ttl")
         self._result_type = result_type
         self._member = _member_of(result_type)
-        self._key = os.urandom(32)
+        self._keys: Sequence[bytes] = [os.urandom(32)]
         self._cache: tuple[Snapshot[Entry], dict[_PageKey, bytes]] = ((), {})
 
     def page(
@@ -152,11 +152,16 @@ class Listing(Generic[Entry]):
 
     # Most lists are one page; only longer ones import what seals a cursor.
 
-    def _cursor(self, number: int) -> str:
+    def share_keys(self, keys: Sequence[bytes]) -> None:
+        """Take cursors of other processes, too, which have the same keys: the first one seals."""
+        self._keys = keys
+        self._cache = ((), {})  # pages name the cursor of the next one
+
+    def _cursor(self, number: int, key: bytes | None = None) -> str:
         from hashlib import blake2b
 
         position = number.to_bytes(_NUMBER_BYTES)
-        seal = blake2b(position, key=self._key, digest_size=_SEAL_BYTES).digest()
+        seal = blake2b(position, key=key or self._keys[0], digest_size=_SEAL_BYTES).digest()
         return base64.urlsafe_b64encode(position + seal).decode().rstrip("=")
 
     def _number(self, cursor: str) -> int:
@@ -168,7 +173,8 @@ class Listing(Generic[Entry]):
         except ValueError:
             number = 0
         # Compared as text, so that each cursor has one spelling only.
-        if not compare_digest(self._cursor(number).encode(), cursor.encode()):
+        given = cursor.encode()
+        if not any(compare_digest(self._cursor(number, k).encode(), given) for k in self._keys):
             shown = cursor if len(cursor) <= _SHOWN else cursor[:_SHOWN] + "..."
             raise InvalidParams(
                 f"cursor {shown!r} is invalid: expected the nextCursor of an earlier page of this "

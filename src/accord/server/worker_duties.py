@@ -14,3 +14,6 @@ def join(server: "Server[Any]", worker: "Worker") -> None:
         await server.tasks.takeover.take_over(lost)
 
     worker.on_worker_lost(take_over)
+    cursor_keys = worker.keys.derive("cursors of lists")
+    for listing in (server.tools, server.prompts, server.resources, server.resource_templates):
+        listing.share_keys(cursor_keys)
