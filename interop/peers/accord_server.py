@@ -7,6 +7,7 @@ same names, as far as their libraries let them.
 """
 
 import asyncio
+import os
 import sys
 from base64 import b64encode
 from collections.abc import Mapping
@@ -37,6 +38,7 @@ FORMS: dict[str, dict[str, Any]] = {
     "json": {"answers": "json"},
     "stateless": {"stateless": True},
     "sse": {"sse": True},
+    "shared": {"store": os.environ.get("INTEROP_STORE")},
 }
 form = sys.argv[2] if sys.argv[1:2] == ["http"] else None
 revisions = sys.argv[3:] if form is not None else sys.argv[1:]
