@@ -1,10 +1,5 @@
 """Answers of Redis and Valkey: how they are read, and those that come at rare moments only."""
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,8 +7,7 @@ from hypothesis import strategies as st
 from accord.errors import StoreError, StoreFull, StoreUnavailable
 from accord.stores.redis_backend import RedisBackend
 from accord.stores.redis_connection import Broken, EngineError, ReplyParser
-from support.redis_stores import opened
-from support.valkey import HOST
+from support.redis_stores import encode_reply, opened, scripted_engine
 from support.waiting import in_loop
 
 REPLIES = st.recursive(
@@ -24,20 +18,6 @@ REPLIES = st.recursive(
     lambda inner: st.lists(inner, max_size=5),
     max_leaves=20,
 )
-
-
-def encode_reply(value: Any) -> bytes:
-    match value:
-        case None:
-            return b"$-1\r\n"
-        case int():
-            return b":%d\r\n" % value
-        case bytes():
-            return b"$%d\r\n%b\r\n" % (len(value), value)
-        case EngineError():
-            return f"-{value}\r\n".encode()
-        case _:
-            return b"*%d\r\n" % len(value) + b"".join(map(encode_reply, value))
 
 
 @given(replies=st.lists(REPLIES, max_size=8), size=st.integers(1, 60))
@@ -57,41 +37,6 @@ def test_bytes_of_another_protocol_are_refused(data):
 
 
 # -- a server that gives any answer
-
-
-@asynccontextmanager
-async def scripted_engine(
-    answer: Callable[[list[bytes]], bytes | EngineError | None],
-) -> AsyncIterator[str]:
-    """A server whose answers a function gives; None for an ordinary one."""
-    writers = []
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writers.append(writer)
-        try:
-            while True:
-                count = int((await reader.readuntil(b"\r\n"))[1:])
-                words = []
-                for _ in range(count):
-                    size = int((await reader.readuntil(b"\r\n"))[1:])
-                    words.append((await reader.readexactly(size + 2))[:-2])
-                reply = answer(words)
-                if isinstance(reply, EngineError):
-                    writer.write(f"-{reply}\r\n".encode())
-                elif reply is not None:
-                    writer.write(b"$%d\r\n%b\r\n" % (len(reply), reply))
-                else:
-                    writer.write(b"+OK\r\n" if words[0] != b"INFO" else b"$0\r\n\r\n")
-        except (asyncio.IncompleteReadError, ConnectionError):
-            writer.close()
-
-    server = await asyncio.start_server(serve, HOST, 0)
-    try:
-        yield f"redis://{HOST}:{server.sockets[0].getsockname()[1]}"
-    finally:
-        server.close()
-        for writer in writers:
-            writer.close()
 
 
 NOT_NOW = [

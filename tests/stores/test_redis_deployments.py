@@ -1,13 +1,15 @@
 """Several servers of Redis or Valkey: sentinels, failovers and clusters."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from accord.errors import StoreUnavailable
 from accord.stores.redis_backend import RedisBackend
+from accord.stores.redis_connection import EngineError
 from accord.stores.redis_routes import find_slot
-from support.redis_stores import in_turn, opened, until_works, use_everything
+from support.redis_stores import in_turn, opened, scripted_engine, until_works, use_everything
 from support.valkey import (
     HOST,
     Valkey,
@@ -67,13 +69,101 @@ async def test_sentinels_that_do_not_help_are_named():
             assert cause in str(caught.value)
 
 
+def port_of(url: str) -> bytes:
+    return url.rpartition(":")[2].encode()
+
+
+@pytest.mark.parametrize(
+    ("role", "cause"),
+    [
+        ([b"slave", b"127.0.0.1", 1], "is not a master any more"),
+        ([b"master", 0, []], None),
+        (EngineError("NOPERM no permissions to run the 'role' command"), None),
+    ],
+)
+@in_loop
+async def test_a_server_that_sentinels_name_too_late_is_not_used(role, cause):
+    async with scripted_engine(lambda words: role if words[0] == b"ROLE" else None) as master:
+        address = [HOST.encode(), port_of(master)]
+        async with scripted_engine(
+            lambda words: address if words[0] == b"SENTINEL" else None
+        ) as sentinel:
+            backend = RedisBackend(sentinel.replace("redis:", "redis+sentinel:") + "/main")
+            if cause is None:
+                await backend.open()
+                await backend.close()
+                return
+            with pytest.raises(StoreUnavailable, match=cause):
+                await backend.open()
+
+
+@in_loop
+async def test_a_master_that_sentinels_do_not_know_is_named():
+    with running_sentinel() as sentinels:
+        backend = RedisBackend(f"redis+sentinel://{HOST}:{sentinels.sentinel.port}/other")
+        with pytest.raises(StoreUnavailable, match="it does not know 'other'"):
+            await backend.open()
+
+
+class ScriptedNode:
+    """A node of a cluster that says what a test wants."""
+
+    def __init__(self) -> None:
+        self.layout: list[Any] = []
+        self.got: Any = b"0000000000000001x"
+        self.asked: list[bytes] = []
+
+    def answer(self, words: list[bytes]) -> Any:
+        self.asked.append(words[0])
+        if words[0] == b"CLUSTER":
+            return self.layout
+        return self.got if words[0] == b"GET" else None
+
+
+@in_loop
+async def test_a_node_that_left_the_cluster_is_not_asked_any_more():
+    first, second = ScriptedNode(), ScriptedNode()
+    async with scripted_engine(first.answer) as one, scripted_engine(second.answer) as two:
+        ports = [int(port_of(url)) for url in (one, two)]
+        # Nodes that do not know their own host are at the one that was asked.
+        both = [[0, 8191, [None, ports[0]]], [8192, 16383, [b"", ports[1]]]]
+        alone = [[0, 16383, [HOST.encode(), ports[0]]]]
+        first.layout = second.layout = both
+        low, high = name_in(range(8192)), name_in(range(8192, 16384))
+        async with opened(f"redis+cluster://{HOST}:{ports[1]}") as backend:
+            assert await backend.get(low) is not None
+            assert await backend.get(high) is not None
+            first.layout = second.layout = alone
+            second.got = EngineError(f"MOVED {slot_of(high)} :{ports[0]}")
+            assert await backend.get(high) is not None
+            assert second.asked.count(b"GET") == 2
+            await until(lambda: len(backend._routes._links) == 1)
+            second.asked.clear()
+            for number in range(50):
+                assert await backend.get(f"n{number}") is not None
+            assert second.asked == []
+
+
+@pytest.mark.parametrize(
+    ("layout", "cause"),
+    [([], "it has no slots"), (EngineError("NOPERM no permissions"), "NOPERM no permissions")],
+)
+@in_loop
+async def test_a_node_without_a_layout_is_not_fit(layout, cause):
+    node = ScriptedNode()
+    node.layout = layout
+    async with scripted_engine(node.answer) as url:
+        with pytest.raises(StoreUnavailable, match=f"no node knows the layout: .*{cause}"):
+            await RedisBackend(url.replace("redis:", "redis+cluster:")).open()
+
+
 def name_in(slots: range) -> str:
-    """A name whose record is in these slots."""
-    return next(
-        name
-        for name in map("n{}".format, range(100_000))
-        if find_slot(b"accord:r:" + name.encode()) in slots
-    )
+    """A name in these slots, whatever has it."""
+    return next(name for name in map("{{n{}}}".format, range(100_000)) if slot_of(name) in slots)
+
+
+def slot_of(name: str) -> int:
+    return find_slot(name.encode())
 
 
 @in_loop
@@ -100,7 +190,7 @@ async def check_moving_a_slot(backend: RedisBackend, nodes: list[Valkey]) -> Non
     """While a slot moves, its keys are found on both nodes; then on the other."""
     name = name_in(range(5461))
     key = f"accord:r:{name}"
-    slot = find_slot(key.encode())
+    slot = slot_of(key)
     source, target = nodes[0], nodes[2]
     await backend.put(name, b"stays", ttl=600)
     ids = {node.port: node.command("CLUSTER", "MYID") for node in nodes}
@@ -118,13 +208,19 @@ async def check_moving_a_slot(backend: RedisBackend, nodes: list[Valkey]) -> Non
 
 async def check_losing_a_node(backend: RedisBackend, nodes: list[Valkey]) -> None:
     """Keys of a node that is away are unavailable, the others are not; it heals."""
-    lost, kept = name_in(range(6000, 10000)), name_in(range(11000, 16000))
+    lost, kept = name_in(range(1000)), name_in(range(11000, 16000))
+    rung: list[int] = []
+    await backend.follow("t", lambda: rung.append(1))
     await backend.put(kept, b"x", ttl=600)
-    nodes[1].kill()
+    nodes[0].kill()
     with pytest.raises(StoreUnavailable, match=r"connection refused|closed|CLUSTERDOWN"):
         await in_turn([backend.put(lost, b"x", ttl=600) for _ in range(1000)])
     assert (await until_works(lambda: backend.get(kept))).value == b"x"
-    nodes[1].start()
+    await until(lambda: rung)  # the bells come from another node now
+    rung.clear()
+    await until_works(lambda: backend.append(kept, [b"x"], ttl=600, ring=["t"]))
+    await until(lambda: rung)
+    nodes[0].start()
     await until_works(lambda: backend.put(lost, b"y", ttl=600))
     await until_works(lambda: use_everything(backend, lost))
 

@@ -3,13 +3,18 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
 from accord.errors import Conflict, StoreUnavailable
 from accord.stores.redis_backend import RedisBackend
+from accord.stores.redis_connection import EngineError
+from support.valkey import HOST
 from support.waiting import LONG, until
+
+Answer: TypeAlias = Callable[[list[bytes]], Any]
+"""What a scripted engine says to a command; None for an ordinary answer."""
 
 
 @asynccontextmanager
@@ -74,3 +79,49 @@ async def use_everything(backend: RedisBackend, name: str) -> None:
     assert (await backend.take(name, cost=1, rate=1, burst=1)).is_granted
     assert not (await backend.take(name, cost=1, rate=0.01, burst=1)).is_granted
     assert await backend.now() > 1_600_000_000
+
+
+def encode_reply(value: Any) -> bytes:
+    """Encode what a server answers."""
+    match value:
+        case None:
+            return b"$-1\r\n"
+        case int():
+            return b":%d\r\n" % value
+        case bytes():
+            return b"$%d\r\n%b\r\n" % (len(value), value)
+        case EngineError():
+            return f"-{value}\r\n".encode()
+        case _:
+            return b"*%d\r\n" % len(value) + b"".join(map(encode_reply, value))
+
+
+@asynccontextmanager
+async def scripted_engine(answer: Answer) -> AsyncIterator[str]:
+    """Run a server that gives the answers of a function, for those that a real one rarely gives."""
+    writers = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        try:
+            while True:
+                count = int((await reader.readuntil(b"\r\n"))[1:])
+                words = []
+                for _ in range(count):
+                    size = int((await reader.readuntil(b"\r\n"))[1:])
+                    words.append((await reader.readexactly(size + 2))[:-2])
+                reply = answer(words)
+                if reply is None:
+                    writer.write(b"$0\r\n\r\n" if words[0] == b"INFO" else b"+OK\r\n")
+                else:
+                    writer.write(encode_reply(reply))
+        except (asyncio.IncompleteReadError, ConnectionError):
+            writer.close()
+
+    server = await asyncio.start_server(serve, HOST, 0)
+    try:
+        yield f"redis://{HOST}:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+        for writer in writers:
+            writer.close()

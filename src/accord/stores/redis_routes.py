@@ -5,6 +5,7 @@ if the server said that it was not carried out, or if it may be carried out twic
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from binascii import crc_hqx
 from contextlib import suppress
 from functools import partial
@@ -45,7 +46,7 @@ def find_slot(key: bytes) -> int:
     return crc_hqx(key, 0) % _SLOTS
 
 
-class Routes:
+class Routes(ABC):
     """Sends commands to the server that keeps their key."""
 
     def __init__(self, target: RedisTarget, *, timeout: float) -> None:
@@ -53,36 +54,37 @@ class Routes:
         self._timeout = timeout
         self._loop = asyncio.get_running_loop()
 
+    @abstractmethod
     async def open(self) -> None:
         """Connect.
 
         Raises:
             Broken: no server can be reached.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     async def close(self) -> None:
         """Close all connections."""
-        raise NotImplementedError
 
+    @abstractmethod
     def find(self, key: bytes) -> RedisLink:
         """Return the link of the server that keeps a key."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def connect(self, on_lost: OnLost, on_push: OnPush) -> RedisConnection:
         """Connect to a server that rings bells.
 
         Raises:
             Broken: none can be reached.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def _redirect(self, error: EngineError, link: RedisLink) -> RedisLink:
         """Return the link of the server that an answer names instead of this one."""
-        raise Broken(f"it is part of a cluster, which needs a redis+cluster:// URL ({error.code})")
 
+    @abstractmethod
     def _note_trouble(self) -> None:
-        """Look at once whether another server keeps what this one did."""
+        """Look soon whether another server keeps what this one did."""
 
     async def request(
         self, key: bytes, packed: bytes, deadline: float, *, is_repeatable: bool
@@ -157,6 +159,12 @@ class SingleRoutes(Routes):
     async def connect(self, on_lost: OnLost, on_push: OnPush) -> RedisConnection:
         """Connect once more."""
         return await self._connect(on_lost, on_push)
+
+    def _redirect(self, error: EngineError, link: RedisLink) -> RedisLink:
+        raise Broken(f"it is part of a cluster, which needs a redis+cluster:// URL ({error.code})")
+
+    def _note_trouble(self) -> None:
+        return  # the next connection looks where the server is
 
     async def _connect(self, on_lost: OnLost, on_push: OnPush | None = None) -> RedisConnection:
         address = self._target.addresses[0]
@@ -351,5 +359,8 @@ class ClusterRoutes(Routes):
 
 def make_routes(target: RedisTarget, *, timeout: float) -> Routes:
     """Return the routes for a URL, not connected yet."""
-    kinds = {"cluster": ClusterRoutes, "sentinel": SentinelRoutes}
-    return kinds.get(target.kind, SingleRoutes)(target, timeout=timeout)
+    if target.kind == "cluster":
+        return ClusterRoutes(target, timeout=timeout)
+    if target.kind == "sentinel":
+        return SentinelRoutes(target, timeout=timeout)
+    return SingleRoutes(target, timeout=timeout)
