@@ -148,22 +148,16 @@ def open_connection(path: str, *, timeout: float) -> sqlite3.Connection:
         )
     end = time.monotonic() + timeout
     while True:
-        # Locks are waited for here, as changing the journal's kind does not wait by itself.
-        db = sqlite3.connect(path, isolation_level=None, timeout=0, check_same_thread=False)
         try:
-            _prepare(db, path)
+            db = _connect(path)
         except sqlite3.Error as error:
-            db.close()
+            # Locks are waited for here, as changing the journal's kind does not wait by itself.
             if not is_busy(error) or time.monotonic() > end:
                 raise explain(error, path, timeout=timeout) from error
             time.sleep(0.01)
-        except BaseException:
-            db.close()
-            raise
         else:
-            break
-    _open[db] = file_id(path)
-    return db
+            _open[db] = file_id(path)
+            return db
 
 
 def disconnect(db: sqlite3.Connection) -> None:
@@ -187,6 +181,16 @@ def _make_file(path: str) -> None:
         raise StoreUnavailable(f"{path} cannot be made: {error.strerror}") from error
 
 
+def _connect(path: str) -> sqlite3.Connection:
+    db = sqlite3.connect(path, isolation_level=None, timeout=0, check_same_thread=False)
+    try:
+        _prepare(db, path)
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
 def _prepare(db: sqlite3.Connection, path: str) -> None:
     (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
     if mode != "wal":
@@ -199,14 +203,9 @@ def _prepare(db: sqlite3.Connection, path: str) -> None:
     db.execute(f"PRAGMA journal_size_limit = {_JOURNAL_BYTES}")
     if _read_version(db, path) == 0:
         db.execute("BEGIN IMMEDIATE")
-        try:
-            if _read_version(db, path) == 0:  # no other process was faster
-                _create(db)
-            db.execute("COMMIT")
-        except BaseException:
-            with suppress(sqlite3.Error):
-                db.execute("ROLLBACK")
-            raise
+        if _read_version(db, path) == 0:  # no other process was faster
+            _create(db)
+        db.execute("COMMIT")
 
 
 def _create(db: sqlite3.Connection) -> None:

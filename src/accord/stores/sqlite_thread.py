@@ -217,7 +217,14 @@ class SqliteThread:
             arrived = self._collect(self._find_pause(waiting))
             if arrived and arrived[-1].work is None:
                 last = arrived.pop()
-            self._turn(arrived, waiting)
+            jobs = [*waiting, *arrived]
+            waiting.clear()
+            try:
+                self._turn(jobs, waiting)
+            except Exception as error:  # a mistake here must not leave callers waiting
+                waiting.clear()
+                self._post([(job, None, error) for job in jobs])
+                self._disconnect()
         gone = "was closed before its turn came"
         results = [self._fail(job, f"{self._path} {gone}") for job in waiting]
         self._leave()
@@ -242,10 +249,8 @@ class SqliteThread:
             found.append(self._jobs.get_nowait())
         return found
 
-    def _turn(self, arrived: list[_Job], waiting: list[_Job]) -> None:
-        """Run jobs; leave those in `waiting` for which another process holds the lock."""
-        jobs = [*waiting, *arrived]
-        waiting.clear()
+    def _turn(self, jobs: list[_Job], waiting: list[_Job]) -> None:
+        """Run jobs; put those into `waiting` for which another process holds the lock."""
         if jobs:
             try:
                 db = self._db or self._connect()
