@@ -48,7 +48,7 @@ class _Question(msgspec.Struct):
 class _Answer(msgspec.Struct, omit_defaults=True):
     """How a client answered: by a result, by an error, or not at all because of a fault."""
 
-    result: msgspec.Raw | None = None
+    result: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     error: ErrorBody | None = None
     missing: str | None = None
     fault: str | None = None
@@ -75,7 +75,7 @@ def decode_answer(name: str, answer: bytes) -> Any:
         raise error
     if found.missing is not None:
         raise MissingCapability(found.missing)
-    if found.fault is not None or found.result is None:
+    if found.fault is not None or found.result is msgspec.UNSET:
         raise RemoteProtocolError(found.fault or f"{name}: the answer is empty")
     return msgspec.json.decode(found.result, type=QUESTIONS[name][2])
 

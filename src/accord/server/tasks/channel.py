@@ -22,7 +22,7 @@ from accord.protocol import shape
 from accord.protocol.exchange import Exchange
 from accord.server.channels import KeptResults
 from accord.server.tasks.fields import core_fields
-from accord.server.tasks.watching import task_change
+from accord.server.tasks.watching import RungWork, task_change
 from accord.stores.tasks import Change, TaskRecord
 from accord.types import (
     CallToolResult,
@@ -90,6 +90,7 @@ class RunningTask:
         worker: the worker that runs it, as its record says.
         fence: that of the record; with a lower one nothing can be changed.
         is_lost: whether another worker has taken it over.
+        changes: looks at what other processes have changed in it.
     """
 
     def __init__(
@@ -111,6 +112,7 @@ class RunningTask:
         self.worker = ""
         self.fence = 0
         self.is_lost = False
+        self.changes: RungWork | None = None
         self.label = label
         self.owner = owner_of(session.principal_of(exchange))
         self.session = session

@@ -8,7 +8,7 @@ import msgspec
 from accord.errors import InternalError, InvalidParams, RequestError
 from accord.protocol.exchange import Exchange
 from accord.protocol.jsonrpc import ErrorBody
-from accord.server.tasks.channel import RELATED, owner_of
+from accord.server.tasks.channel import RELATED
 from accord.server.tasks.fields import core_fields
 from accord.stores.tasks import TaskRecord
 from accord.types import (
@@ -77,9 +77,7 @@ async def list_tasks(session: "Session", exchange: Exchange, params: PageParams)
     if principal is None:  # tasks.security.no-list-unidentified: it was not declared
         return ListTasksResult([])
     after = 0 if params.cursor is None else _number(params.cursor)
-    found = await session.server.tasks.store.page(
-        owner_of(principal), exchange.revision.id, after=after, count=_PAGE + 1
-    )
+    found = await session.server.tasks.page(session, exchange, after=after, count=_PAGE + 1)
     tasks = [Task(**core_fields(record)) for _, record in found[:_PAGE]]
     more = f"{_CURSOR}{found[_PAGE - 1][0]}" if len(found) > _PAGE else None
     return ListTasksResult(tasks, more)

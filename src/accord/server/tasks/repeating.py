@@ -126,7 +126,9 @@ def run_again(
     session = server.stateless_sessions.begin(discard, states[-1] if states else None, row.id)
     raw_arguments = msgspec.UNSET if facts.arguments is None else msgspec.Raw(facts.arguments)
     params = CallToolParams(facts.tool, raw_arguments)
-    raw: JsonObject = {"name": facts.tool, "arguments": raw_arguments}
+    raw: JsonObject = {"name": facts.tool}
+    if facts.arguments is not None:
+        raw["arguments"] = raw_arguments
     if facts.meta is not None:
         raw["_meta"] = msgspec.Raw(facts.meta)
     session.peer = Peer(row, facts.client, frozenset(facts.capabilities), facts.log_level)

@@ -9,25 +9,25 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from accord.errors import InternalError, InvalidParams, StoreError, StoreUnavailable
+from accord.errors import InternalError, StoreError, StoreUnavailable
 from accord.protocol.exchange import Exchange
-from accord.server.tasks.channel import RunningTask, change_of, owner_of
+from accord.server.tasks.channel import RunningTask, change_of
+from accord.server.tasks.finding import TaskFinder, store_is_away
 from accord.server.tasks.outcomes import failure_fields, success_fields
 from accord.server.tasks.settings import TaskSettings
 from accord.server.tasks.takeover import Takeover, duty_of
 from accord.server.tasks.watching import RungWork, TaskWatches
-from accord.stores.tasks import Change, MemoryTaskStore, TaskRecord, TaskStore
+from accord.stores.tasks import Change, TaskRecord
 from accord.types import CallToolResult
 
 if TYPE_CHECKING:
     from accord.server.server import Server
     from accord.server.session import Session
-    from accord.stores.shared_tasks import SharedTaskStore
     from accord.workers.worker import Worker
 
 log = logging.getLogger("accord.server")
@@ -45,96 +45,17 @@ _STOPPED: Final = "the server stopped before the task was finished"
 _replace: Final = msgspec.structs.replace
 
 
-class TaskRunner:
+class TaskRunner(TaskFinder):
     """The tasks of one server."""
 
     def __init__(self, server: "Server[Any]", settings: TaskSettings | None = None) -> None:
-        self.server = server
-        self.settings = settings or TaskSettings()
-        self.running: dict[str, RunningTask] = {}
+        super().__init__(server, settings or TaskSettings())
         self.watches = TaskWatches(self)
         self.takeover = Takeover(self)
-        self._own_store: TaskStore = self.settings.store or MemoryTaskStore()
-        self._shared_store: SharedTaskStore | None = None
         self._own_name = os.urandom(8).hex()
         self._keeper: asyncio.Task[None] | None = None
         self._ending: set[asyncio.Task[None]] = set()
         self._forgotten: asyncio.Future[Any] | None = None
-
-    @property
-    def worker(self) -> "Worker | None":
-        """The worker in whose store the tasks are; None where they are in a store of their own."""
-        return self.server.worker if self.settings.store is None else None
-
-    @property
-    def store(self) -> TaskStore:
-        """Where the tasks are kept."""
-        worker = self.worker
-        if worker is None:
-            return self._own_store
-        if self._shared_store is None or self._shared_store.backend is not worker.backend:
-            from accord.stores.shared_tasks import SharedTaskStore
-
-            self._shared_store = SharedTaskStore(worker.backend, clock=worker.now)
-        return self._shared_store
-
-    # -- finding
-
-    async def find(self, session: "Session", exchange: Exchange, id: str) -> TaskRecord:
-        """Return a task of the sender of a request.
-
-        Raises:
-            InvalidParams: it is unknown, has expired, or belongs to another principal.
-            InternalError: the store does not answer.
-        """
-        try:
-            record = await self.store.get(id)
-            if record is not None and not record.is_finished and record.id not in self.running:
-                record = await self.takeover.check(record)
-        except StoreUnavailable as error:
-            raise _store_is_away(error) from error
-        if (
-            record is None
-            or record.owner != owner_of(session.principal_of(exchange))
-            or record.revision != exchange.revision.id
-        ):
-            raise InvalidParams(f"there is no task {id[:100]!r}, or it has expired")
-        return record
-
-    async def wait(
-        self,
-        session: "Session",
-        exchange: Exchange,
-        id: str,
-        look: Callable[[TaskRecord], None] | None = None,
-    ) -> TaskRecord:
-        """Return a task of the sender of a request once it is finished.
-
-        Args:
-            session: the session of the request.
-            exchange: the request.
-            id: that of the task.
-            look: called with the task at first, and when it has changed before it is finished.
-        """
-        async with self.watches.changes(id) as changed:
-            while True:
-                changed.clear()
-                record = await self.find(session, exchange, id)
-                if record.is_finished:
-                    return record
-                if look is not None:
-                    look(record)
-                await changed.wait()
-
-    async def visible(
-        self, session: "Session", exchange: Exchange, ids: list[str]
-    ) -> list[TaskRecord]:
-        """Return the tasks of the sender of a request among those with some ids."""
-        visible = []
-        for id in ids:
-            with suppress(InvalidParams):
-                visible.append(await self.find(session, exchange, id))
-        return visible
 
     # -- beginning
 
@@ -164,27 +85,47 @@ class TaskRunner:
             call=task.call,
             **more,
         )
-        most = self.settings.unfinished
-        try:
-            if worker is not None:
-                await worker.keep_duty(duty_of(task.id))
-            await self.store.beat(self._own_name)
-            is_kept = await self.store.add(record, unfinished=most, kept=self.settings.kept)
-        except StoreUnavailable as error:
-            raise _store_is_away(error) from error
-        except asyncio.CancelledError:
-            # No client learns of the task, so it must not look as if it went on.
-            self._forgotten = asyncio.ensure_future(self.cancel(task.id))
-            raise
-        if not is_kept:
-            await self._end_duty(task, worker)
-            raise InternalError(f"busy: {most} tasks of this caller are unfinished")
+        await self._keep_new(task, record)
         log.info("task %s of %s began", task.id[:8], task.label)  # tasks.security.audit
         self.start(task, record)
         return record
 
+    async def _keep_new(self, task: RunningTask, record: TaskRecord) -> None:
+        most, is_kept = self.settings.unfinished, False
+        # Before it is kept: from then on other workers may change it.
+        await self.follow(task)
+        try:
+            if self.worker is not None:
+                await self.worker.keep_duty(duty_of(task.id))
+            await self.store.beat(self._own_name)
+            is_kept = await self.store.add(record, unfinished=most, kept=self.settings.kept)
+        except StoreUnavailable as error:
+            raise store_is_away(error) from error
+        except asyncio.CancelledError:
+            # No client learns of the task, so it must not look as if it went on.
+            self._forgotten = asyncio.ensure_future(self.cancel(task.id))
+            raise
+        finally:
+            if not is_kept:
+                self._unfollow(task)
+        if not is_kept:
+            await self._end_duty(task, self.worker)
+            raise InternalError(f"busy: {most} tasks of this caller are unfinished")
+
+    async def follow(self, task: RunningTask) -> None:
+        """Take what other processes change in a task, from now on until its work is over."""
+        if self.store.is_shared:
+            task.changes = RungWork(partial(self._look_at, task))
+            await self.watches.follow(task.id, task.changes.ring)
+
+    def _unfollow(self, task: RunningTask) -> None:
+        changes, task.changes = task.changes, None
+        if changes is not None:
+            self.watches.unfollow(task.id, changes.ring)
+            changes.stop()
+
     def start(self, task: RunningTask, record: TaskRecord) -> None:
-        """Start the work of a task that is kept, in the next turn of the loop."""
+        """Start the work of a task that is kept and followed, in the next turn of the loop."""
         task.worker, task.fence = record.worker, record.fence
         expires_at = record.expires_at
         task.ttl = None if record.ttl is None else record.ttl / 1000
@@ -202,10 +143,7 @@ class TaskRunner:
         watchdog.enter()
         outcome: Change | None = None
         is_handed_over = False
-        rung = RungWork(lambda: self._look_at(task))
         try:
-            if self.store.is_shared:
-                await self.watches.follow(task.id, rung.ring)
             async with asyncio.timeout(task.time_left):
                 result = await task.work()
             revision, limit = task.exchange.revision, self.server.limits.message_bytes
@@ -229,9 +167,7 @@ class TaskRunner:
             watchdog.leave()
             self.running.pop(task.id, None)
             task.release()
-            if self.store.is_shared:
-                self.watches.unfollow(task.id, rung.ring)
-                rung.stop()
+            self._unfollow(task)
             await self._end(task, outcome, None if is_handed_over else worker)
 
     async def _end(
@@ -357,7 +293,7 @@ class TaskRunner:
         try:
             record = await self.store.change(id, take)
         except StoreUnavailable as error:
-            raise _store_is_away(error) from error
+            raise store_is_away(error) from error
         task = self.running.get(id)
         if record is not None and task is not None:
             task.deliver(record.answers)
@@ -369,7 +305,7 @@ class TaskRunner:
         try:
             record = await self.store.change(id, change)
         except StoreUnavailable as error:
-            raise _store_is_away(error) from error
+            raise store_is_away(error) from error
         if record is not None:
             log.info("task %s was cancelled", id[:8])
             task = self.running.get(id)
@@ -380,6 +316,8 @@ class TaskRunner:
         return record
 
     def _announce(self, task: RunningTask, record: TaskRecord) -> None:
+        if record.is_finished and self.store.is_shared:
+            self.reported[record.id] = None
         if record.is_finished or self.store.is_shared:
             self.watches.ring(record.id)
         task.announce(record)
@@ -410,20 +348,21 @@ class TaskRunner:
             task.stop()
         elif record.is_finished:
             task.stop()
-            task.announce(record)
-            self.watches.ring(record.id)
+            self._announce(task, record)
         else:
             task.deliver(record.answers)
 
     async def release(self, *states: object) -> None:
         """Stop the tasks that use the state of a lifespan, and close the store if it is idle.
 
-        Where workers share the store, all tasks of this one are stopped.
+        Where workers share the store, all tasks are stopped with the last lifespan: the worker is
+        about to leave.
         """
         ending = {*self._ending}
+        is_leaving = self.worker is not None and not self.server.scopes.running_states()
         for task in self.running.values():
             is_used = any(task.session.lifespan_state is each for each in states)
-            if task.supervisor is not None and (is_used or self.worker is not None):
+            if task.supervisor is not None and (is_used or is_leaving):
                 # Not before its first step.
                 asyncio.get_running_loop().call_soon(task.supervisor.cancel)
                 ending.add(task.supervisor)
@@ -442,13 +381,6 @@ def _is_raised_by_handler() -> bool:
     """Whether something that the handler awaited was cancelled, rather than its task."""
     current = asyncio.current_task()
     return current is not None and current.cancelling() == 0
-
-
-def _store_is_away(error: StoreUnavailable) -> InternalError:
-    """Return the error of a request for a task that cannot be reached now."""
-    log.warning("the store of tasks does not answer: %s", error)
-    data = {"reason": "store-unavailable"}
-    return InternalError("the store of tasks does not answer; try again", data=data)
 
 
 def new_task(

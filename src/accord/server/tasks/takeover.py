@@ -82,7 +82,7 @@ class Takeover:
 
     async def _take(self, id: str, lost: str) -> TaskRecord | None:
         """End a task of a lost worker, or run it here; None if it is not one of its tasks."""
-        from accord.server.tasks.repeating import find_tool, run_again
+        from accord.server.tasks.repeating import find_tool
 
         runner, worker = self._runner, self._runner.worker
         assert worker is not None
@@ -92,7 +92,7 @@ class Takeover:
                 return None
             is_repeated = record.call is not None and record.runs < _RUNS_MOST
             if not is_repeated or find_tool(runner, record.call or b"") is None:
-                return fail_lost(record, runner.store.now())
+                return self._fail(record)
             return msgspec.structs.replace(
                 record,
                 worker=worker.id,
@@ -103,14 +103,30 @@ class Takeover:
 
         await worker.keep_duty(duty_of(id))
         record = await runner.store.change(id, change)
-        found = None if record is None or record.call is None else find_tool(runner, record.call)
-        if record is None or record.is_finished or found is None:
-            await worker.end_duty(duty_of(id))
-        if record is None:
-            return None
-        if record.is_finished or found is None:
+        if record is not None and not record.is_finished:
+            try:
+                await self._run_again(record)
+            except Exception:
+                log.exception("task %s could not run again", id[:8])
+                record = await runner.store.change(id, self._fail)
+            else:
+                return record
+        await worker.end_duty(duty_of(id))
+        if record is not None:
             log.warning("task %s has failed: its worker %s is lost", id[:8], lost)
-            return record
-        log.warning("task %s of %s runs again: worker %s is lost", id[:8], found[1].label, lost)
-        runner.start(run_again(runner, record, *found), record)
         return record
+
+    def _fail(self, record: TaskRecord) -> TaskRecord:
+        return fail_lost(record, self._runner.store.now())
+
+    async def _run_again(self, record: TaskRecord) -> None:
+        from accord.server.tasks.repeating import find_tool, run_again
+
+        runner, found = self._runner, find_tool(self._runner, record.call or b"")
+        assert found is not None  # it was there a moment ago
+        task = run_again(runner, record, *found)
+        log.warning("task %s of %s runs again", record.id[:8], task.label)
+        await runner.follow(task)
+        runner.start(task, record)
+        if task.changes is not None:  # what came before it was followed
+            task.changes.ring()

@@ -81,7 +81,11 @@ class TaskWatches:
             self.unfollow(id, changed.set)
 
     def ring(self, id: str) -> None:
-        """Say that a task has changed, where the store does not ring by itself."""
+        """Say that a task has changed; a store that rings has said so by itself."""
+        if not hasattr(self._runner.store, "follow"):
+            self._call(id)
+
+    def _call(self, id: str) -> None:
         for callback in [*self._callbacks.get(id, ())]:
             callback()
 
@@ -96,7 +100,7 @@ class TaskWatches:
             for id in ids:
                 if id in self._callbacks:
                     self._callbacks[id] = self._callbacks.pop(id)
-                    self.ring(id)
+                    self._call(id)
 
     def stop(self) -> None:
         """Look no more; what still waits begins it again."""
