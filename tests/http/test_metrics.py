@@ -10,7 +10,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from accord.auth import Protected, StaticTokens
 from accord.transports.http.server.metrics_text import encode_families, join_reports
 from accord.workers.metrics import MetricFamily
-from accord.workers.reports import WorkerReport
+from accord.workers.reports import CountReport
 from support.http_offer import offer
 from support.http_server import serving
 from support.listened import Wire, head, listened
@@ -188,8 +188,8 @@ def test_labels_and_descriptions_are_escaped():
 
 
 def test_workers_that_disagree_about_a_metric_are_not_mixed():
-    counter = WorkerReport(1, "w1", "here", [MetricFamily("x", "counter", "X.", [({}, 1)])])
-    gauge = WorkerReport(1, "w2", "here", [MetricFamily("x", "gauge", "X.", [({}, 2)])])
+    counter = CountReport(1, "w1", "here", [MetricFamily("x", "counter", "X.", [({}, 1)])])
+    gauge = CountReport(1, "w2", "here", [MetricFamily("x", "gauge", "X.", [({}, 2)])])
     (joined,) = join_reports([counter, gauge])
     assert joined == MetricFamily("x", "counter", "X.", [({"worker": "w1"}, 1)])
 

@@ -249,7 +249,7 @@ def test_workers_end_when_their_parent_is_killed(tmp_path):
 
 
 @pytest.mark.parametrize("workers", [0, -1, True, "two", 1.5, None])
-def test_what_is_not_a_number_of_workers_is_refused(workers):
+def test_values_that_are_not_a_number_of_workers_are_refused(workers):
     with pytest.raises(ValueError, match="expected 1 or more, or 'auto'"):
         Server("desk").run("http", port=0, workers=workers)
 

@@ -50,7 +50,7 @@ async def test_a_worker_shows_its_own_counts_and_those_of_the_others() -> None:
 
 
 @in_loop
-async def test_what_one_worker_has_shown_is_never_less_in_what_another_shows() -> None:
+async def test_a_count_never_goes_back_whichever_worker_shows_it() -> None:
     backend = MemoryBackend()
     await backend.open()
     first = await Worker(backend, "w1").join()

@@ -253,6 +253,7 @@ def run_http(
     server.was_run = True
     tls = place.load_tls()
     opened = sockets or (place.open_sockets() if worker is None else worker.sockets)
+    describe = partial(_describe, server, app, opened, advice, is_tls=tls is not None)
     has_started = False
 
     async def start() -> None:
@@ -261,13 +262,6 @@ def run_http(
         has_started = True
         if worker is None:
             announce(describe(), 1)
-
-    def describe() -> "Announcement":
-        from accord.server.listen_place import describe_place
-        from accord.transports.http.server.worker_process import Announcement
-
-        text = describe_place(server, app, opened, is_tls=tls is not None)
-        return Announcement(text, _find_refusals(app, opened, advice))
 
     def report_ready() -> None:
         if worker is not None:
@@ -293,6 +287,16 @@ def http_server() -> Any:
     except ImportError:
         raise MissingExtra("http", needed_for="serving over HTTP") from None
     return running
+
+
+def _describe(
+    server: "Server[Any]", app: "HttpApp", sockets: "list[socket]", advice: str, *, is_tls: bool
+) -> "Announcement":
+    from accord.server.listen_place import describe_place
+    from accord.transports.http.server.worker_process import Announcement
+
+    text = describe_place(server, app, sockets, is_tls=is_tls)
+    return Announcement(text, _find_refusals(app, sockets, advice))
 
 
 def announce(said: "Announcement", workers: int) -> None:

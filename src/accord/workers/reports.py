@@ -20,7 +20,7 @@ from accord.stores.backend import Backend
 from accord.workers import names
 from accord.workers.metrics import MetricFamily
 
-__all__ = ["WorkerReport", "WorkerReports", "report_of"]
+__all__ = ["CountReport", "WorkerReports", "report_of"]
 
 log = logging.getLogger("accord.workers")
 
@@ -38,7 +38,7 @@ def report_of(worker: str) -> str:
     return f"{{w{worker}}}m"
 
 
-class WorkerReport(msgspec.Struct, array_like=True, frozen=True):
+class CountReport(msgspec.Struct, array_like=True, frozen=True):
     """The counts of one worker.
 
     Attributes:
@@ -54,7 +54,7 @@ class WorkerReport(msgspec.Struct, array_like=True, frozen=True):
     families: list[MetricFamily]
 
 
-_decode: Final = msgspec.msgpack.Decoder(WorkerReport).decode
+_decode: Final = msgspec.msgpack.Decoder(CountReport).decode
 _encode: Final = msgspec.msgpack.Encoder().encode
 
 
@@ -78,13 +78,13 @@ class WorkerReports:
         self._collect = collect
         self.host = host or socket.gethostname()
 
-    async def publish(self, worker: str) -> WorkerReport:
+    async def publish(self, worker: str) -> CountReport:
         """Write the counts of this worker, and return them.
 
         Raises:
             StoreError: the store has not taken them.
         """
-        report = WorkerReport(FORMAT, worker, self.host, self._collect())
+        report = CountReport(FORMAT, worker, self.host, self._collect())
         await self._backend.put(report_of(worker), _encode(report), ttl=_TTL)
         return report
 
@@ -101,7 +101,7 @@ class WorkerReports:
         """Delete the counts of a worker that ends."""
         await self._backend.delete(report_of(worker))
 
-    async def gather(self, worker: str, *, is_for_all_hosts: bool = False) -> list[WorkerReport]:
+    async def gather(self, worker: str, *, is_for_all_hosts: bool = False) -> list[CountReport]:
         """Write the counts of this worker; return them with those of the others, sorted by id.
 
         Args:
@@ -121,14 +121,14 @@ class WorkerReports:
         return sorted((own, *others), key=lambda each: each.worker)
 
 
-async def read_reports(backend: Backend) -> list[WorkerReport]:
+async def read_reports(backend: Backend) -> list[CountReport]:
     """Return the counts of all workers; those that cannot be read are left out.
 
     Raises:
         StoreError: the store does not answer.
     """
     ids = await backend.members(names.WORKERS, limit=_WORKERS_MOST)
-    found: list[WorkerReport] = []
+    found: list[CountReport] = []
     for start in range(0, len(ids), _AT_ONCE):
         part = ids[start : start + _AT_ONCE]
         records = await asyncio.gather(*(backend.get(report_of(each)) for each in part))
@@ -136,7 +136,7 @@ async def read_reports(backend: Backend) -> list[WorkerReport]:
     return found
 
 
-def _decode_all(values: Sequence[bytes]) -> list[WorkerReport]:
+def _decode_all(values: Sequence[bytes]) -> list[CountReport]:
     found = []
     for value in values:
         try:

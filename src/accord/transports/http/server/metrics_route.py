@@ -20,7 +20,7 @@ from accord.transports.http.server.metrics_text import (
     join_reports,
 )
 from accord.workers.metrics import MetricFamily
-from accord.workers.reports import FORMAT, WorkerReport, WorkerReports
+from accord.workers.reports import FORMAT, CountReport, WorkerReports
 
 if TYPE_CHECKING:
     from accord.transports.http.server.app import HttpApp
@@ -71,7 +71,7 @@ class MetricsRoute:
     async def _serve_shared(self, exchange: "HttpExchange", worker: "Worker", which: str) -> None:
         """Respond with the counts of several workers; with our own if the store is away."""
         reports = self._reports_of(worker)
-        found = [WorkerReport(FORMAT, worker.id, reports.host, self.collect())]
+        found = [CountReport(FORMAT, worker.id, reports.host, self.collect())]
         if which != "own":
             try:
                 async with asyncio.timeout(_STORE_PATIENCE):

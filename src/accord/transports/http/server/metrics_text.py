@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from accord.workers.metrics import MetricFamily
-from accord.workers.reports import WorkerReport
+from accord.workers.reports import CountReport
 
 __all__ = ["OPENMETRICS", "PROMETHEUS", "encode_families", "is_openmetrics_wanted", "join_reports"]
 
@@ -43,7 +43,7 @@ def is_openmetrics_wanted(accept: bytes | None) -> bool:
     return openmetrics > 0 and openmetrics >= text
 
 
-def join_reports(reports: Iterable[WorkerReport]) -> list[MetricFamily]:
+def join_reports(reports: Iterable[CountReport]) -> list[MetricFamily]:
     """Return the counts of several workers, each with the label of its worker.
 
     If workers of two versions disagree about the kind of a metric, the first one is right.
