@@ -1,14 +1,17 @@
 """Calls of coroutines on an event loop, from threads that wait for the result."""
 
 import asyncio
+import logging
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import CancelledError
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from accord.errors import StoreUnavailable
+
+log = logging.getLogger("accord.auth")
 
 T = TypeVar("T")
 
@@ -54,45 +57,53 @@ class LoopCalls:
             why = f"the event loop of the store did not run for {_PATIENCE:g} s"
             raise StoreUnavailable(why) from None
 
-    def close(self) -> None:
-        """Do nothing: the loop belongs to others."""
-
 
 class LoopThread(LoopCalls):
     """An event loop in a thread of its own."""
 
     def __init__(self) -> None:
         super().__init__(asyncio.new_event_loop())
+        self._last: list[Callable[[], Awaitable[None]]] = []
         self._thread = threading.Thread(
-            target=_run_loop, args=(self.loop,), name="accord-auth-store", daemon=True
+            target=_run_loop, args=(self.loop, self._last), name="accord-auth-store", daemon=True
         )
         self._thread.start()
 
+    def at_end(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Let the loop do something last."""
+        self._last.append(work)
+
+    def end(self) -> None:
+        """Let the loop end, without waiting for it; it may have ended."""
+        with suppress(RuntimeError):
+            self.loop.call_soon_threadsafe(self.loop.stop)
+
     def close(self) -> None:
         """End the loop and the thread."""
-        end_loop(self.loop)()
+        self.end()
         self._thread.join(_PATIENCE)
 
 
-def end_loop(loop: asyncio.AbstractEventLoop) -> Callable[[], None]:
-    """Return a function that lets the loop of a thread end; for any thread, also twice."""
-
-    def end() -> None:
-        with suppress(RuntimeError):  # it has ended
-            loop.call_soon_threadsafe(loop.stop)
-
-    return end
-
-
-def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
+def _run_loop(
+    loop: asyncio.AbstractEventLoop, last: Sequence[Callable[[], Awaitable[None]]]
+) -> None:
     asyncio.set_event_loop(loop)
     try:
         loop.run_forever()
-        left = asyncio.all_tasks(loop)
-        for task in left:
-            task.cancel()
-        if left:
-            loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+        loop.run_until_complete(_end_tasks(last))
         loop.run_until_complete(loop.shutdown_asyncgens())
     finally:
         loop.close()
+
+
+async def _end_tasks(last: Sequence[Callable[[], Awaitable[None]]]) -> None:
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for each in tasks:
+        each.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    for work in last:
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                await work()
+        except Exception:
+            log.exception("the store of the authorization server was not closed properly")

@@ -208,8 +208,13 @@ class AuthorizationServer:
             self._close()
             uses = self._uses
             store = self._source.open(self.settings.client_ttl)
-            self._opened = _Opened(Endpoints(store, self.settings, self._seals), uses)
-            return self._opened.endpoints
+            try:
+                made = Endpoints(store, self.settings, self._seals)
+            except BaseException:
+                store.close()
+                raise
+            self._opened = _Opened(made, uses)
+            return made
 
     def use_backend(self, backend: Backend) -> None:
         """Share the state with other workers by their store, unless there is a store of its own.

@@ -73,8 +73,9 @@ class SharedClients:
 
     async def add(self, client: RegisteredClient) -> None:
         hashed, ttl = digest(client.client_id), self._client_ttl + self._slack
-        await self._backend.add(CLIENTS, [hashed], ttl=ttl)
+        # In this order: what is counted exists, and can make room.
         await self._records.put(_client_at(hashed), SharedClient(client), ttl=ttl)
+        await self._backend.add(CLIENTS, [hashed], ttl=ttl)
         if self._used.has_found and len(self._used.clients) < _LOOKED_AT:
             # The last one of those that may go: a flood of clients displaces itself.
             self._used.clients.append(hashed)

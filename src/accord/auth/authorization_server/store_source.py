@@ -9,12 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
-from accord.auth.authorization_server.loop_calls import LoopCalls, LoopThread, end_loop
+from accord.auth.authorization_server.loop_calls import LoopCalls, LoopThread
 from accord.auth.authorization_server.secrets import digest
 from accord.auth.authorization_server.sqlite_database import MEMORY, check_file
 from accord.auth.authorization_server.sqlite_store import SqliteStore
 from accord.auth.authorization_server.store import AuthorizationStore
-from accord.errors import AuthError, StoreError
 from accord.stores.backend import Backend
 
 log = logging.getLogger("accord.auth")
@@ -116,7 +115,8 @@ class StoreSource:
         """Open the store. Blocks.
 
         Raises:
-            AuthError: it cannot be opened; says why.
+            AuthError: the file cannot be used; says why.
+            StoreError: the store cannot be reached.
         """
         from accord.auth.authorization_server.shared_store import SharedStore
 
@@ -131,23 +131,15 @@ class StoreSource:
         from accord.auth.authorization_server.shared_store import SharedStore
 
         backend, thread = self._open_backend(), LoopThread()
-
-        def close() -> None:
-            try:
-                thread.run(backend.close())
-            finally:
-                thread.close()
-
         try:
             thread.run(backend.open())
-            store = SharedStore(backend, thread, client_ttl=client_ttl, on_close=close)
-        except StoreError as error:
+            thread.at_end(backend.close)
+            store = SharedStore(backend, thread, client_ttl=client_ttl, on_close=thread.close)
+        except BaseException:
             thread.close()
-            raise AuthError(f"the store of the authorization server cannot be used: {error}") from (
-                None
-            )
-        # The thread ends with the last reference, at the latest.
-        weakref.finalize(store, end_loop(thread.loop))
+            raise
+        # Closed with the last reference, at the latest.
+        weakref.finalize(store, thread.end)
         return store
 
     def _open_backend(self) -> Backend:
