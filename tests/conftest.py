@@ -8,9 +8,14 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from support.stored_apps import IS_STORED, give_stores
+
 # How fast examples are made, and how long each takes, says more about the machine than about us.
 settings.register_profile("accord", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("accord")
+
+if IS_STORED:
+    give_stores()
 
 # Shells let what they start in the background ignore Ctrl-C, and processes pass that on.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -1,0 +1,26 @@
+"""Apps of the tests with a store, as one of several workers has it, where they bring none."""
+
+import os
+from typing import Any, Final
+
+import msgspec
+
+from accord.stores import MemoryBackend
+from accord.transports.http.server.app import HttpApp
+from accord.transports.http.server.state import HttpOptions
+
+# Whether every app that tests make serves as one worker among several, which happen to be away.
+IS_STORED: Final = os.environ.get("ACCORD_TEST_STORE") == "memory"
+
+
+def give_stores() -> None:
+    """Let every app that is made from now on keep its sessions in a store of its own."""
+    begin = HttpApp.__init__
+
+    def begin_with_store(app: HttpApp, server: Any, options: HttpOptions | None = None) -> None:
+        options = options or HttpOptions()
+        if options.store is None and options.events is None and not options.stateless:
+            options = msgspec.structs.replace(options, store=MemoryBackend())
+        begin(app, server, options)
+
+    HttpApp.__init__ = begin_with_store  # type: ignore[method-assign]
