@@ -98,7 +98,7 @@ class Worker:
         self._on_lost: list[OnLost] = []
         self._on_late: list[Callable[[], None]] = []
         self._tasks: list[asyncio.Task[None]] = []
-        self._taking: set[asyncio.Task[None]] = set()
+        self._taking: dict[str, asyncio.Task[None]] = {}
         self._version = 0
         self.valid_until = 0.0
         self._silent_since: float | None = None
@@ -210,12 +210,15 @@ class Worker:
 
     async def stop(self) -> None:
         """Leave the other workers: there is nothing to take over."""
-        for task in (*self._tasks, *self._taking):
+        taking = dict(self._taking)
+        for task in (*self._tasks, *taking.values()):
             task.cancel()
         if self._tasks:
-            await asyncio.wait(self._tasks)
+            await asyncio.wait([*self._tasks, *taking.values()])
         self._tasks = []
         with suppress(StoreError):
+            for lost in taking:  # others go on with it
+                await self.backend.delete(names.takeover_of(lost))
             if not await self.backend.count(names.duties_of(self.id)):
                 await self.backend.remove(names.WORKERS, [self.id])
             await self.backend.delete(names.lease_of(self.id))
@@ -386,9 +389,8 @@ class Worker:
                 alive += 1
             elif await self._claim(id):
                 self._known = [each for each in self._known if each != id]
-                task = asyncio.create_task(self._take_over(id), name="accord-takeover")
-                self._taking.add(task)
-                task.add_done_callback(self._taking.discard)
+                work = self._take_over(id)
+                self._taking[id] = asyncio.create_task(work, name="accord-takeover")
 
     async def _claim(self, lost: str) -> bool:
         """Return whether this worker is the one that takes over from a lost one."""
@@ -407,8 +409,10 @@ class Worker:
         log.warning("worker %s is lost; its work is taken over", lost)
         self.metrics.takeovers += 1
         try:
-            for callback in self._on_lost:
-                await callback(lost)
+            await self._call_lost(lost)
+            # A stalled worker may begin something before it notices that it was taken over.
+            await asyncio.sleep(2 * self.lease)
+            await self._call_lost(lost)
             await self.backend.remove(names.WORKERS, [lost])
             await self.backend.drop(names.inbox_of(lost))
         except StoreError as error:
@@ -417,6 +421,12 @@ class Worker:
                 await self.backend.delete(names.takeover_of(lost))
         except Exception:
             log.exception("the work of worker %s could not be taken over", lost)
+        finally:
+            self._taking.pop(lost, None)
+
+    async def _call_lost(self, lost: str) -> None:
+        for callback in self._on_lost:
+            await callback(lost)
 
     def _drain(self, body: bytes) -> None:
         log.warning("an operator has asked this worker to drain")

@@ -188,6 +188,8 @@ class SharedSession(HttpSession):
             session = self.session
             if session.is_changed or session.kept is not None:
                 response.is_held = True
+                if isinstance(response, SharedResponse):
+                    response.answered = exchange
                 self._after_save(partial(response.answer, data), response, exchange)
             else:
                 response.answer(data)
@@ -338,12 +340,17 @@ class SharedSession(HttpSession):
             caller=None if principal is None or is_known else str(principal),
             fence=response.fence,
         )
-        backend, duty = self.worker.backend, stream_duty(self.sid, label)
+        worker, duty = self.worker, stream_duty(self.sid, label)
         value = msgspec.msgpack.encode(record)
+        key = names.call_of(self.sid, label)
+        if not worker.is_valid(self._state.now()):  # it may be another worker's to begin anything
+            await worker.renew_lease()
+        id = worker.id
         await asyncio.gather(
-            self.worker.keep_duty(duty),
-            backend.put(names.call_of(self.sid, label), value, ttl=2 * _OPEN_TTL),
+            worker.keep_duty(duty), worker.backend.put(key, value, ttl=2 * _OPEN_TTL)
         )
+        if worker.id != id:
+            await worker.keep_duty(duty)
 
     def _note_stored(self, stream: LoggedStream, number: int, entry: bytes | None) -> None:
         stream.note_stored(number, entry)
@@ -421,17 +428,20 @@ class SharedResponse(PostResponse):
     Attributes:
         fence: that of the log of its stream.
         last: how many entries the log has already.
+        answered: a request whose answer is there, but has to wait.
     """
 
+    answered: Exchange | None = None
     owner: "SharedSession"
     fence = 1
     last = 0
 
     @property
     def requests(self) -> list[Exchange]:
-        """The requests of the POST that wait for their answer."""
+        """The requests of the POST whose answers clients do not have."""
         waiting = self.owner.session.client.open.values()
-        return [each for each in waiting if each.origin is self]
+        found = [each for each in waiting if each.origin is self]
+        return found if self.answered is None else [*found, self.answered]
 
     def skips(self, data: bytes) -> bool:
         """Whether a message must not be sent."""

@@ -393,12 +393,18 @@ class SharedSessions(HttpSessions):
             self.spawn(self._check_writers())
 
     async def _check_writers(self) -> None:
-        """End the streams here that another worker has taken over."""
-        for writer in [*self.writers]:
-            try:
+        """End the streams here that another worker has taken over; keep on with the others."""
+        try:
+            for writer in [*self.writers]:
                 await writer.check()
-            except StoreError as error:
-                log.warning("a stream may have been taken over: %s", error)
+            for session in [*self._by_sid.values()]:
+                for label in [*session.logged]:
+                    await self.worker.keep_duty(stream_duty(session.sid, label))
+                for stream in session.followed:
+                    listener = StreamListener(self.worker.id, stream.number)
+                    await self.worker.keep_duty(listener_duty(session.sid, listener))
+        except StoreError as error:
+            log.warning("a stream may have been taken over: %s", error)
 
     # -- listening
 
