@@ -19,6 +19,7 @@ from support.scale.history import RUN_AGAIN, explain_call, explain_listener
 from support.scale.ledger import Step
 from support.scale.processes import ServerProcesses
 from support.scale.raw_client import RawClient
+from support.scale.recordings import find_mark
 
 NAMES = re.compile(r"[\w.-]*[0-9][\w./-]*")
 SHOWN = 6
@@ -98,7 +99,8 @@ def check_client(
         ]
         for each in found:
             each.text = f"{client.name} {call.tool} {call.key}: {each.text}"
-            each.excerpt = f"{call.excerpt()}\n-- ledger\n{_show(steps)}"
+            answers = _show_answers(client, call)
+            each.excerpt = f"{call.excerpt()}{answers}\n-- ledger\n{_show(steps)}"
         problems += found
     problems += _check_sessions(client)
     for listener in client.listeners:
@@ -106,6 +108,17 @@ def check_client(
             problems.append(Problem("I5", f"{client.name} listens: {why}", listener.view.excerpt()))
     problems += [Problem("I7", f"{client.name}: {each}") for each in client.recorder.report()]
     return problems
+
+
+def _show_answers(client: RawClient, call: Call) -> str:
+    """Return how the questions of a call were answered."""
+    lines = []
+    for each in client.answers:
+        mark = find_mark(each.question)
+        if mark is not None and mark.key == call.key:
+            posts = [a for a in client.attempts if a.what == f"answer {each.question['id']}"]
+            lines += [f"\n{post}" for post in posts]
+    return "".join(lines)
 
 
 def _show(steps: Sequence[Step]) -> str:

@@ -55,11 +55,12 @@ class Fleet:
         """Run a scenario behind a balancer, and audit it at the end.
 
         Args:
-            options: `policy` and `seed` of the balancer; `has_faults` of the audit.
+            options: `policy` and `seed` of the balancer; `has_faults` of the audit; `front`, the
+                port of another balancer.
         """
-        has_faults = options.pop("has_faults", False)
+        has_faults, front = options.pop("has_faults", False), options.pop("front", None)
         async with Balancer(self.ports, **options) as balancer:
-            scenario = Scenario(self, balancer)
+            scenario = Scenario(self, balancer, front or balancer.port)
             try:
                 yield scenario
             finally:
@@ -70,9 +71,10 @@ class Fleet:
 class Scenario:
     """The clients of one scenario, and the balancer between them and the workers."""
 
-    def __init__(self, fleet: Fleet, balancer: Balancer) -> None:
+    def __init__(self, fleet: Fleet, balancer: Balancer, port: int) -> None:
         self.fleet = fleet
         self.balancer = balancer
+        self.port = port
         self.clients: list[RawClient] = []
         self._others: list[ModernClient | OlderClient] = []
         self._made = 0
@@ -85,7 +87,7 @@ class Scenario:
 
     def client(self, revision: str = "2025-11-25", **options: Any) -> RawClient:
         """Make a client of a revision with sessions."""
-        client = RawClient(self.balancer.port, revision=revision, name=self._name(), **options)
+        client = RawClient(self.port, revision=revision, name=self._name(), **options)
         self.clients.append(client)
         return client
 
@@ -98,13 +100,13 @@ class Scenario:
 
     def modern(self, **options: Any) -> ModernClient:
         """Make a client of 2026-07-28."""
-        client = ModernClient(self.balancer.port, name=self._name(), **options)
+        client = ModernClient(self.port, name=self._name(), **options)
         self._others.append(client)
         return client
 
     def older(self) -> OlderClient:
         """Make a client of the form with two endpoints."""
-        client = OlderClient(self.balancer.port, name=self._name())
+        client = OlderClient(self.port, name=self._name())
         self._others.append(client)
         return client
 

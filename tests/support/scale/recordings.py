@@ -15,6 +15,20 @@ if TYPE_CHECKING:
     from accord.protocol.violation import Violation
 
 
+def find_mark(message: Any) -> Mark | None:
+    """Return what the tool that sent a message says about it; None for others."""
+    if not isinstance(message, dict):
+        return None
+    method, params = message.get("method"), message.get("params") or {}
+    if method in ("notifications/progress", "elicitation/create"):
+        return parse_mark(params.get("message"))
+    if method == "notifications/message":
+        return parse_mark(params.get("data"))
+    if method == "sampling/createMessage":
+        return parse_mark(params["messages"][0]["content"].get("text"))
+    return None
+
+
 @dataclass
 class SeenEvent:
     """One event, or one JSON body, as a client received it."""
@@ -28,16 +42,7 @@ class SeenEvent:
     @property
     def mark(self) -> Mark | None:
         """What the tool says about the event; None for others."""
-        if not isinstance(self.message, dict):
-            return None
-        params = self.message.get("params") or {}
-        if self.message.get("method") == "notifications/progress":
-            return parse_mark(params.get("message"))
-        if self.message.get("method") == "notifications/message":
-            return parse_mark(params.get("data"))
-        if self.message.get("method") == "elicitation/create":
-            return parse_mark(params.get("message"))
-        return None
+        return find_mark(self.message)
 
     @property
     def is_response(self) -> bool:
