@@ -266,7 +266,12 @@ class OutboxStream(_FollowingStream):
     def is_active(self) -> bool:
         """Whether messages go to this connection: it is the newest one."""
         listeners = self._owner.cached.record.listeners
-        return not listeners or listeners[-1].number == self.number
+        return bool(listeners) and listeners[-1].number == self.number
+
+    @property
+    def _is_listed(self) -> bool:
+        listeners = self._owner.cached.record.listeners
+        return any(each.number == self.number for each in listeners)
 
     def prime(self) -> None:
         """Give the client something to resume from before there is any message."""
@@ -297,6 +302,10 @@ class OutboxStream(_FollowingStream):
             was_active = True
             while True:
                 self._rung.clear()
+                if not self._is_listed:
+                    # This worker was taken over while it was stalled: the client comes back.
+                    self.hang_up()
+                    return
                 if self.is_active:
                     if not was_active:
                         self.catch_up()
