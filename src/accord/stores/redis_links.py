@@ -110,6 +110,7 @@ class RedisLink:
         self._cause = "not connected yet"
         self._down_since: float | None = None
         self._is_closed = False
+        self._retired: RedisConnection | None = None
 
     async def open(self) -> RedisConnection:
         """Connect, with one attempt.
@@ -173,19 +174,23 @@ class RedisLink:
             attempts += 1
 
     def retire(self) -> None:
-        """Let commands that were sent be answered, and take no others."""
+        """Let commands that were sent be answered, and take no others; needs a `close`, too."""
         self._is_closed = True
         if self._task is not None:
             self._task.cancel()
-        if self.connection is not None and not self.connection.is_idle:
-            self._loop.call_later(self._timeout, self.connection.close)
-        elif self.connection is not None:
-            self.connection.close()
-        self.connection = None
+        self._retired, self.connection = self.connection, None
+        if self._retired is not None:
+            delay = 0.0 if self._retired.is_idle else self._timeout
+            self._loop.call_later(delay, self._retired.close)
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it was retired, and the commands that were sent had their time."""
+        return self._is_closed and (self._retired is None or bool(self._retired.ended))
 
     async def close(self) -> None:
         """Close the connection."""
-        connection, self.connection = self.connection, None
+        connection, self.connection = self.connection or self._retired, None
         self._is_closed = True
         if self._task is not None:
             self._task.cancel()

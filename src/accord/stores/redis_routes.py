@@ -231,6 +231,7 @@ class ClusterRoutes(Routes):
     def __init__(self, target: RedisTarget, *, timeout: float) -> None:
         super().__init__(target, timeout=timeout)
         self._links: dict[Address, RedisLink] = {}
+        self._retired: list[RedisLink] = []
         self._slots: list[RedisLink | None] = [None] * _SLOTS
         self._refreshing: asyncio.Task[None] | None = None
         self._turn = 0
@@ -244,8 +245,9 @@ class ClusterRoutes(Routes):
         if self._refreshing is not None:
             self._refreshing.cancel()
             await asyncio.wait({self._refreshing})
-        links, self._links, self._slots = self._links, {}, [None] * _SLOTS
-        for link in links.values():
+        links = [*self._links.values(), *self._retired]
+        self._links, self._retired, self._slots = {}, [], [None] * _SLOTS
+        for link in links:
             await link.close()
 
     def find(self, key: bytes) -> RedisLink:
@@ -353,8 +355,11 @@ class ClusterRoutes(Routes):
             used.add(Address(name, port))
             slots[start : end + 1] = [self._link_to(Address(name, port))] * (end + 1 - start)
         self._slots = slots
+        self._retired = [link for link in self._retired if not link.is_gone]
         for address in self._links.keys() - used:
-            self._links.pop(address).retire()
+            link = self._links.pop(address)
+            link.retire()
+            self._retired.append(link)
 
 
 def make_routes(target: RedisTarget, *, timeout: float) -> Routes:
