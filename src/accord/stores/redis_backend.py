@@ -162,7 +162,7 @@ class RedisBackend:
     # -- records
 
     async def get(self, key: str) -> StoredRecord | None:
-        """Return a record; None if there is none, or it has expired."""
+        """Return a record; None if it does not exist, or has expired."""
         name = self._records + key.encode()
         return _record(await self._command(name, b"GET", name))
 

@@ -105,8 +105,8 @@ class _Seal:
 class SealedBackend:
     """A backend that keeps values of records and entries of logs encrypted.
 
-    Entries of one log can be told apart from those of another, but not from each other: an engine
-    that is under foreign control can still repeat, reorder or withhold them.
+    An entry opens in its own log only, but at any place of it: an engine that is under foreign
+    control can still repeat, reorder or withhold entries.
 
     Args:
         backend: keeps what is sealed.
@@ -138,7 +138,7 @@ class SealedBackend:
     # -- records
 
     async def get(self, key: str) -> StoredRecord | None:
-        """Return a record, opened; None if there is none, or it has expired.
+        """Return a record, opened; None if it does not exist, or has expired.
 
         Raises:
             StoreError: it does not open.
