@@ -1,7 +1,7 @@
 """Several servers of one process that serve together: each is a worker, and all share a backend."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import wraps
@@ -9,7 +9,6 @@ from typing import Any
 
 from accord import Server
 from accord.errors import StoreUnavailable
-from accord.server.store_bus import StoreBus
 from accord.stores import KeyRing, MemoryBackend
 from accord.stores.backend import Backend
 from accord.testing import run_in_virtual_time
@@ -87,22 +86,21 @@ async def serve_together(
     *,
     backend: Backend | None = None,
     lease: float = 0.6,
-    keys: list[str] | None = None,
+    keys: Sequence[Sequence[str]] = ((KEY,),),
 ) -> AsyncIterator[list[Mate]]:
-    """Make servers, each with a worker, on one backend."""
+    """Make servers, each with a worker, on one backend; the last keys are those of the others."""
     shared = backend or MemoryBackend(clock=loop_clock)
     async with AsyncExitStack() as stack:
         mates = []
-        for _ in range(count):
+        for number in range(count):
             cut = CutBackend(shared)
-            worker = Worker(cut, KeyRing(keys or [KEY]), lease=lease)  # type: ignore[arg-type]
+            ring = KeyRing(keys[min(number, len(keys) - 1)])
+            worker = Worker(cut, ring, lease=lease)  # type: ignore[arg-type]
             await worker.start()
             stack.push_async_callback(_leave, worker, cut)
             server = make()
-            server.worker = worker
-            bus = StoreBus(worker)
-            server.hub.use_bus(bus)
-            stack.push_async_callback(bus.close)
+            server.join_workers(worker)
+            stack.push_async_callback(server.leave_workers)
             await stack.enter_async_context(server.run_lifespan())
             mates.append(Mate(server, worker, cut))
         yield mates

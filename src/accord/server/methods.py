@@ -4,7 +4,7 @@ Each function gets the session, the exchange and the decoded params. It returns 
 of one, or a coroutine for one.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from accord.server.resource_registry import ResourceMatch
     from accord.server.server import Server
     from accord.server.session import Session
+    from accord.server.tools import ToolEntry
 
 Handler = Callable[["Session", Exchange, Any], Any]
 
@@ -127,20 +128,40 @@ def call_tool(session: "Session", exchange: Exchange, params: CallToolParams) ->
         if answer is not None:
             return answer
     if params.request_state is not None or params.input_responses is not None:
-        _begin_rounds(session, exchange, params)
+        claim = _begin_rounds(session, exchange, params)
+        if claim is not None:
+            return _call_claimed(claim, entry, session, exchange, params)
     return entry.call(session, exchange, params.arguments)
+
+
+async def _call_claimed(
+    claim: Coroutine[object, None, None],
+    entry: "ToolEntry",
+    session: "Session",
+    exchange: Exchange,
+    params: CallToolParams,
+) -> Any:
+    await claim
+    outcome = entry.call(session, exchange, params.arguments)
+    return await outcome if isinstance(outcome, Awaitable) else outcome
 
 
 def _begin_rounds(
     session: "Session",
     exchange: Exchange,
     params: CallToolParams | GetPromptParams | ReadResourceParams,
-) -> None:
-    """Take the answers that come with a repeated request; raises where they cannot be used."""
+) -> Coroutine[object, None, None] | None:
+    """Take the answers that come with a repeated request; raises where they cannot be used.
+
+    Returns:
+        What has to be awaited before the handler may use them, where workers serve together.
+    """
     has_answers = params.request_state is not None or params.input_responses is not None
-    # Middleware may have opened it.
-    if has_answers and exchange.revision.rounds and exchange.channel is None:
+    if not has_answers or not exchange.revision.rounds:
+        return None
+    if exchange.channel is None:  # middleware may have opened it
         exchange.channel = session.channel(exchange)
+    return exchange.channel.claim() if exchange.channel.has_to_claim else None
 
 
 def _find_resource(session: "Session", exchange: Exchange, uri: str) -> "ResourceMatch":
@@ -156,7 +177,9 @@ async def read_resource(
     session: "Session", exchange: Exchange, params: ReadResourceParams
 ) -> ReadResourceResult:
     entry, variables = _find_resource(session, exchange, params.uri)
-    _begin_rounds(session, exchange, params)
+    claim = _begin_rounds(session, exchange, params)
+    if claim is not None:
+        await claim
     return await entry.read(session, exchange, params.uri, variables)
 
 
@@ -192,7 +215,9 @@ async def get_prompt(
         from accord.server.prompts import unknown_prompt
 
         raise unknown_prompt(params.name)
-    _begin_rounds(session, exchange, params)
+    claim = _begin_rounds(session, exchange, params)
+    if claim is not None:
+        await claim
     return await entry.get(session, exchange, params.arguments or {})
 
 

@@ -6,15 +6,17 @@ the answers, and the handler runs again from its start: questions that have an a
 Nothing is kept for a client that never comes back.
 """
 
+from asyncio import Lock
 from collections import Counter
 from collections.abc import Callable
 from hashlib import sha256
+from os import urandom
 from time import time
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from accord.errors import ElicitationRefused, InvalidParams, lower_first
+from accord.errors import ElicitationRefused, InvalidParams, RequestError, lower_first
 from accord.protocol.exchange import Exchange
 from accord.server.channels import KeptResults, Unwound
 from accord.server.sealing import StateContent
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 # So many turns of the loop without a further question end a round: tasks that ask at the same
 # time have asked by then.
 _QUIET_TURNS: Final = 3
+_CLAIMER_BYTES: Final = 12
 _QUESTIONS: Final[dict[str, tuple[str, type[InputRequest], Any]]] = {
     "elicitation/create": ("elicit", ElicitRequest, ElicitResult),
     "sampling/createMessage": ("sample", CreateMessageRequest, CreateMessageResult),
@@ -79,6 +82,8 @@ class Rounds:
             expires_at=0.0,
         )
         self._opened: StateContent | None = None
+        self._claimer: bytes | None = None
+        self._claiming = Lock()
         self._answers: dict[str, msgspec.Raw] = {}
         if params.request_state is not None:
             self._opened = self._seal.open(params.request_state, self._content)
@@ -92,9 +97,33 @@ class Rounds:
         self._waiting: list[asyncio.Future[Any]] = []
         self._quiet_turns = 0
 
+    @property
+    def has_to_claim(self) -> bool:
+        """Whether other workers may have used the state that came with the request."""
+        return self._seal.is_shared and self._opened is not None and self._claimer is None
+
+    async def claim(self) -> None:
+        """Make sure that the state serves this request alone, before an answer in it is used.
+
+        Raises:
+            InvalidParams: it was used before.
+            InternalError: the store does not answer, so that this cannot be known.
+        """
+        async with self._claiming:
+            if self.has_to_claim:
+                assert self._opened is not None
+                self._claimer = urandom(_CLAIMER_BYTES)
+                try:
+                    await self._seal.claim(self._opened, self._claimer)
+                except RequestError:
+                    self._claimer = None
+                    raise
+
     # -- called by the context
 
     async def ask(self, name: str, params: Any, *, key: str | None, timeout: float) -> Any:
+        if self.has_to_claim:
+            await self.claim()
         prefix, request, result = _QUESTIONS[name]
         key = key or self._derive_key(prefix, params)
         if key in self._used_keys:
@@ -130,6 +159,8 @@ class Rounds:
                 future.set_exception(Unwound())
 
     async def once(self, key: str, function: Callable[[], Any], type_: Any) -> Any:
+        if self.has_to_claim:
+            await self.claim()
         return await self._kept.call(key, function, type_)
 
     def keep(self, key: str, make: Callable[[], str]) -> str:
@@ -164,7 +195,7 @@ class Rounds:
 
     def release(self) -> None:
         if self._opened is not None:
-            self._seal.release(self._opened.nonce)
+            self._seal.release(self._opened.nonce, self._claimer)
 
 
 def _decode_answer(key: str, answer: msgspec.Raw, result: Any) -> Any:

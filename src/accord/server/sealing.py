@@ -3,10 +3,15 @@
 The text is `v1.<key id>.<payload>.<seal>`. The seal is HMAC-SHA-256 over what precedes it, so the
 client can read the payload but not change it. The first key seals; all of them open, so that keys
 can be rotated. Processes that share a key open each other's state.
+
+A state serves one request. Each process remembers those that it has opened; workers that share a
+store also write a mark there, which must not exist yet, before the handler sees an answer.
 """
 
+import asyncio
 import base64
 import hmac
+import logging
 import os
 import threading
 import time
@@ -17,13 +22,20 @@ from typing import Final
 
 import msgspec
 
-from accord.errors import InvalidParams
+from accord.errors import Conflict, InternalError, InvalidParams, StoreError, StoreUnavailable
+from accord.stores.backend import Backend
+
+log = logging.getLogger("accord.server")
 
 _FORMAT: Final = "v1"
 _KEY_BYTES: Final = 32
 _NONCE_BYTES: Final = 12
 # Beyond that the oldest are forgotten; each costs some 200 bytes until it expires.
 _USED_MOST: Final = 100_000
+# By so much the clocks of workers may differ: a mark lives longer than its state by this.
+_CLOCKS_APART: Final = 60.0
+# How often, in seconds, a mark is tried to be removed that the store may not have.
+_RELEASE_PAUSES: Final = (0.0, 1.0, 5.0, 20.0)
 
 
 class StateContent(msgspec.Struct, array_like=True):
@@ -57,9 +69,16 @@ class StateSeal:
         keys: of at least 32 bytes each; the first one seals. By default one is made at random,
             which other processes do not have.
         lifetime: seconds after which a state is refused.
+        marks: where workers that serve together note which states were used.
     """
 
-    def __init__(self, keys: Sequence[str | bytes] | None = None, *, lifetime: float = 3600.0):
+    def __init__(
+        self,
+        keys: Sequence[str | bytes] | None = None,
+        *,
+        lifetime: float = 3600.0,
+        marks: Backend | None = None,
+    ) -> None:
         made = keys or [os.urandom(_KEY_BYTES)]
         given = [key.encode() if isinstance(key, str) else bytes(key) for key in made]
         self._is_random = not keys
@@ -68,6 +87,13 @@ class StateSeal:
         self.lifetime = lifetime
         self._used: OrderedDict[str, float] = OrderedDict()
         self._lock = threading.Lock()
+        self._marks = marks
+        self._releasing: set[asyncio.Task[None]] = set()
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether a state has to be claimed among workers."""
+        return self._marks is not None
 
     def seal(self, content: StateContent) -> str:
         """Return the content as a text that only a holder of the keys could have made."""
@@ -75,7 +101,7 @@ class StateSeal:
         return f"{_FORMAT}.{self._first}.{payload}.{self._mac(self._first, payload)}"
 
     def open(self, text: str, expected: StateContent) -> StateContent:
-        """Return the content of a state, and take it as used.
+        """Return the content of a state, and take it as used in this process; see `claim`.
 
         Args:
             text: what the client sent.
@@ -119,15 +145,75 @@ class StateSeal:
             while self._used and next(iter(self._used.values())) <= now:
                 self._used.popitem(last=False)
             if nonce in self._used:
-                raise _refusal("it was used before: repeat the request without it")
+                raise _used_before()
             self._used[nonce] = expires_at
             if len(self._used) > _USED_MOST:
                 self._used.popitem(last=False)
 
-    def release(self, nonce: str) -> None:
-        """Let a state be used again: its request was cancelled before it was answered."""
+    async def claim(self, content: StateContent, claimer: bytes) -> None:
+        """Make sure that no other worker has opened a state, and that none will.
+
+        Args:
+            content: of the state.
+            claimer: names the request.
+
+        Raises:
+            InvalidParams: it was used before.
+            InternalError: the store does not answer, so that this cannot be known.
+        """
+        if self._marks is None:
+            return
+        ttl = max(0.0, content.expires_at - time.time()) + _CLOCKS_APART
+        try:
+            await self._marks.put(_mark_of(content.nonce), claimer, ttl=ttl, expect=0)
+        except Conflict as conflict:
+            # The answer to a first attempt may have been lost on the way.
+            if conflict.record is None or conflict.record.value != claimer:
+                raise _used_before() from None
+        except StoreUnavailable as error:
+            log.warning("a requestState is refused: %s", error)
+            self.release(content.nonce, claimer)
+            raise InternalError(
+                "requestState cannot be used now: the store that says whether it was used before "
+                "does not answer; try again",
+                data={"reason": "store-unavailable"},
+            ) from error
+
+    def release(self, nonce: str, claimer: bytes | None = None) -> None:
+        """Let a state be used again: its request was cancelled before it was answered.
+
+        Args:
+            nonce: that of the state.
+            claimer: the request, if it has claimed the state among workers.
+        """
         with self._lock:
             self._used.pop(nonce, None)
+        if self._marks is not None and claimer is not None:
+            task = asyncio.get_running_loop().create_task(self._unmark(nonce, claimer))
+            self._releasing.add(task)
+            task.add_done_callback(self._releasing.discard)
+
+    async def _unmark(self, nonce: str, claimer: bytes) -> None:
+        assert self._marks is not None
+        mark = _mark_of(nonce)
+        for pause in _RELEASE_PAUSES:
+            await asyncio.sleep(pause)
+            try:
+                found = await self._marks.get(mark)
+                if found is not None and found.value == claimer:
+                    await self._marks.delete(mark, expect=found.version)
+            except StoreError as error:
+                log.debug("a requestState stays marked as used: %s", error)
+            else:
+                return
+
+
+def _mark_of(nonce: str) -> str:
+    return f"{{n{nonce}}}n"
+
+
+def _used_before() -> InvalidParams:
+    return _refusal("it was used before: repeat the request without it")
 
 
 def _refusal(why: str) -> InvalidParams:

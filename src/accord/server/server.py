@@ -39,6 +39,7 @@ from accord.server.settings import (
     check_settings,
     check_texts,
 )
+from accord.server.sharing_server import SharingServer
 from accord.server.visibility import changed_kinds
 from accord.types import (
     ListPromptsResult,
@@ -55,21 +56,17 @@ if TYPE_CHECKING:
     from accord.server.http_settings import HttpSettings, ListenSettings
     from accord.server.injection import Overrides
     from accord.server.resource_registry import ResourceMatch
-    from accord.server.sealing import StateSeal
-    from accord.server.session_sharing import SessionSharing
     from accord.server.stateless import StatelessSessions
-    from accord.server.store_bus import StoreBus
     from accord.server.tasks.runner import TaskRunner
     from accord.server.threads import Workers
     from accord.server.url_elicitation import UrlElicitations
     from accord.transports.http.server.app import HttpApp
     from accord.transports.wire import MemoryWire
-    from accord.workers.worker import Worker
 
 Lifespan: TypeAlias = "Callable[[Server[State]], AbstractAsyncContextManager[State]]"
 
 
-class Server(Registration, LocalCalls, MountingServer, Generic[State]):
+class Server(Registration, LocalCalls, MountingServer, SharingServer, Generic[State]):
     """An MCP server.
 
     Args:
@@ -121,8 +118,6 @@ class Server(Registration, LocalCalls, MountingServer, Generic[State]):
         self._watchdogs = Watchdogs()
         self.was_run = False
         self.overrides: Overrides | None = None
-        self._worker: Worker | None = None
-        self._store_bus: StoreBus | None = None
         self._thread_count = settings.get("threads")
         self._thread_wait = settings.get("thread_wait")
 
@@ -142,19 +137,6 @@ class Server(Registration, LocalCalls, MountingServer, Generic[State]):
 
     def __repr__(self) -> str:
         return f"Server({self.info.name!r})"
-
-    @property
-    def worker(self) -> "Worker | None":
-        """The worker of this process, while several serve together; None otherwise."""
-        return self._worker
-
-    @worker.setter
-    def worker(self, worker: "Worker | None") -> None:
-        self._worker = worker
-        if worker is not None:
-            from accord.server.worker_duties import join
-
-            join(self, worker)
 
     # -- looking up
 
@@ -244,39 +226,6 @@ class Server(Registration, LocalCalls, MountingServer, Generic[State]):
         from accord.server.stateless import StatelessSessions
 
         return StatelessSessions(self)
-
-    @cached_property
-    def state_seal(self) -> "StateSeal":
-        """Seals what clients carry from a question to its answer."""
-        from accord.server.sealing import StateSeal
-
-        return StateSeal(self._state_keys, lifetime=self._state_lifetime)
-
-    @cached_property
-    def sharing(self) -> "SessionSharing":
-        """Puts sessions into records of a store, and back."""
-        from accord.server.session_sharing import SessionSharing
-
-        return SessionSharing(self)
-
-    def join_workers(self, worker: "Worker") -> None:
-        """Share state with other workers from now on, on the running loop."""
-        from accord.server.store_bus import StoreBus
-
-        self.worker = worker
-        self._store_bus = StoreBus(worker)
-        self.hub.use_bus(self._store_bus)
-        use_backend = getattr(self.auth, "use_backend", None)
-        if use_backend is not None:
-            use_backend(worker.backend)
-
-    async def leave_workers(self) -> None:
-        """Share state no more."""
-        self.worker = None
-        self.hub.use_bus(None)
-        bus, self._store_bus = self._store_bus, None
-        if bus is not None:
-            await bus.close()
 
     @cached_property
     def elicitations(self) -> "UrlElicitations":

@@ -149,4 +149,5 @@ async def _ask_first(
     session: "Session", exchange: Exchange, entry: "ToolEntry", params: CallToolParams
 ) -> Any:
     channel = exchange.channel = AskFirst(session, exchange, entry, params)
+    await channel.claim()
     return await channel.answer(params)
