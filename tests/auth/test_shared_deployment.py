@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 from accord.auth import AuthorizationServer, FirstOf, Protected, StaticTokens
-from accord.auth.authorization_server.shared_store import SharedStore
+from accord.auth.authorization_server.shared_store import SharedAuthorizationStore
 from accord.auth.authorization_server.sqlite_store import SqliteStore
 from accord.errors import (
     AuthError,
@@ -117,7 +117,7 @@ def test_a_callback_is_accepted_once_by_all_servers_together(valkey):
         assert browser.send("GET", callback).status == 403
 
 
-def test_what_a_server_writes_to_a_store_is_sealed(valkey):
+def test_values_that_a_server_writes_to_a_store_are_sealed(valkey):
     name = "sealed"
     auth = AuthorizationServer(
         {"ada": "lovelace"}, store=f"{valkey.url}?namespace={name}", store_keys=[KEY]
@@ -198,7 +198,7 @@ def test_a_store_that_cannot_be_reached_is_reported_and_tried_again():
     with pytest.raises(StoreUnavailable, match="does not answer"):
         auth.endpoints  # noqa: B018  # opens the store
     backend.left = None
-    assert isinstance(auth.endpoints.store, SharedStore)
+    assert isinstance(auth.endpoints.store, SharedAuthorizationStore)
     auth.close()
 
 
@@ -268,7 +268,7 @@ def test_the_store_of_workers_is_used_where_they_could_not_share_the_state_other
         auth.use_backend(backend())
         return await asyncio.to_thread(lambda: type(auth.endpoints.store))
 
-    assert run(scenario()) is (SharedStore if is_used else SqliteStore)
+    assert run(scenario()) is (SharedAuthorizationStore if is_used else SqliteStore)
     auth.close()
 
 
@@ -345,7 +345,7 @@ def test_a_verifier_passes_the_store_on_to_its_authorization_server(wrap):
         protected.use_backend(Near())
         return await asyncio.to_thread(lambda: type(auth.endpoints.store))
 
-    assert run(scenario()) is SharedStore
+    assert run(scenario()) is SharedAuthorizationStore
     Protected(StaticTokens({"a" * 20: []})).use_backend(Near())
     Protected(FirstOf(StaticTokens({"a" * 20: []}))).use_backend(Near())
 

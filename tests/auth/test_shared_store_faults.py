@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 from accord.auth.authorization_server import access_tokens, shared_store
-from accord.auth.authorization_server.loop_calls import LoopCalls, LoopThread
+from accord.auth.authorization_server.loop_calls import LoopCalls, StoreLoop
 from accord.auth.authorization_server.models import DEVICE_CODE, StoredGrant
 from accord.auth.authorization_server.shared_grants import REVOCATIONS
 from accord.auth.authorization_server.store import StoredSession, grant_owner, login_owner
@@ -382,7 +382,7 @@ def test_a_call_on_the_loop_of_the_store_is_an_error_and_does_not_wait_for_itsel
 
 
 def test_a_call_on_a_loop_that_has_ended_reports_the_store_as_unavailable():
-    thread = LoopThread()
+    thread = StoreLoop()
     assert thread.run(MemoryBackend(clock=lambda: 5.0).now()) == 5.0
     thread.close()
     with pytest.raises(StoreUnavailable, match="has ended"):
@@ -390,7 +390,7 @@ def test_a_call_on_a_loop_that_has_ended_reports_the_store_as_unavailable():
 
 
 def test_a_call_that_its_loop_gives_up_reports_the_store_as_unavailable():
-    thread, begun = LoopThread(), threading.Event()
+    thread, begun = StoreLoop(), threading.Event()
 
     async def wait_for_ever():
         begun.set()

@@ -21,7 +21,7 @@ import msgspec
 from accord.auth.authorization_server.access_tokens import OwnTokenVerifier, RevokedGrants
 from accord.auth.authorization_server.endpoints import Endpoints
 from accord.auth.authorization_server.models import OAuthResponse, Request
-from accord.auth.authorization_server.shared_store import SharedStore
+from accord.auth.authorization_server.shared_store import SharedAuthorizationStore
 from accord.auth.authorization_server.sqlite_store import SqliteStore
 from accord.auth.authorization_server.store import AuthorizationStore
 from accord.stores.backend import Backend
@@ -176,12 +176,12 @@ def running_workers(kind: str, folder: Path) -> Iterator[AuthWorkers]:
 
 
 @contextmanager
-def shared_store(backend: Backend, **settings: Any) -> Iterator[SharedStore]:
+def shared_store(backend: Backend, **settings: Any) -> Iterator[SharedAuthorizationStore]:
     """A store over a backend that is open meanwhile."""
     calls = loop_thread()
     calls.run(backend.open())
     try:
-        yield SharedStore(backend, calls, **{"client_ttl": 180 * 86_400.0, **settings})
+        yield SharedAuthorizationStore(backend, calls, **{"client_ttl": 180 * 86_400.0, **settings})
     finally:
         calls.run(backend.close())
 

@@ -13,13 +13,13 @@ from typing import Any
 from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
 from accord.auth.authorization_server.endpoints import Endpoints
-from accord.auth.authorization_server.loop_calls import LoopThread
+from accord.auth.authorization_server.loop_calls import StoreLoop
 from accord.auth.authorization_server.models import (
     AuthorizationServerSettings,
     OAuthResponse,
     Request,
 )
-from accord.auth.authorization_server.shared_store import SharedStore
+from accord.auth.authorization_server.shared_store import SharedAuthorizationStore
 from accord.auth.authorization_server.sqlite_store import SqliteStore as Store
 from accord.auth.authorization_server.store import AuthorizationStore
 from accord.stores.memory_backend import MemoryBackend
@@ -88,13 +88,15 @@ def new_store(
     if not IS_SHARED:
         return Store(":memory:")
     backend = MemoryBackend(clock=clock)
-    return SharedStore(backend, loop_thread(), client_ttl=settings.client_ttl, clock=clock)
+    return SharedAuthorizationStore(
+        backend, loop_thread(), client_ttl=settings.client_ttl, clock=clock
+    )
 
 
 @cache
-def loop_thread() -> LoopThread:
+def loop_thread() -> StoreLoop:
     """The loop of all stores that are not SQLite's."""
-    return LoopThread()
+    return StoreLoop()
 
 
 def desk_settings(**changed: Any) -> AuthorizationServerSettings:

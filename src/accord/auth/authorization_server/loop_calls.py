@@ -58,7 +58,7 @@ class LoopCalls:
             raise StoreUnavailable(why) from None
 
 
-class LoopThread(LoopCalls):
+class StoreLoop(LoopCalls):
     """An event loop in a thread of its own."""
 
     def __init__(self) -> None:

@@ -3,10 +3,8 @@
 import asyncio
 import inspect
 import logging
-import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
-from threading import Lock
 from typing import Any, Final, TypeAlias, TypedDict, Unpack
 from urllib.parse import parse_qs
 
@@ -22,6 +20,7 @@ from accord.auth.authorization_server.endpoints import (
     check_issuer,
     decode_headers,
 )
+from accord.auth.authorization_server.lazy_endpoints import LazyEndpoints
 from accord.auth.authorization_server.models import (
     Algorithm,
     AuthorizationServerSettings,
@@ -176,13 +175,11 @@ class AuthorizationServer:
         if self.issuer is not None:
             self._source.set_issuer(self.issuer)
         self._deployment = self._check_deployment(Deployment(self.issuer, self._resources))
-        self._opening = Lock()
-        self._opened: _Opened | None = None
-        self._uses = 0
         self._revoked = RevokedGrants(lambda: self.endpoints)
         self._upstream_keys = upstream_keys
         is_in_memory = self._source.is_in_memory
-        self._seals = make_seals(upstreams, upstream_keys, is_in_memory=is_in_memory)
+        seals = make_seals(upstreams, upstream_keys, is_in_memory=is_in_memory)
+        self._lazy = LazyEndpoints(self._source, self.settings, seals)
         providers = {each.name: UpstreamProvider(each) for each in upstreams}
         self._flow = UpstreamFlow(lambda: self.endpoints, providers)
         self._accounts = None
@@ -198,23 +195,7 @@ class AuthorizationServer:
     @property
     def endpoints(self) -> Endpoints:
         """The endpoints as functions, without a network; opens the store. Blocks."""
-        opened = self._opened
-        if opened is not None and opened.is_current(self._uses):
-            return opened.endpoints
-        with self._opening:
-            opened = self._opened
-            if opened is not None and opened.is_current(self._uses):
-                return opened.endpoints
-            self._close()
-            uses = self._uses
-            store = self._source.open(self.settings.client_ttl)
-            try:
-                made = Endpoints(store, self.settings, self._seals)
-            except BaseException:
-                store.close()
-                raise
-            self._opened = _Opened(made, uses)
-            return made
+        return self._lazy.get()
 
     def use_backend(self, backend: Backend) -> None:
         """Share the state with other workers by their store, unless there is a store of its own.
@@ -228,19 +209,12 @@ class AuthorizationServer:
         if self._source.use_backend(backend):
             upstreams = self.settings.upstreams
             make_seals(upstreams, self._upstream_keys, is_in_memory=False)
-            # Opened again by the next request: here it would wait for this very loop.
-            self._uses += 1
+            self._lazy.renew()
             self._revoked.forget()
 
     def close(self) -> None:
         """Close the store; the next request opens it again, and an empty one if in memory."""
-        with self._opening:
-            self._close()
-
-    def _close(self) -> None:
-        opened, self._opened = self._opened, None
-        if opened is not None:
-            opened.close()
+        self._lazy.close()
 
     def rotate_keys(self) -> None:
         """Sign with a new key from now on; tokens of the old key stay valid. Blocks."""
@@ -348,25 +322,6 @@ class AuthorizationServer:
     def _respond(self, request: Request) -> OAuthResponse:
         endpoints = self.endpoints
         return endpoints.respond(request, endpoints.store.now())
-
-
-class _Opened:
-    """An open store and its endpoints, in the process that opened it."""
-
-    def __init__(self, endpoints: Endpoints, uses: int) -> None:
-        self.endpoints = endpoints
-        self._uses = uses
-        self._process = os.getpid()
-
-    def is_current(self, uses: int) -> bool:
-        """Whether it is still the store to use, and was not opened before a fork."""
-        return self._uses == uses and self._process == os.getpid()
-
-    def close(self) -> None:
-        if self._process == os.getpid():
-            self.endpoints.store.close()
-        else:
-            self.endpoints.store.leave_to_parent()
 
 
 class ProtectedApp(Guard):

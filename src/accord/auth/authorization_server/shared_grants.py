@@ -12,7 +12,7 @@ import msgspec
 from accord.auth.authorization_server.models import AuthorizationCode, DeviceRequest, StoredGrant
 from accord.auth.authorization_server.shared_clients import SharedClients, grants_of
 from accord.auth.authorization_server.shared_records import SharedRecords
-from accord.auth.authorization_server.shared_sessions import SharedSessions
+from accord.auth.authorization_server.shared_sign_ins import SharedSignIns
 from accord.auth.authorization_server.store import (
     REPLAY_NOTICED,
     StoredRefreshToken,
@@ -59,7 +59,7 @@ class SharedGrants:
     """What users allowed, and the codes and tokens that prove it."""
 
     def __init__(
-        self, records: SharedRecords, clients: SharedClients, sessions: SharedSessions
+        self, records: SharedRecords, clients: SharedClients, sessions: SharedSignIns
     ) -> None:
         self._records = records
         self._backend = records.backend
@@ -120,7 +120,7 @@ class SharedGrants:
             await self._backend.add(grants_of(kept.grant.client_id), [grant_id], ttl=ttl)
         await self._sessions.end_use(grant_owner(grant_id))
 
-    async def revoked(self) -> frozenset[str]:
+    async def read_revoked(self) -> frozenset[str]:
         """Return the revoked grants; the index is read only if it has changed."""
         changed = await self._backend.get(REVOCATIONS)
         version = 0 if changed is None else changed.version

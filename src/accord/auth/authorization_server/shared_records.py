@@ -81,7 +81,7 @@ class SharedRecords:
             ttl: called with the new record; returns how long it lives.
 
         Returns:
-            The record as it is stored then; None if there is none.
+            The record as it is stored then; None if it does not exist.
         """
         for _ in range(_TRIES):
             found = await self.backend.get(name)

@@ -26,7 +26,7 @@ from accord.auth.authorization_server.shared_records import (
     SharedRecords,
     decode_record,
 )
-from accord.auth.authorization_server.shared_sessions import SharedSessions
+from accord.auth.authorization_server.shared_sign_ins import SharedSignIns
 from accord.auth.authorization_server.store import (
     StoredKey,
     StoredRefreshToken,
@@ -46,7 +46,7 @@ _RENEW: Final = 6 * 3600.0
 _STALE_MOST: Final = 30.0
 
 
-class SharedStore:
+class SharedAuthorizationStore:
     """The state of an authorization server, as `AuthorizationStore`.
 
     Args:
@@ -74,7 +74,7 @@ class SharedStore:
         self._ahead = 0.0
         records = self._records = SharedRecords(backend, self.now)
         self._clients = SharedClients(records, client_ttl)
-        self._sessions = SharedSessions(records)
+        self._sessions = SharedSignIns(records)
         self._grants = SharedGrants(records, self._clients, self._sessions)
         self._known_keys: list[StoredKey] = []
         self._keys_read_at = self._renewed_at = float("-inf")
@@ -142,7 +142,7 @@ class SharedStore:
         self._run(self._grants.revoke(grant_id, now, keep_until))
 
     def revoked_grants(self) -> frozenset[str]:
-        return self._run(self._grants.revoked())
+        return self._run(self._grants.read_revoked())
 
     def add_code(self, hashed: str, code: AuthorizationCode) -> None:
         self._run(self._grants.add_code(hashed, code))

@@ -225,8 +225,8 @@ class AuthorizationStore(Protocol):
 
         Args:
             key: the new one.
-            replaces: the id of the newest key of this algorithm that is not retired; None if there
-                is none. If it is another one, nothing is stored and the result is false.
+            replaces: the id of the newest key of this algorithm that is not retired; None if it has
+                no key yet. If it is another one, nothing is stored and the result is false.
         """
 
     def secret(self, name: str, fresh: str) -> str:

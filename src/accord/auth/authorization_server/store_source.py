@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
-from accord.auth.authorization_server.loop_calls import LoopCalls, LoopThread
+from accord.auth.authorization_server.loop_calls import LoopCalls, StoreLoop
 from accord.auth.authorization_server.secrets import digest
 from accord.auth.authorization_server.sqlite_database import MEMORY, check_file
 from accord.auth.authorization_server.sqlite_store import SqliteStore
@@ -118,23 +118,25 @@ class StoreSource:
             AuthError: the file cannot be used; says why.
             StoreError: the store cannot be reached.
         """
-        from accord.auth.authorization_server.shared_store import SharedStore
+        from accord.auth.authorization_server.shared_store import SharedAuthorizationStore
 
         if self._given is not None:
             backend, loop = self._given
-            return SharedStore(backend, LoopCalls(loop), client_ttl=client_ttl)
+            return SharedAuthorizationStore(backend, LoopCalls(loop), client_ttl=client_ttl)
         if self.path is not None:
             return SqliteStore(self.path)
         return self._open_own(client_ttl)
 
     def _open_own(self, client_ttl: float) -> AuthorizationStore:
-        from accord.auth.authorization_server.shared_store import SharedStore
+        from accord.auth.authorization_server.shared_store import SharedAuthorizationStore
 
-        backend, thread = self._open_backend(), LoopThread()
+        backend, thread = self._open_backend(), StoreLoop()
         try:
             thread.run(backend.open())
             thread.at_end(backend.close)
-            store = SharedStore(backend, thread, client_ttl=client_ttl, on_close=thread.close)
+            store = SharedAuthorizationStore(
+                backend, thread, client_ttl=client_ttl, on_close=thread.close
+            )
         except BaseException:
             thread.close()
             raise

@@ -31,7 +31,7 @@ class _Use(msgspec.Struct, frozen=True):
     expires_at: float
 
 
-class SharedSessions:
+class SharedSignIns:
     """Sign-ins that have begun, and the sessions of users that signed in."""
 
     def __init__(self, records: SharedRecords) -> None:
