@@ -83,7 +83,8 @@ async def test_an_error_of_the_server_is_reported_with_its_kind(text, kind):
     def answer(words: list[bytes]) -> EngineError | None:
         return EngineError(text) if words[0] == b"GET" else None
 
-    async with scripted_engine(answer) as url, opened(url, timeout=0.3) as backend:
+    async with scripted_engine(answer) as url, opened(url) as backend:
+        backend._timeout = 0.2  # for this operation, not for the opening
         with pytest.raises(StoreError) as caught:
             await backend.get("r")
     assert type(caught.value) is kind

@@ -26,7 +26,7 @@ from support.valkey import (
 from support.waiting import LONG, in_loop, run, until
 
 PASSWORD = "tr0ub4dor"
-# What a user of the engine needs; the guide for deployments has the same.
+# What a user of the engine needs to be allowed.
 COMMANDS = (
     "+auth +ping +select +info +dbsize +role +time +cluster|slots "
     "+eval +evalsha +publish +subscribe +unsubscribe "

@@ -19,9 +19,10 @@ Answer: TypeAlias = Callable[[list[bytes]], Any]
 
 @asynccontextmanager
 async def opened(url: str, **options: Any) -> AsyncIterator[RedisBackend]:
-    # A second limit that a busy machine does not reach, but that tests can wait for.
-    backend = RedisBackend(url, **{"timeout": 3.0, **options})
-    await backend.open()
+    """Use a server that is there, or will be soon."""
+    # A limit that a busy machine does not reach.
+    backend = RedisBackend(url, **{"timeout": 10.0, **options})
+    await until_works(backend.open)
     try:
         yield backend
     finally:
