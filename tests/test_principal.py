@@ -2,6 +2,8 @@
 
 from operator import ne
 
+import msgspec
+
 from accord import Principal
 
 
@@ -23,3 +25,13 @@ def test_the_same_name_from_another_issuer_or_client_is_another_principal():
 def test_claims_are_not_shown():
     shown = repr(Principal("ada", claims={"email": "ada@example.com"}))
     assert "ada@example.com" not in shown
+
+
+def test_a_principal_is_stored_without_what_has_no_stored_form():
+    plain = Principal("ada", issuer="https://id.example", claims={"plan": ["paid"]})
+    for given in (plain, Principal("ada", upstream=object()), Principal("ada", claims={"x": ne})):
+        stored = msgspec.msgpack.encode(given.storable())
+        found = msgspec.msgpack.decode(stored, type=Principal)
+        assert found == given
+        assert found.upstream is None
+        assert found.claims == (given.claims if given is plain else {})

@@ -80,3 +80,15 @@ class Principal(msgspec.Struct, frozen=True, eq=False):
         # Claims may hold what does not belong in a log.
         scopes = " ".join(sorted(self.scopes))
         return f"<Principal {self.subject!r} of {self.issuer!r}, scopes {scopes!r}>"
+
+    def storable(self) -> "Principal":
+        """Return the same principal without what cannot be stored.
+
+        That is the account elsewhere, and claims that have no form in MessagePack.
+        """
+        claims = dict(self.claims)
+        try:
+            msgspec.msgpack.encode(claims)
+        except (TypeError, ValueError, OverflowError):  # a verifier may put anything there
+            claims = {}
+        return msgspec.structs.replace(self, claims=claims, upstream=None)

@@ -43,7 +43,7 @@ class CallFacts(msgspec.Struct, frozen=True, omit_defaults=True):
         client: the client's name and version.
         capabilities: what it declared, as dotted paths.
         log_level: from which on it wants log messages.
-        subject: the members of its principal; None without authorization.
+        principal: the caller; None without authorization.
     """
 
     format: int
@@ -55,12 +55,7 @@ class CallFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     client: Implementation | None = None
     capabilities: list[str] = []
     log_level: LoggingLevel | None = None
-    subject: str | None = None
-    client_id: str | None = None
-    issuer: str | None = None
-    scopes: list[str] = []
-    expires_at: float | None = None
-    claims: bytes | None = None
+    principal: Principal | None = None
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -84,25 +79,9 @@ def encode_call(
         client=peer.info,
         capabilities=sorted(peer.capabilities),
         log_level=peer.log_level,
+        principal=None if principal is None else principal.storable(),
     )
-    if principal is not None:
-        facts = msgspec.structs.replace(
-            facts,
-            subject=principal.subject,
-            client_id=principal.client_id,
-            issuer=principal.issuer,
-            scopes=sorted(principal.scopes),
-            expires_at=principal.expires_at,
-            claims=_encode_claims(principal),
-        )
     return _encode(facts)
-
-
-def _encode_claims(principal: Principal) -> bytes | None:
-    try:
-        return msgspec.json.encode(dict(principal.claims)) if principal.claims else None
-    except (TypeError, ValueError):  # a verifier may have put anything there
-        return None
 
 
 def find_tool(runner: "TaskRunner", call: bytes) -> "tuple[CallFacts, ToolEntry] | None":
@@ -142,7 +121,7 @@ def run_again(
         peer=session.peer,
         raw=msgspec.Raw(msgspec.json.encode(raw)),
         params=params,
-        origin=DetachedOrigin(NO_FACTS, _decode_principal(facts)),
+        origin=DetachedOrigin(NO_FACTS, facts.principal),
     )
     task = RunningTask(
         runner,
@@ -154,19 +133,6 @@ def run_again(
     )
     task.call, task.answers, task.kept = record.call, record.answers, {**record.kept}
     return task
-
-
-def _decode_principal(facts: CallFacts) -> Principal | None:
-    if facts.subject is None:
-        return None
-    return Principal(
-        facts.subject,
-        facts.client_id,
-        frozenset(facts.scopes),
-        facts.issuer,
-        facts.expires_at,
-        {} if facts.claims is None else msgspec.json.decode(facts.claims),
-    )
 
 
 async def call_tool(

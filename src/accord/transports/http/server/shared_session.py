@@ -336,7 +336,7 @@ class SharedSession(HttpSession):
             token=self.key,
             ids=[each.id for each in exchanges],
             frames=frames,
-            principal=_storable(principal) if isinstance(principal, Principal) else None,
+            principal=principal.storable() if isinstance(principal, Principal) else None,
             caller=None if principal is None or is_known else str(principal),
             fence=response.fence,
         )
@@ -459,10 +459,3 @@ class SharedResponse(PostResponse):
 def stream_duty(sid: str, label: str) -> str:
     """Return the name of a stream among what its worker has to end."""
     return f"stream/{sid}/{label}"
-
-
-def _storable(principal: Principal) -> Principal:
-    """Return a principal without what cannot be stored: its account elsewhere."""
-    if principal.upstream is None:
-        return principal
-    return msgspec.structs.replace(principal, upstream=None)
