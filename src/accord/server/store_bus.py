@@ -73,12 +73,15 @@ class StoreBus:
                 if not waiting:
                     self._is_called = False
                     return
-            for topic, change in waiting.items():
-                if not await self._send_one(change):
-                    with self._lock:
-                        # Those that came meanwhile are newer.
-                        self._waiting = {topic: change, **self._waiting}
-            if self._waiting:
+            failed = {
+                topic: change
+                for topic, change in waiting.items()
+                if not await self._send_one(change)
+            }
+            if failed:
+                with self._lock:
+                    # Those that came meanwhile are newer.
+                    self._waiting = {**failed, **self._waiting}
                 await asyncio.sleep(_PAUSE)
 
     async def _send_one(self, change: ServerChange) -> bool:
@@ -87,6 +90,8 @@ class StoreBus:
         except StoreError as error:
             self._worker.note_silence(error)
             return False
+        except Exception:  # the others have to be published all the same
+            log.exception("a change cannot be published: %s", change.name)
         return True
 
     async def close(self) -> None:

@@ -41,6 +41,7 @@ class Broadcasts:
 
     Attributes:
         position: the number of the last entry that was heard here.
+        gaps: how often entries may have been missed.
     """
 
     def __init__(self, worker: "Worker") -> None:
@@ -51,6 +52,7 @@ class Broadcasts:
         self._tail: deque[Broadcast] = deque(maxlen=_KEEP)
         self._rung = asyncio.Event()
         self.position = 0
+        self.gaps = 0
 
     def on(self, kind: str, hear: Callable[[bytes], None]) -> None:
         """Call something with the body of each message of a kind."""
@@ -73,7 +75,12 @@ class Broadcasts:
         oldest = self._tail[0].number if self._tail else self.position + 1
         if number > self.position or number < oldest - 1:
             return None
-        return iter([each for each in self._tail if each.number > number])
+        newer = []
+        for each in reversed(self._tail):
+            if each.number <= number:
+                break
+            newer.append(each)
+        return reversed(newer)
 
     async def publish(self, kind: str, body: bytes) -> None:
         """Send a message to all workers, this one too."""
@@ -84,22 +91,43 @@ class Broadcasts:
 
     async def start(self) -> None:
         """Begin with what comes from now on; the newest entries are kept for sessions."""
-        backend = self._worker.backend
         self._rung = asyncio.Event()
-        await backend.follow(names.BROADCAST, self._rung.set)
+        await self._worker.backend.follow(names.BROADCAST, self._rung.set)
+        end = await self._find_end()
+        try:
+            await self._read_tail(max(0, end - _KEEP), end)
+        except StoreUnavailable:
+            raise
+        except StoreError as error:
+            # Older entries may be sealed with a key that is not in use any more.
+            log.warning("older messages to all workers cannot be read: %s", error)
+            self._tail.clear()
+        self.position = end
+
+    async def _find_end(self) -> int:
+        page = await self._worker.backend.read(names.BROADCAST, after=BEHIND, limit=1)
+        return 0 if page is None else page.last
+
+    async def _read_tail(self, last: int, end: int) -> None:
+        """Keep the entries from one number to another."""
         self._tail.clear()
-        last = 0
-        head = await backend.read(names.BROADCAST, after=BEHIND, limit=1)
-        if head is not None:
-            last = max(0, head.last - _KEEP)
-        while True:
-            page = await backend.read(names.BROADCAST, after=last)
+        while last < end:
+            page = await self._worker.backend.read(names.BROADCAST, after=last)
             if page is None or not page.items:
-                break
+                return
             for number, item in enumerate(page.items, page.first):
-                self._keep(number, item)
+                if number <= end:
+                    self._keep(number, item)
             last = page.first + len(page.items) - 1
-        self.position = last if page is None else page.last
+
+    async def extend(self) -> None:
+        """Keep the log, to which nothing may have been written for a long time."""
+        await self._worker.backend.extend(names.BROADCAST, ttl=_TTL)
+
+    def begin_anew(self) -> None:
+        """Hear everything that is there: the store has lost its data."""
+        self._report_gap(0)
+        self._rung.set()
 
     def _keep(self, number: int, item: bytes) -> Broadcast | None:
         message = decode_message(item)
@@ -127,8 +155,7 @@ class Broadcasts:
                 raise
             except StoreError as error:
                 log.error("messages to all workers cannot be read: %s", error)  # noqa: TRY400
-                page = await self._worker.backend.read(names.BROADCAST, after=BEHIND, limit=1)
-                self._report_gap(0 if page is None else page.last)
+                self._report_gap(await self._find_end())
                 return count
             last = 0 if page is None else page.last
             if last < self.position or (page is not None and page.first > self.position + 1):
@@ -157,6 +184,7 @@ class Broadcasts:
         log.warning("messages to all workers were missed")
         self._tail.clear()
         self.position = position
+        self.gaps += 1
         for callback in self._gap_callbacks:
             try:
                 callback()

@@ -32,6 +32,7 @@ class Inbox:
         self._position = 0
         self._log = ""
         self._rung = asyncio.Event()
+        self._lock = asyncio.Lock()
         self._tasks: set[asyncio.Future[None]] = set()
 
     def on(self, kind: str, take: TakeMessage) -> None:
@@ -47,6 +48,11 @@ class Inbox:
         self._log, self._position = names.inbox_of(self._worker.id), 0
         await backend.follow(self._log, self._rung.set)
 
+    def begin_anew(self) -> None:
+        """Take everything that is there: the store has lost its data."""
+        self._position = 0
+        self._rung.set()
+
     async def follow_forever(self) -> None:
         """Take messages as they come."""
         while True:
@@ -57,27 +63,41 @@ class Inbox:
 
     async def take_all(self) -> int:
         """Take the messages that are there; return how many there were."""
-        count = 0
+        async with self._lock:
+            return await self._take_all()
+
+    async def _take_all(self) -> int:
+        count, end = 0, None
         while True:
             self._rung.clear()
-            read_from = self._log
+            read_from, position = self._log, self._position
             try:
-                page = await self._worker.backend.read(read_from, after=self._position, limit=500)
+                page = await self._worker.backend.read(read_from, after=position, limit=500)
             except StoreUnavailable:
                 raise
             except StoreError as error:
                 await self._skip(error)
                 continue
-            if page is None or not page.items or read_from != self._log:
+            if read_from != self._log:
                 return count
-            self._worker.metrics.inbox_lag = page.last - self._position
-            if page.last < self._position:  # the store has lost its data
+            if position != self._position:  # it begins anew
+                continue
+            if page is None:  # it has expired in a long silence: the next one has the number 1
+                self._position = 0
+                return count
+            if page.last < self._position:
                 self._position = 0
                 continue
-            self._position = page.first + len(page.items) - 1
+            if end is None:
+                end = page.last
+                self._worker.metrics.inbox_lag = end - self._position
+            if page.items:
+                self._position = page.first + len(page.items) - 1
             for item in page.items:
                 count += 1
                 self._take(item)
+            if not page.items or self._position >= end:
+                return count
 
     async def _skip(self, error: StoreError) -> None:
         """Go on behind entries that cannot be read; what they said is not known."""

@@ -8,12 +8,12 @@ without asking the store, for as long as the worker has its lease.
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from accord.errors import Conflict, StoreError
+from accord.errors import Conflict, StoreError, StoreUnavailable
 from accord.workers import names
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["CachedRecord", "SessionRecord", "SessionRecords", "StreamListener"]
 
 log = logging.getLogger("accord.workers")
+Result = TypeVar("Result")
 
 FORMAT: Final = 1
 _ATTEMPTS: Final = 50
@@ -30,6 +31,8 @@ _UNUSED_TTL: Final = 60.0
 # Seconds after which a holder that sends no receipt is looked for, and again.
 _SOON: Final = 0.02
 _LATER: Final = 0.2
+# Seconds between attempts to inform holders while the store does not answer.
+_PAUSE_MOST: Final = 5.0
 
 
 class StreamListener(msgspec.Struct, frozen=True):
@@ -88,7 +91,14 @@ class SessionRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     broadcasts: int = 0
 
 
+class _RecordHead(msgspec.Struct):
+    """What every format says of itself."""
+
+    needs: int = FORMAT
+
+
 _MEMBERS: Final = frozenset(SessionRecord.__struct_fields__)
+_decode_head: Final = msgspec.msgpack.Decoder(_RecordHead).decode
 _decode: Final = msgspec.msgpack.Decoder(SessionRecord).decode
 _decode_members: Final = msgspec.msgpack.Decoder(dict[str, msgspec.Raw]).decode
 _encode: Final = msgspec.msgpack.Encoder(order="deterministic").encode
@@ -115,7 +125,9 @@ def decode_record(value: bytes, version: int) -> CachedRecord:
         StoreError: it cannot be read.
     """
     try:
-        record = _decode(value)
+        needs = _decode_head(value).needs
+        # Of a later format, not even the members that we know need have their present form.
+        record = _decode(value) if needs <= FORMAT else SessionRecord(needs=needs, created=0.0)
         members = _decode_members(value)
     except (ValueError, RecursionError) as error:
         raise StoreError(f"the record of a session cannot be read: {error}") from None
@@ -175,8 +187,18 @@ class SessionRecords:
         self._waiting: dict[str, tuple[set[str], asyncio.Future[None]]] = {}
         # Holders that were lost, or have given their copy up.
         self._left: dict[str, set[str]] = {}
+        # Records that holders may not have: it is not known whether they were changed.
+        self._doubtful: set[str] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
         worker.on("session", self._take_update)
         worker.on("receipt", self._take_receipt)
+
+    async def close(self, seconds: float) -> None:
+        """Let changes that are under way take effect, but not for longer than this."""
+        if self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=seconds)
+            for task in late:
+                task.cancel()
 
     async def create(self, sid: str, record: SessionRecord) -> CachedRecord:
         """Keep a new session; this worker holds a copy.
@@ -233,50 +255,104 @@ class SessionRecords:
             The record after the change; None if the session has ended.
         """
         self._worker.metrics.sessions_saved += 1
-        key, own, found = names.session_of(sid), self._worker.id, known
-        if found is None:
-            stored = await self._worker.backend.get(key)
-            found = None if stored is None else decode_record(stored.value, stored.version)
+        # In a task of its own: one that is cancelled on its way would leave holders uninformed.
+        return await asyncio.shield(self._spawn(self._change(sid, change, known)))
+
+    def _spawn(self, work: Coroutine[Any, Any, Result]) -> "asyncio.Task[Result]":
+        task = asyncio.get_running_loop().create_task(work, name="accord-record")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _change(
+        self, sid: str, change: Change, known: CachedRecord | None
+    ) -> CachedRecord | None:
+        found = known or await self.peek(sid)
         for _ in range(_ATTEMPTS):
-            if found is None or found.record.is_ended:
+            if found is None:
                 return None
-            changed = change(found.record)
+            if not found.is_readable:
+                raise StoreError("the session belongs to a later version of the server")
+            changed = None if found.record.is_ended else change(found.record)
             if changed is None:
-                return found
-            # One that was late, or has given its copy up, may hold another one by now: so it is
-            # informed, too, and drops that when it finds that it is not among the holders.
-            informed = found.record.holders
-            left = self._left.pop(sid, set())
-            changed = _replace(changed, holders=tuple(e for e in informed if e not in left))
-            value = encode_record(changed, found.unknown)
+                if sid in self._doubtful:
+                    await self._inform(sid, found, found.record.holders)
+                return None if found.record.is_ended else found
             try:
-                version = await self._worker.backend.put(
-                    key, value, ttl=self._ttl, expect=found.version
-                )
+                return await self._write(sid, found, changed)
             except Conflict as error:
                 stored = error.record
                 found = None if stored is None else decode_record(stored.value, stored.version)
-                continue
-            others = [each for each in informed if each != own]
-            if others:
-                await self._inform(others, sid, version, value)
-            return CachedRecord(changed, version, found.unknown)
         raise StoreError("the record of a session changes too often to be changed")
+
+    async def _write(self, sid: str, found: CachedRecord, changed: SessionRecord) -> CachedRecord:
+        """Put a changed record in the place of another one, and inform the holders of that."""
+        # One that was late, or has given its copy up, may hold another one by now: so it is
+        # informed, too, and drops that when it finds that it is not among the holders.
+        informed = found.record.holders
+        left = self._left.get(sid, ())
+        changed = _replace(changed, holders=tuple(each for each in informed if each not in left))
+        value = encode_record(changed, found.unknown)
+        key = names.session_of(sid)
+        try:
+            version = await self._worker.backend.put(
+                key, value, ttl=self._ttl, expect=found.version
+            )
+        except StoreUnavailable:
+            self._doubt(sid)
+            raise
+        self._left.pop(sid, None)
+        written = CachedRecord(changed, version, found.unknown)
+        await self._inform(sid, written, informed)
+        return written
+
+    def _doubt(self, sid: str) -> None:
+        """Inform the holders of a record later: what was written may have taken effect."""
+        if sid not in self._doubtful:
+            self._doubtful.add(sid)
+            self._spawn(self._resolve(sid))
+
+    async def _resolve(self, sid: str) -> None:
+        """Send a record to its holders as soon as the store answers."""
+        pause = _LATER
+        while sid in self._doubtful:
+            await asyncio.sleep(pause)
+            pause = min(_PAUSE_MOST, 2 * pause)
+            try:
+                found = await self.peek(sid)
+                if found is not None and found.is_readable:
+                    self._apply(sid, found)
+                    await self._inform(sid, found, found.record.holders)
+            except StoreUnavailable as error:
+                self._worker.note_silence(error)
+                continue
+            except StoreError as error:
+                log.warning("the holders of a session are not informed: %s", error)
+            self._doubtful.discard(sid)
 
     # -- the copies of others
 
-    async def _inform(self, holders: list[str], sid: str, version: int, value: bytes) -> None:
+    async def _inform(self, sid: str, cached: CachedRecord, holders: Iterable[str]) -> None:
         """Send a record to the workers that hold a copy, and wait for their receipts."""
+        others = {each for each in holders if each != self._worker.id}
+        if not others:
+            self._doubtful.discard(sid)
+            return
         receipt = os.urandom(8).hex()
         taken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting[receipt] = (set(holders), taken)
-        update = _Update(sid, version, value, receipt, self._worker.id)
+        self._waiting[receipt] = (set(others), taken)
+        value = encode_record(cached.record, cached.unknown)
+        update = _Update(sid, cached.version, value, receipt, self._worker.id)
         body = msgspec.msgpack.encode(update)
         try:
-            await asyncio.gather(*(self._worker.send(each, "session", body) for each in holders))
+            await asyncio.gather(*(self._worker.send(each, "session", body) for each in others))
             await self._await_receipts(sid, receipt, taken)
+        except StoreUnavailable:
+            self._doubt(sid)
+            raise
         finally:
             self._waiting.pop(receipt, None)
+        self._doubtful.discard(sid)
 
     async def _await_receipts(self, sid: str, receipt: str, taken: "asyncio.Future[None]") -> None:
         loop = asyncio.get_running_loop()

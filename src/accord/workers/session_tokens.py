@@ -84,6 +84,8 @@ class SessionTokens:
             sealed = base64.b64decode(value + b"=" * (-len(value) % 4), b"-_", validate=True)
         except ValueError:
             return None
+        if base64.urlsafe_b64encode(sealed).rstrip(b"=") != value:
+            return None  # one session has one id, though bits of the last character are not used
         payload, mac = sealed[:-_MAC_BYTES], sealed[-_MAC_BYTES:]
         for key in self._keys:
             if hmac.compare_digest(hmac.digest(key, payload, "sha256")[:_MAC_BYTES], mac):

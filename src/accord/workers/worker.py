@@ -86,6 +86,7 @@ class Worker:
         self.metrics = WorkerMetrics()
         self.backend: Backend = MeasuredBackend(backend, self.metrics, patience=patience)
         self._given_keys = keys
+        self._secret = b""
         self.keys: KeyRing
         self.lease = lease
         self.patience = patience
@@ -193,7 +194,9 @@ class Worker:
         await self.backend.open()
         self._offset = await self.backend.now() - self._clock()
         self._started = self.now()
-        self.keys = self._given_keys or KeyRing([await self._shared_secret()])
+        if self._given_keys is None:
+            self._secret = await self._shared_secret()
+        self.keys = self._given_keys or KeyRing([self._secret])
         await self.renew_epoch()
         await self._join()
         await self.broadcasts.start()
@@ -236,13 +239,26 @@ class Worker:
 
     async def renew_epoch(self) -> str:
         """Return the epoch of the store; a store that has lost its data begins another one."""
-        made = os.urandom(8).hex()
+        before, made = self.epoch, os.urandom(8).hex()
         try:
             await self.backend.put(names.EPOCH, made.encode(), ttl=_EPOCH_TTL, expect=0)
             self.epoch = made
         except Conflict as error:
             self.epoch = error.record.value.decode()
+        if before and self.epoch != before:
+            await self._note_lost_data()
         return self.epoch
+
+    async def _note_lost_data(self) -> None:
+        """Go on with a store that is empty, or has what others have written since then."""
+        log.warning("the store has lost its data")
+        self.inbox.begin_anew()
+        self.broadcasts.begin_anew()
+        self.distrust()
+        if self._given_keys is None:
+            # Sessions keep their ids, which those that join later must be able to open.
+            with suppress(Conflict):
+                await self.backend.put(names.SECRET, self._secret, ttl=_EPOCH_TTL, expect=0)
 
     async def is_same_store(self) -> bool:
         """Whether the store has kept its data since this worker was last late or started."""
@@ -325,6 +341,8 @@ class Worker:
     async def _renew_lease(self) -> bool:
         began = self._clock()
         was_valid = self.is_valid(began)
+        # Others wait for a receipt no longer than a lease: so what they sent before is taken first.
+        await self.inbox.take_all()
         lease = names.lease_of(self.id)
         try:
             version = await self.backend.put(
@@ -349,13 +367,13 @@ class Worker:
                     names.lease_of(self.id), self._facts(), ttl=self.lease, expect=0
                 )
             is_lost = await self.backend.get(takeover) is not None
+        await self.renew_epoch()
         if is_lost:
             log.warning("worker %s was taken over while it was stalled, and begins anew", self.id)
             await self.backend.delete(names.lease_of(self.id))
             await self._join()
         else:
             await self.backend.add(names.WORKERS, [self.id], ttl=_DAY)
-            await self.renew_epoch()
             self._note_beat(began)
         self.distrust()  # others do not wait for the receipts of a worker without a lease
         return False
@@ -369,6 +387,7 @@ class Worker:
         await self.backend.add(names.WORKERS, [self.id], ttl=_DAY)
         await self.backend.touch(names.EPOCH, ttl=_EPOCH_TTL)
         await self.backend.touch(names.SECRET, ttl=_EPOCH_TTL)
+        await self.broadcasts.extend()
         self._offset = await self.backend.now() - self._clock()
 
     # -- the others
@@ -394,12 +413,19 @@ class Worker:
 
     async def _claim(self, lost: str) -> bool:
         """Return whether this worker is the one that takes over from a lost one."""
-        takeover = names.takeover_of(lost)
+        takeover, ttl = names.takeover_of(lost), max(60.0, 10 * self.lease)
         try:
-            ttl = max(60.0, 10 * self.lease)
             await self.backend.put(takeover, self.id.encode(), ttl=ttl, expect=0)
-        except Conflict:
-            return False
+        except Conflict as error:
+            claimed = error.record
+            if claimed is None or await self.is_alive(claimed.value.decode()):
+                return False
+            # The one that was to take over is lost, too.
+            try:
+                own = self.id.encode()
+                await self.backend.put(takeover, own, ttl=ttl, expect=claimed.version)
+            except Conflict:
+                return False
         if await self.backend.get(names.lease_of(lost)) is not None:  # it was late, not lost
             await self.backend.delete(takeover)
             return False
