@@ -106,7 +106,8 @@ def check_client(
     for listener in client.listeners:
         for why in explain_listener(listener.view.seen, f"{client.name}/"):
             problems.append(Problem("I5", f"{client.name} listens: {why}", listener.view.excerpt()))
-    problems += [Problem("I7", f"{client.name}: {each}") for each in client.recorder.report()]
+    broken = zip(client.recorder.report(), client.recorder.excerpts(), strict=True)
+    problems += [Problem("I7", f"{client.name}: {each}", excerpt) for each, excerpt in broken]
     return problems
 
 

@@ -230,7 +230,7 @@ class Chaos:
     async def _count(self, client: RawClient, key: str, counted: list[int]) -> None:
         """Count in the state of the session: what was answered is never forgotten."""
         call = await client.call("count", key)
-        if call.outcome != "answered" or call.reason is not None:
+        if call.outcome != "answered" or "error" in call.response:
             return
         number = int(call.text)
         if number <= counted[0]:
@@ -291,6 +291,10 @@ class Chaos:
         self.problems += check_client(client, by_key, has_faults=True)
         for call in client.calls:
             self.counts[f"calls {call.reason or call.outcome}"] += 1
+            error = (call.response or {}).get("error")
+            if error is not None and call.reason != "worker-lost":
+                why = f"{client.name} {call.tool}: {error['message']}"
+                self.problems.append(Problem("error", why, call.excerpt()))
         self.fleet.ledger.forget([call.key for call in client.calls])
 
     async def _live_without_session(self) -> None:

@@ -143,6 +143,9 @@ class ModernClient(HttpSide):
         while True:
             worker = workers[at % len(workers)] if workers else None
             call = await self.call_once(tool, key, worker=worker, round=round, **more)
+            if call.reason == "store-unavailable":
+                await asyncio.sleep(PAUSE)  # the server asks for that
+                continue
             if not is_question(call):
                 return call
             round, at = self.answer_round(call.response["result"]), at + 1

@@ -245,7 +245,10 @@ class RawClient(HttpSide):
                     continue
                 await sent.body()
                 if sent.status not in (502, 503):
-                    call.outcome, call.status = "lost", sent.status
+                    # A stream that has ended without a response has nothing more to send.
+                    is_cancelled = call.was_cancelled and sent.status == 405
+                    call.outcome = "cancelled" if is_cancelled else "lost"
+                    call.status = sent.status
                     return
             except WireBroken:
                 continue

@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -113,8 +114,9 @@ class TrafficRecorder:
     """
 
     def __init__(self, revision: str, *, transport: Any = "http") -> None:
-        self.violations: list[Violation] = []
+        self.violations: list[tuple[Violation, str]] = []
         self.messages = 0
+        self._last: deque[str] = deque(maxlen=25)
         self._transport = transport
         self._monitor = Monitor(
             revision=revision,  # type: ignore[arg-type]
@@ -153,12 +155,20 @@ class TrafficRecorder:
             http=facts,
             number=self.messages,
         )
-        self.violations += self._monitor.observe(record)
+        text = "" if data is None else data.decode(errors="replace")
+        place = f"{facts.method} {facts.exchange} {facts.stream} {facts.status or ''}"
+        self._last.append(f"{record.t:.3f} {sender} {place} id={facts.id} {text[:200]}")
+        for violation in self._monitor.observe(record):
+            if violation.party == "server":
+                self.violations.append((violation, "\n".join(self._last)))
 
     def report(self) -> list[str]:
         """Return what the server broke so far."""
-        found = [each for each in self.violations if each.party == "server"]
-        return [f"{each.requirement}: {each.why}" for each in found]
+        return [f"{each.requirement}: {each.why}" for each, _ in self.violations]
+
+    def excerpts(self) -> list[str]:
+        """Return what was said before each breach."""
+        return [excerpt for _, excerpt in self.violations]
 
 
 class RecordedExchange:
