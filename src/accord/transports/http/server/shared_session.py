@@ -43,6 +43,8 @@ _BLOCK: Final = 2**20
 _BLOCKS: Final = 2**32
 # Seconds for which the log of an open stream is kept without a word of its worker.
 _OPEN_TTL: Final = 3600.0
+# Seconds between attempts while the store does not answer.
+_PAUSE: Final = 0.1
 _REQUEST: Final = b'{"jsonrpc":"2.0","id":'
 CALL_FORMAT: Final = 1
 
@@ -174,6 +176,18 @@ class SharedSession(HttpSession):
             # The base of later comparisons has what is saved, and what others had changed.
             self.apply_record(changed)
 
+    async def _save_patiently(self) -> None:
+        """Save, also if the store does not answer for a while; raises as `save`."""
+        deadline = self._state.now() + self.worker.patience
+        while True:
+            try:
+                return await self.save()
+            except StoreUnavailable as error:
+                self.worker.note_silence(error)
+                if self._state.now() + _PAUSE > deadline:
+                    raise
+            await asyncio.sleep(_PAUSE)
+
     # -- messages of the server
 
     def write(self, data: bytes, exchange: Exchange | None) -> None:
@@ -245,7 +259,7 @@ class SharedSession(HttpSession):
         exchange: Exchange | None,
     ) -> None:
         try:
-            await self.save()
+            await self._save_patiently()
         except (StoreError, InternalError) as error:
             if response is None or exchange is None:
                 log.warning("a session cannot be saved: %s", error)
