@@ -6,7 +6,7 @@ export PIP_NO_INPUT := 1
 # Some machines forbid the caching of compiled modules; each of some hundred processes would compile.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test lint core check tools ends wire pure foreign coverage uvicorn thorough mutants bench soak fuzz release-check format clean
+.PHONY: run test lint core check tools ends wire pure scale foreign coverage uvicorn thorough mutants bench soak fuzz release-check format clean
 
 run: .venv/ready
 	@$(BIN)/python examples/tour.py
@@ -20,8 +20,9 @@ ENDS := $(addprefix tests/,interaction auth)
 WIRE := $(addprefix tests/,transports http compose)
 TOOLS := $(addprefix tests/,cli client testing examples fleet hosts inspector)
 CHECK := tests/check
+SCALE := tests/scale
 REST := $(PURE) $(ENDS) $(WIRE) $(TOOLS) $(CHECK)
-GROUPS := core check tools ends wire pure foreign
+GROUPS := core check tools ends wire pure scale foreign
 
 test: .venv/ready
 	@$(MAKE) --no-print-directory -j 2 lint .venv-interop/ready
@@ -66,6 +67,10 @@ pure: .venv/ready
 ends: .venv/ready
 	@$(call run,ends,$(BIN)/pytest,$(ENDS),)
 
+# Four workers, a store and their clients at a time: more processes than these have no use.
+scale: .venv/ready
+	@$(call run,scale,$(BIN)/pytest,$(SCALE),-n 1)
+
 foreign: .venv-interop/ready
 	@$(call run,foreign,.venv-interop/bin/pytest,interop,-n 2 --dist loadgroup)
 
@@ -73,6 +78,7 @@ foreign: .venv-interop/ready
 coverage: .venv/ready
 	$(BIN)/coverage erase
 	$(BIN)/pytest -q -n 4 --dist worksteal -m "thorough or not thorough" --cov --cov-report= $(CORE) $(REST)
+	$(BIN)/pytest -q --cov --cov-append --cov-report= $(SCALE)
 	$(BIN)/python tools/coverage_gate.py
 
 # Requirement x mutant x what a check finds, for every broken server and client of the tests.
@@ -84,8 +90,10 @@ uvicorn: .venv/ready
 	@export ACCORD_TEST_SERVER=uvicorn; \
 	$(call run,uvicorn,$(BIN)/pytest,$(addprefix tests/,http interaction auth transports),-n 2 --dist worksteal)
 
-# What takes long and changes seldom: every example on every transport, all foreign peers, coverage.
+# What takes long and changes seldom: every example on every transport, all foreign peers, coverage,
+# and a hundred thousand requests while workers are killed.
 thorough: coverage uvicorn .venv-interop/hosts
+	$(BIN)/pytest -q -m thorough --timeout 1800 $(SCALE)
 	@# Contract tests of the servers of others need it.
 	@.venv-interop/bin/pip install -q -e '.[test]'
 	.venv-interop/bin/pytest -q -n 2 --dist loadgroup -m "thorough or not thorough" interop
