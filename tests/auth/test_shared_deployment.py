@@ -1,19 +1,17 @@
-"""Authorization servers that share a store: by their own settings, and by those of a server."""
+"""Authorization servers that share a store by their own settings."""
 
 import asyncio
-import itertools
-import logging
-import subprocess
-import sys
-from contextlib import ExitStack, contextmanager
+import gc
+import threading
+from contextlib import contextmanager
 
 import pytest
 
-from accord.auth import AuthorizationServer, FirstOf, Protected, StaticTokens
+from accord.auth import (
+    AuthorizationServer,
+)
 from accord.auth.authorization_server.shared_store import SharedAuthorizationStore
-from accord.auth.authorization_server.sqlite_store import SqliteStore
 from accord.errors import (
-    AuthError,
     ConfigurationError,
     StoreError,
     StoreUnavailable,
@@ -21,6 +19,7 @@ from accord.errors import (
 )
 from accord.stores.memory_backend import MemoryBackend
 from accord.stores.urls import open_backend
+from support.balanced_apps import balanced
 from support.failing_backend import FailingBackend
 from support.http_server import serving
 from support.provider import Browser, Program, provider
@@ -34,29 +33,6 @@ KEY = "k" * 32
 def valkey():
     with running_valkey() as found:
         yield found
-
-
-async def nothing(scope, receive, send):
-    raise AssertionError("not asked")
-
-
-@contextmanager
-def balanced(*servers, start=None):
-    """Serve authorization servers at one address, each request by another one; yield its URL."""
-    turns = itertools.cycle([each.guard(nothing) for each in servers])
-
-    async def app(scope, receive, send):
-        if scope["type"] != "lifespan":
-            await next(turns)(scope, receive, send)
-            return
-        while (message := await receive())["type"] != "lifespan.shutdown":
-            if start is not None:
-                await start()
-            await send({"type": f"{message['type']}.complete"})
-        await send({"type": "lifespan.shutdown.complete"})
-
-    with serving(app, lifespan="on") as port:
-        yield f"http://127.0.0.1:{port}"
 
 
 @contextmanager
@@ -77,9 +53,6 @@ def pair(idp, **options):
 
 def verified(auth, url, token):
     return run(auth.verifier.for_audience(f"{url}/mcp").verify(token))
-
-
-# -- a store of its own
 
 
 def test_users_sign_in_with_a_provider_by_any_of_the_servers_that_share_a_store(valkey):
@@ -232,174 +205,6 @@ def test_while_the_store_is_away_clients_are_asked_to_try_again():
     auth.close()
 
 
-# -- the store of workers that serve together
-
-
-class Remote(MemoryBackend):
-    is_shared = True
-    is_remote = True
-
-
-class Near(MemoryBackend):
-    is_shared = True
-
-
-@pytest.mark.parametrize(
-    ("store", "backend", "is_used"),
-    [
-        ("default", Remote, True),
-        ("default", Near, False),
-        ("default", MemoryBackend, False),
-        (None, Remote, True),
-        (None, Near, True),
-        (None, MemoryBackend, False),
-        ("own.db", Remote, False),
-        ("own.db", Near, False),
-    ],
-)
-def test_the_store_of_workers_is_used_where_they_could_not_share_the_state_otherwise(
-    store, backend, is_used, tmp_path, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
-    given = {} if store == "default" else {"store": store}
-    auth = AuthorizationServer({"ada": "lovelace"}, **given)
-
-    async def scenario():
-        auth.use_backend(backend())
-        return await asyncio.to_thread(lambda: type(auth.endpoints.store))
-
-    assert run(scenario()) is (SharedAuthorizationStore if is_used else SqliteStore)
-    auth.close()
-
-
-def test_state_that_is_left_behind_in_the_file_is_mentioned(tmp_path, monkeypatch, caplog):
-    monkeypatch.chdir(tmp_path)
-    auth = AuthorizationServer({"ada": "lovelace"})
-
-    async def scenario():
-        auth.use_backend(Remote())
-
-    run(scenario())
-    assert caplog.records == []
-    (tmp_path / "accord-auth.db").write_bytes(b"")
-    with caplog.at_level(logging.WARNING):
-        run(scenario())
-    assert "accord-auth.db is not used" in caplog.text
-
-
-def test_workers_of_a_server_share_the_state_by_their_store():
-    shared = Near()
-    servers = [AuthorizationServer({"ada": "lovelace"}, store=None) for _ in range(2)]
-
-    async def start():
-        for each in servers:
-            each.use_backend(shared)
-
-    with balanced(*servers, start=start) as url:
-        program, browser = Program(url), Browser()
-        page = browser.open(program.authorize_url())
-        answer = browser.submit(page, name="ada", password="lovelace")
-        page = browser.open(answer.location)
-        tokens = program.redeem(browser.submit(page, decision="allow").location).json
-        for _ in range(3):
-            form = {"grant_type": "refresh_token", "refresh_token": tokens["refresh_token"]}
-            answer = program.token(**form)
-            assert answer.status == 200, answer.text
-            tokens = answer.json
-
-
-def test_another_store_is_used_after_a_restart():
-    auth = AuthorizationServer({"ada": "lovelace"}, store=None)
-
-    async def serve(backend):
-        auth.use_backend(backend)
-
-        def key():
-            return auth.endpoints.keys.jwks(auth.endpoints.store.now())["keys"][0]["kid"]
-
-        return await asyncio.to_thread(key)
-
-    first, second = Near(), Near()
-    keys = [run(serve(each)) for each in (first, second, first)]
-    assert keys[0] == keys[2] != keys[1]
-
-
-def test_workers_that_could_not_read_what_each_other_encrypts_do_not_start():
-    with provider() as idp:
-        upstream = idp.upstream(client_secret=None)
-        auth = AuthorizationServer(upstream=upstream, store=None)
-
-        async def scenario():
-            with pytest.raises(ValueError, match="upstream_keys"):
-                auth.use_backend(Near())
-
-        run(scenario())
-
-
-@pytest.mark.parametrize("wrap", [Protected, lambda verifier: Protected(FirstOf(verifier))])
-def test_a_verifier_passes_the_store_on_to_its_authorization_server(wrap):
-    auth = AuthorizationServer({"ada": "lovelace"}, issuer="https://auth.example", store=None)
-    protected = wrap(auth.verifier)
-
-    async def scenario():
-        protected.use_backend(Near())
-        return await asyncio.to_thread(lambda: type(auth.endpoints.store))
-
-    assert run(scenario()) is SharedAuthorizationStore
-    Protected(StaticTokens({"a" * 20: []})).use_backend(Near())
-    Protected(FirstOf(StaticTokens({"a" * 20: []}))).use_backend(Near())
-
-
-def test_a_file_that_will_not_be_used_need_not_be_writable(tmp_path, monkeypatch):
-    (tmp_path / "accord-auth.db").mkdir()
-    monkeypatch.chdir(tmp_path)
-    auth = AuthorizationServer({"ada": "lovelace"})
-
-    class App:
-        class options:  # noqa: N801  # an attribute
-            store: object = None
-
-        async def __call__(self, scope, receive, send):
-            raise AssertionError("not asked")
-
-    with pytest.raises(AuthError, match="directory"):
-        auth.guard(App())
-    for remote in ("redis://host:6379/0", Remote()):
-        App.options.store = remote
-        auth.guard(App())
-    App.options.store = "sqlite:///run/desk.db"
-    with pytest.raises(AuthError, match="directory"):
-        auth.guard(App())
-
-
-FORK = """
-import os, sys
-from accord.auth import AuthorizationServer
-
-auth = AuthorizationServer({"ada": "lovelace"}, store=sys.argv[1])
-keys = lambda: auth.endpoints.keys.jwks(auth.endpoints.store.now())["keys"][0]["kid"]
-before, store = keys(), auth.endpoints.store
-if os.fork() == 0:
-    code = 0 if keys() == before and auth.endpoints.store is not store else 1
-    auth.rotate_keys()
-    auth.close()
-    os._exit(code)
-status = os.waitstatus_to_exitcode(os.wait()[1])
-assert auth.endpoints.store is store
-assert keys() != before
-auth.close()
-sys.exit(status)
-"""
-
-
-def test_a_process_does_not_use_what_was_opened_before_it_was_forked(tmp_path):
-    command = [sys.executable, "-c", FORK, str(tmp_path / "auth.db")]
-    with ExitStack() as stack:
-        child = stack.enter_context(subprocess.Popen(command, stderr=subprocess.PIPE))
-        _, said = child.communicate(timeout=120)
-    assert child.returncode == 0, said.decode()
-
-
 def test_a_store_is_opened_once_for_all_threads(valkey):
     auth = AuthorizationServer({"ada": "lovelace"}, store=valkey.url, store_keys="none")
 
@@ -415,9 +220,6 @@ def test_a_store_is_opened_once_for_all_threads(valkey):
 
 
 def test_a_store_of_a_url_is_closed_with_its_last_reference():
-    import gc
-    import threading
-
     def count():
         return sum(each.name == "accord-auth-store" for each in threading.enumerate())
 
@@ -430,7 +232,7 @@ def test_a_store_of_a_url_is_closed_with_its_last_reference():
     until_sync(lambda: count() == before)
 
 
-def test_open_backends_are_not_opened_by_their_url(valkey):
+def test_a_backend_that_is_not_open_yet_is_a_store_too(valkey):
     backend = open_backend(valkey.url, namespace="given")
     auth = AuthorizationServer({"ada": "lovelace"}, store=backend)
     assert auth.endpoints.store.count_clients() == 0
