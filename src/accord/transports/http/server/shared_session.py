@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from accord.errors import InternalError, StoreError, StoreUnavailable
+from accord.errors import ConnectionClosed, InternalError, StoreError, StoreUnavailable
 from accord.principal import Principal
 from accord.protocol import codec
 from accord.protocol.exchange import Exchange
@@ -29,6 +29,7 @@ from accord.transports.http.server.shared_streams import (
 from accord.transports.http.server.stream import Stream
 from accord.workers import names
 from accord.workers.event_logs import LogLimits, LogWriter, make_label
+from accord.workers.inbox import LOOK
 from accord.workers.session_records import CachedRecord, SessionRecord
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ _BLOCK: Final = 2**20
 _BLOCKS: Final = 2**32
 # Seconds for which the log of an open stream is kept without a word of its worker.
 _OPEN_TTL: Final = 3600.0
+_LOOKS_A_SECOND: Final = 100
 # Seconds between attempts while the store does not answer.
 _PAUSE: Final = 0.1
 _REQUEST: Final = b'{"jsonrpc":"2.0","id":'
@@ -135,6 +137,15 @@ class SharedSession(HttpSession):
         """The log of messages outside of any request."""
         return names.outbox_of(self.sid)
 
+    @property
+    def look_interval(self) -> float:
+        """Seconds between two looks at the messages of a client that listens.
+
+        Bells ring for each message, and are seldom lost. Many silent streams must not keep the
+        store busy.
+        """
+        return max(LOOK, self._state.listening / _LOOKS_A_SECOND)
+
     def take_record(self, cached: CachedRecord) -> None:
         """Begin with what the store says of the session."""
         self._sessions.sharing.restore(self.session, cached.record)
@@ -223,6 +234,7 @@ class SharedSession(HttpSession):
         if not data.startswith(_REQUEST):
             stream.append(data)
         elif isinstance(stream, LoggedStream):
+            stream.asked.append(data)
             stream.ask(data, partial(self._note_question, data))
         else:
             self._sessions.spawn(self._ask(stream, data))
@@ -383,6 +395,10 @@ class SharedSession(HttpSession):
         stream.note_lost()
         response.is_over = True
         session = self.session
+        for question in stream.asked:
+            # Its new worker has cancelled those that clients have seen. (Others do not exist.)
+            gone = ConnectionClosed("another worker has taken the request over")
+            session.dispatcher.give_up(_decode_head(question).id, gone)
         for exchange in response.requests:
             if session.client.open.get(exchange.id) is exchange and not session.dispatcher.closed:
                 session.dispatcher.abandon(exchange)

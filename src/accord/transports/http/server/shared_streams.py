@@ -50,15 +50,17 @@ class LoggedStream(Stream):
 
     Attributes:
         writer: adds its events to the log.
+        asked: the requests of the server that it carries.
     """
 
-    __slots__ = ("_is_first", "_pending", "label", "writer")
+    __slots__ = ("_is_first", "_pending", "asked", "label", "writer")
 
     def __init__(self, label: str, *, retry: int) -> None:
         super().__init__(retry=retry)
         self.label = label
         self._pending = 0
         self._is_first = True
+        self.asked: list[bytes] = []
         self.writer: LogWriter
 
     def append(self, data: bytes) -> None:
@@ -313,7 +315,7 @@ class OutboxStream(_FollowingStream):
                     await self._send_outbox(name)
                 was_active = self.is_active
                 await self.writable()
-                await wait_for_ring(self._rung)
+                await wait_for_ring(self._rung, self._owner.look_interval)
         finally:
             worker.broadcasts.unfollow(self._rung.set)
             await _unfollow(worker, name, self._rung.set)
