@@ -26,8 +26,9 @@ _HOW: Final = (
 class KeyRing:
     """Secret keys: the first one seals, all of them open.
 
-    To change the key, put a new one in front, restart all workers, and take the old one away when
-    nothing that it sealed is used any more.
+    To change the key while workers serve, give all of them the new one in second place first, so
+    that all can open what it seals. Then let it change places with the old one, and take that away
+    when nothing that it sealed is used any more.
 
     Args:
         keys: at least 32 bytes each, random; text counts as UTF-8.
