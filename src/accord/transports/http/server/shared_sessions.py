@@ -293,7 +293,9 @@ class SharedSessions(HttpSessions):
     # -- beginning
 
     def begin(self, exchange: HttpExchange) -> SharedSession | http.HttpRefusal:
-        if self.state.is_stopping:
+        state = self.state
+        # A session outlives its worker, unlike the stream that opens one in the older form.
+        if state.is_draining or (state.is_stopping and exchange.method == "GET"):
             return http.HttpRefusal(503, "the server is stopping", -32000, (("retry-after", "5"),))
         principal = exchange.principal
         caller = caller_key(principal, exchange.scope.get("client"))
