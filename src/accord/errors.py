@@ -371,7 +371,7 @@ class Conflict(StoreError):
     """A record or a log is not as the caller expected; nothing was changed.
 
     Attributes:
-        record: the record as it is, for a record; None if there is none.
+        record: the record as it is, for a record; None if it does not exist.
         last: the number of the last entry, for a log.
     """
 

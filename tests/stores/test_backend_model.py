@@ -17,7 +17,7 @@ from support.waiting import LONG
 
 NAMES = some.sampled_from(["a", "b"])
 TTLS = some.sampled_from([5.0, 50.0])
-# What a worker expects: nothing, that there is none, what it has seen last, what it saw before.
+# What a worker expects: nothing, no record, the version that it saw last, an older one.
 EXPECTED = some.sampled_from([None, "none", "seen", "seen", "old"])
 
 OPERATIONS = some.one_of(

@@ -100,7 +100,7 @@ class Backend(Protocol):
     # -- records
 
     async def get(self, key: str) -> StoredRecord | None:
-        """Return a record; None if there is none, or it has expired."""
+        """Return a record; None if it does not exist, or has expired."""
 
     async def put(self, key: str, value: bytes, *, ttl: float, expect: int | None = None) -> int:
         """Write a record; return its version.
@@ -109,7 +109,7 @@ class Backend(Protocol):
             key: its name.
             value: what to keep.
             ttl: seconds from now after which it is gone.
-            expect: the version it must have; 0 if there must be none.
+            expect: the version it must have; 0 if it must not exist.
 
         Raises:
             Conflict: it is not as expected; `record` is what there is.

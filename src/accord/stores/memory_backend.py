@@ -99,14 +99,14 @@ class MemoryBackend:
     # -- records
 
     async def get(self, key: str) -> StoredRecord | None:
-        """Return a record; None if there is none, or it has expired."""
-        return self._stored(key, self._tick())
+        """Return a record; None if it does not exist, or has expired."""
+        return self._find_record(key, self._tick())
 
     async def put(self, key: str, value: bytes, *, ttl: float, expect: int | None = None) -> int:
         """Write a record; return its version."""
         now = self._tick()
         if expect is not None:
-            check_version(key, expect, self._stored(key, now))
+            check_version(key, expect, self._find_record(key, now))
         record = self._records.get(key)
         if record is None:
             record = self._records[key] = _Record()
@@ -118,7 +118,7 @@ class MemoryBackend:
 
     async def delete(self, key: str, *, expect: int | None = None) -> bool:
         """Delete a record; return whether there was one."""
-        stored = self._stored(key, self._tick())
+        stored = self._find_record(key, self._tick())
         if stored is None:
             return False
         check_version(key, expect, stored)
@@ -128,7 +128,7 @@ class MemoryBackend:
     async def touch(self, key: str, *, ttl: float) -> bool:
         """Let a record live for this long from now on; return whether there is one."""
         now = self._tick()
-        if self._stored(key, now) is None:
+        if self._find_record(key, now) is None:
             return False
         self._keep(self._records[key], now + ttl, self._records, key)
         return True
@@ -218,7 +218,7 @@ class MemoryBackend:
 
     async def read(self, log: str, *, after: int = 0, limit: int = 1000) -> LogPage | None:
         """Return the entries after a number; None if there is no such log, or it has expired."""
-        found = self._log(log, self._tick())
+        found = self._find_log(log, self._tick())
         if found is None:
             return None
         skipped = found.last - len(found.items)
@@ -234,7 +234,7 @@ class MemoryBackend:
 
     async def seize(self, log: str, *, fence: int) -> bool:
         """Take an open log over from the holder of a fence: it becomes higher by one."""
-        found = self._log(log, self._tick())
+        found = self._find_log(log, self._tick())
         if found is None or found.is_closed or found.fence != fence:
             return False
         found.fence += 1
@@ -243,7 +243,7 @@ class MemoryBackend:
     async def extend(self, log: str, *, ttl: float) -> bool:
         """Let a log live for this long from now on; return whether there is one."""
         now = self._tick()
-        found = self._log(log, now)
+        found = self._find_log(log, now)
         if found is None:
             return False
         self._keep(found, now + ttl, self._logs, log)
@@ -307,11 +307,11 @@ class MemoryBackend:
 
     # -- what expires
 
-    def _stored(self, key: str, now: float) -> StoredRecord | None:
+    def _find_record(self, key: str, now: float) -> StoredRecord | None:
         record = self._records.get(key)
         return None if record is None or record.expires <= now else record.stored
 
-    def _log(self, log: str, now: float) -> _Log | None:
+    def _find_log(self, log: str, now: float) -> _Log | None:
         found = self._logs.get(log)
         return None if found is None or found.expires <= now else found
 

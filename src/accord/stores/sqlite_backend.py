@@ -14,7 +14,7 @@ from accord.stores.backend import Allowance, LogPage, OnRing, StoredRecord
 from accord.stores.backend_rules import check_items
 from accord.stores.followers import Followers
 from accord.stores.sqlite_bells import Bells, BellSocket, open_bell_socket
-from accord.stores.sqlite_thread import Batch, SqliteThread
+from accord.stores.sqlite_thread import SqliteThread, StoreBatch
 
 __all__ = ["SqliteBackend"]
 
@@ -97,7 +97,7 @@ class SqliteBackend:
     # -- records
 
     async def get(self, key: str) -> StoredRecord | None:
-        """Return a record; None if there is none, or it has expired."""
+        """Return a record; None if it does not exist, or has expired."""
         found: StoredRecord | None = await self._read(lambda batch: work.find_record(batch, key))
         return found
 
@@ -238,10 +238,10 @@ class SqliteBackend:
             raise StoreUnavailable(f"{self._path} is not open")
         return self._thread
 
-    def _read(self, function: Callable[[Batch], Any]) -> "asyncio.Future[Any]":
+    def _read(self, function: Callable[[StoreBatch], Any]) -> "asyncio.Future[Any]":
         return self._get_thread().submit(function, is_write=False)
 
-    def _write(self, function: Callable[[Batch], Any]) -> "asyncio.Future[Any]":
+    def _write(self, function: Callable[[StoreBatch], Any]) -> "asyncio.Future[Any]":
         return self._get_thread().submit(function, is_write=True)
 
     def _hear(self, topics: Iterable[str] | None) -> None:

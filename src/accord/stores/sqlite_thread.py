@@ -26,7 +26,7 @@ from accord.stores.sqlite_connection import (
 )
 from accord.stores.sqlite_sweep import is_due, sweep
 
-__all__ = ["Batch", "SqliteThread"]
+__all__ = ["SqliteThread", "StoreBatch"]
 
 # Jobs in one transaction: enough to share its cost, so few that others get their turn.
 _JOBS: Final = 200
@@ -49,7 +49,7 @@ _HARMLESS: Final = frozenset(
 )
 
 
-class Batch:
+class StoreBatch:
     """What jobs that run together share: the connection, and in a transaction the next version."""
 
     __slots__ = ("_version", "bells", "db", "is_write", "outgoing", "prefix", "rung")
@@ -92,7 +92,7 @@ class Batch:
         self.db.execute("COMMIT")
 
 
-Work: TypeAlias = Callable[[Batch], Any]
+Work: TypeAlias = Callable[[StoreBatch], Any]
 
 
 class _Job:
@@ -269,7 +269,7 @@ class SqliteThread:
     def _run_jobs(self, db: sqlite3.Connection, jobs: list[_Job], waiting: list[_Job]) -> None:
         writes = [job for job in jobs if job.is_write]
         if len(writes) < len(jobs):
-            reads = Batch(db, self._bells, is_write=False)
+            reads = StoreBatch(db, self._bells, is_write=False)
             results = [self._read(job, reads) for job in jobs if not job.is_write]
             self._finish(reads, results, waiting)
         if writes:
@@ -281,7 +281,7 @@ class SqliteThread:
             text = f"{self._path} was locked by another process for {self._timeout:g} s"
             self._post([self._fail(job, text) for job in late])
 
-    def _read(self, job: _Job, batch: Batch) -> _Result:
+    def _read(self, job: _Job, batch: StoreBatch) -> _Result:
         assert job.work is not None
         if self._db is None:  # lost by a job before
             return self._fail(job, f"the connection to {self._path} was lost")
@@ -300,7 +300,7 @@ class SqliteThread:
             self._post([self._fail(job, text) for job in jobs])
             return
         results: list[_Result] = []
-        batch = Batch(self._db, self._bells, is_write=True)
+        batch = StoreBatch(self._db, self._bells, is_write=True)
         try:
             self._db.execute("BEGIN IMMEDIATE")
             for job in jobs:
@@ -320,7 +320,9 @@ class SqliteThread:
         else:
             self._finish(batch, results, waiting)
 
-    def _finish(self, batch: Batch | None, results: list[_Result], waiting: list[_Job]) -> None:
+    def _finish(
+        self, batch: StoreBatch | None, results: list[_Result], waiting: list[_Job]
+    ) -> None:
         """Hand out results, and ring."""
         final: list[_Result] = []
         for job, value, error in results:

@@ -14,7 +14,7 @@ import msgspec
 from accord.stores.backend import Allowance, LogPage, StoredRecord
 from accord.stores.backend_rules import check_append, check_version, draw, fill, time_to_fill
 from accord.stores.sqlite_connection import find_slot
-from accord.stores.sqlite_thread import Batch
+from accord.stores.sqlite_thread import StoreBatch
 
 __all__ = [
     "Addition",
@@ -61,7 +61,7 @@ _COUNTS: Final = {
 # -- records
 
 
-def find_record(batch: Batch, key: str) -> StoredRecord | None:
+def find_record(batch: StoreBatch, key: str) -> StoredRecord | None:
     """Return a record that has not expired."""
     row = batch.db.execute(
         "SELECT value, version FROM records WHERE name = ? AND expires > ?",
@@ -70,7 +70,7 @@ def find_record(batch: Batch, key: str) -> StoredRecord | None:
     return None if row is None else StoredRecord(*row)
 
 
-def put_record(batch: Batch, key: str, value: bytes, ttl: float, expect: int | None) -> int:
+def put_record(batch: StoreBatch, key: str, value: bytes, ttl: float, expect: int | None) -> int:
     """Write a record; return its version."""
     if expect is not None:
         check_version(key, expect, find_record(batch, key))
@@ -85,7 +85,7 @@ def put_record(batch: Batch, key: str, value: bytes, ttl: float, expect: int | N
     return version
 
 
-def delete_record(batch: Batch, key: str, expect: int | None) -> bool:
+def delete_record(batch: StoreBatch, key: str, expect: int | None) -> bool:
     """Delete a record; return whether there was one."""
     found = find_record(batch, key)
     if found is None:
@@ -95,7 +95,7 @@ def delete_record(batch: Batch, key: str, expect: int | None) -> bool:
     return True
 
 
-def touch_record(batch: Batch, key: str, ttl: float) -> bool:
+def touch_record(batch: StoreBatch, key: str, ttl: float) -> bool:
     """Let a record live for this long; return whether there is one."""
     now = time.time()
     changed = batch.db.execute(
@@ -108,7 +108,7 @@ def touch_record(batch: Batch, key: str, ttl: float) -> bool:
 # -- indexes
 
 
-def add_members(batch: Batch, index: str, members: Sequence[str], ttl: float) -> None:
+def add_members(batch: StoreBatch, index: str, members: Sequence[str], ttl: float) -> None:
     """Add names to an index."""
     expires = time.time() + ttl
     name, slot = batch.prefix + index, find_slot(expires)
@@ -119,7 +119,7 @@ def add_members(batch: Batch, index: str, members: Sequence[str], ttl: float) ->
     )
 
 
-def remove_members(batch: Batch, index: str, members: Sequence[str]) -> int:
+def remove_members(batch: StoreBatch, index: str, members: Sequence[str]) -> int:
     """Remove names from an index; return how many of them had not expired."""
     now, name, removed = time.time(), batch.prefix + index, 0
     for member in members:
@@ -133,7 +133,7 @@ def remove_members(batch: Batch, index: str, members: Sequence[str]) -> int:
     return removed
 
 
-def find_members(batch: Batch, index: str, limit: int) -> list[str]:
+def find_members(batch: StoreBatch, index: str, limit: int) -> list[str]:
     """Return names of an index that have not expired."""
     rows = batch.db.execute(
         "SELECT member FROM index_members WHERE name = ? AND expires > ? LIMIT ?",
@@ -142,7 +142,7 @@ def find_members(batch: Batch, index: str, limit: int) -> list[str]:
     return [member for (member,) in rows]
 
 
-def count_members(batch: Batch, index: str) -> int:
+def count_members(batch: StoreBatch, index: str) -> int:
     """Return how many names of an index have not expired."""
     (count,) = batch.db.execute(
         "SELECT count(*) FROM index_members WHERE name = ? AND expires > ?",
@@ -180,7 +180,7 @@ class _LogRow(msgspec.Struct, gc=False):
     slot: int = 0
 
 
-def append_entries(batch: Batch, new: Addition) -> int:
+def append_entries(batch: StoreBatch, new: Addition) -> int:
     """Add entries to a log; return the number of the last one."""
     now = time.time()
     found = batch.db.execute(
@@ -216,7 +216,7 @@ def append_entries(batch: Batch, new: Addition) -> int:
     return log.last
 
 
-def _write_log(batch: Batch, name: str, log: _LogRow) -> None:
+def _write_log(batch: StoreBatch, name: str, log: _LogRow) -> None:
     """Write the row of a log; delete entries that do not count any more, if they are many."""
     if log.id and log.first - log.held >= _TRIM:
         log.held = log.first
@@ -240,7 +240,7 @@ def _write_log(batch: Batch, name: str, log: _LogRow) -> None:
         batch.db.execute("UPDATE logs SET slot = ? WHERE id = ?", (slot, log.id))
 
 
-def read_log(batch: Batch, log: str, after: int, limit: int) -> LogPage | None:
+def read_log(batch: StoreBatch, log: str, after: int, limit: int) -> LogPage | None:
     """Return the entries after a number; one statement, so that they belong together."""
     rows = batch.db.execute(
         _PAGE, (after, batch.prefix + log, time.time(), max(1, limit))
@@ -258,7 +258,7 @@ def read_log(batch: Batch, log: str, after: int, limit: int) -> LogPage | None:
     )
 
 
-def seize_log(batch: Batch, log: str, fence: int) -> bool:
+def seize_log(batch: StoreBatch, log: str, fence: int) -> bool:
     """Raise the fence of an open log, if it is this one."""
     changed = batch.db.execute(
         "UPDATE logs SET fence = fence + 1 "
@@ -268,7 +268,7 @@ def seize_log(batch: Batch, log: str, fence: int) -> bool:
     return changed.rowcount > 0
 
 
-def extend_log(batch: Batch, log: str, ttl: float) -> bool:
+def extend_log(batch: StoreBatch, log: str, ttl: float) -> bool:
     """Let a log live for this long; return whether there is one."""
     now = time.time()
     changed = batch.db.execute(
@@ -278,7 +278,7 @@ def extend_log(batch: Batch, log: str, ttl: float) -> bool:
     return changed.rowcount > 0
 
 
-def drop_log(batch: Batch, log: str) -> None:
+def drop_log(batch: StoreBatch, log: str) -> None:
     """Forget a log; its entries are swept later."""
     batch.db.execute("UPDATE logs SET name = NULL, slot = 0 WHERE name = ?", (batch.prefix + log,))
 
@@ -287,7 +287,7 @@ def drop_log(batch: Batch, log: str) -> None:
 
 
 def take_from_bucket(
-    batch: Batch, bucket: str, cost: float, rate: float, burst: float
+    batch: StoreBatch, bucket: str, cost: float, rate: float, burst: float
 ) -> Allowance:
     """Take from a bucket; all of the cost, or nothing."""
     name, now = batch.prefix + bucket, time.time()
@@ -309,7 +309,7 @@ def take_from_bucket(
 # -- operation
 
 
-def describe_file(batch: Batch, path: str) -> dict[str, str | int | float]:
+def describe_file(batch: StoreBatch, path: str) -> dict[str, str | int | float]:
     """Return facts about the file, and how much of this namespace is in it."""
     # A pattern with a fixed beginning uses the index over names.
     terms: dict[str, Any] = {"names": f"{batch.prefix}*", "now": time.time()}

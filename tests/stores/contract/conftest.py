@@ -91,6 +91,8 @@ def own(namespace: str, folder: Path, request: pytest.FixtureRequest) -> Recipe:
 
 SHARED = [sqlite, sqlite_polling, redis]
 KINDS = [memory, sealed, *SHARED]
+# The modules with bells; apart from those, the two kinds of SQLite are one.
+WITH_BELLS = ("test_bells", "test_operation", "test_processes")
 if OWN:
     KINDS = [own]
     SHARED = [own] if Recipe(OWN, ("probe",)).make().is_shared else []
@@ -100,6 +102,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     names = metafunc.fixturenames
     if "store" in names:
         kinds = SHARED if {"other", "stranger"} & set(names) else KINDS
+        if metafunc.module.__name__.rpartition(".")[2] not in WITH_BELLS:
+            kinds = [kind for kind in kinds if kind is not sqlite_polling]
         metafunc.parametrize("store", kinds, indirect=True, ids=lambda kind: kind.__name__)
 
 

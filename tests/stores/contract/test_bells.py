@@ -94,7 +94,7 @@ async def test_rings_of_one_turn_are_heard_once_in_the_same_process(backend: Bac
     assert 1 <= ears.count <= 100
 
 
-async def test_what_is_unfollowed_hears_nothing_more(backend: Backend, second: Backend):
+async def test_a_follower_hears_nothing_after_unfollow(backend: Backend, second: Backend):
     ears, others = Ears(), Ears()
     await second.follow("t", ears.hear)
     await second.follow("t", others.hear)

@@ -53,7 +53,7 @@ async def test_a_bucket_never_holds_more_than_its_burst(backend: Backend):
         allowance = await backend.take(bucket, cost=3, rate=rate, burst=3)
         assert not allowance.is_granted or await backend.now() >= began + ttl
 
-    for ttl in (0.1, 0.5):
+    for ttl in (0.05, 0.2):
         await take_twice(f"b{ttl}", ttl)
 
 
