@@ -146,7 +146,7 @@ def test_a_server_that_does_not_start_gives_exit_code_1_and_is_tried_once(tmp_pa
 def test_sighup_replaces_all_workers_without_a_failed_call(tmp_path):
     with run_script(tmp_path) as server:
         before = server.wait_for_workers(2)
-        loops = [CallingLoop(server.port) for _ in range(3)]
+        loops = [CallingLoop(server.port, kind) for kind in ("alone", "session", "sessions")]
         for loop in loops:
             loop.start()
         until_sync(lambda: all(loop.answers for loop in loops))

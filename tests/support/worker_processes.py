@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from support.command_line import PLAIN
-from support.http_talk import BOTH
+from support.http_talk import BOTH, call, initialize
 from support.listened import call_body, call_lines
 from support.waiting import LONG, until_sync
 
@@ -208,11 +208,19 @@ class CallingClient:
 
 
 class CallingLoop(threading.Thread):
-    """Calls a tool again and again, and notes which process answers and what fails."""
+    """Calls a tool again and again, and notes which process answers and what fails.
 
-    def __init__(self, port: int) -> None:
+    Args:
+        port: of the server.
+        kind: "alone" for requests that stand on their own, "session" for those of one session,
+            "sessions" for a new session each time.
+    """
+
+    def __init__(self, port: int, kind: str = "alone") -> None:
         super().__init__(daemon=True)
         self._client = CallingClient(port)
+        self._kind = kind
+        self._session: dict[str, str] = {}
         self._is_over = False
         self.answers: list[int] = []
         self.failures: list[BaseException] = []
@@ -220,11 +228,20 @@ class CallingLoop(threading.Thread):
     def run(self) -> None:
         while not self._is_over:
             try:
-                self.answers.append(self._client.call("pid"))
+                self.answers.append(self._call())
             except Exception as error:  # whatever it is, a client would see it
                 self.failures.append(error)
                 self._client.close()
             time.sleep(0.002)
+
+    def _call(self) -> Any:
+        if self._kind == "alone":
+            return self._client.call("pid")
+        if self._kind == "sessions" or not self._session:
+            _, headers = self._client.post(json.dumps(initialize()).encode())
+            self._session = {"Mcp-Session-Id": headers["Mcp-Session-Id"]}
+        answer, _ = self._client.post(json.dumps(call(1, "pid")).encode(), **self._session)
+        return answer["result"]["structuredContent"]["result"]
 
     def finish(self) -> None:
         self._is_over = True
