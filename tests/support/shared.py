@@ -160,9 +160,7 @@ async def serve_shared(
             await app.stop()
 
 
-async def add_app(
-    crew: Crew, make: Callable[[list[str]], Server[Any]], **options: Any
-) -> App:
+async def add_app(crew: Crew, make: Callable[[list[str]], Server[Any]], **options: Any) -> App:
     """Let another app serve together with the others."""
     app = App(make(crew.trail), FaultyBackend(crew.store), **options)
     await app.app.start()
