@@ -681,6 +681,28 @@ async def test_the_socket_of_a_killed_process_is_removed_by_the_next_ring(file: 
 
 
 @in_loop
+async def test_the_socket_of_a_killed_process_is_removed_by_the_next_process(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    folder = tmp_path / "t"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    with OtherProcess(Recipe("accord.stores:SqliteBackend", (str(file),))) as other:
+        await other.call("follow", "t")
+        other.kill()
+    (left,) = folder.iterdir()
+    # Even if it served another file, which does not exist any more.
+    async with opened(tmp_path / "other.db") as backend, opened(tmp_path / "other.db") as second:
+        await backend.follow("t", lambda: None)
+        (own,) = folder.iterdir()
+        assert own != left
+        await second.follow("t", lambda: None)
+        assert len(list(folder.iterdir())) == 2
+    assert list(folder.iterdir()) == []
+
+
+@in_loop
 async def test_a_process_that_was_silent_for_long_is_forgotten(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ):

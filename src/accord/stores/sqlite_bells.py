@@ -32,6 +32,8 @@ _PATIENCE: Final = 1.0
 # was only stopped registers again when it goes on.
 _REFRESH: Final = 5.0
 _SILENCE: Final = 60.0
+# How many old sockets a process looks at when it starts.
+_LEFTOVERS: Final = 200
 # Names have no control characters.
 _SEPARATOR: Final = "\n"
 
@@ -85,6 +87,7 @@ def open_bell_socket(
         # The name of the folder and of the socket have 24 characters.
         if len(os.fsencode(parent)) + 24 > _ADDRESS_BYTES:
             continue
+        _remove_leftovers(parent)
         try:
             folder = tempfile.mkdtemp(prefix=_PREFIX, dir=parent)
         except OSError:
@@ -329,6 +332,14 @@ def _join(topics: list[str]) -> tuple[int, bytes]:
     else:
         count = len(topics)
     return count, _SEPARATOR.join(topics[:count]).encode()
+
+
+def _remove_leftovers(parent: str) -> None:
+    """Delete sockets of processes that were killed, and whose file nothing uses any more."""
+    with suppress(OSError), os.scandir(parent) as entries:
+        found = [entry.path for entry in entries if entry.name.startswith(_PREFIX)]
+        for folder in found[:_LEFTOVERS]:
+            _remove_dead_socket(os.path.join(folder, "s"))
 
 
 def _remove_dead_socket(address: str) -> None:
