@@ -156,17 +156,18 @@ class AskingContext:
             ValueError: the URL is not one that a client may show.
         """
         from accord.server.questions import check_accepted, refuse_later_mode
-        from accord.server.url_elicitation import make_id, page_key
+        from accord.server.url_elicitation import KEPT_PAGE, make_id, page_key
 
         session, id = self._session, None
         if self._peer.revision.rounds:
             # The page is the same in every round of the request, whatever its URL holds.
             key = key or page_key(message, url)
-            id = await self._channel.once(f"page {key}", make_id, str)
+            id = await self._channel.once(f"{KEPT_PAGE}{key}", make_id, str)
         elicitations = session.server.elicitations
         elicitation = elicitations.add(message, url, session, self._exchange, id=id)
         params = elicitation.params()
         try:
+            await elicitations.share(elicitation)
             refuse_later_mode(params, self._peer.revision, "elicitation by URL")
             result = await self._ask("elicitation.url", "elicitation/create", params, timeout, key)
             check_accepted(result)

@@ -9,6 +9,7 @@ Nothing is kept for a client that never comes back.
 from asyncio import Lock
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from hashlib import sha256
 from os import urandom
 from time import time
@@ -16,10 +17,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from accord.errors import ElicitationRefused, InvalidParams, RequestError, lower_first
+from accord.errors import (
+    ElicitationRefused,
+    InvalidParams,
+    RequestError,
+    StoreUnavailable,
+    lower_first,
+)
 from accord.protocol.exchange import Exchange
 from accord.server.channels import KeptResults, Unwound
 from accord.server.sealing import StateContent
+from accord.server.url_elicitation import KEPT_PAGE
 from accord.types import (
     CallToolParams,
     CreateMessageRequest,
@@ -72,6 +80,7 @@ class Rounds:
         params: CallToolParams | GetPromptParams | ReadResourceParams,
     ) -> None:
         self._seal = session.server.state_seal
+        self._shared_pages = session.server.shared_pages
         self._loop = session.loop
         principal = session.principal_of(exchange)
         self._content = StateContent(
@@ -118,6 +127,14 @@ class Rounds:
                 except RequestError:
                     self._claimer = None
                     raise
+                await self._load_pages(self._opened.kept)
+
+    async def _load_pages(self, kept: dict[str, msgspec.Raw]) -> None:
+        """Learn which of the pages that the user was asked to visit are complete."""
+        pages = [bytes(kept[key]) for key in kept if key.startswith(KEPT_PAGE)]
+        if pages and self._shared_pages is not None:
+            with suppress(StoreUnavailable):  # the handler asks for them once more
+                await self._shared_pages.load(msgspec.json.decode(each) for each in pages)
 
     # -- called by the context
 

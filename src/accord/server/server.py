@@ -59,7 +59,6 @@ if TYPE_CHECKING:
     from accord.server.stateless import StatelessSessions
     from accord.server.tasks.runner import TaskRunner
     from accord.server.threads import Workers
-    from accord.server.url_elicitation import UrlElicitations
     from accord.transports.http.server.app import HttpApp
     from accord.transports.wire import MemoryWire
 
@@ -226,21 +225,6 @@ class Server(Registration, LocalCalls, MountingServer, SharingServer, Generic[St
         from accord.server.stateless import StatelessSessions
 
         return StatelessSessions(self)
-
-    @cached_property
-    def elicitations(self) -> "UrlElicitations":
-        """The pages that users were asked to visit; `find` returns one by its id."""
-        from accord.server.url_elicitation import UrlElicitations
-
-        return UrlElicitations()
-
-    def elicitation_completed(self, id: str) -> bool:
-        """Inform the client that asked its user to visit a page that the user is done with it.
-
-        From any thread, and once: returns False for an id that is unknown or complete already.
-        """
-        found = self.elicitations.find(id)
-        return found is not None and found.complete()
 
     @cached_property
     def scopes(self) -> Scopes:
@@ -437,10 +421,13 @@ class Server(Registration, LocalCalls, MountingServer, SharingServer, Generic[St
             options: see `HttpOptions`. And in place of host and port `listen`: one or several of
                 "HOST:PORT", ":PORT", "unix:PATH" (with `socket_mode`, 0o660 by default),
                 "fd:NUMBER" and "systemd". For HTTPS `certificate` and `key`, the names of PEM
-                files, with `key_password`; or `tls`, a context of the module `ssl`.
+                files, with `key_password`; or `tls`, a context of the module `ssl`. `workers`: how
+                many processes serve, or "auto" for one on each core; they share a temporary store,
+                unless `store` names one.
 
         Raises:
             RuntimeError: an event loop is running in this thread; `serve` is for that.
+            ConfigurationError: this system cannot run several processes.
         """
         from accord.server.serving import run
 

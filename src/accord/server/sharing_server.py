@@ -4,20 +4,26 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from accord.server.hub import Hub
+from accord.server.composition.views import Views
 
 if TYPE_CHECKING:
     from accord.server.sealing import StateSeal
     from accord.server.session_sharing import SessionSharing
+    from accord.server.shared_pages import SharedPages
     from accord.server.store_bus import StoreBus
     from accord.server.tasks.runner import TaskRunner
+    from accord.server.url_elicitation import UrlElicitations
     from accord.workers.worker import Worker
 
 
-class SharingServer:
-    """The part of a `Server` by which it serves together with others."""
+class SharingServer(Views):
+    """The part of a `Server` by which it serves together with others.
 
-    hub: Hub
+    Attributes:
+        shared_pages: the pages that users of all workers were asked to visit; None without others.
+    """
+
+    shared_pages: "SharedPages | None" = None
     auth: Any
     _state_keys: Sequence[str | bytes] | None
     _state_lifetime: float
@@ -46,11 +52,14 @@ class SharingServer:
 
     def join_workers(self, worker: "Worker") -> None:
         """Share state with other workers from now on, on the running loop."""
+        from accord.server.shared_pages import SharedPages
         from accord.server.store_bus import StoreBus
 
         self.worker = worker
         self._store_bus = StoreBus(worker)
         self.hub.use_bus(self._store_bus)
+        self.shared_pages = SharedPages(worker)
+        self.share_with(self)
         use_backend = getattr(self.auth, "use_backend", None)
         if use_backend is not None:
             use_backend(worker.backend)
@@ -58,10 +67,19 @@ class SharingServer:
     async def leave_workers(self) -> None:
         """Share state no more."""
         self.worker = None
+        self._stop_sharing(self)
         self.hub.use_bus(None)
         bus, self._store_bus = self._store_bus, None
         if bus is not None:
             await bus.close()
+
+    def _stop_sharing(self, source: "Views") -> None:
+        if isinstance(source, SharingServer):
+            source.shared_pages = None
+            if "elicitations" in vars(source):
+                source.elicitations.shared = None
+        for part in source.parts():
+            self._stop_sharing(part)
 
     @cached_property
     def sharing(self) -> "SessionSharing":
@@ -80,3 +98,41 @@ class SharingServer:
             return StateSeal(keys, lifetime=lifetime)
         keys = keys or worker.keys.derive("request state")
         return StateSeal(keys, lifetime=lifetime, marks=worker.backend)
+
+    @cached_property
+    def elicitations(self) -> "UrlElicitations":
+        """The pages that users were asked to visit; `find` and `fetch` return one by its id."""
+        from accord.server.url_elicitation import UrlElicitations
+
+        return UrlElicitations()
+
+    def elicitation_completed(self, id: str) -> bool:
+        """Inform the client that asked its user to visit a page that the user is done with it.
+
+        From any thread, and once: returns False for an id that is unknown or complete already. On
+        the event loop of a worker that serves together with others, an id that is not of this
+        worker is passed on, and True says no more; `complete_elicitation` knows.
+        """
+        found = self.elicitations.find(id)
+        if found is None and self.shared_pages is not None:
+            return self.shared_pages.complete_from_thread(id)
+        return found is not None and found.complete()
+
+    async def complete_elicitation(self, id: str) -> bool:
+        """The same, on the event loop, for pages of all workers.
+
+        Returns:
+            False for an id that is unknown to all workers, or complete already.
+
+        Raises:
+            StoreUnavailable: the store of the workers does not answer.
+        """
+        return await self.elicitations.complete(id)
+
+    def share_with(self, source: "Views") -> None:
+        """Let the servers that a source is made of share what they have with other workers."""
+        if isinstance(source, SharingServer) and self.shared_pages is not None:
+            source.shared_pages = self.shared_pages
+            self.shared_pages.join(source.elicitations)
+        for part in source.parts():
+            self.share_with(part)

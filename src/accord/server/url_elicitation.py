@@ -1,7 +1,8 @@
 """Pages that users are asked to visit: elicitation in URL mode.
 
 The client learns an id with each page, and is informed when the user is done there. An id is
-random, belongs to one session, and is announced once. The newest pages are remembered.
+random, belongs to one session, and is announced once. The newest pages are remembered. Where
+workers serve together, each of them finds the pages of all; see `shared_pages`.
 """
 
 import asyncio
@@ -15,20 +16,24 @@ from urllib.parse import urlsplit
 import msgspec
 
 from accord.bindings.addresses import host_fault, is_loopback
-from accord.errors import InternalError, UrlElicitationRequired
+from accord.errors import InternalError, StoreUnavailable, UrlElicitationRequired
 from accord.protocol.exchange import Exchange
+from accord.server.shared_pages import COMPLETE
 from accord.types import (
     ElicitationCompleteParams,
     ElicitParams,
     InputRequiredResult,
     UrlElicitationData,
 )
-from accord.types._base import lifetime_of
+from accord.types._base import RequestId, lifetime_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from accord.principal import Principal
     from accord.server.context import Context
     from accord.server.session import Session
+    from accord.server.shared_pages import SharedPages
 
 # In a URL, the place of the id.
 _PLACE: Final = "{elicitation_id}"
@@ -37,7 +42,8 @@ _ID_BYTES: Final = 32
 # How many pages are remembered, of all callers and of one; beyond it the oldest are forgotten.
 _MOST: Final = 10_000
 _OWNER_MOST: Final = 1_000
-_COMPLETE: Final = "notifications/elicitation/complete"
+KEPT_PAGE: Final = "page "
+"""The keys of ids of pages among what is kept from one round to the next begin so."""
 
 
 class UrlElicitation:
@@ -52,29 +58,42 @@ class UrlElicitation:
         is_complete: whether the user is done with it.
         principal: the caller that asked for it. The handler of the page has to verify that the
             same user opens it, for example by a login at the page.
+        session_id: the id of the client's session, where it has one over HTTP.
+        is_announced: whether the client's revision has a notification for it.
     """
 
-    def __init__(
-        self, message: str, url: str, session: "Session", exchange: Exchange, id: str | None = None
-    ) -> None:
-        self.id = id or make_id()
-        self.message = message
-        self.url = check_url(url.replace(_PLACE, self.id))
-        self.principal: Principal | None = session.principal_of(exchange)
-        self.is_complete = False
-        self.owner = self.principal or weakref.ref(session)
-        # Whether the same page may be asked for again by a repeated request.
-        self._is_repeated = id is not None
-        self._waiting: list[asyncio.Future[None]] = []
-        self.belong_to(session, exchange)
+    session_id: str | None = None
+    is_announced = False
+    # Whether the same page may be asked for again by a repeated request.
+    _is_repeated = False
+    _session: "Callable[[], Session | None]"
+    _request_id: RequestId
 
-    def belong_to(self, session: "Session", exchange: Exchange) -> None:
+    def __init__(
+        self, id: str, message: str, url: str, principal: "Principal | None", owner: object
+    ) -> None:
+        self.id = id
+        self.message = message
+        self.url = url
+        self.principal = principal
+        self.is_complete = False
+        self.owner = owner
+        self._session = _no_session
+        self._shared: SharedPages | None = None
+        self._waiting: list[asyncio.Future[None]] = []
+
+    def belong_to(
+        self, session: "Session", exchange: Exchange, shared: "SharedPages | None"
+    ) -> None:
         """Inform the client of this request when the user is done."""
         self._session = weakref.ref(session)
         # Not the request itself, which holds the stream of its answer.
         self._request_id = exchange.id
         # Not what the session says: a request may stand on its own beside it.
-        self._is_announced = _COMPLETE in exchange.revision.notifications["server"]
+        self.is_announced = COMPLETE in exchange.revision.notifications["server"]
+        self._shared = shared
+        if exchange.origin is not None:
+            self.session_id = exchange.origin.facts.session_id
 
     def params(self) -> ElicitParams:
         """Return the page as the params of a question."""
@@ -88,23 +107,32 @@ class UrlElicitation:
         """
         if self.is_complete:
             return False
+        if self._session is _no_session and self._shared is not None:
+            self.is_complete = True
+            return self._shared.complete_from_thread(self.id)
+        self.finish()
+        if self._shared is not None:
+            self._shared.note_completed(self)
+        return True
+
+    def finish(self) -> None:
+        """Let the client know in this process, which is the one that asked it."""
         self.is_complete = True
         session = self._session()
         if session is not None:
             if not self._is_repeated:
-                session.server.elicitations.discard(self)
+                session.server.elicitations.drop(self)
             session.run_here(self._announce, session)
-        return True
 
     def _announce(self, session: "Session") -> None:
         for future in self._waiting:
             if not future.done():
                 future.set_result(None)
-        if not self._is_announced:
+        if not self.is_announced:
             return  # elicitation.url.no-elicitation-id: the repeated request shows the outcome
         within = session.endpoint.conversation.open_exchange("client", self._request_id)
         # elicitation.complete.same-client
-        session.notify(_COMPLETE, ElicitationCompleteParams(elicitation_id=self.id), within)
+        session.notify(COMPLETE, ElicitationCompleteParams(elicitation_id=self.id), within)
 
     async def wait(self) -> None:
         """Wait in a handler until `complete` is called."""
@@ -123,13 +151,18 @@ class UrlElicitation:
 
 
 class UrlElicitations:
-    """The pages that users of a server were asked to visit, by their ids."""
+    """The pages that users of a server were asked to visit, by their ids.
+
+    Attributes:
+        shared: the pages of all workers, where several serve together.
+    """
 
     def __init__(self) -> None:
         self._by_id: dict[str, UrlElicitation] = {}
         self._of_owner: dict[object, dict[str, None]] = {}
         # Handlers in threads prepare pages too.
         self._lock = threading.RLock()
+        self.shared: SharedPages | None = None
 
     def add(
         self,
@@ -154,9 +187,9 @@ class UrlElicitations:
         """
         known = None if id is None else self._by_id.get(id)
         if known is not None:
-            known.belong_to(session, exchange)
+            known.belong_to(session, exchange, self.shared)
             return known
-        made = UrlElicitation(message, url, session, exchange, id)
+        made = self._make(message, url, session, exchange, id)
         with self._lock:
             own = self._of_owner.get(made.owner, ())
             # A caller that asks for pages without end forgets its own before those of others.
@@ -167,6 +200,23 @@ class UrlElicitations:
             self._of_owner.setdefault(made.owner, {})[made.id] = None
             self._by_id[made.id] = made
         return made
+
+    def _make(
+        self, message: str, url: str, session: "Session", exchange: Exchange, id: str | None
+    ) -> UrlElicitation:
+        made_id = id or make_id()
+        principal = session.principal_of(exchange)
+        place = check_url(url.replace(_PLACE, made_id))
+        made = UrlElicitation(made_id, message, place, principal, principal or weakref.ref(session))
+        made._is_repeated = id is not None
+        made.belong_to(session, exchange, self.shared)
+        made.is_complete = self.shared is not None and self.shared.is_complete(made_id)
+        return made
+
+    async def share(self, elicitation: UrlElicitation) -> None:
+        """Let other workers find a page, before the client is asked to show it."""
+        if self.shared is not None and not elicitation.is_complete:
+            await self.shared.keep(elicitation)
 
     def prepare(self, context: "Context[Any]", message: str, url: str) -> UrlElicitation:
         """Make a page to raise `UrlElicitationRequired` with; in every round of a request the same.
@@ -179,22 +229,63 @@ class UrlElicitations:
         if exchange.revision.rounds and method is not None and method.may_ask:
             # A task has no rounds.
             keep = getattr(context._channel, "keep", None)
-            id = keep and keep(f"page {page_key(message, url)}", make_id)
-        return self.add(message, url, session, exchange, id=id)
+            id = keep and keep(f"{KEPT_PAGE}{page_key(message, url)}", make_id)
+        made = self.add(message, url, session, exchange, id=id)
+        if self.shared is not None and not made.is_complete:
+            self.shared.keep_soon(made)
+        return made
 
     def find(self, id: str) -> UrlElicitation | None:
-        """Return the page with this id, unless it is complete or forgotten."""
+        """Return the page of this process with this id, unless it is complete or forgotten."""
         found = self._by_id.get(id)
         return None if found is None or found.is_complete else found
 
+    async def fetch(self, id: str) -> UrlElicitation | None:
+        """Return the page with this id, of any worker, unless it is complete or forgotten.
+
+        Raises:
+            StoreUnavailable: the store of the workers does not answer.
+        """
+        found = self.find(id)
+        if found is not None or self.shared is None:
+            return found
+        record = await self.shared.fetch(id)
+        if record is None:
+            return None
+        page = UrlElicitation(id, record.message, record.url, record.principal, None)
+        page._shared = self.shared
+        return page
+
+    async def complete(self, id: str) -> bool:
+        """Complete a page of any worker; see `Server.complete_elicitation`."""
+        found = self.find(id)
+        if self.shared is None:
+            return found is not None and found.complete()
+        try:
+            return await self.shared.complete(id)
+        except StoreUnavailable:
+            if found is None:
+                raise
+            return found.complete()
+
     def discard(self, elicitation: UrlElicitation) -> None:
         """Forget a page."""
+        self.drop(elicitation)
+        if self.shared is not None:
+            self.shared.forget_soon(elicitation.id)
+
+    def drop(self, elicitation: UrlElicitation) -> None:
+        """Forget a page in this process."""
         with self._lock:
             if self._by_id.pop(elicitation.id, None) is not None:
                 own = self._of_owner[elicitation.owner]
                 del own[elicitation.id]
                 if not own:
                     del self._of_owner[elicitation.owner]
+
+
+def _no_session() -> None:
+    """Return nothing: the client was asked by another worker."""
 
 
 def make_id() -> str:

@@ -114,6 +114,7 @@ class Mounts:
         with self._lock:
             self._mounts = (*self._mounts, mount)
             running = [*self._running.items()]
+        self._server.share_with(source)
         for loop, holds in running:
             loop.call_soon_threadsafe(holds.add, mount)
         return mount
