@@ -22,12 +22,14 @@ import accord.server
 import accord.testing
 import accord.types
 from accord.client.options import CallOptions, ConnectOptions
+from accord.middleware.otel_workers import instrument_name
 from accord.server.http_settings import HttpSettings, ListenSettings
 from accord.server.prompts import PromptDetails
 from accord.server.resources import ResourceDetails
 from accord.server.session import Session
 from accord.server.settings import ServerSettings, ToolDetails
 from accord.server.tasks import TaskSettings
+from accord.workers.metrics import COUNTS
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -46,13 +48,15 @@ _VARIABLES = {
     "clients": accord.client.ClientGroup({}, {}, separator="."),
     "accord": accord,
 }
-# Loggers, a file and an attribute of spans, which look like names.
+# Loggers, a file, an attribute of spans and metrics, which look like names.
 _OTHERS = {
     *("server.NAME", "server.NAME.accept", "server.json", "server.yaml"),
     "accord.access",
     "accord.requests",
     "accord.lock",
     "client.address",
+    *("accord.worker", "accord.worker.id", "accord.store"),
+    *map(instrument_name, COUNTS),
 }
 # Keywords that functions take by `**options`.
 _OPTIONS = {

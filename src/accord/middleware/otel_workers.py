@@ -34,6 +34,11 @@ def find_observer(meter: "Meter") -> "WorkerObserver":
     return found
 
 
+def instrument_name(row: CountRow) -> str:
+    """Return the name of the instrument for a count."""
+    return _NAMES.get(row.attribute, f"accord.worker.{row.attribute}")
+
+
 class WorkerObserver:
     """Reports the counts of the workers that servers have."""
 
@@ -46,8 +51,8 @@ class WorkerObserver:
                 if row.kind == "counter"
                 else meter.create_observable_gauge
             )
-            name = _NAMES.get(row.attribute, f"accord.worker.{row.attribute}")
-            create(name, [partial(_observe, self._servers, row)], row.unit, row.what)
+            callback = partial(_observe, self._servers, row)
+            create(instrument_name(row), [callback], row.unit, row.what)
 
     def add(self, server: "Server[Any]") -> None:
         """Observe the worker of a server, whenever it has one."""
