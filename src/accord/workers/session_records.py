@@ -15,6 +15,7 @@ import msgspec
 
 from accord.errors import Conflict, StoreError, StoreUnavailable
 from accord.workers import names
+from accord.workers.inbox import wait_for_ring
 
 if TYPE_CHECKING:
     from accord.workers.worker import Worker
@@ -184,7 +185,7 @@ class SessionRecords:
         self._worker = worker
         self._ttl = ttl
         self._apply = apply
-        self._waiting: dict[str, tuple[set[str], asyncio.Future[None]]] = {}
+        self._waiting: dict[str, _Awaited] = {}
         # Holders that were lost, or have given their copy up.
         self._left: dict[str, set[str]] = {}
         # Records that holders may not have: it is not known whether they were changed.
@@ -339,14 +340,13 @@ class SessionRecords:
             self._doubtful.discard(sid)
             return
         receipt = os.urandom(8).hex()
-        taken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting[receipt] = (set(others), taken)
+        awaited = self._waiting[receipt] = _Awaited(set(others), cached.record.holders)
         value = encode_record(cached.record, cached.unknown)
         update = _Update(sid, cached.version, value, receipt, self._worker.id)
         body = msgspec.msgpack.encode(update)
         try:
             await asyncio.gather(*(self._worker.send(each, "session", body) for each in others))
-            await self._await_receipts(sid, receipt, taken)
+            await self._await_receipts(sid, awaited)
         except StoreUnavailable:
             self._doubt(sid)
             raise
@@ -354,24 +354,18 @@ class SessionRecords:
             self._waiting.pop(receipt, None)
         self._doubtful.discard(sid)
 
-    async def _await_receipts(self, sid: str, receipt: str, taken: "asyncio.Future[None]") -> None:
+    async def _await_receipts(self, sid: str, awaited: "_Awaited") -> None:
         loop = asyncio.get_running_loop()
         # A copy is relied on for no longer than a lease after its worker was last heard of.
         deadline = loop.time() + self._worker.lease
         pause = _SOON
-        while not taken.done() and loop.time() < deadline:
-            await asyncio.wait((taken,), timeout=pause)
+        while awaited.workers and loop.time() < deadline:
+            await wait_for_ring(awaited.is_complete, pause)
             pause = _LATER
-            for each in [*self._waiting[receipt][0]]:
-                if not taken.done() and not await self._worker.is_alive(each):
+            for each in [*awaited.workers]:
+                if each in awaited.workers and not await self._worker.is_alive(each):
                     self._note_left(sid, each)
-                    self._note_receipt(receipt, each)
-
-    def _note_receipt(self, receipt: str, worker: str) -> None:
-        waiting, taken = self._waiting.get(receipt, (set(), None))
-        waiting.discard(worker)
-        if not waiting and taken is not None and not taken.done():
-            taken.set_result(None)
+                    awaited.note(each)
 
     def _note_left(self, sid: str, worker: str) -> None:
         self._left.setdefault(sid, set()).add(worker)
@@ -386,6 +380,29 @@ class SessionRecords:
 
     def _take_receipt(self, body: bytes) -> None:
         receipt = _decode_receipt(body)
-        if not receipt.is_held:
+        awaited = self._waiting.get(receipt.receipt)
+        if awaited is None:
+            return
+        if not receipt.is_held and receipt.worker in awaited.holders:
             self._note_left(receipt.sid, receipt.worker)
-        self._note_receipt(receipt.receipt, receipt.worker)
+        awaited.note(receipt.worker)
+
+
+class _Awaited:
+    """The receipts for one record that are waited for.
+
+    Args:
+        workers: those that have sent none yet.
+        holders: the workers that the record says hold a copy.
+    """
+
+    def __init__(self, workers: set[str], holders: tuple[str, ...]) -> None:
+        self.workers = workers
+        self.holders = holders
+        self.is_complete = asyncio.Event()
+
+    def note(self, worker: str) -> None:
+        """Note that a worker has taken the record, or is lost."""
+        self.workers.discard(worker)
+        if not self.workers:
+            self.is_complete.set()

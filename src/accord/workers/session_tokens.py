@@ -104,7 +104,7 @@ def identify_caller(principal: Hashable) -> bytes:
     if principal is None:
         return b""
     if isinstance(principal, Principal):
-        text = "\0".join("" if each is None else str(each) for each in principal.identity)
+        text = repr(principal.identity)  # quoted, so that no part can pass for another one
     else:
         text = f"{type(principal).__name__}\0{principal}"
     return sha256(text.encode("utf-8", "surrogatepass")).digest()[:_DIGEST_BYTES]
