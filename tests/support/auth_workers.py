@@ -87,7 +87,7 @@ class ProcessWorker:
             [sys.executable, "-m", "support.auth_workers", place],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": str(TESTS)},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])},
         )
 
     def _ask(self, order: _Order) -> bytes:

@@ -1,6 +1,6 @@
-"""A backend that stops to answer when a test wants it to."""
+"""A backend that stops to answer when a test wants it to, or is used by others in between."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from accord.errors import StoreUnavailable
@@ -17,12 +17,15 @@ class FailingBackend:
     Attributes:
         left: how many more operations are carried out; None for all.
         counts: how many of each operation were asked for.
+        meanwhile: done once before the next operation that changes a record: another process is
+            faster.
     """
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self.left: int | None = None
         self.counts: dict[str, int] = {}
+        self.meanwhile: Callable[[], Awaitable[object]] | None = None
         self.is_remote = backend.is_remote
         self.is_shared = backend.is_shared
         self.url = backend.url
@@ -38,6 +41,9 @@ class FailingBackend:
                 if self.left <= 0:
                     raise StoreUnavailable("the store does not answer")
                 self.left -= 1
+            if self.meanwhile is not None and name in ("put", "delete"):
+                act, self.meanwhile = self.meanwhile, None
+                await act()
             return await carry_out(*args, **options)
 
         return run
