@@ -27,6 +27,7 @@ JOBS = {
     "accord.client": "connect() and Client",
     "accord.server": "Server, Context, tools, resources, prompts, types to schemas",
     "accord.transports": "stdio, child processes, memory, HTTP: thin, no protocol decisions",
+    "accord.workers": "processes that serve together: leases, inboxes, shared sessions and streams",
     "accord.runtime": "handlers, replies, deadlines, cancellation around an endpoint, on asyncio",
     "accord.bindings": "framing, headers, status codes, event streams: pure",
     "accord.stores": "state that may live outside the process",
