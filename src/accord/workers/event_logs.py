@@ -129,6 +129,8 @@ class LogWriter:
         """Add an entry, soon; `prepare` is awaited before clients can see it."""
         if not self.is_over:
             self._pending.append((entry, prepare))
+            if self._fence is None and len(self._pending) > self._limits.entries:
+                del self._pending[0]  # the log would not keep it either
             self._start()
 
     def finish(self) -> None:
