@@ -21,7 +21,7 @@ ODD_NAMES = [
 ]
 
 
-async def test_a_record_that_was_not_put_is_none(backend: Backend):
+async def test_a_record_that_was_not_put_does_not_exist(backend: Backend):
     assert await backend.get("a") is None
 
 
