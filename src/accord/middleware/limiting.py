@@ -1,14 +1,15 @@
 """Limits of requests: how many in a time, and how long each may take."""
 
 import asyncio
+import logging
 import math
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
-from typing import Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from accord.errors import InternalError, RequestError
+from accord.errors import InternalError, RequestError, StoreError
 from accord.middleware.requests import (
     AnyContext,
     address_of,
@@ -22,9 +23,16 @@ from accord.middleware.requests import (
     params_of,
     session_key,
     tool_of,
+    worker_of,
 )
 from accord.server import Middleware, Proceed
 from accord.server.tools import failure
+
+if TYPE_CHECKING:
+    from accord.middleware.shared_limits import SharedBuckets, WorkerCount
+    from accord.workers.worker import Worker
+
+log = logging.getLogger("accord.middleware")
 
 CallerKey: TypeAlias = Callable[[AnyContext], Hashable | None]
 
@@ -43,6 +51,8 @@ def rate_limit(
     burst: int | None = None,
     by: Literal["principal", "session", "tool"] | CallerKey = "principal",
     methods: Iterable[str] = ("tools/call",),
+    shared: bool = True,
+    when_store_is_away: Literal["local", "refuse"] = "local",
     clock: Callable[[], float] = time.monotonic,
 ) -> Middleware:
     """Return middleware that refuses requests of a caller that come too fast.
@@ -58,6 +68,9 @@ def rate_limit(
             session, then as before. "tool" is one limit per tool for all callers. A function of ctx
             returns a key, or None for requests that are not limited.
         methods: the requests that count.
+        shared: whether workers that serve together share the limit; otherwise each has its own.
+        when_store_is_away: what happens while the store of the workers does not answer. "local"
+            gives each worker its part of the limit, "refuse" refuses all requests that count.
         clock: returns seconds; for tests.
 
     Raises:
@@ -68,26 +81,113 @@ def rate_limit(
     size = max(1, math.floor(amount)) if burst is None else burst
     check_count("rate_limit()", "burst", size)
     check_choice("rate_limit()", by, tuple(_KEYS))
+    if when_store_is_away not in ("local", "refuse"):
+        why = "expected 'local' or 'refuse'"
+        raise ValueError(f"rate_limit(): when_store_is_away is {when_store_is_away!r:.80}, {why}")
     counted = check_methods("rate_limit()", methods)
     key_of: CallerKey = by if callable(by) else _KEYS[by]
-    buckets = Buckets(period / amount, size, clock)
+    name = getattr(by, "__qualname__", "a function") if callable(by) else by
+    limit = RateLimit(period / amount, size, clock, f"{rate} {size} {name} {sorted(counted)}")
+    limit.is_closed_without_store = when_store_is_away == "refuse"
 
     async def limit_rate(ctx: AnyContext, proceed: Proceed) -> Any:
         if ctx.method not in counted or (key := key_of(ctx)) is None:
             return await proceed()
-        wait = buckets.take(key)
+        worker = worker_of(ctx) if shared else None
+        if worker is None:
+            wait = limit.buckets.take(key)
+        else:
+            wait = await limit.take(worker, ctx, key)
         if wait <= 0:
             return await proceed()
+        return _refuse(ctx, wait, _describe_rate(rate))
+
+    limit_rate.rate_limit = limit  # type: ignore[attr-defined]  # to count equal ones
+    return mark_passing(limit_rate)
+
+
+def _refuse(ctx: AnyContext, wait: float, rate: str) -> Any:
+    if math.isinf(wait):
+        message = (
+            f"{describe(ctx)} was refused: the store that counts requests does not answer "
+            "(rate_limit); try again"
+        )
+        data: dict[str, object] = {"reason": "store-unavailable"}
+    else:
         seconds = math.ceil(10 * wait) / 10
         message = (
-            f"{describe(ctx)} was refused: more than {_describe_rate(rate)} (rate_limit); "
+            f"{describe(ctx)} was refused: more than {rate} (rate_limit); "
             f"try again in {seconds:g} s"
         )
-        if ctx.method == "tools/call":
-            return failure(message)
-        raise RequestError(message, data={"retryAfter": seconds})
+        data = {"retryAfter": seconds}
+    if ctx.method == "tools/call":
+        return failure(message)
+    raise RequestError(message, data=data)
 
-    return mark_passing(limit_rate)
+
+class RateLimit:
+    """The buckets of one limit: those of this process, and those that workers share.
+
+    Args:
+        interval: seconds in which a bucket gets a token.
+        size: how many tokens it holds.
+        clock: returns seconds.
+        settings: names the limit; the same on all workers.
+    """
+
+    is_closed_without_store = False
+
+    def __init__(
+        self, interval: float, size: int, clock: Callable[[], float], settings: str
+    ) -> None:
+        self._interval = interval
+        self._size = size
+        self._clock = clock
+        self.settings = settings
+        self.buckets = Buckets(interval, size, clock)
+        self._part: tuple[int, Buckets] = (1, self.buckets)
+        self._is_away = False
+        self._shared: SharedBuckets | None = None
+        self._workers: WorkerCount | None = None
+
+    async def take(self, worker: "Worker", ctx: AnyContext, key: Hashable) -> float:
+        """Take a token that all workers share; return 0, or the seconds until there is one.
+
+        It is infinite if the store does not answer, and the limit is closed then.
+        """
+        if self._shared is None or self._workers is None:
+            from accord.middleware.shared_limits import SharedBuckets, WorkerCount
+
+            rate = 1 / self._interval
+            self._shared = SharedBuckets(self, rate, self._size, self._clock)
+            self._workers = WorkerCount()
+        name = self._shared.name_of(ctx, key)
+        if name is None:  # the key means nothing to other workers
+            return self.buckets.take(key)
+        if not worker.is_connected:
+            return self._take_without_store(key)
+        self._workers.refresh(worker)
+        try:
+            wait = await self._shared.take(worker, name)
+        except StoreError as error:
+            if not self._is_away:
+                log.warning("the limits of all workers cannot be read: %s", error)
+            return self._take_without_store(key)
+        self._is_away = False
+        return wait
+
+    def _take_without_store(self, key: Hashable) -> float:
+        assert self._workers is not None
+        self._is_away = True
+        if self.is_closed_without_store:
+            return math.inf
+        count, buckets = self._part
+        if count != self._workers.count:
+            count = self._workers.count
+            size = max(1.0, self._size / count)
+            buckets = Buckets(self._interval * count, size, self._clock)
+            self._part = (count, buckets)
+        return buckets.take(key)
 
 
 class Buckets:

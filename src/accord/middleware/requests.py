@@ -2,12 +2,15 @@
 
 import weakref
 from collections.abc import Callable, Hashable, Iterable
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from accord.errors import RegistrationError
 from accord.protocol.methods import METHODS
 from accord.server import Context, Server
 from accord.types import Tool
+
+if TYPE_CHECKING:
+    from accord.workers.worker import Worker
 
 AnyContext = Context[Any]
 Value = TypeVar("Value")
@@ -23,6 +26,14 @@ def params_of(ctx: AnyContext) -> Any:
 def server_of(ctx: AnyContext) -> "Server[Any]":
     """Return the server; unlike `ctx.session` it leaves the session free to be used again."""
     return ctx._session.server
+
+
+def worker_of(ctx: AnyContext) -> "Worker | None":
+    """Return the worker that serves a request together with others; None without others."""
+    session = ctx._session
+    while (outer := getattr(session, "outer", None)) is not None:  # of a mounted server
+        session = outer
+    return session.server.worker
 
 
 def target_of(ctx: AnyContext) -> str | None:

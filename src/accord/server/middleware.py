@@ -66,6 +66,11 @@ class Layers:
         self.are_used = True
         self._found = {}
 
+    @property
+    def functions(self) -> list[Middleware]:
+        """All of them, the outermost first."""
+        return [function for function, _ in self._layers]
+
     def around(self, method: str) -> tuple[Middleware, ...]:
         """Return the middleware around the requests of a method, the outermost first."""
         found = self._found.get(method)
