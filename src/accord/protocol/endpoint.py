@@ -146,6 +146,11 @@ class Endpoint:
             return (self._receive_notification(decoded),)
         return (self._receive_request(decoded, id, name, None),)
 
+    def receive_request(self, frame: Frame) -> Event:
+        """Receive a request of the peer that is decoded already."""
+        assert frame.method is not UNSET
+        return self._receive_request(frame, frame.id, frame.method, None)
+
     def receive_malformed(self, malformed: MalformedMessage) -> Sequence[Event]:
         """Receive a message that the transport had to drop."""
         return (self._refuse_malformed(malformed, None),)

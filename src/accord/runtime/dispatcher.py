@@ -32,7 +32,7 @@ from accord.protocol.exchange import (
     RequestReceived,
     ResultReceived,
 )
-from accord.protocol.jsonrpc import MalformedMessage
+from accord.protocol.jsonrpc import Frame, MalformedMessage
 from accord.runtime import tasks
 from accord.runtime.deferred import Deferred
 from accord.runtime.handlers import NO_HANDLERS, OVER, Handlers, Write, discard
@@ -108,6 +108,17 @@ class Dispatcher(Requester):
             else:
                 self._handle_other(event, origin)
         return events
+
+    def receive_request(self, frame: Frame, origin: "Origin") -> Sequence[Event]:
+        """Receive a request of the peer that is decoded already; as `receive`."""
+        event = self.endpoint.receive_request(frame)
+        if event.__class__ is RequestReceived:
+            exchange = event.exchange
+            exchange.origin = origin
+            self._serve(exchange, event.params)
+        else:
+            self._handle_other(event, origin)
+        return (event,)
 
     def receive_malformed(self, malformed: MalformedMessage) -> Sequence[Event]:
         """Receive a message that the transport had to drop: it is answered, or it fails."""

@@ -176,29 +176,22 @@ class HttpEndpoint:
         session = self._session_for(exchange, body, verdict)
         if type(session) is http.HttpRefusal:
             return exchange.refuse(session)
-        return self._receive(exchange, session, verdict, body)
-
-    def _receive(
-        self,
-        exchange: HttpExchange,
-        session: HttpSession,
-        verdict: http.HeadVerdict,
-        body: bytes,
-    ) -> Awaitable[None]:
-        """Let a session receive the body of a POST."""
         post = self.response_type(exchange, session, verdict.form)
-        events = session.session.dispatcher.receive(body, post)
+        return self._conclude(post, session.session.dispatcher.receive(body, post))
+
+    def _conclude(self, post: PostResponse, events: Sequence[Event]) -> Awaitable[None]:
+        """Respond to a POST that its session has received."""
         post.is_received = True
         is_alone = len(events) == 1 and events[0].__class__ is RequestReceived
         if not is_alone and not self._has_requests(post, events):
             return self._accept(post, events)
         if not post.is_over and post.stream is None:
-            if not exchange.is_listened:
+            if not post.exchange.is_listened:
                 return self._answer_later(post)
             self.waiting[post] = None
             post.call_when_ready(self._answer_ready)
             return DONE
-        return self._answer(post) if session.is_kept else self._answer_first(post)
+        return self._answer(post) if post.owner.is_kept else self._answer_first(post)
 
     def _answer_ready(self, post: PostResponse) -> None:
         del self.waiting[post]

@@ -96,7 +96,7 @@ class MessageRouter:
     def __init__(self, state: AppState, sessions: SharedSessions) -> None:
         self._sessions = sessions
         self._worker = sessions.worker
-        self._decode = codec.codec_for(state.server.limits).decode
+        self.decode = codec.codec_for(state.server.limits).decode
         self._worker.on(_FRAME, self._take_frame)
 
     async def route(self, session: SharedSession, body: bytes) -> bytes | None:
@@ -106,7 +106,7 @@ class MessageRouter:
             What is to be received here; None if nothing is left.
         """
         try:
-            decoded = self._decode(body)
+            decoded = self.decode(body)
         except MalformedMessage:
             return body
         if isinstance(decoded, Frame):
@@ -222,15 +222,18 @@ class SharedEndpoint(HttpEndpoint):
         if key is None or self._is_stateless:
             return super()._take(exchange, verdict, body)
         session = self._sessions.find_here(key, exchange)
-        if session is None or b'"method"' not in body or b"notifications/" in body:
+        if session is None or type(verdict.revision) is http.HttpRefusal:
             return self._take_shared(exchange, verdict, body)
-        if (
-            self._state.is_draining
-            or type(verdict.revision) is http.HttpRefusal
-            or (self._has_standalone and VERSION_KEY in body)
-        ):
+        if self._state.is_draining or (self._has_standalone and VERSION_KEY in body):
             return super()._take(exchange, verdict, body)
-        return self._receive(exchange, session, verdict, body)
+        try:
+            frame = self._router.decode(body)
+        except MalformedMessage:
+            return super()._take(exchange, verdict, body)
+        if frame.__class__ is not Frame or frame.method is UNSET or frame.id is UNSET:
+            return self._take_shared(exchange, verdict, body)
+        post = SharedResponse(exchange, session, verdict.form)
+        return self._conclude(post, session.session.dispatcher.receive_request(frame, post))
 
     async def _take_shared(
         self, exchange: HttpExchange, verdict: http.HeadVerdict, body: bytes
