@@ -15,6 +15,7 @@ from accord.errors import (
     RequestError,
     ResourceNotFound,
 )
+from accord.protocol import codec
 from accord.protocol.codec import Limits
 from accord.protocol.endpoint import Endpoint
 from accord.protocol.exchange import (
@@ -1748,3 +1749,38 @@ def test_a_question_beyond_what_the_client_declared_is_refused_by_the_client(
 def test_a_question_within_what_the_client_declared_is_asked(capabilities, name, params):
     pair = opened(LATEST, client=msgspec.convert(capabilities, t.ClientCapabilities))
     assert asked(pair.server, pair.client, name, params).name == name
+
+
+# -- one session, several endpoints
+
+
+def test_an_endpoint_that_goes_on_with_a_session_waits_for_the_confirmation_of_its_client():
+    server = Endpoint("server")
+    server.conversation.begin(
+        REVISIONS[LATEST], server={"tools": {}}, client={"roots": {}}, is_confirmed=False
+    )
+    assert server.conversation.phase is Phase.NEGOTIATED
+    with pytest.raises(LocalProtocolError):
+        server.request("roots/list")
+    only(server.receive(notification("initialized")))
+    assert server.conversation.phase is Phase.READY
+    server.request("roots/list")
+
+
+def test_a_request_that_is_decoded_already_is_received_like_its_bytes():
+    server = Endpoint("server")
+    server.conversation.begin(REVISIONS[LATEST], server={"tools": {}}, client={})
+    frame = codec.decode(request(7, "tools/list"))
+    event = server.receive_request(frame)
+    assert isinstance(event, RequestReceived)
+    assert event.exchange.id == 7
+    again = server.receive_request(codec.decode(request(7, "tools/list")))
+    assert isinstance(again, Refused)
+
+
+def test_requests_are_numbered_from_where_the_driver_says():
+    server = Endpoint("server")
+    server.conversation.begin(REVISIONS[LATEST], server={}, client={"roots": {}})
+    server.number_requests_from(1 << 40)
+    ids = [server.request("roots/list")[0].id for _ in range(2)]
+    assert ids == [1 << 40, (1 << 40) + 1]
