@@ -17,7 +17,8 @@ from accord.errors import Conflict, StoreError, StoreFull, StoreUnavailable
 from accord.protocol.exchange import Exchange
 from accord.transports.http.server.exchange import HttpExchange
 from accord.transports.http.server.sessions import HttpSessions, caller_key
-from accord.transports.http.server.shared_session import SharedSession, stream_duty
+from accord.transports.http.server.shared_response import stream_duty
+from accord.transports.http.server.shared_session import SharedSession
 from accord.transports.http.server.shared_streams import OutboxStream
 from accord.transports.http.server.state import AppState
 from accord.workers import names

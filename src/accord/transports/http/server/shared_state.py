@@ -7,11 +7,8 @@ from typing import Final
 from accord.errors import ConfigurationError
 from accord.stores.backend import Backend
 from accord.stores.key_ring import KeyRing, read_keys
-from accord.transports.http.server.shared_endpoint import (
-    MessageRouter,
-    SharedEndpoint,
-    SharedTwoEndpointForm,
-)
+from accord.transports.http.server.shared_endpoint import SharedEndpoint, SharedTwoEndpointForm
+from accord.transports.http.server.shared_routing import MessageRouter
 from accord.transports.http.server.shared_sessions import SharedSessions
 from accord.transports.http.server.shared_takeover import Takeover
 from accord.transports.http.server.state import AppState, Bodies, HttpOptions

@@ -17,7 +17,7 @@ from accord.protocol.jsonrpc import ErrorBody
 from accord.runtime.pacing import DONE
 from accord.stores.backend import LogPage
 from accord.transports.http.server.exchange import Headers, HttpExchange, Message
-from accord.transports.http.server.shared_session import (
+from accord.transports.http.server.shared_response import (
     CALL_FORMAT,
     CallRecord,
     SharedResponse,
