@@ -107,11 +107,16 @@ _replace: Final = msgspec.structs.replace
 
 
 class CachedRecord(msgspec.Struct):
-    """A record, its version, and the members that this version of accord does not know."""
+    """A record, its version, and the members that this version of accord does not know.
+
+    Attributes:
+        reached: the positions that connections of other workers had reached when they took it.
+    """
 
     record: SessionRecord
     version: int
     unknown: Mapping[str, msgspec.Raw] = {}
+    reached: tuple[int, int] = (0, 0)
 
     @property
     def is_readable(self) -> bool:
@@ -161,6 +166,8 @@ class _Receipt(msgspec.Struct, array_like=True):
     receipt: str
     worker: str
     is_held: bool
+    outbox: int = 0
+    broadcasts: int = 0
 
 
 _decode_update: Final = msgspec.msgpack.Decoder(_Update).decode
@@ -170,6 +177,8 @@ Change = Callable[[SessionRecord], SessionRecord | None]
 """Returns a record as it shall be; None leaves it as it is."""
 Apply = Callable[[str, CachedRecord], bool]
 """Takes a changed record for the copy of a session; returns whether there is a copy."""
+Reach = Callable[[str], tuple[int, int]]
+"""Returns the positions in outbox and broadcasts that the connections of a session have reached."""
 
 
 class SessionRecords:
@@ -179,12 +188,16 @@ class SessionRecords:
         worker: on whose part.
         ttl: seconds after its last use for which a record is kept.
         apply: called with the records that other workers have changed.
+        reach: what receipts say of the connections here.
     """
 
-    def __init__(self, worker: "Worker", *, ttl: float, apply: Apply) -> None:
+    def __init__(
+        self, worker: "Worker", *, ttl: float, apply: Apply, reach: Reach = lambda sid: (0, 0)
+    ) -> None:
         self._worker = worker
         self._ttl = ttl
         self._apply = apply
+        self._reach = reach
         self._waiting: dict[str, _Awaited] = {}
         # Holders that were lost, or have given their copy up.
         self._left: dict[str, set[str]] = {}
@@ -353,6 +366,7 @@ class SessionRecords:
         finally:
             self._waiting.pop(receipt, None)
         self._doubtful.discard(sid)
+        cached.reached = (awaited.outbox, awaited.broadcasts)
 
     async def _await_receipts(self, sid: str, awaited: "_Awaited") -> None:
         loop = asyncio.get_running_loop()
@@ -375,7 +389,8 @@ class SessionRecords:
     async def _take_update(self, body: bytes) -> None:
         update = _decode_update(body)
         is_held = self._apply(update.sid, decode_record(update.value, update.version))
-        receipt = _Receipt(update.sid, update.receipt, self._worker.id, is_held)
+        reached = self._reach(update.sid)
+        receipt = _Receipt(update.sid, update.receipt, self._worker.id, is_held, *reached)
         await self._worker.send(update.sender, "receipt", msgspec.msgpack.encode(receipt))
 
     def _take_receipt(self, body: bytes) -> None:
@@ -385,6 +400,8 @@ class SessionRecords:
             return
         if not receipt.is_held and receipt.worker in awaited.holders:
             self._note_left(receipt.sid, receipt.worker)
+        awaited.outbox = max(awaited.outbox, receipt.outbox)
+        awaited.broadcasts = max(awaited.broadcasts, receipt.broadcasts)
         awaited.note(receipt.worker)
 
 
@@ -399,6 +416,7 @@ class _Awaited:
     def __init__(self, workers: set[str], holders: tuple[str, ...]) -> None:
         self.workers = workers
         self.holders = holders
+        self.outbox = self.broadcasts = 0
         self.is_complete = asyncio.Event()
 
     def note(self, worker: str) -> None:

@@ -4,6 +4,7 @@ A request whose session is cached here is served as by a single process. Otherwi
 read first; and an answer or a cancellation goes to the worker that waits for it.
 """
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Sequence
 from functools import partial
@@ -213,21 +214,21 @@ class SharedEndpoint(HttpEndpoint):
         self._state.listening -= 1
         session.used = self._state.now()
         if isinstance(stream, OutboxStream):
-            self._sessions.spawn(self._sessions.stop_listening(session, stream))
+            self._sessions.spawn(self._sessions.listeners.stop(session, stream))
 
     async def _open_stream(
         self, session: SharedSession, last: str | None
     ) -> "FollowedStream | OutboxStream | http.HttpRefusal":
-        has_ids = session.is_resumable
+        has_ids, listeners = session.is_resumable, self._sessions.listeners
         if last is None:
-            return await self._sessions.listen(session, after=None, has_ids=has_ids)
+            return await listeners.listen(session, after=None, has_ids=has_ids)
         positions = parse_outbox_event(last)
         backend = self._sessions.worker.backend
         if positions is not None:
             page = await backend.read(session.outbox_name, after=positions[0], limit=1)
             if page is not None and page.first > positions[0] + 1:
                 return _lost_events(last)
-            return await self._sessions.listen(session, after=positions, has_ids=has_ids)
+            return await listeners.listen(session, after=positions, has_ids=has_ids)
         found = parse_stream_event(last)
         if found is None:
             return _lost_events(last)
@@ -309,10 +310,14 @@ class SharedTwoEndpointForm(TwoEndpointForm):
             if refusal is not None:
                 return refusal
             await sessions.worker.keep_duty(f"session/{session.sid}/")
-            return await sessions.listen(session, after=None, has_ids=False)
+            return await sessions.listeners.listen(session, after=None, has_ids=False)
         except StoreError as error:
             log.warning("a session cannot be opened: %s", error)
+            sessions.spawn(self._end_everywhere(session))
             return AWAY
+        except asyncio.CancelledError:
+            sessions.spawn(self._end_everywhere(session))
+            raise
 
     def _leave(self, session: SharedSession) -> None:
         self._state.listening -= 1
@@ -320,11 +325,13 @@ class SharedTwoEndpointForm(TwoEndpointForm):
         self._sessions.spawn(self._end_everywhere(session))
 
     async def _end_everywhere(self, session: SharedSession) -> None:
-        try:
+        self._sessions.end(session)  # nothing that runs here has a place to be answered
+
+        async def end() -> None:
             await self._sessions.end_everywhere(session)
             await self._sessions.worker.end_duty(f"session/{session.sid}/")
-        except StoreError as error:
-            log.warning("a session ends later: %s", error)
+
+        await self._sessions.listeners.persist(end)
 
     async def serve_messages(self, exchange: HttpExchange, verdict: http.HeadVerdict) -> None:
         if exchange.method == "OPTIONS":

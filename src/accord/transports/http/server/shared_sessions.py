@@ -17,9 +17,13 @@ from accord.errors import Conflict, StoreError, StoreFull, StoreUnavailable
 from accord.protocol.exchange import Exchange
 from accord.transports.http.server.exchange import HttpExchange
 from accord.transports.http.server.sessions import HttpSessions, caller_key
+from accord.transports.http.server.shared_listening import (
+    UNKNOWN,
+    SessionListeners,
+    listener_duty,
+)
 from accord.transports.http.server.shared_response import stream_duty
 from accord.transports.http.server.shared_session import SharedSession
-from accord.transports.http.server.shared_streams import OutboxStream
 from accord.transports.http.server.state import AppState
 from accord.workers import names
 from accord.workers.session_records import (
@@ -44,7 +48,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("accord.http")
 
 _SID_BYTES: Final = 12
-_UNKNOWN: Final = http.HttpRefusal(404, "the session is unknown or has ended; initialize anew")
 _RETRY_AFTER: Final = (("retry-after", "1"),)
 AWAY: Final = http.HttpRefusal(
     503, "sessions cannot be read: the store does not answer", -32000, _RETRY_AFTER
@@ -106,6 +109,7 @@ class SharedSessions(HttpSessions):
     Attributes:
         generation: rises when nothing that is cached can be relied on any more.
         records: reads and changes the records.
+        listeners: the connections on which clients listen.
         writers: the logs that are being written here.
     """
 
@@ -119,7 +123,10 @@ class SharedSessions(HttpSessions):
         self.ask_ttl = ask_timeout + _ASK_SLACK
         self.generation = 0
         idle = state.options.session_idle
-        self.records = SessionRecords(worker, ttl=idle, apply=self._apply)
+        self.listeners = SessionListeners(self)
+        self.records = SessionRecords(
+            worker, ttl=idle, apply=self._apply, reach=self.listeners.reach
+        )
         self.writers: dict[LogWriter, None] = {}
         self._tokens: SessionTokens | None = None
         self._by_sid: dict[str, SharedSession] = {}
@@ -182,7 +189,7 @@ class SharedSessions(HttpSessions):
         """Return a session, from here or from the store, if its caller has opened it."""
         token = self.tokens.open(key)
         if token is None or token.caller != identify_caller(principal):
-            return _UNKNOWN  # session.end.terminated-404
+            return UNKNOWN  # session.end.terminated-404
         session = self._fresh.get(key)
         if session is not None and self.worker.is_valid(self._now()):
             return session
@@ -214,7 +221,7 @@ class SharedSessions(HttpSessions):
             ended = self._by_sid.get(token.sid)
             if ended is not None:
                 self.end(ended)
-            return _UNKNOWN
+            return UNKNOWN
         if not cached.is_readable:
             return _NEWER
         session = self._by_sid.get(token.sid)
@@ -409,61 +416,6 @@ class SharedSessions(HttpSessions):
         except StoreError as error:
             log.warning("a stream may have been taken over: %s", error)
 
-    # -- listening
-
-    async def listen(
-        self, session: SharedSession, *, after: tuple[int, int] | None, has_ids: bool = True
-    ) -> OutboxStream | http.HttpRefusal:
-        """Let a client listen: from some positions on, or from where it has last listened.
-
-        Raises:
-            StoreError: the store does not answer.
-        """
-        most, number = self.state.options.listeners, os.urandom(8).hex()
-        listener = StreamListener(self.worker.id, number)
-        await self.worker.keep_duty(listener_duty(session.sid, listener))
-
-        def add(record: SessionRecord) -> SessionRecord | None:
-            if len(record.listeners) >= most:
-                return None
-            return _with_listeners(record, (*record.listeners, listener))
-
-        changed = await self.records.change(session.sid, add, known=session.cached)
-        if changed is None:
-            return _UNKNOWN
-        session.apply_record(changed)
-        if listener not in changed.record.listeners:
-            await self.worker.end_duty(listener_duty(session.sid, listener))
-            why = f"{most} streams of this session are open (listeners)"
-            return http.HttpRefusal(429, why, code=-32000)
-        outbox, broadcasts = after or (changed.record.outbox, changed.record.broadcasts)
-        stream = OutboxStream(
-            session, number, outbox=outbox, broadcasts=broadcasts, has_ids=has_ids
-        )
-        session.followed = (*session.followed, stream)
-        return stream
-
-    async def stop_listening(self, session: SharedSession, stream: OutboxStream) -> None:
-        """Note where a client has stopped listening."""
-        session.followed = tuple(each for each in session.followed if each is not stream)
-        listener = StreamListener(self.worker.id, stream.number)
-
-        def remove(record: SessionRecord) -> SessionRecord | None:
-            if not any(each.number == stream.number for each in record.listeners):
-                return None
-            is_newest = record.listeners[-1].number == stream.number
-            left = tuple(each for each in record.listeners if each.number != stream.number)
-            positions = (stream.outbox, stream.broadcasts) if is_newest else None
-            return _with_listeners(record, left, positions)
-
-        try:
-            changed = await self.records.change(session.sid, remove, known=session.cached)
-            if changed is not None:
-                session.apply_record(changed)
-            await self.worker.end_duty(listener_duty(session.sid, listener))
-        except StoreError as error:
-            log.debug("a listener is not forgotten: %s", error)
-
     # -- ending
 
     async def end_everywhere(self, session: SharedSession) -> None:
@@ -571,25 +523,9 @@ class SharedSessions(HttpSessions):
             await self._clean_up()
 
 
-def listener_duty(sid: str, listener: StreamListener) -> str:
-    """Return the name of a connection among what its worker has to end."""
-    return f"listener/{sid}/{listener.number}"
-
-
 def _caller_index(session: SharedSession) -> str:
     caller = identify_caller(session.principal) or str(session.caller).encode()
     return names.caller_index(caller.hex()[-60:])
-
-
-def _with_listeners(
-    record: SessionRecord,
-    listeners: tuple[StreamListener, ...],
-    positions: tuple[int, int] | None = None,
-) -> SessionRecord:
-    outbox, broadcasts = positions or (record.outbox, record.broadcasts)
-    return msgspec.structs.replace(
-        record, listeners=listeners, outbox=outbox, broadcasts=broadcasts
-    )
 
 
 def _mark_ended(record: SessionRecord) -> SessionRecord | None:
