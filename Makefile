@@ -93,7 +93,7 @@ uvicorn: .venv/ready
 # What takes long and changes seldom: every example on every transport, all foreign peers, coverage,
 # and a hundred thousand requests while workers are killed.
 thorough: coverage uvicorn .venv-interop/hosts
-	$(BIN)/pytest -q -m thorough --timeout 1800 $(SCALE)
+	$(BIN)/pytest -q -m thorough $(SCALE)
 	@# Contract tests of the servers of others need it.
 	@.venv-interop/bin/pip install -q -e '.[test]'
 	.venv-interop/bin/pytest -q -n 2 --dist loadgroup -m "thorough or not thorough" interop
