@@ -28,7 +28,7 @@ Result = TypeVar("Result")
 FORMAT: Final = 1
 _ATTEMPTS: Final = 50
 # Seconds after which a session ends that its client has never named after `initialize`.
-_UNUSED_TTL: Final = 60.0
+UNUSED_TTL: Final = 60.0
 # Seconds after which a holder that sends no receipt is looked for, and again.
 _SOON: Final = 0.02
 _LATER: Final = 0.2
@@ -223,7 +223,7 @@ class SessionRecords:
         record = _replace(record, holders=(self._worker.id,))
         value = encode_record(record, {})
         # Until the session is used for the first time.
-        ttl = min(self._ttl, _UNUSED_TTL)
+        ttl = min(self._ttl, UNUSED_TTL)
         version = await self._worker.backend.put(names.session_of(sid), value, ttl=ttl, expect=0)
         return CachedRecord(record, version)
 

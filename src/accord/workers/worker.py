@@ -74,6 +74,7 @@ class Worker:
     Attributes:
         id: names it among the others; a new one after it was taken over.
         epoch: says whether the store is still the same one.
+        losses: how often it was found to have lost its data.
         valid_until: when the lease runs out, by the clock of the loop.
         is_connected: whether the store answered when it was last asked.
         metrics: counts what happens.
@@ -94,6 +95,7 @@ class Worker:
         self.inbox = Inbox(self)
         self.id = ""
         self.epoch = ""
+        self.losses = 0
         self.is_connected = False
         self.is_draining = False
         self._on_lost: list[OnLost] = []
@@ -198,6 +200,7 @@ class Worker:
             self._secret = await self._shared_secret()
         self.keys = self._given_keys or KeyRing([self._secret])
         await self.renew_epoch()
+        await self._seal_epoch_anew()
         await self._join()
         await self.broadcasts.start()
         self._reap_after = self._clock() + self.lease
@@ -249,9 +252,19 @@ class Worker:
             await self._note_lost_data()
         return self.epoch
 
+    async def _seal_epoch_anew(self) -> None:
+        """Seal the record that outlives all others with the first key, so that others can go."""
+        stored = await self.backend.get(names.EPOCH)
+        if stored is not None:
+            with suppress(Conflict):
+                await self.backend.put(
+                    names.EPOCH, stored.value, ttl=_EPOCH_TTL, expect=stored.version
+                )
+
     async def _note_lost_data(self) -> None:
         """Go on with a store that is empty, or has what others have written since then."""
         log.warning("the store has lost its data")
+        self.losses += 1
         self.inbox.begin_anew()
         self.broadcasts.begin_anew()
         self.distrust()

@@ -314,6 +314,7 @@ class SharedSession(HttpSession):
     def continue_stream(self, response: "SharedResponse", label: str) -> None:
         """Go on with the stream of another worker."""
         response.stream = self._make_logged(response, label)
+        response.stream.leave_to_log()
 
     def _make_logged(self, response: "SharedResponse", label: str) -> LoggedStream:
         options = self._state.options
@@ -364,17 +365,17 @@ class SharedSession(HttpSession):
     def _note_stored(self, stream: LoggedStream, number: int, entry: bytes | None) -> None:
         stream.note_stored(number, entry)
         if entry is None:
-            self._forget_writer(stream)
+            self._forget_writer(stream, is_over=True)
 
-    def _forget_writer(self, stream: LoggedStream) -> None:
+    def _forget_writer(self, stream: LoggedStream, *, is_over: bool) -> None:
         self._sessions.writers.pop(stream.writer, None)
-        self.logged.pop(stream.label, None)
-        self._sessions.clean_up(self.sid, stream.label)
+        if self.logged.get(stream.label) is stream:
+            del self.logged[stream.label]
+        self._sessions.clean_up(self.sid, stream.label, is_over=is_over)
 
     def _lose_stream(self, stream: LoggedStream, response: "SharedResponse") -> None:
         """Stop what another worker has taken over."""
-        self._sessions.writers.pop(stream.writer, None)
-        self.logged.pop(stream.label, None)
+        self._forget_writer(stream, is_over=False)
         stream.note_lost()
         response.is_over = True
         session = self.session

@@ -8,6 +8,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Coroutine, Hashable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
@@ -27,6 +28,7 @@ from accord.transports.http.server.shared_session import SharedSession
 from accord.transports.http.server.state import AppState
 from accord.workers import names
 from accord.workers.session_records import (
+    UNUSED_TTL,
     CachedRecord,
     SessionRecord,
     SessionRecords,
@@ -137,7 +139,8 @@ class SharedSessions(HttpSessions):
         self._now = state.now
         self._loading: dict[bytes, asyncio.Task[SharedSession | http.HttpRefusal]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._done: list[tuple[str, str]] = []
+        self._done: dict[tuple[str, str], bool] = {}
+        self._losses = 0
         worker.on_late(self._distrust)
 
     @property
@@ -238,6 +241,7 @@ class SharedSessions(HttpSessions):
         self, key: bytes, token: SessionToken, principal: Hashable, caller: Hashable
     ) -> SharedSession:
         session = SharedSession(self, token.sid, key, principal=principal, caller=caller)
+        session.touched = 0.0  # the store learns that it is in use
         if token.is_older_form:
             session.write_to_outbox()
         session.is_kept = True
@@ -368,7 +372,9 @@ class SharedSessions(HttpSessions):
         return None
 
     async def _list(self, session: SharedSession) -> None:
-        backend, ttl = self.worker.backend, self.state.options.session_idle
+        # As long as the record: until the session is used for the first time.
+        ttl = min(self.state.options.session_idle, UNUSED_TTL)
+        backend = self.worker.backend
         await asyncio.gather(
             backend.add(names.SESSIONS, [session.sid], ttl=ttl),
             backend.add(_caller_index(session), [session.sid], ttl=ttl),
@@ -399,22 +405,32 @@ class SharedSessions(HttpSessions):
         """Read every record anew: the lease has run out, so that changes may have been missed."""
         self.generation += 1
         self._fresh.clear()
-        if self.writers:
-            self.spawn(self._check_writers())
+        if self._losses != self.worker.losses:
+            self._losses = self.worker.losses
+            for session in self._by_sid.values():
+                session.cached.version = 0  # versions begin anew with the data
+        self.spawn(self.listeners.persist(self._look_again))
 
-    async def _check_writers(self) -> None:
+    async def _look_again(self) -> None:
         """End the streams here that another worker has taken over; keep on with the others."""
-        try:
-            for writer in [*self.writers]:
-                await writer.check()
-            for session in [*self._by_sid.values()]:
-                for label in [*session.logged]:
-                    await self.worker.keep_duty(stream_duty(session.sid, label))
-                for stream in session.followed:
-                    listener = StreamListener(self.worker.id, stream.number)
-                    await self.worker.keep_duty(listener_duty(session.sid, listener))
-        except StoreError as error:
-            log.warning("a stream may have been taken over: %s", error)
+        for writer in [*self.writers]:
+            await writer.check()
+        for session in [*self._by_sid.values()]:
+            for label in [*session.logged]:
+                await self.worker.keep_duty(stream_duty(session.sid, label))
+            if session.followed:
+                await self._read_again(session)
+            for stream in session.followed:
+                listener = StreamListener(self.worker.id, stream.number)
+                await self.worker.keep_duty(listener_duty(session.sid, listener))
+
+    async def _read_again(self, session: SharedSession) -> None:
+        """Find out whether messages still go to the connections of a session here."""
+        token = self.tokens.open(session.key)
+        if token is not None and session.key not in self._fresh:
+            await self._load(session.key, token, session.principal, session.caller)
+        for stream in session.followed:
+            stream.wake()
 
     # -- ending
 
@@ -452,22 +468,37 @@ class SharedSessions(HttpSessions):
             self._fresh.pop(known.key, None)
         super().end(session)
 
-    def clean_up(self, sid: str, label: str) -> None:
-        """Forget soon what was kept for the case that this worker is lost."""
+    def clean_up(self, sid: str, label: str, *, is_over: bool) -> None:
+        """Forget soon what was kept for the case that this worker is lost.
+
+        Args:
+            sid: the session.
+            label: the stream.
+            is_over: whether it has ended; else another worker goes on with it.
+        """
         if not self._done:
             loop = asyncio.get_running_loop()
-            loop.call_later(_CLEAN_EVERY, lambda: self.spawn(self._clean_up()))
-        self._done.append((sid, label))
+            loop.call_later(_CLEAN_EVERY, self._clean_up_soon)
+        self._done[sid, label] = is_over
+
+    def _clean_up_soon(self) -> None:
+        if self._done:  # the end may have been faster
+            self.spawn(self.listeners.persist(self._clean_up))
 
     async def _clean_up(self) -> None:
-        done, self._done = self._done, []
-        backend = self.worker.backend
+        done, self._done = self._done, {}
+        duties = []
         try:
-            for sid, label in done:
-                await backend.delete(names.call_of(sid, label))
-            await self.worker.end_duty(*(stream_duty(sid, label) for sid, label in done))
-        except StoreError as error:
-            log.debug("ended streams are forgotten later: %s", error)
+            for (sid, label), is_over in done.items():
+                session = self._by_sid.get(sid)
+                if session is None or label not in session.logged:
+                    duties.append(stream_duty(sid, label))
+                if is_over:
+                    await self.worker.backend.delete(names.call_of(sid, label))
+            await self.worker.end_duty(*duties)
+        except StoreUnavailable:
+            self._done = {**done, **self._done}
+            raise
 
     # -- time
 
@@ -519,8 +550,12 @@ class SharedSessions(HttpSessions):
             each.cancel()
         for writer in [*self.writers]:
             writer.abandon()
-        if self._done:
-            await self._clean_up()
+        with suppress(StoreError):
+            if self._done:
+                await self._clean_up()
+        await self.records.close(0.0)
+        for task in [*self._tasks]:
+            task.cancel()
 
 
 def _caller_index(session: SharedSession) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from accord.bindings import http
-from accord.errors import StoreError
+from accord.errors import StoreUnavailable
 from accord.protocol import codec
 from accord.protocol.jsonrpc import ErrorBody
 from accord.runtime.pacing import DONE
@@ -34,6 +34,8 @@ from accord.workers.session_records import SessionRecord
 log = logging.getLogger("accord.http")
 
 _PAGE: Final = 1000
+# More than any worker has.
+_DUTIES_MOST: Final = 1_000_000
 _DAY: Final = 86_400.0
 _LOST: Final = ErrorBody(
     -32603,
@@ -165,20 +167,20 @@ class Takeover:
 
     async def take_over(self, lost: str) -> None:
         """End what a lost worker was doing, or go on with it."""
-        backend, index = self._worker.backend, names.duties_of(lost)
-        while duties := await backend.members(index, limit=_PAGE):
-            for duty in duties:
-                kind, _, rest = duty.partition("/")
-                sid, _, name = rest.partition("/")
-                take = self._kinds.get(kind)
-                if take is not None:
-                    try:
-                        await take(sid, name)
-                    except StoreError:
-                        raise
-                    except Exception:
-                        log.exception("%s of a lost worker cannot be taken over", kind)
-            await backend.remove(index, duties)
+        # Duties of other kinds, such as tasks, belong to others.
+        for duty in await self._worker.backend.members(names.duties_of(lost), limit=_DUTIES_MOST):
+            kind, _, rest = duty.partition("/")
+            take = self._kinds.get(kind)
+            if take is None:
+                continue
+            sid, _, name = rest.partition("/")
+            try:
+                await take(sid, name)
+            except StoreUnavailable:
+                raise
+            except Exception:
+                log.exception("a %s of a lost worker cannot be taken over", kind)
+            await self._worker.end_duty(duty, worker=lost)
 
     # -- listeners and sessions of the older form
 
@@ -218,7 +220,9 @@ class Takeover:
             return
         await worker.keep_duty(stream_duty(sid, label))
         if not await backend.seize(name, fence=page.fence):
-            return  # another worker was faster
+            # Another worker was faster; it must not be taken for this one's if this one is lost.
+            await worker.end_duty(stream_duty(sid, label))
+            return
         call = msgspec.structs.replace(call, fence=page.fence + 1)
         await backend.put(key, msgspec.msgpack.encode(call), ttl=_DAY)
         sent, page = await self._read_all(name, page)
