@@ -20,8 +20,8 @@ KEY = "k" * 32
             "events and store both keep streams; leave one of them out",
         ),
         ({"lease": 0}, "lease is 0, expected more than 0"),
-        ({"store_patience": -1}, "store_patience is -1, expected 0 or more"),
-        ({"retention": -1}, "retention is -1, expected 0 or more"),
+        ({"store_patience": -1}, "store_patience is -1, expected more than 0"),
+        ({"retention": -1}, "retention is -1, expected more than 0"),
         ({"stream_entries": 0}, "stream_entries is 0, expected more than 0"),
     ],
 )

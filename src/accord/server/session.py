@@ -87,7 +87,7 @@ class Session:
     _in_transit = 0
     has_kept_values = False
     visibility: Visibility | None = None
-    kept: dict[str, Any] | None = None
+    state_values: dict[str, Any] | None = None
     # Whether other workers serve the same session, and whether this one has changed it.
     is_shared = False
     is_changed = False
@@ -164,9 +164,9 @@ class Session:
             SessionRequired: there is no session: each request stands on its own.
         """
         self._require_session("state")
-        if self.kept is None:
-            self.kept = {}
-        return self.kept
+        if self.state_values is None:
+            self.state_values = {}
+        return self.state_values
 
     def show(self, *names: str, tags: Iterable[str] = (), kind: ListKind | None = None) -> None:
         """Show entries to this client that are hidden; it is notified of lists that change.

@@ -57,7 +57,7 @@ class SessionSharing:
         if record.visibility:
             session.visibility = Visibility.decode(record.visibility)
         if record.state:
-            session.kept = _decode_state(record.state)
+            session.state_values = _decode_state(record.state)
         session.is_changed = False
 
     def _apply_opening(self, session: "Session", record: SessionRecord) -> None:
@@ -115,8 +115,8 @@ class SessionSharing:
 
     def _apply_state(self, session: "Session", base: SessionRecord, record: SessionRecord) -> None:
         """Take values of other workers; handlers that run keep the dictionary that they have."""
-        kept = session.state if session.kept is None else session.kept
-        own = encode_state(kept)
+        kept = session.state if session.state_values is None else session.state_values
+        own = {key: _encode_own(value) for key, value in kept.items()}
         for key in base.state.keys() | record.state.keys():
             if own.get(key) != base.state.get(key):
                 continue  # changed here, too: this value is saved after the other one
@@ -129,14 +129,20 @@ class SessionSharing:
 
     def is_changed(self, session: "Session") -> bool:
         """Whether something may have changed here that the record should have."""
-        return session.is_changed or session.kept is not None
+        return session.is_changed or session.state_values is not None
 
     def note_opening(self, session: "Session") -> None:
         """Note that a message may have opened the session, or confirmed that."""
         session.is_changed = True
 
-    def describe(self, session: "Session") -> Callable[[SessionRecord], SessionRecord]:
+    def describe(
+        self, session: "Session", base: SessionRecord
+    ) -> Callable[[SessionRecord], SessionRecord]:
         """Return what puts the present state of a session into a record.
+
+        Args:
+            session: the session.
+            base: the record that it had before.
 
         Raises:
             InternalError: a value of `session.state` cannot be kept in a store.
@@ -147,7 +153,8 @@ class SessionSharing:
         is_begun = is_begun and conversation.revision is not None
         level = peer.log_level if peer.log_level != self._server.log_level else ""
         rules = b"" if session.visibility is None else session.visibility.encode()
-        state = {} if session.kept is None else encode_state(session.kept)
+        values = session.state_values
+        state = {} if values is None else encode_state(values, base.state)
         subscriptions = frozenset(session.subscriptions or ())
 
         def put(record: SessionRecord) -> SessionRecord:
@@ -179,7 +186,7 @@ class SessionSharing:
         Raises:
             InternalError: a value of `session.state` cannot be kept in a store.
         """
-        own = self.describe(session)(base)
+        own = self.describe(session, base)(base)
 
         def put(record: SessionRecord) -> SessionRecord | None:
             merged = {
@@ -251,25 +258,30 @@ _SIMPLE: Final = (
 )
 
 
-def encode_state(kept: Mapping[str, Any]) -> dict[str, bytes]:
+def encode_state(kept: dict[str, Any], base: Mapping[str, bytes]) -> dict[str, bytes]:
     """Return the values of `session.state` as bytes.
 
+    A value that cannot be kept is replaced by the one before, so that later requests go on.
+
+    Args:
+        kept: the values.
+        base: those that the record has.
+
     Raises:
-        InternalError: one of them cannot be kept in a store, or they are too large; the log says
-            which.
+        InternalError: a value cannot be kept in a store, or they are too large; the log says which.
     """
-    encoded = {}
-    for key, value in kept.items():
-        try:
-            encoded[key] = _encode(value)
-        except (TypeError, ValueError, OverflowError):
-            log.error(  # noqa: TRY400  # where it was put there is not known any more
-                "session.state[%r] is a %s, which no store can keep: several workers share text, "
-                "numbers, lists and dictionaries",
-                key,
-                type(value).__name__,
-            )
-            raise InternalError("internal error") from None
+    encoded: dict[str, bytes] = {}
+    is_refused = False
+    for key, value in [*kept.items()]:
+        data = base.get(key)
+        found = _encode_value(key, value, data)
+        if found is not None:
+            encoded[key] = found
+            continue
+        is_refused = True
+        del kept[key]
+        if data is not None:
+            kept[key] = msgspec.msgpack.decode(data)
     size = sum(map(len, encoded.values()))
     if size > _STATE_MOST:
         log.error(
@@ -277,8 +289,38 @@ def encode_state(kept: Mapping[str, Any]) -> dict[str, bytes]:
             size,
             _STATE_MOST,
         )
+        kept.clear()
+        kept.update(_decode_state(base))
+        is_refused = True
+    if is_refused:
         raise InternalError("internal error")
     return encoded
+
+
+def _encode_value(key: object, value: object, before: bytes | None) -> bytes | None:
+    """Return a value as bytes; None if other workers would not read the same."""
+    try:
+        data = _encode(value)
+        is_same = data == before or msgspec.msgpack.decode(data) == value
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        is_same = False
+    if is_same and isinstance(key, str):
+        return data
+    log.error(
+        "session.state[%r] is a %s, which is not kept: several workers share text, numbers, bytes, "
+        "lists and dictionaries",
+        key,
+        type(value).__name__,
+    )
+    return None
+
+
+def _encode_own(value: object) -> bytes | None:
+    """Return a value as bytes, to compare it with others; None if it cannot be kept."""
+    try:
+        return _encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return None
 
 
 def _decode_state(state: Mapping[str, bytes]) -> dict[str, Any]:

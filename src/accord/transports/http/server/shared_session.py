@@ -194,7 +194,7 @@ class SharedSession(HttpSession):
                 self._after_save(partial(self._write_outside, data), response)
         elif self._is_answer(data, exchange, response):
             session = self.session
-            if session.is_changed or session.kept is not None:
+            if session.is_changed or session.state_values is not None:
                 response.is_held = True
                 if isinstance(response, SharedResponse):
                     response.answered = exchange

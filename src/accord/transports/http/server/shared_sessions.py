@@ -81,7 +81,9 @@ class ServedSharing(Protocol):
     def note_opening(self, session: Any) -> None:
         """Note that a message may have opened the session, or confirmed that."""
 
-    def describe(self, session: Any) -> "Callable[[SessionRecord], SessionRecord]":
+    def describe(
+        self, session: Any, base: SessionRecord
+    ) -> "Callable[[SessionRecord], SessionRecord]":
         """Return what puts the present state of a session into a record."""
 
     def merge(
@@ -325,7 +327,7 @@ class SharedSessions(HttpSessions):
             is_older_form=is_older_form,
             broadcasts=self.worker.broadcasts.position,
         )
-        record = self.sharing.describe(session.session)(record)
+        record = self.sharing.describe(session.session, record)(record)
         try:
             refusal = await self._check_room(session)
             if refusal is not None:

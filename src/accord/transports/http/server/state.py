@@ -171,7 +171,7 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError("events and store both keep streams; leave one of them out")
 
 
-_MAY_BE_ZERO: Final = ("retry", "grace", "store_patience", "retention")
+_MAY_BE_ZERO: Final = ("retry", "grace")
 _NUMBERS = [name for name, kind in HttpOptions.__annotations__.items() if kind in (int, float)]
 
 
@@ -183,7 +183,7 @@ class ServedSession(Protocol):
     loop: AbstractEventLoop
     is_shared: bool
     is_changed: bool
-    kept: dict[str, Any] | None
+    state_values: dict[str, Any] | None
 
     @property
     def client(self) -> PartyState:
