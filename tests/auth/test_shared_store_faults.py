@@ -150,6 +150,39 @@ def test_a_decision_about_a_device_that_is_interrupted_can_be_repeated(workers):
         assert working.token(client_id=client, **form).status == 200
 
 
+def test_a_decision_about_a_device_counts_although_the_device_asks_at_that_moment(workers):
+    one, two = (workers.desk(each) for each in workers.workers)
+    one.consent(one.client())
+    client = one.client(grant_types=[DEVICE_CODE])
+    given = one.post("/device_authorization", client_id=client).json
+    page = one.send("GET", "/device", query=f"user_code={given['user_code']}")
+    form = {"grant_type": DEVICE_CODE, "device_code": given["device_code"]}
+    polls = []
+
+    async def poll():
+        polls.append(await asyncio.to_thread(two.token, client_id=client, **form))
+
+    workers.failing.meanwhile, workers.failing.at = poll, "auth:device:"
+    assert "connected" in one.submit(page, decision="allow").text
+    assert [each.error for each in polls] == ["authorization_pending"]
+    assert two.token(client_id=client, **form).status == 200
+
+
+def test_a_device_that_asks_at_the_moment_of_the_decision_gets_its_tokens(workers):
+    one, two = (workers.desk(each) for each in workers.workers)
+    two.consent(two.client())
+    client = two.client(grant_types=[DEVICE_CODE])
+    given = two.post("/device_authorization", client_id=client).json
+    page = two.send("GET", "/device", query=f"user_code={given['user_code']}")
+
+    async def decide():
+        await asyncio.to_thread(two.submit, page, decision="allow")
+
+    workers.failing.meanwhile, workers.failing.at = decide, "auth:device:"
+    form = {"grant_type": DEVICE_CODE, "device_code": given["device_code"]}
+    assert one.token(client_id=client, **form).status == 200
+
+
 def test_the_end_of_a_sign_in_that_is_interrupted_can_be_repeated(workers):
     failing, working = (each.store for each in workers.workers)
     for step in workers.failing_at_each_step():
@@ -356,17 +389,16 @@ def test_the_clock_of_the_store_counts_on_every_machine():
 
 
 def test_a_key_of_forms_that_the_store_has_lost_is_read_again(workers):
-    desk = workers.desk()
-    client = desk.client()
-    desk.authorize(client)
+    client, *_ = (workers.desk(each).client() for each in workers.workers)
     loop_thread().run(workers.memory.delete("auth:secret:forms"))
-    # Every worker reads it again with the first request of the next minute.
-    for worker in workers.workers:
-        other = workers.desk(worker)
-        other.now += 61
-        other.send("GET", "/jwks")
-    page = desk.authorize(client)
-    assert desk.submit(page, name="ada", password="lovelace").status == 303
+    with open_store(workers.memory, clock=workers.clock) as store:
+        # It starts after the loss, and makes a new key.
+        page = (desk := workers.desk(LocalWorker(store))).authorize(client)
+        desk.endpoints = workers.workers[0]
+        assert desk.submit(page, name="ada", password="lovelace").status == 403
+        # The others read it with their first request of the next minute.
+        desk.now += 61
+        assert desk.submit(page, name="ada", password="lovelace").status == 303
 
 
 # -- threads and loops

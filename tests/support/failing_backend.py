@@ -19,6 +19,7 @@ class FailingBackend:
         counts: how many of each operation were asked for.
         meanwhile: done once before the next operation that changes a record: another process is
             faster.
+        at: what the name of that record begins with.
     """
 
     def __init__(self, backend: Backend) -> None:
@@ -26,6 +27,7 @@ class FailingBackend:
         self.left: int | None = None
         self.counts: dict[str, int] = {}
         self.meanwhile: Callable[[], Awaitable[object]] | None = None
+        self.at = ""
         self.is_remote = backend.is_remote
         self.is_shared = backend.is_shared
         self.url = backend.url
@@ -41,7 +43,8 @@ class FailingBackend:
                 if self.left <= 0:
                     raise StoreUnavailable("the store does not answer")
                 self.left -= 1
-            if self.meanwhile is not None and name in ("put", "delete"):
+            is_change = name in ("put", "delete") and args[0].startswith(self.at)
+            if self.meanwhile is not None and is_change:
                 act, self.meanwhile = self.meanwhile, None
                 await act()
             return await carry_out(*args, **options)

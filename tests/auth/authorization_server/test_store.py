@@ -1,7 +1,10 @@
 """The store: survives a restart, is shared between processes, shows nothing to others."""
 
+import sqlite3
 import stat
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import pytest
 
@@ -84,6 +87,19 @@ def test_of_eight_that_redeem_a_code_at_once_at_most_one_succeeds(tmp_path):
         answers = list(pool.map(lambda desk: desk.redeem(client, code), desks))
     assert sorted(answer.status for answer in answers) == [200] + [400] * 7
     assert len(first.store.revoked_grants()) == 1
+
+
+def test_a_store_that_another_process_is_writing_to_is_opened_after_it(tmp_path):
+    path = str(tmp_path / "auth.db")
+    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
+        # As a process that has just made the file does.
+        other.execute("BEGIN IMMEDIATE")
+        release = threading.Timer(0.2, lambda: other.execute("ROLLBACK"))
+        release.start()
+        store = Store(path)
+        release.join()
+    assert store.count_clients() == 0
+    store.close()
 
 
 def test_two_processes_sign_with_one_key(tmp_path):
