@@ -47,6 +47,16 @@ async def lifespan(server):
         raise ConnectionError("the database is gone")
     yield
 """
+WAITS = """\
+from accord.transports.http.server import worker_processes
+worker_processes._SLOW_START = 0.2
+
+@asynccontextmanager
+async def lifespan(server):
+    while not Path(os.environ["BEGUN"]).exists():
+        await asyncio.sleep(0.01)
+    yield
+"""
 OWN_TERMINAL = """\
 import fcntl, termios
 os.setsid()
@@ -140,7 +150,50 @@ def test_a_server_that_does_not_start_gives_exit_code_1_and_is_tried_once(tmp_pa
         assert not os.listdir(server.temporary)
 
 
+def test_a_system_that_starts_no_process_gives_exit_code_1_and_says_why(tmp_path):
+    before = (
+        "import errno\ndef refuse(): raise OSError(errno.EAGAIN, 'no more')\nos.fork = refuse\n"
+    )
+    with run_script(tmp_path, before=before) as server:
+        assert server.wait() == 1
+        assert "a worker cannot be started: no more" in server.said
+
+
+def test_a_worker_that_does_not_become_ready_is_reported(tmp_path):
+    settings = ", lifespan=lifespan"
+    with run_script(tmp_path, before=WAITS, settings=settings) as server:
+        server.wait_for("worker 1 (process")
+        assert "is not ready after 0.2 s" in server.said
+        server.begun.touch()
+        server.wait_for_workers(2)
+        assert server.stop() == 0
+
+
+def test_threads_that_workers_will_not_have_are_reported(tmp_path):
+    before = (
+        "import threading\n"
+        "threading.Thread(target=time.sleep, args=[3600], name='mine', daemon=True).start()\n"
+    )
+    with run_script(tmp_path, before=before) as server:
+        assert "start them in the lifespan" in server.wait_for("threads are running (mine)")
+        server.wait_for_workers(2)
+        assert server.stop() == 0
+
+
 # -- signals
+
+
+def test_a_worker_that_hangs_is_killed(tmp_path):
+    before = (
+        "from accord.transports.http.server import worker_processes\n"
+        "worker_processes._END_SLACK = 0.5\n"
+    )
+    with run_script(tmp_path, before=before, run="port=0, workers=2, grace=0.1") as server:
+        workers = server.wait_for_workers(2)
+        os.kill(min(workers), signal.SIGSTOP)
+        assert server.stop() == 0
+        assert f"(process {min(workers)}) does not end, and is killed" in server.said
+        assert all(map(is_gone, workers))
 
 
 def test_sighup_replaces_all_workers_without_a_failed_call(tmp_path):

@@ -134,7 +134,13 @@ class WorkerServer:
 
     def wait_for_workers(self, count: int, *, without: set[int] = frozenset()) -> set[int]:  # type: ignore[assignment]
         """Wait until so many others than these run, and no more; all of them serve."""
-        found: set[int] = until_sync(lambda: self._settled(count, without))
+        try:
+            found: set[int] = until_sync(lambda: self._settled(count, without))
+        except AssertionError:
+            raise AssertionError(
+                f"not {count} workers without {without}, but {self.workers()}, of which "
+                f"{self.serving(count)} serve: {self.said}"
+            ) from None
         return found
 
     def _settled(self, count: int, without: set[int]) -> set[int] | None:

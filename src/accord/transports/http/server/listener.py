@@ -154,6 +154,7 @@ class HttpListener:
             load: for one of several processes that accept from the same sockets.
         """
         self._load = load
+        self._note_load()  # from now on the other processes leave connections to this one
         make: Callable[[], asyncio.Protocol] = partial(self.connection_type, self)
         if tls is not None:
             make = partial(TlsHandshake, self, tls)
@@ -308,6 +309,7 @@ class HttpListener:
         peer = handshake.transport.get_extra_info("peername")
         network = client_network(str(peer[0])) if isinstance(peer, tuple) else None
         self._handshakes[handshake] = network
+        self._note_load()
         if network and not self._count_address(str(peer[0]), network, _REFUSED_AFTER_HANDSHAKE):
             self.end_handshake(handshake)
             handshake.transport.abort()
@@ -317,6 +319,7 @@ class HttpListener:
     def end_handshake(self, handshake: TlsHandshake) -> None:
         """Forget a handshake that has ended."""
         self._forget_address(self._handshakes.pop(handshake, None))
+        self._note_load()
 
     def remove(self, connection: HttpConnection) -> None:
         """Forget a connection that has ended."""
@@ -326,7 +329,7 @@ class HttpListener:
 
     def _note_load(self) -> None:
         if self._load is not None and not self._is_leaving:
-            self._load.note_open(self.metrics.open)
+            self._load.note_open(self.metrics.open + len(self._handshakes))
 
     def make_room(self, newest: HttpConnection) -> bool:
         """Return whether incomplete requests take no more memory than they may.

@@ -101,8 +101,8 @@ class SharedSocket:
         self._make = make
         self._load = load
         self._later: asyncio.TimerHandle | None = None
-        # How many connections may be accepted without hesitating, after that was in vain: twice as
-        # many each time, so that a process that is stuck does not slow down the others.
+        # How many connections may be accepted without hesitating, after that was in vain: one more
+        # each time, so that a process that is stuck does not slow down the others.
         self._boldness = self._bold = 0
         self._is_open = True
         self._opening: set[asyncio.Task[Any]] = set()
@@ -141,7 +141,7 @@ class SharedSocket:
     def _accept_late(self) -> None:
         self._resume()
         is_vain = self._accept_now()
-        self._boldness = min(2 * self._boldness + 1, _BOLDEST) if is_vain else 0
+        self._boldness = min(self._boldness + 1, _BOLDEST) if is_vain else 0
         self._bold = self._boldness
 
     def _accept_now(self) -> bool:

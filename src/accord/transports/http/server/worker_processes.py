@@ -177,8 +177,7 @@ class WorkerProcesses:
             os.set_blocking(end, False)
         try:
             with self._taken_signals():
-                while self._workers or self._exit_code is None:
-                    self._keep_up()
+                while self._keep_up():
                     self._wait()
                     self._take_signals()
                     self._read_readiness()
@@ -246,9 +245,22 @@ class WorkerProcesses:
 
     # -- keeping up the number of workers
 
-    def _keep_up(self) -> None:
-        """Start workers that are missing, replace those that are old, kill those that hang."""
+    def _keep_up(self) -> bool:
+        """Start workers that are missing; return whether there is anything to wait for."""
         now = time.monotonic()
+        self._look_for_late(now)
+        if self._exit_code is not None:
+            return bool(self._workers)
+        # The first one alone: what keeps it from starting is reported once.
+        count = self._count if self._was_ready else 1
+        while self._count_lasting() < count and time.monotonic() >= self._start_after:
+            if not self._start(None):
+                return self._exit_code is None
+        self._replace_next(now)
+        return True
+
+    def _look_for_late(self, now: float) -> None:
+        """Kill workers that hang, and report those that do not become ready."""
         for worker in self._workers:
             if worker.deadline is not None and now >= worker.deadline:
                 worker.deadline = now + _AT_ONCE
@@ -258,14 +270,6 @@ class WorkerProcesses:
             if not worker.is_ready and is_slow and not worker.is_reported:
                 worker.is_reported = True
                 _report(logging.WARNING, "%s is not ready after %g s", worker, _SLOW_START)
-        if self._exit_code is not None:
-            return
-        # The first one alone: what keeps it from starting is reported once.
-        count = self._count if self._was_ready else 1
-        while self._count_lasting() < count and time.monotonic() >= self._start_after:
-            if not self._start(None):
-                return
-        self._replace_next(now)
 
     def _count_lasting(self) -> int:
         """Return how many workers there are, without those that end or take the place of others."""
