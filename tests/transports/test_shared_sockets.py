@@ -5,8 +5,11 @@ import errno
 import socket
 from typing import Any
 
+from accord.transports.http.server.listener import HttpListener
 from accord.transports.http.server.shared_sockets import LoadBoard, SharedLoad, SharedSocket
 from accord.transports.http.server.sockets import listen
+from accord.transports.http.server.state import HttpOptions
+from support.http_offer import offer
 from support.waiting import in_loop, until
 
 
@@ -128,3 +131,16 @@ async def test_a_closed_acceptor_leaves_waiting_connections_to_the_others() -> N
     assert not first.connections
     for each in (second, *clients, listening):
         each.close()
+
+
+@in_loop
+async def test_a_listener_gets_connections_from_its_start_until_it_is_closed() -> None:
+    board = LoadBoard(2)
+    other = SharedLoad(board, 0)
+    other.note_open(1)
+    listener = HttpListener(offer().asgi(), HttpOptions())
+    assert not other.is_above_others
+    await listener.start(listen("127.0.0.1", 0), load=SharedLoad(board, 1))
+    assert other.is_above_others
+    await listener.stop()
+    assert not other.is_above_others
