@@ -16,7 +16,7 @@ from msgspec import UNSET
 from accord.bindings import http, sse
 from accord.bindings.standalone import VERSION_KEY
 from accord.errors import InternalError, StoreError, StoreUnavailable
-from accord.protocol.exchange import Event, NotificationReceived
+from accord.protocol.exchange import Event, NotificationReceived, RequestReceived
 from accord.protocol.jsonrpc import Frame, MalformedMessage
 from accord.transports.http.server.endpoint import (
     MESSAGES,
@@ -120,6 +120,12 @@ class SharedEndpoint(HttpEndpoint):
             session.used = self._state.now()
         return session
 
+    def _has_requests(self, post: PostResponse, events: Sequence[Event]) -> bool:
+        if isinstance(post, SharedResponse):
+            found = (each for each in events if isinstance(each, RequestReceived))
+            post.batch_ids = tuple(each.exchange.id for each in found)
+        return super()._has_requests(post, events)
+
     def _accept(self, post: PostResponse, events: Sequence[Event]) -> Awaitable[None]:
         owner = post.owner
         if isinstance(owner, SharedSession) and owner.is_kept:
@@ -215,6 +221,8 @@ class SharedEndpoint(HttpEndpoint):
         session.used = self._state.now()
         if isinstance(stream, OutboxStream):
             self._sessions.spawn(self._sessions.listeners.stop(session, stream))
+        elif isinstance(stream, FollowedStream):
+            self._sessions.end_resumed(session, stream)
 
     async def _open_stream(
         self, session: SharedSession, last: str | None
@@ -241,7 +249,9 @@ class SharedEndpoint(HttpEndpoint):
             # As in one process: clients that get a stream would ask over and over.
             why = f"no event follows Last-Event-ID {last[:80]!r}: the stream has ended"
             return http.HttpRefusal(405, why, headers=(("allow", self._allowed),))
-        return FollowedStream(self._sessions.worker, name, label, page, after=number)
+        stream = FollowedStream(self._sessions.worker, name, label, page, after=number)
+        self._sessions.replace_response(session, label, stream)
+        return stream
 
     def _delete(self, exchange: HttpExchange) -> Awaitable[None]:
         return self._delete_shared(exchange)

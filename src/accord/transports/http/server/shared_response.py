@@ -43,9 +43,11 @@ class SharedResponse(PostResponse):
         fence: that of the log of its stream.
         last: how many entries the log has already.
         answered: a request whose answer is there, but has to wait.
+        batch_ids: those of all requests of a batch, whose answers leave together.
     """
 
     answered: Exchange | None = None
+    batch_ids: tuple[int | str, ...] = ()
     owner: "SharedSession"
     fence = 1
     last = 0

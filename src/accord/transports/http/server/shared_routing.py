@@ -120,7 +120,7 @@ class MessageRouter:
             AnsweredTwice: another answer was there first.
         """
         backend = self._worker.backend
-        if id is UNSET or id is None:
+        if not isinstance(id, int):  # as ours are
             return False
         key = names.question_of(session.sid, id)
         is_here = id in session.session.endpoint.conversation.server.open

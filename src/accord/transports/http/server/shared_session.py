@@ -9,7 +9,7 @@ import asyncio
 import logging
 import os
 import secrets
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -60,7 +60,29 @@ class _RequestHead(msgspec.Struct):
     method: str
 
 
+class _AnswerHead(msgspec.Struct):
+    id: int | str | None = None
+    method: str | None = None
+
+
 _decode_head: Final = msgspec.json.Decoder(_RequestHead).decode
+_decode_answers: Final = msgspec.json.Decoder(_AnswerHead | list[_AnswerHead]).decode
+
+
+def _replace_answers(data: bytes, error: Exception) -> bytes:
+    """Return an error in the place of an answer, or of each answer to a batch."""
+    answers = _decode_answers(data)
+    if not isinstance(answers, list) and answers.method is not None:
+        return data  # it is something else
+    why = "internal error"
+    if isinstance(error, StoreUnavailable):
+        why = "the session could not be saved: the store does not answer"
+    elif isinstance(error, StoreError):
+        why = str(error)
+    body = ErrorBody(-32603, why)
+    if isinstance(answers, list):
+        return b"[%b]" % b",".join(codec.encode_error(each.id, body) for each in answers)
+    return codec.encode_error(answers.id, body)
 
 
 class SharedSession(HttpSession):
@@ -82,8 +104,10 @@ class SharedSession(HttpSession):
 
     __slots__ = (
         "_is_saving",
+        "_is_writing",
         "_outbox",
         "_sessions",
+        "_unsaved",
         "cached",
         "followed",
         "logged",
@@ -111,6 +135,9 @@ class SharedSession(HttpSession):
         self.touched = self.used
         self._outbox: LogWriter | None = None
         self._is_saving: asyncio.Lock | None = None
+        # Messages of the older form that wait until the session is saved.
+        self._unsaved = 0
+        self._is_writing: asyncio.Lock | None = None
         self.session.endpoint.number_requests_from(secrets.randbelow(_BLOCKS) * _BLOCK)
 
     # -- the record
@@ -191,14 +218,14 @@ class SharedSession(HttpSession):
             if self.only_stream is None:
                 self._write_outside(data)
             else:
-                self._after_save(partial(self._write_outside, data), response)
+                self._write_in_order(data)
         elif self._is_answer(data, exchange, response):
             session = self.session
             if session.is_changed or session.state_values is not None:
                 response.is_held = True
                 if isinstance(response, SharedResponse):
                     response.answered = exchange
-                self._after_save(partial(response.answer, data), response, exchange)
+                self._sessions.spawn(self._save_and_answer(response, data))
             else:
                 response.answer(data)
         elif response.is_over:
@@ -236,38 +263,33 @@ class SharedSession(HttpSession):
         key = names.question_of(self.sid, head.id)
         await self.worker.backend.put(key, self.worker.id.encode(), ttl=self._sessions.ask_ttl)
 
-    def _after_save(
-        self,
-        send: Callable[[], None],
-        response: PostResponse | None,
-        exchange: Exchange | None = None,
-    ) -> None:
-        if not self._sessions.sharing.is_changed(self.session):
-            send()
-            return
-        self._sessions.spawn(self._save_and_send(send, response, exchange))
-
-    async def _save_and_send(
-        self,
-        send: Callable[[], None],
-        response: PostResponse | None,
-        exchange: Exchange | None,
-    ) -> None:
+    async def _save_and_answer(self, response: PostResponse, data: bytes) -> None:
         try:
             await self._save_patiently()
         except (StoreError, InternalError) as error:
-            if response is None or exchange is None:
-                log.warning("a session cannot be saved: %s", error)
-                send()
-                return
-            why = "internal error"
-            if isinstance(error, StoreUnavailable):
-                why = "the session could not be saved: the store does not answer"
-            elif isinstance(error, StoreError):
-                why = str(error)
-            response.answer(codec.encode_error(exchange.id, ErrorBody(-32603, why)))
-        else:
-            send()
+            data = _replace_answers(data, error)
+        response.answer(data)
+
+    def _write_in_order(self, data: bytes) -> None:
+        """Write a message of the older form: none may overtake one that waits to be saved."""
+        if self._unsaved == 0 and not self._sessions.sharing.is_changed(self.session):
+            self._write_outside(data)
+            return
+        self._unsaved += 1
+        self._sessions.spawn(self._save_and_write(data))
+
+    async def _save_and_write(self, data: bytes) -> None:
+        if self._is_writing is None:
+            self._is_writing = asyncio.Lock()
+        try:
+            async with self._is_writing:
+                try:
+                    await self._save_patiently()
+                except (StoreError, InternalError) as error:
+                    data = _replace_answers(data, error)
+                self._write_outside(data)
+        finally:
+            self._unsaved -= 1
 
     def _write_outside(self, data: bytes) -> None:
         if not self.is_kept and self.only_stream is None:
@@ -339,12 +361,13 @@ class SharedSession(HttpSession):
         principal = response.principal
         sharing = self._sessions.sharing
         frames: list[bytes] = []
-        if exchanges and all(map(sharing.is_repeatable, exchanges)):
+        ids = [*dict.fromkeys((*(each.id for each in exchanges), *response.batch_ids))]
+        if len(exchanges) == len(ids) and all(map(sharing.is_repeatable, exchanges)):
             frames = [codec.encode_request(e.id, e.name, e.raw) for e in exchanges]
         is_known = isinstance(principal, Principal)
         record = CallRecord(
             token=self.key,
-            ids=[each.id for each in exchanges],
+            ids=ids,
             frames=frames,
             principal=principal.storable() if isinstance(principal, Principal) else None,
             caller=None if principal is None or is_known else str(principal),

@@ -25,6 +25,7 @@ from accord.transports.http.server.shared_listening import (
 )
 from accord.transports.http.server.shared_response import stream_duty
 from accord.transports.http.server.shared_session import SharedSession
+from accord.transports.http.server.shared_streams import FollowedStream
 from accord.transports.http.server.state import AppState
 from accord.workers import names
 from accord.workers.session_records import (
@@ -143,6 +144,8 @@ class SharedSessions(HttpSessions):
         self._tasks: set[asyncio.Task[Any]] = set()
         self._done: dict[tuple[str, str], bool] = {}
         self._losses = 0
+        # The responses to clients that came back, by session and stream.
+        self._resumed: dict[tuple[str, str], FollowedStream] = {}
         worker.on_late(self._distrust)
 
     @property
@@ -433,6 +436,21 @@ class SharedSessions(HttpSessions):
             await self._load(session.key, token, session.principal, session.caller)
         for stream in session.followed:
             stream.wake()
+
+    # -- clients that come back
+
+    def replace_response(self, session: SharedSession, label: str, stream: FollowedStream) -> None:
+        """Note the response that follows a stream; an earlier one here ends, as its client left."""
+        for earlier in (session.logged.get(label), self._resumed.get((session.sid, label))):
+            if earlier is not None:
+                earlier.dismiss()
+        self._resumed[session.sid, label] = stream
+
+    def end_resumed(self, session: SharedSession, stream: FollowedStream) -> None:
+        """Note that a response which follows a stream has ended."""
+        place = session.sid, stream.label
+        if self._resumed.get(place) is stream:
+            del self._resumed[place]
 
     # -- ending
 

@@ -191,14 +191,14 @@ class FollowedStream(_FollowingStream):
         after: the number of that event.
     """
 
-    __slots__ = ("_after", "_first_page", "_label", "_name")
+    __slots__ = ("_after", "_first_page", "_name", "label")
 
     def __init__(
         self, worker: "Worker", name: str, label: str, page: LogPage, *, after: int
     ) -> None:
         super().__init__(worker)
         self._name = name
-        self._label = label
+        self.label = label
         self._first_page: LogPage | None = page
         self._after = after
 
@@ -217,7 +217,7 @@ class FollowedStream(_FollowingStream):
                         self.reader.let_go()
                     return
                 for number, entry in enumerate(page.items, page.first):
-                    self.put(encode_event(entry, f"{self._label}-{number}"))
+                    self.put(encode_event(entry, f"{self.label}-{number}"))
                 self._after = page.first + len(page.items) - 1
                 if page.is_closed and self._after == page.last:
                     self.end()

@@ -252,6 +252,13 @@ class Stream:
             previous.wake()
         reader.wake()
 
+    def dismiss(self) -> None:
+        """End the response that follows the stream, at once: its client has come back elsewhere."""
+        reader = self.reader
+        if reader is not None:
+            self.detach(reader)
+            reader.wake()
+
     def detach(self, reader: "Reader") -> None:
         """Stop a response from following the stream."""
         if self.reader is reader:
