@@ -281,18 +281,19 @@ class Chaos:
 
     def _check(self, client: RawClient) -> None:
         """Audit a session that is over, and forget it."""
-        ended = client.is_deleted
         client.is_deleted = False
-        last = client.attempts[-50:] if ended else []
-        for attempt in last:
-            if attempt.method == "DELETE":
-                attempt.status = None if attempt.status == 404 else attempt.status
+        deletes = [each for each in client.attempts if each.method == "DELETE"]
+        if any(each.status is None or each.status == 502 for each in deletes):
+            # The first one may have been carried out.
+            client.attempts = [each for each in client.attempts if each not in deletes]
         by_key = self.fleet.ledger.by_key()
         self.problems += check_client(client, by_key, has_faults=True)
         for call in client.calls:
             self.counts[f"calls {call.reason or call.outcome}"] += 1
             error = (call.response or {}).get("error")
-            if error is not None and call.reason != "worker-lost":
+            # A task may have ended before it is cancelled.
+            is_expected = call.reason == "worker-lost" or call.method == "tasks/cancel"
+            if error is not None and not is_expected:
                 why = f"{client.name} {call.tool}: {error['message']}"
                 self.problems.append(Problem("error", why, call.excerpt()))
         self.fleet.ledger.forget([call.key for call in client.calls])
