@@ -6,7 +6,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
 from copy import deepcopy
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -19,9 +19,11 @@ from accord.middleware.requests import (
     check_number,
     is_failed,
     params_of,
+    received_params,
     server_of,
     session_key,
     tool_of,
+    worker_of,
 )
 from accord.server import Proceed, Server
 from accord.server.hub import UPDATED, ServerChange, list_topic
@@ -38,6 +40,10 @@ from accord.types import (
     ReadResourceResult,
 )
 
+if TYPE_CHECKING:
+    from accord.middleware.shared_caches import SharedCaches
+    from accord.workers.worker import Worker
+
 CallerKey: TypeAlias = Callable[[AnyContext], Hashable | None]
 
 _READ: Final = frozenset({"resources/read"})
@@ -50,6 +56,7 @@ _CHANGED_BY: Final = {
         {"resources/list", "resources/templates/list", "resources/read", "completion/complete"}
     ),
 }
+_TOPICS: Final = (*_CHANGED_BY, (UPDATED, None))
 _CACHEABLE: Final = frozenset().union(*_CHANGED_BY.values())
 # Not tasks, nor questions to the client. Pages of lists are bytes, or were decoded for others.
 _KEPT: Final = (
@@ -76,6 +83,7 @@ def cache(
     Calls of a tool are kept only if its annotations say that it is read-only, or if it is named
     here. Errors, questions to the client and tasks are not kept. Access is checked each time. A
     list is forgotten when it changes; the contents of resources, at `server.resource_updated`.
+    Workers that serve together keep results each for itself, and forget them together.
 
     Args:
         ttl: seconds that a result is kept.
@@ -132,6 +140,13 @@ class CacheMiddleware:
         # Changes are heard in any thread.
         self._lock = threading.Lock()
         self._servers: weakref.WeakSet[Server[Any]] = weakref.WeakSet()
+        self._shared: weakref.WeakKeyDictionary[Server[Any], SharedCaches] = (
+            weakref.WeakKeyDictionary()
+        )
+
+    def serves(self, name: str) -> bool:
+        """Whether it is around the requests of a server with this name."""
+        return any(server.name == name for server in self._servers)
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -140,7 +155,16 @@ class CacheMiddleware:
         return f"<CacheMiddleware of {len(self)} results, ttl {self._ttl:g} s>"
 
     def clear(self) -> None:
-        """Forget all results, also those of requests that are under way. From any thread."""
+        """Forget all results, also those of requests that are under way. From any thread.
+
+        Where workers serve together, the others forget theirs as soon as they hear of it.
+        """
+        self.forget_all()
+        for server, shared in [*self._shared.items()]:
+            shared.publish(server.name, None)
+
+    def forget_all(self) -> None:
+        """Forget all results of this process."""
         with self._lock:
             self._changes += 1
             self._kept.clear()
@@ -150,7 +174,12 @@ class CacheMiddleware:
         key = self._find_key(ctx)
         if key is None:
             return await proceed()
-        self._listen(server_of(ctx))
+        server = server_of(ctx)
+        if server not in self._servers:
+            self._listen(server)
+            worker = worker_of(ctx)
+            if worker is not None:  # it was added while the server is served
+                self.join_workers(server, worker)
         kept = self._look_up(key)
         if kept is not None and _is_admitted(ctx):
             return deepcopy(kept.result)
@@ -186,7 +215,7 @@ class CacheMiddleware:
         method = ctx.method
         if method not in self._methods or (method == "tools/call" and not self._is_chosen(ctx)):
             return None
-        params = ctx._exchange.params
+        params = received_params(ctx)
         if ctx._params is not None:
             params = served_params(params, ctx._params)
         if any(
@@ -219,10 +248,21 @@ class CacheMiddleware:
         """Hear of the changes of a server, from its first request on."""
         if server not in self._servers:
             self._servers.add(server)
-            server.hub.listen(self, [*_CHANGED_BY, (UPDATED, None)])
+            server.hub.listen(self, _TOPICS)
+            # Own changes at once: what is read next must not be older.
+            server.hub.listen_first(self)
+
+    def join_workers(self, server: "Server[Any]", worker: "Worker") -> None:
+        """Forget what other workers forget, and let them know what changes here."""
+        from accord.middleware.shared_caches import join_caches
+
+        self._listen(server)
+        self._shared[server] = join_caches(self, server, worker)
 
     def hear(self, change: ServerChange) -> None:
         """Forget what has changed. Called from any thread."""
+        if change.topic not in _CHANGED_BY and change.name != UPDATED:
+            return
         methods = _CHANGED_BY.get(change.topic, _READ)
         with self._lock:
             self._changes += 1

@@ -19,8 +19,17 @@ REQUESTS: Final = frozenset(row.name for row in METHODS if row.is_request and "c
 
 
 def params_of(ctx: AnyContext) -> Any:
-    """Return the params without decoding what nothing has looked at yet."""
-    return ctx._exchange.params if ctx._params is None else ctx._params
+    """Return the params without decoding what nothing has looked at yet.
+
+    In a mounted server they have the names of that server.
+    """
+    return received_params(ctx) if ctx._params is None else ctx._params
+
+
+def received_params(ctx: AnyContext) -> Any:
+    """Return the params as they were received; in a mounted server, from the one that mounts it."""
+    received = getattr(ctx, "_received", None)
+    return ctx._exchange.params if received is None else received
 
 
 def server_of(ctx: AnyContext) -> "Server[Any]":
@@ -38,7 +47,10 @@ def worker_of(ctx: AnyContext) -> "Worker | None":
 
 def target_of(ctx: AnyContext) -> str | None:
     """Return the name of the tool or prompt, or the URI, that a request is about."""
-    params = params_of(ctx)
+    return _find_target(params_of(ctx))
+
+
+def _find_target(params: Any) -> str | None:
     params = getattr(params, "ref", params)  # of a completion
     found = getattr(params, "name", None)
     if found is None:
@@ -56,7 +68,9 @@ def tool_of(ctx: AnyContext) -> Tool | None:
 
 def describe(ctx: AnyContext) -> str:
     """Return what a request is about, for a message: `tool add`, `resources/read note://x`."""
-    target = target_of(ctx)
+    is_mounted = getattr(ctx, "_received", None) is not None
+    # The client knows the names of the server that it is connected to.
+    target = _find_target(ctx._exchange.params) if is_mounted else target_of(ctx)
     if target is None:
         return ctx.method
     target = target if len(target) <= 100 else f"{target[:100]}..."

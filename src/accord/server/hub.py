@@ -190,6 +190,7 @@ class Hub:
         self._bus: ChangeBus = self._local
         self.use_bus(bus)
         self._lock = threading.Lock()
+        self._first: weakref.WeakSet[Listener] = weakref.WeakSet()
         self._topics: dict[Topic, set[weakref.ref[Listener]]] = {}
         self._count = 0
         self._sweep_at = _SWEEP
@@ -212,7 +213,20 @@ class Hub:
 
     def publish(self, change: ServerChange) -> None:
         """Pass a change to its listeners. From any thread."""
+        if self._bus is not self._local:
+            with self._lock:
+                first = [*self._first]
+            for listener in first:
+                listener.hear(change)
         self._bus.publish(change)
+
+    def listen_first(self, listener: Listener) -> None:
+        """Let a listener hear of every change that is published here, before a bus carries it.
+
+        It hears of those of its topics again when the bus has carried them.
+        """
+        with self._lock:
+            self._first.add(listener)
 
     def deliver(self, change: ServerChange) -> None:
         """Pass a change to the listeners in this process."""

@@ -5,6 +5,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from accord.server.composition.views import Views
+from accord.server.listings import Listing
+from accord.server.middleware import Layers
 
 if TYPE_CHECKING:
     from accord.server.sealing import StateSeal
@@ -25,6 +27,11 @@ class SharingServer(Views):
 
     shared_pages: "SharedPages | None" = None
     auth: Any
+    layers: Layers
+    tools: Listing[Any]
+    prompts: Listing[Any]
+    resources: Listing[Any]
+    resource_templates: Listing[Any]
     _state_keys: Sequence[str | bytes] | None
     _state_lifetime: float
     _worker: "Worker | None" = None
@@ -46,6 +53,9 @@ class SharingServer(Views):
         vars(self).pop("state_seal", None)  # with other keys from now on
         if worker is not None:
             worker.on_worker_lost(self._take_over)
+            cursor_keys = worker.keys.derive("cursors of lists")
+            for listing in (self.tools, self.prompts, self.resources, self.resource_templates):
+                listing.share_keys(cursor_keys)
 
     async def _take_over(self, lost: str) -> None:
         await self.tasks.takeover.take_over(lost)
@@ -131,8 +141,15 @@ class SharingServer(Views):
 
     def share_with(self, source: "Views") -> None:
         """Let the servers that a source is made of share what they have with other workers."""
-        if isinstance(source, SharingServer) and self.shared_pages is not None:
-            source.shared_pages = self.shared_pages
-            self.shared_pages.join(source.elicitations)
+        worker, pages = self._worker, self.shared_pages
+        if worker is None or pages is None:
+            return
+        if isinstance(source, SharingServer):
+            source.shared_pages = pages
+            pages.join(source.elicitations)
+            for function in source.layers.functions:
+                join: Any = getattr(function, "join_workers", None)
+                if join is not None:
+                    join(source, worker)
         for part in source.parts():
             self.share_with(part)
