@@ -91,6 +91,8 @@ class Session:
     # Whether other workers serve the same session, and whether this one has changed it.
     is_shared = False
     is_changed = False
+    # Whether what others keep of it could not be read yet: the store does not answer.
+    is_unread = False
     mounted_sessions: "dict[Server[Any], MountedSession] | None" = None
 
     def __init__(
@@ -162,6 +164,7 @@ class Session:
 
         Raises:
             SessionRequired: there is no session: each request stands on its own.
+            InternalError: several workers share it, and their store does not answer.
         """
         self._require_session("state")
         if self.state_values is None:
@@ -195,6 +198,8 @@ class Session:
         self._note_change()
 
     def _require_session(self, member: str) -> None:
+        if self.is_unread:
+            raise InternalError(f"session.{member} cannot be read now: the store does not answer")
         row = self.endpoint.conversation.revision
         if row is not None and row.handshake and self.is_lasting:
             return

@@ -242,7 +242,7 @@ class Worker:
 
     async def renew_epoch(self) -> str:
         """Return the epoch of the store; a store that has lost its data begins another one."""
-        before, made = self.epoch, os.urandom(8).hex()
+        before, made = self.epoch, f"{int(self.now()):x}-{os.urandom(6).hex()}"
         try:
             await self.backend.put(names.EPOCH, made.encode(), ttl=_EPOCH_TTL, expect=0)
             self.epoch = made
@@ -251,6 +251,11 @@ class Worker:
         if before and self.epoch != before:
             await self._note_lost_data()
         return self.epoch
+
+    @property
+    def epoch_began(self) -> float:
+        """When the store began, or had lost its data, in seconds since 1970."""
+        return float(int(self.epoch.partition("-")[0], 16))
 
     async def _seal_epoch_anew(self) -> None:
         """Seal the record that outlives all others with the first key, so that others can go."""

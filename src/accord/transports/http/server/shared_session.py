@@ -166,6 +166,7 @@ class SharedSession(HttpSession):
         if cached.version <= self.cached.version:
             return
         before, self.cached = self.cached, cached
+        self.session.is_unread = False
         self._sessions.sharing.apply(self.session, before.record, cached.record)
         for stream in self.followed:
             stream.wake()

@@ -262,12 +262,14 @@ class SharedSessions(HttpSessions):
         """Make the record of a session anew that the store has lost; None if it has expired.
 
         A record that was deleted by its client stays as a mark, and one that expires has not been
-        used for a while. So one that is missing although its session is younger was lost.
+        used for a while. So one that is missing although its session is younger was lost. (Of an
+        earlier epoch, all were lost when this one began.)
         """
-        age = self.worker.now() - token.issued
         if token.is_older_form or not token.revision:
             return None
-        if age >= self.state.options.session_idle and token.epoch == await self._read_epoch():
+        is_same = token.epoch == await self.worker.renew_epoch()
+        since = token.issued if is_same else self.worker.epoch_began
+        if self.worker.now() - since >= self.state.options.session_idle:
             return None
         log.warning("the store has lost a session, which goes on without its state")
         record = SessionRecord(
@@ -283,9 +285,6 @@ class SharedSessions(HttpSessions):
             return await self.records.create(token.sid, record)
         except Conflict:
             return await self.records.load(token.sid)
-
-    async def _read_epoch(self) -> str:
-        return await self.worker.renew_epoch()
 
     def _serve_without_store(
         self, key: bytes, token: SessionToken, principal: Hashable, caller: Hashable
@@ -303,7 +302,8 @@ class SharedSessions(HttpSessions):
                 client=_encode_client(token.client),
                 is_initialized=True,
             )
-            self.sharing.restore(session.session, record)
+            session.take_record(CachedRecord(record, 0))
+            session.session.is_unread = True
         self._fresh.pop(key, None)  # read anew as soon as the store answers
         return session
 

@@ -183,6 +183,7 @@ class ServedSession(Protocol):
     loop: AbstractEventLoop
     is_shared: bool
     is_changed: bool
+    is_unread: bool
     state_values: dict[str, Any] | None
 
     @property
