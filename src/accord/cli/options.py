@@ -108,7 +108,7 @@ def read_keys(path: Path) -> list[str]:
     """Return the keys of a file that has one on each line.
 
     Raises:
-        UsageError: it cannot be read, or there are none.
+        UsageError: it cannot be read, or is empty.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
