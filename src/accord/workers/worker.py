@@ -387,9 +387,14 @@ class Worker:
             is_lost = await self.backend.get(takeover) is not None
         await self.renew_epoch()
         if is_lost:
-            log.warning("worker %s was taken over while it was stalled, and begins anew", self.id)
-            await self.backend.delete(names.lease_of(self.id))
+            lost = self.id
+            log.warning("worker %s was taken over while it was stalled, and begins anew", lost)
+            await self.backend.delete(names.lease_of(lost))
             await self._join()
+            # What it began under the old id is not waited for any more, also if the other worker
+            # found that it was only late.
+            work = self._take_over(lost)
+            self._taking[lost] = asyncio.create_task(work, name="accord-takeover")
         else:
             await self.backend.add(names.WORKERS, [self.id], ttl=_DAY)
             self._note_beat(began)

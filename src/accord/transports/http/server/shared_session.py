@@ -403,14 +403,17 @@ class SharedSession(HttpSession):
         stream.note_lost()
         response.is_over = True
         session = self.session
-        for question in stream.asked:
-            # Its new worker has cancelled those that clients have seen. (Others do not exist.)
-            gone = ConnectionClosed("another worker has taken the request over")
-            session.dispatcher.give_up(_decode_head(question).id, gone)
+        self._withdraw_questions(stream)
         for exchange in response.requests:
             if session.client.open.get(exchange.id) is exchange and not session.dispatcher.closed:
                 session.dispatcher.abandon(exchange)
                 session.request_cancelled(exchange)
+
+    def _withdraw_questions(self, stream: LoggedStream) -> None:
+        """Wait for no answers any more; the worker that takes over cancels what clients saw."""
+        gone = ConnectionClosed("another worker takes the request over")
+        for question in stream.asked:
+            self.session.dispatcher.give_up(_decode_head(question).id, gone)
 
     def end_stream(self, stream: Stream) -> None:
         stream.end()
@@ -436,6 +439,8 @@ class SharedSession(HttpSession):
 
     def close(self) -> None:
         """End what runs here; whether the session itself has ended, the record says."""
+        for logged in self.logged.values():
+            self._withdraw_questions(logged)
         self.session.close()
         for stream in self.followed:
             stream.end()

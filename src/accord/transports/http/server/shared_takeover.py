@@ -15,7 +15,6 @@ from accord.errors import StoreUnavailable
 from accord.protocol import codec
 from accord.protocol.jsonrpc import ErrorBody
 from accord.runtime.pacing import DONE
-from accord.stores.backend import LogPage
 from accord.transports.http.server.exchange import Headers, HttpExchange, Message
 from accord.transports.http.server.shared_response import (
     CALL_FORMAT,
@@ -213,9 +212,12 @@ class Takeover:
         if stored is None:
             return
         call = _decode_call(stored.value)
-        page = await backend.read(name, limit=_PAGE)
+        page = await backend.read(name, limit=1)
+        if page is None:
+            # No client has seen anything of it. The lost worker must not begin it after all.
+            begun = msgspec.structs.replace(call, fence=call.fence + 1)
+            await self._close(name, begun, SentMessages())
         if page is None or page.is_closed:
-            # It has ended, or no client has seen anything of it.
             await backend.delete(key)
             return
         await worker.keep_duty(stream_duty(sid, label))
@@ -225,7 +227,7 @@ class Takeover:
             return
         call = msgspec.structs.replace(call, fence=page.fence + 1)
         await backend.put(key, msgspec.msgpack.encode(call), ttl=_DAY)
-        sent, page = await self._read_all(name, page)
+        sent = await self._read_all(name)
         await self._withdraw_questions(sid, name, call, sent)
         if call.needs <= CALL_FORMAT and call.frames and await self._resume(call, sid, label, sent):
             return
@@ -233,18 +235,15 @@ class Takeover:
         await backend.delete(key)
         await worker.end_duty(stream_duty(sid, label))
 
-    async def _read_all(self, name: str, page: LogPage) -> tuple[SentMessages, LogPage]:
-        sent = SentMessages()
+    async def _read_all(self, name: str) -> SentMessages:
+        sent, last = SentMessages(), 0
         while True:
+            page = await self._worker.backend.read(name, after=last, limit=_PAGE)
+            if page is None or not page.items:
+                return sent
             for entry in page.items:
                 sent.add(entry)
             last = page.first + len(page.items) - 1
-            if not page.items or last >= page.last:
-                return sent, page
-            following = await self._worker.backend.read(name, after=last, limit=_PAGE)
-            if following is None:
-                return sent, page
-            page = following
 
     async def _withdraw_questions(
         self, sid: str, name: str, call: CallRecord, sent: SentMessages
