@@ -13,6 +13,7 @@ from accord.auth import (
 from accord.auth.authorization_server.shared_store import SharedAuthorizationStore
 from accord.errors import (
     ConfigurationError,
+    SignInRequired,
     StoreError,
     StoreUnavailable,
     UpstreamFailed,
@@ -24,7 +25,7 @@ from support.failing_backend import FailingBackend
 from support.http_server import serving
 from support.provider import Browser, Program, provider
 from support.valkey import running_valkey
-from support.waiting import run, until_sync
+from support.waiting import run, until, until_sync
 
 KEY = "k" * 32
 
@@ -203,6 +204,35 @@ def test_while_the_store_is_away_clients_are_asked_to_try_again():
         assert browser.send("POST", f"{url}/mcp", "", **headers).status == 204
         assert program.token(**form).status == 200
     auth.close()
+
+
+def test_renewed_tokens_of_a_provider_survive_a_moment_without_the_store():
+    backend = FailingBackend(MemoryBackend())
+    with provider() as idp, pair(idp, store=backend) as (auth, _), balanced(auth) as url:
+        program = Program(url)
+        tokens = program.redeem(Browser().allow(program.authorize_url())).json
+        account = verified(auth, url, tokens["access_token"]).upstream
+
+        def renew(fields):
+            backend.left = 0  # it goes away while the provider answers
+            return idp._token(fields)
+
+        async def scenario():
+            refused = await account.token()
+            idp.overrides["/token"] = renew
+            asked = asyncio.create_task(account.token(refused=refused))
+            await until(lambda: backend.failures > 0)
+            backend.left = None
+            renewed = await asked
+            # The old refresh token would not be accepted any more.
+            assert renewed == await account.token() != refused
+            backend.left = 0
+            with pytest.raises(UpstreamFailed, match="cannot be read") as caught:
+                await account.token()
+            assert not isinstance(caught.value, SignInRequired)
+
+        run(scenario())
+        backend.left = None
 
 
 def test_a_store_is_opened_once_for_all_threads(valkey):

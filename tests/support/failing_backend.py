@@ -17,6 +17,7 @@ class FailingBackend:
     Attributes:
         left: how many more operations are carried out; None for all.
         counts: how many of each operation were asked for.
+        failures: how many operations have failed.
         meanwhile: done once before the next operation that changes a record: another process is
             faster.
         at: what the name of that record begins with.
@@ -26,6 +27,7 @@ class FailingBackend:
         self._backend = backend
         self.left: int | None = None
         self.counts: dict[str, int] = {}
+        self.failures = 0
         self.meanwhile: Callable[[], Awaitable[object]] | None = None
         self.at = ""
         self.is_remote = backend.is_remote
@@ -41,6 +43,7 @@ class FailingBackend:
             self.counts[name] = self.counts.get(name, 0) + 1
             if self.left is not None:
                 if self.left <= 0:
+                    self.failures += 1
                     raise StoreUnavailable("the store does not answer")
                 self.left -= 1
             is_change = name in ("put", "delete") and args[0].startswith(self.at)

@@ -67,11 +67,6 @@ class StoreSource:
         """Whether the state is in the memory of this process, unless workers share a store."""
         return self.path == MEMORY
 
-    @property
-    def is_of_workers(self) -> bool:
-        """Whether the store of the workers is used."""
-        return self._given is not None
-
     def set_issuer(self, issuer: str) -> None:
         """Keep the state apart from that of other issuers in the same store."""
         name = _NOT_IN_NAMESPACE.sub("-", issuer.partition("://")[2])[:40]
