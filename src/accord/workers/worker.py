@@ -169,7 +169,9 @@ class Worker:
             return "the worker is draining"
         since = self._silent_since
         if since is not None and self._clock() - since > self.patience:
-            return f"the store {self.backend.url} does not answer"
+            return "the store does not answer"  # everyone may ask; the log says which store
+        if since is None and self._clock() >= self.valid_until + self.patience:
+            return "the lease of the worker has run out"
         if not self._tasks:
             return "the worker has not started"
         return None
