@@ -99,13 +99,11 @@ class Crew(list[App]):
 
     Attributes:
         store: what they share.
-        trail: what their tools did.
     """
 
     def __init__(self, store: SharedStore) -> None:
         super().__init__()
         self.store = store
-        self.trail: list[str] = []
         self._clients: list[Client] = []
 
     def client(self, revision: str = "2025-11-25", **options: Any) -> "Client":
@@ -145,9 +143,9 @@ class Crew(list[App]):
 
 @asynccontextmanager
 async def serve_shared(
-    make: Callable[[list[str]], Server[Any]], count: int = 2, **options: Any
+    make: Callable[[], Server[Any]], count: int = 2, **options: Any
 ) -> AsyncIterator[Crew]:
-    """Serve apps on one store; `make` makes the server of each, with the trail of all."""
+    """Serve apps on one store; `make` makes the server of each."""
     crew = Crew(SharedStore(loop_clock))
     try:
         for _ in range(count):
@@ -160,9 +158,9 @@ async def serve_shared(
             await app.stop()
 
 
-async def add_app(crew: Crew, make: Callable[[list[str]], Server[Any]], **options: Any) -> App:
+async def add_app(crew: Crew, make: Callable[[], Server[Any]], **options: Any) -> App:
     """Let another app serve together with the others."""
-    app = App(make(crew.trail), FaultyBackend(crew.store), **options)
+    app = App(make(), FaultyBackend(crew.store), **options)
     await app.app.start()
     crew.append(app)
     return app
@@ -177,7 +175,7 @@ class Answer(Exchange):
 
     @property
     def all_events(self) -> list[Event]:
-        return Decoder(with_empty=True).feed(self.body)
+        return [*Decoder(with_empty=True).feed(self.body)]
 
     @property
     def messages(self) -> list[Any]:
