@@ -242,7 +242,7 @@ class HttpEndpoint:
         if not any(event.__class__ is RequestReceived for event in events):
             return False
         post.is_batch = True
-        if not post.is_over and not post.owner.has_open(post):
+        if not post.is_over and not post.is_held and not post.owner.has_open(post):
             post.give_up()
         return True
 
