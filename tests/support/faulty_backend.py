@@ -9,8 +9,27 @@ from accord.errors import StoreUnavailable
 from accord.stores import MemoryBackend
 
 OPERATIONS = frozenset(
-    "now get put delete touch add remove members count append read seize extend drop ring follow"
-    " unfollow take describe".split()
+    [
+        "now",
+        "get",
+        "put",
+        "delete",
+        "touch",
+        "add",
+        "remove",
+        "members",
+        "count",
+        "append",
+        "read",
+        "seize",
+        "extend",
+        "drop",
+        "ring",
+        "follow",
+        "unfollow",
+        "take",
+        "describe",
+    ]
 )
 
 

@@ -9,7 +9,7 @@ from accord.errors import ConfigurationError, StoreUnavailable
 from accord.stores import MemoryBackend
 from accord.workers import names
 from accord.workers.worker import check_keys
-from support.bare_workers import pass_lease, working
+from support.bare_workers import Mate, pass_lease, working
 from support.shared import LEASE, eventually, in_virtual_time, loop_clock
 
 
@@ -72,12 +72,13 @@ async def test_a_worker_that_has_left_may_join_again():
 @in_virtual_time
 async def test_a_worker_cannot_join_while_the_store_is_away():
     async with working(1) as mates:
-        mates[0].connection.cut()
+        other = Mate(mates.store, keys=mates[0].keys, lease=LEASE)
+        other.connection.cut()
         with pytest.raises(StoreUnavailable):
-            other = type(mates[0])(mates.store, keys=mates[0].keys, lease=LEASE)
-            other.connection.cut()
             await other.start()
-        mates[0].connection.mend()
+        other.connection.mend()
+        await other.start()
+        mates.append(other)
 
 
 @in_virtual_time
@@ -315,7 +316,7 @@ async def test_a_silent_store_is_reported_once_the_patience_is_over(caplog):
         await eventually(lambda: not only.is_connected)
         assert only.unready_reason is None  # it may be back in a moment
         await asyncio.sleep(only.patience + LEASE)
-        assert only.unready_reason == "the store memory: does not answer"
+        assert "does not answer" in str(only.unready_reason)
         only.connection.mend()
         await eventually(lambda: only.unready_reason is None)
         assert only.is_connected
