@@ -99,7 +99,7 @@ thorough: coverage uvicorn .venv-interop/hosts
 	.venv-interop/bin/pytest -q -n 2 --dist loadgroup -m "thorough or not thorough" interop
 
 bench: .venv-bench/ready
-	@status=0; for part in core authors mount start registration judging several proxy compare auth openapi fleet hosts inspector \
+	@status=0; for part in core authors mount start registration judging several proxy compare auth openapi fleet hosts inspector scale \
 		attacks/http_server attacks/stdio attacks/client; do \
 		.venv-bench/bin/python benchmarks/$$part.py || status=1; \
 	done; exit $$status
