@@ -14,9 +14,11 @@ import msgspec
 import pytest
 
 from accord import stores
+from accord.errors import StoreError
 from accord.stores import (
     MemoryBackend,
     MemoryTaskStore,
+    SqliteBackend,
     SqliteTaskStore,
     TaskRecord,
     TaskStore,
@@ -43,14 +45,30 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture(params=["memory", "sqlite", "shared"])
+class OpenedTaskStore(SharedTaskStore):
+    """Opens its backend with the first beat, and closes it at the end."""
+
+    async def beat(self, worker: str) -> None:
+        await self.backend.open()
+
+    async def close(self) -> None:
+        await self.backend.close()
+
+
+# The clock of an engine decides what has expired, and a test can only set that of the last but one.
+CLOCKED = ["memory", "sqlite", "shared"]
+
+
+@pytest.fixture(params=[*CLOCKED, "shared sqlite"])
 def make(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Make:
     def make() -> TaskStore:
         if request.param == "memory":
             return MemoryTaskStore(clock=clock)
         if request.param == "sqlite":
             return SqliteTaskStore(tmp_path / "tasks.db", clock=clock)
-        return SharedTaskStore(MemoryBackend(clock=clock), clock=clock)
+        if request.param == "shared":
+            return SharedTaskStore(MemoryBackend(clock=clock), clock=clock)
+        return OpenedTaskStore(SqliteBackend(tmp_path / "store.db"), clock=clock)
 
     return make
 
@@ -142,6 +160,7 @@ async def test_a_change_that_fails_changes_nothing(make: Make) -> None:
 
 
 @pytest.mark.requirement("tasks.security.limits")
+@pytest.mark.parametrize("make", CLOCKED, indirect=True)
 @on_a_loop
 async def test_an_expired_record_is_not_found(make: Make, clock: Clock) -> None:
     store = make()
@@ -212,6 +231,132 @@ async def test_results_take_no_more_bytes_than_allowed(make_bounded: Make) -> No
 def test_stores_of_tasks_are_loaded_on_demand() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'Nothing'"):
         _ = stores.Nothing
+
+
+# -- a backend that workers share
+
+
+class TurnTaking:
+    """A backend whose operations let others come between."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._backend = MemoryBackend(clock=clock)
+
+    def __getattr__(self, name: str) -> Any:
+        async def call(*args: Any, **keywords: Any) -> Any:
+            await asyncio.sleep(0)
+            result = await getattr(self._backend, name)(*args, **keywords)
+            await asyncio.sleep(0)
+            return result
+
+        return call
+
+
+def share_among(count: int, clock: Clock) -> list[SharedTaskStore]:
+    backend: Any = TurnTaking(clock)
+    return [SharedTaskStore(backend, clock=clock) for _ in range(count)]
+
+
+def share(clock: Clock) -> Any:
+    return SharedTaskStore(MemoryBackend(clock=clock), clock=clock)
+
+
+@on_a_loop
+async def test_of_changes_at_once_all_are_carried_out(clock: Clock) -> None:
+    stores = share_among(4, clock)
+    await fill(stores[0], "a")
+
+    def add(name: str) -> Callable[[TaskRecord], TaskRecord]:
+        return lambda found: msgspec.structs.replace(found, answers=found.answers | {name: b"1"})
+
+    names = [f"answer{number}" for number in range(40)]
+    changes = [stores[at % 4].change("a", add(name)) for at, name in enumerate(names)]
+    assert None not in await asyncio.gather(*changes)
+    found = await stores[1].get("a")
+    assert found is not None
+    assert sorted(found.answers) == sorted(names)
+    assert found.changes == len(names)
+
+
+@on_a_loop
+async def test_of_several_that_finish_a_task_one_does(clock: Clock) -> None:
+    stores = share_among(4, clock)
+    await fill(stores[0], "a")
+    changed = await asyncio.gather(*(store.change("a", finish) for store in stores))
+    assert len([each for each in changed if each is not None]) == 1
+
+
+@on_a_loop
+async def test_workers_that_add_at_once_keep_the_limit_of_an_owner(clock: Clock) -> None:
+    stores = share_among(4, clock)
+    added = await asyncio.gather(
+        *(stores[at % 4].add(record(f"task{at}"), unfinished=5, kept=100) for at in range(20))
+    )
+    assert 0 < sum(added) <= 5
+    assert len(await ids(stores[0])) == sum(added)
+    # Those that were refused left no trace.
+    for number in range(6):
+        await stores[0].add(record(f"more{number}"), unfinished=5, kept=100)
+    assert len(await ids(stores[0])) == 5
+
+
+@on_a_loop
+async def test_a_name_that_a_lost_worker_left_behind_does_not_count(clock: Clock) -> None:
+    store = share(clock)
+    await fill(store, "a")
+    (index,) = [each for each in store.backend._indexes if each.endswith("}u")]
+    await store.backend.add(index, ["ghost", "other"], ttl=1_000)
+    assert await store.add(record("b"), unfinished=2, kept=100)
+    assert sorted(await store.backend.members(index)) == ["a", "b"]
+
+
+@on_a_loop
+async def test_changes_ring_for_those_that_follow_a_task(clock: Clock) -> None:
+    store = share(clock)
+    await fill(store, "a", "b")
+    rung = asyncio.Event()
+    await store.follow("a", rung.set)
+    await store.change("b", finish)
+    await asyncio.sleep(0)
+    assert not rung.is_set()
+    await store.change("a", finish)
+    async with asyncio.timeout(60):
+        await rung.wait()
+    await store.unfollow("a", rung.set)
+
+
+@pytest.mark.parametrize("id", ["", "{x}", "a b", "a\n", "ä", "x" * 101, "{t" * 40])
+@on_a_loop
+async def test_texts_that_cannot_be_ids_are_not_looked_up(clock: Clock, id: str) -> None:
+    store = share(clock)
+    assert await store.get(id) is None
+    assert await store.change(id, finish) is None
+
+
+@on_a_loop
+async def test_a_record_of_another_version_is_left_alone(clock: Clock) -> None:
+    store = share(clock)
+    await fill(store, "a")
+    (key,) = [each for each in store.backend._records if each.startswith("{ta}")]
+    kept = await store.backend.get(key)
+    await store.backend.put(key, b"\xff" + kept.value[1:], ttl=60)
+    for work in (store.get("a"), store.change("a", finish)):
+        with pytest.raises(StoreError, match="another version of accord"):
+            await work
+
+
+@on_a_loop
+async def test_a_record_of_an_earlier_version_lacks_what_came_later(clock: Clock) -> None:
+    store = share(clock)
+    await fill(store, "a")
+    (key,) = [each for each in store.backend._records if each.startswith("{ta}")]
+    kept = await store.backend.get(key)
+    fields = msgspec.msgpack.decode(kept.value[1:])
+    for later in ("fence", "runs", "call", "kept", "asked", "changes"):
+        del fields[later]
+    fields["not yet known"] = 5
+    await store.backend.put(key, kept.value[:1] + msgspec.msgpack.encode(fields), ttl=60)
+    assert await store.get("a") == record("a")
 
 
 # -- the file

@@ -7,6 +7,7 @@ finished one, are removed where they are found.
 """
 
 import asyncio
+import random
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -33,6 +34,8 @@ _FOR_EVER: Final = 10 * 365 * 86_400.0
 _AT_ONCE: Final = 25
 # More names than an index can have: `kept` bounds it.
 _ALL: Final = 1_000_000
+# In seconds, after which a task is admitted or refused for good.
+_ADMISSION_PAUSES: Final = (0.02, 0.08, 0.0)
 _ID_CHARACTERS_MOST: Final = 100
 # Names in an index are ordered as numbers, so these have as many digits as the highest one.
 _DIGITS: Final = 19
@@ -65,17 +68,28 @@ class SharedTaskStore:
         # The version of a record never repeats, so that it serves as the number of the next task.
         number = await backend.put(f"{owner}n", b"", ttl=_FOR_EVER)
         name = f"{number:0{_DIGITS}}:{record.revision}:{record.id}"
-        # Counted after it was added: of several workers that add at once, none exceeds the limit.
-        await backend.add(f"{owner}u", [record.id], ttl=ttl)
-        await backend.add(f"{owner}a", [name], ttl=ttl)
-        if await self._count_unfinished(owner, most=unfinished) > unfinished:
+        if not await self._admit(record.id, owner, ttl, most=unfinished):
             await backend.delete(_key(record.id))
-            await self._forget(owner, [name])
             return False
+        await backend.add(f"{owner}a", [name], ttl=ttl)
         over = await backend.count(f"{owner}a") - kept
         if over > 0:
             await self._drop_finished(owner, over)
         return True
+
+    async def _admit(self, id: str, owner: str, ttl: float, *, most: int) -> bool:
+        """Add a task to the unfinished ones of its owner, if there may be one more.
+
+        It is counted after it was added, so that the limit holds for workers that add at the same
+        time. Those may get into each other's way, and try again.
+        """
+        for longest in _ADMISSION_PAUSES:
+            await self.backend.add(f"{owner}u", [id], ttl=ttl)
+            if await self._count_unfinished(owner, most=most) <= most:
+                return True
+            await self.backend.remove(f"{owner}u", [id])
+            await asyncio.sleep(random.uniform(0.2, 1.0) * longest)  # noqa: S311  # only spreads
+        return False
 
     async def _count_unfinished(self, owner: str, *, most: int) -> int:
         count = await self.backend.count(f"{owner}u")
