@@ -1757,7 +1757,7 @@ def test_a_question_within_what_the_client_declared_is_asked(capabilities, name,
 def test_an_endpoint_that_goes_on_with_a_session_waits_for_the_confirmation_of_its_client():
     server = Endpoint("server")
     server.conversation.begin(
-        REVISIONS[LATEST], server={"tools": {}}, client={"roots": {}}, is_confirmed=False
+        REVISIONS[LATEST], server={"tools": {}}, client={"roots": {}}, ready=False
     )
     assert server.conversation.phase is Phase.NEGOTIATED
     with pytest.raises(LocalProtocolError):
@@ -1781,6 +1781,6 @@ def test_a_request_that_is_decoded_already_is_received_like_its_bytes():
 def test_requests_are_numbered_from_where_the_driver_says():
     server = Endpoint("server")
     server.conversation.begin(REVISIONS[LATEST], server={}, client={"roots": {}})
-    server.number_requests_from(1 << 40)
+    server.next_id = 1 << 40
     ids = [server.request("roots/list")[0].id for _ in range(2)]
     assert ids == [1 << 40, (1 << 40) + 1]

@@ -22,9 +22,8 @@ nearly all, once the opening is over. Callers cannot tell the difference. Phases
 
 A bridge may put several clients behind one connection, each with its own `initialize`. The newest
 one counts: its capabilities from the request on, its revision from the answer on. A conversation
-that is READY stays so, and requests in flight keep the revision they began with.
-
-Requests that name their revision in `_meta` stand on their own; for them there are no phases.
+that is READY stays so, and requests in flight keep the revision they began with. Requests that name
+their revision in `_meta` stand on their own; for them there are no phases.
 """
 
 from collections.abc import Callable, Sequence
@@ -487,26 +486,13 @@ class Conversation:
         return not (is_open or client.cancelled or server.cancelled)
 
     def begin(
-        self,
-        revision: Revision,
-        *,
-        server: object,
-        client: object = None,
-        is_confirmed: bool = True,
+        self, revision: Revision, *, server: object, client: object = None, ready: bool = True
     ) -> None:
-        """Start after an opening that happened elsewhere, with these capabilities.
-
-        Args:
-            revision: the one agreed on.
-            server: the capabilities of the server.
-            client: those of the client, if they are known.
-            is_confirmed: whether the client has sent `notifications/initialized`.
-        """
+        """Start after an opening that happened elsewhere, with these capabilities."""
         self.assume(revision)
         self.server.capabilities = capability_paths(server)
-        if client is not None:
-            self.client.capabilities = capability_paths(client)
-        self.phase = Phase.READY if is_confirmed else Phase.NEGOTIATED
+        self.client.capabilities = None if client is None else capability_paths(client)
+        self.phase = Phase.READY if ready else Phase.NEGOTIATED  # until it is confirmed
         self._settle_rules()
 
     def close(self) -> None:

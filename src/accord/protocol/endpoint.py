@@ -80,10 +80,10 @@ class Endpoint:
     __slots__ = (
         "_codec",
         "_latest",
-        "_next_id",
         "_settings",
         "_stateless_rows",
         "conversation",
+        "next_id",
         "other",
         "peer",
         "request_meta",
@@ -112,7 +112,7 @@ class Endpoint:
         """The facts about the other side for the next request; set by the driver."""
         self._codec = settings.codec
         self._stateless_rows = settings.stateless_rows
-        self._next_id = 0
+        self.next_id = 0
         # The client of the last request that stood on its own: nearly always that of the next.
         self._latest = NOBODY
 
@@ -124,10 +124,6 @@ class Endpoint:
     def serve_session_only(self) -> None:
         """Serve no request that names its own revision; transports may serve those elsewhere."""
         self._stateless_rows = NO_ROWS
-
-    def number_requests_from(self, first: int) -> None:
-        """Give our next request this id: several endpoints may serve one peer at a time."""
-        self._next_id = first
 
     # -- receiving
 
@@ -400,7 +396,7 @@ class Endpoint:
         role = self.role
         token = None if meta is None else meta.get("progressToken")
         method = row.requests[role].get(name)
-        exchange = Exchange(self._next_id, name, role, row, method, token)
+        exchange = Exchange(self.next_id, name, role, row, method, token)
         if row.tasks and getattr(shaped, "task", None) is not None:
             exchange.is_task = True
         body = shaped if shaped is None or unknown is None else unknown.encode(shaped)
@@ -411,7 +407,7 @@ class Endpoint:
         violations = self.conversation.request(exchange, shaped, settings.refuse_own)
         if violations:
             self._raise(violations)
-        self._next_id += 1
+        self.next_id += 1
         return exchange, data
 
     def notify(self, name: str, params: Any = None, *, within: Exchange | None = None) -> bytes:

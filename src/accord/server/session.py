@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from accord.errors import (
     InternalError,
@@ -26,6 +26,7 @@ from accord.runtime.pacing import DONE, Delayed, Done
 from accord.server.channels import Channel, Duplex
 from accord.server.context import Context, current
 from accord.server.hub import UPDATED, ListKind, Notices, ServerChange, list_change
+from accord.server.log_levels import is_wanted
 from accord.server.methods import METHODS, find_rare_handler
 from accord.server.middleware import LayeredRequest
 from accord.server.visibility import Visibility, set_visible
@@ -41,7 +42,6 @@ log = logging.getLogger("accord.server")
 Value = TypeVar("Value")
 
 _new_context: Final = Context.__new__
-_SEVERITY: Final = {level: rank for rank, level in enumerate(get_args(LoggingLevel))}
 # What a client that does not read may cost; beyond it, progress and logs are left out.
 _BACKLOG_MOST: Final = 8 * 1024 * 1024
 # So many messages a thread may send before it looks how well the client reads.
@@ -88,9 +88,8 @@ class Session:
     has_kept_values = False
     visibility: Visibility | None = None
     state_values: dict[str, Any] | None = None
-    # Whether other workers serve the same session, and whether this one has changed it.
-    is_shared = False
-    is_changed = False
+    is_shared = False  # whether other workers serve the same session
+    is_changed = False  # whether this one has changed it
     # Whether what others keep of it could not be read yet: the store does not answer.
     is_unread = False
     mounted_sessions: "dict[Server[Any], MountedSession] | None" = None
@@ -382,14 +381,7 @@ class Session:
 
     def wants_log(self, level: LoggingLevel, peer: Peer) -> bool:
         """Whether a peer wants log messages of this level, and can still get them."""
-        try:
-            rank = _SEVERITY[level]
-        except KeyError:
-            levels = ", ".join(_SEVERITY)
-            raise ValueError(f"there is no log level {level!r}; expected one of {levels}") from None
-        if peer.log_level is None or self.dispatcher.closed is not None:
-            return False
-        return rank >= _SEVERITY[peer.log_level]
+        return is_wanted(level, peer.log_level) and self.dispatcher.closed is None
 
     def notify(self, name: str, params: object = None, within: Exchange | None = None) -> None:
         """Send a notification; one that the protocol forbids now is left out and logged."""
@@ -480,11 +472,7 @@ class Session:
         return roots
 
     def list_in(self, group: "Iterable[Session]") -> None:
-        """Let `server.sessions` find the session in a group of its transport from now on.
-
-        Args:
-            group: yields the sessions that are open; held weakly.
-        """
+        """Let `server.sessions` find the session in a group, held weakly, from now on."""
         self.server.hub.list_in(group, self)
 
     def close(self) -> None:

@@ -71,7 +71,7 @@ class SessionSharing:
                 row,
                 server=self._server.capability_paths(),
                 client=declared,
-                is_confirmed=record.is_initialized,
+                ready=record.is_initialized,
             )
         level = self._server.log_level
         if record.log_level:

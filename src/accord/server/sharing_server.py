@@ -92,7 +92,7 @@ class SharingServer(Views):
             self._stop_sharing(part)
 
     @cached_property
-    def sharing(self) -> "SessionSharing":
+    def session_sharing(self) -> "SessionSharing":
         """Puts sessions into records of a store, and back."""
         from accord.server.session_sharing import SessionSharing
 

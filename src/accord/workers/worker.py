@@ -1,4 +1,4 @@
-"""One process among those that serve together: its lease, its inbox, and who of the others is lost.
+"""One process among those that serve together: its lease, its inbox, and the loss of others.
 
 A worker is alive while it renews its lease in the store. When a lease runs out, one of the others
 takes over what the lost worker was doing. A worker that was only stalled finds out that it was

@@ -129,7 +129,9 @@ class SessionListeners:
             return with_listeners(record, left, positions)
 
         async def forget() -> None:
-            changed = await self._sessions.records.change(session.sid, remove, known=session.cached)
+            # What is known here may be from before it was listed.
+            known = session.cached if has_sent else None
+            changed = await self._sessions.records.change(session.sid, remove, known=known)
             if changed is not None:
                 session.apply_record(changed)
             await self._worker.end_duty(listener_duty(session.sid, listener))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 CALL_FORMAT: Final = 1
 
 
-class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
+class StreamCall(msgspec.Struct, frozen=True, kw_only=True):
     """What another worker needs to end the requests of a stream, or to go on with them.
 
     Attributes:

@@ -22,8 +22,8 @@ from accord.protocol.exchange import Exchange
 from accord.protocol.jsonrpc import ErrorBody
 from accord.transports.http.server.session import HttpSession, PostResponse
 from accord.transports.http.server.shared_response import (
-    CallRecord,
     SharedResponse,
+    StreamCall,
     stream_duty,
 )
 from accord.transports.http.server.shared_streams import (
@@ -138,7 +138,7 @@ class SharedSession(HttpSession):
         # Messages of the older form that wait until the session is saved.
         self._unsaved = 0
         self._is_writing: asyncio.Lock | None = None
-        self.session.endpoint.number_requests_from(secrets.randbelow(_BLOCKS) * _BLOCK)
+        self.session.endpoint.next_id = secrets.randbelow(_BLOCKS) * _BLOCK
 
     # -- the record
 
@@ -366,7 +366,7 @@ class SharedSession(HttpSession):
         if len(exchanges) == len(ids) and all(map(sharing.is_repeatable, exchanges)):
             frames = [codec.encode_request(e.id, e.name, e.raw) for e in exchanges]
         is_known = isinstance(principal, Principal)
-        record = CallRecord(
+        record = StreamCall(
             token=self.key,
             ids=ids,
             frames=frames,

@@ -10,7 +10,7 @@ from accord.stores.key_ring import KeyRing, read_keys
 from accord.transports.http.server.shared_endpoint import SharedEndpoint, SharedTwoEndpointForm
 from accord.transports.http.server.shared_routing import MessageRouter
 from accord.transports.http.server.shared_sessions import SharedSessions
-from accord.transports.http.server.shared_takeover import Takeover
+from accord.transports.http.server.shared_takeover import StreamTakeover
 from accord.transports.http.server.state import AppState, Bodies, HttpOptions
 from accord.workers.worker import Worker, check_keys
 
@@ -36,12 +36,12 @@ class SharedParts:
         worker = Worker(backend, keys, lease=options.lease, patience=options.store_patience)
         self.worker = state.worker = worker
         ask_timeout = state.server.ask_timeout
-        self.sessions = SharedSessions(state, worker, state.server.sharing, ask_timeout)
+        self.sessions = SharedSessions(state, worker, state.server.session_sharing, ask_timeout)
         self.bodies = Bodies(state, self.sessions)
         self._router = MessageRouter(state, self.sessions)
         self.endpoint = SharedEndpoint(state, self.sessions, self.bodies, self._router)
         self.older_form = SharedTwoEndpointForm(state, self.sessions, self.bodies, self._router)
-        self._takeover = Takeover(self.sessions)
+        self._takeover = StreamTakeover(self.sessions)
 
     async def start(self) -> None:
         """Join the other workers.

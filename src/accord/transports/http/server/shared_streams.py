@@ -147,6 +147,7 @@ class _FollowingStream(Stream):
         if self._task is None:
             self._worker.metrics.streams_followed += 1
             self._task = asyncio.get_running_loop().create_task(self._run(), name="accord-follow")
+            self._task.add_done_callback(self._note_end)  # also of one that never began
 
     def detach(self, reader: "Reader") -> None:
         super().detach(reader)
@@ -164,8 +165,9 @@ class _FollowingStream(Stream):
             log.exception("a stream cannot be followed")
             if self.reader is not None:
                 self.reader.let_go()
-        finally:
-            self._worker.metrics.streams_followed -= 1
+
+    def _note_end(self, task: "asyncio.Task[None]") -> None:
+        self._worker.metrics.streams_followed -= 1
 
     async def _follow(self) -> None:
         raise NotImplementedError

@@ -18,8 +18,8 @@ from accord.runtime.pacing import DONE
 from accord.transports.http.server.exchange import Headers, HttpExchange, Message
 from accord.transports.http.server.shared_response import (
     CALL_FORMAT,
-    CallRecord,
     SharedResponse,
+    StreamCall,
     stream_duty,
 )
 from accord.transports.http.server.shared_sessions import SharedSessions
@@ -59,7 +59,7 @@ class _Progress(msgspec.Struct, rename="camel"):
 
 _decode_sent: Final = msgspec.json.Decoder(_Sent | list[_Sent]).decode
 _decode_progress: Final = msgspec.json.Decoder(_Progress).decode
-_decode_call: Final = msgspec.msgpack.Decoder(CallRecord).decode
+_decode_call: Final = msgspec.msgpack.Decoder(StreamCall).decode
 
 
 class SentMessages:
@@ -147,7 +147,7 @@ class ResumedResponse(SharedResponse):
         return not self.sent.is_new_progress(sent.params)
 
 
-class Takeover:
+class StreamTakeover:
     """Takes over what lost workers leave behind.
 
     Args:
@@ -246,7 +246,7 @@ class Takeover:
             last = page.first + len(page.items) - 1
 
     async def _withdraw_questions(
-        self, sid: str, name: str, call: CallRecord, sent: SentMessages
+        self, sid: str, name: str, call: StreamCall, sent: SentMessages
     ) -> None:
         """Cancel questions of the lost worker: their answers are not waited for any more."""
         backend = self._worker.backend
@@ -259,7 +259,7 @@ class Takeover:
         if withdrawn:
             await backend.append(name, withdrawn, ttl=_DAY, fence=call.fence, ring=(name,))
 
-    async def _close(self, name: str, call: CallRecord, sent: SentMessages) -> None:
+    async def _close(self, name: str, call: StreamCall, sent: SentMessages) -> None:
         """End a stream with an error for each request that has no answer."""
         missing = [id for id in call.ids if id not in sent.answered]
         entries = [MESSAGE + codec.encode_error(id, _LOST) for id in missing]
@@ -272,7 +272,7 @@ class Takeover:
             ring=(name,),
         )
 
-    async def _resume(self, call: CallRecord, sid: str, label: str, sent: SentMessages) -> bool:
+    async def _resume(self, call: StreamCall, sid: str, label: str, sent: SentMessages) -> bool:
         """Let the requests of a stream run again here; return whether they do."""
         principal: Hashable = call.principal or call.caller
         session = await self._sessions.load(call.token, principal)

@@ -236,7 +236,7 @@ class ServedServer(Protocol):
         """Seconds that it waits for the answers of clients."""
 
     @property
-    def sharing(self) -> Any:
+    def session_sharing(self) -> Any:
         """Puts its sessions into records, for other workers; see `shared_sessions`."""
 
     def join_workers(self, worker: "Worker") -> None:
