@@ -73,8 +73,7 @@ async def test_a_stream_that_goes_on_is_resumed_on_another_worker(revision, cut)
         again = await client.listen(1, last=last)
         desk.gates["gate"].set()
         await again.done()
-        found = [message for message in again.messages]
-        assert steps(found)[-6:] == [2, 3, 4, 5, 6, "gate"]
+        assert steps(again.messages)[-6:] == [2, 3, 4, 5, 6, "gate"]
         assert again.is_whole
         if cut:
             assert not seen & {id for id, _ in events(again)}
@@ -92,7 +91,7 @@ async def test_a_client_may_wander_through_workers_while_a_call_runs():
             await asyncio.sleep(0.07)
             answer.disconnect()
             await answer.done()
-            found += [each for each in answer.all_events]
+            found += answer.all_events
             if answer.is_whole and found and b'"result"' in found[-1].data:
                 break
             answer = await client.listen(hop % 3, last=found[-1].id)
