@@ -53,6 +53,7 @@ class Chaos:
         self.is_over = asyncio.Event()
         self._disturbed: set[int] = set()
         self._healing: set[asyncio.Task[None]] = set()
+        self._stops: list[tuple[int, float, float]] = []
         self._names = 0
 
     async def run(self) -> None:
@@ -127,8 +128,10 @@ class Chaos:
         self._disturbed.add(number)
         self.counts["stopped workers"] += 1
         self.fleet.processes.stop(number)
+        began = time.monotonic()
         await asyncio.sleep(LEASE * self.random.uniform(1.2, 2.0))
         self.fleet.processes.resume(number)
+        self._stops.append((number, began, time.monotonic()))
         self._disturbed.discard(number)
 
     async def _start_again(self, number: int) -> None:
@@ -291,12 +294,22 @@ class Chaos:
         for call in client.calls:
             self.counts[f"calls {call.reason or call.outcome}"] += 1
             error = (call.response or {}).get("error")
-            # A task may have ended before it is cancelled.
-            is_expected = call.reason == "worker-lost" or call.method == "tasks/cancel"
-            if error is not None and not is_expected:
+            if error is not None and not self._is_expected(call, error["message"]):
                 why = f"{client.name} {call.tool}: {error['message']}"
                 self.problems.append(Problem("error", why, call.excerpt()))
         self.fleet.ledger.forget([call.key for call in client.calls])
+
+    def _is_expected(self, call: Call, why: str) -> bool:
+        """Whether an error is what the documentation says of the fault."""
+        if "store does not answer" in why:
+            # A worker that stood still for longer than its patience has not heard the store.
+            return any(
+                attempt.worker == number and attempt.at < end and (call.ended or end) > began
+                for number, began, end in self._stops
+                for attempt in call.view.attempts
+            )
+        # A task may have ended before it is cancelled.
+        return call.reason == "worker-lost" or call.method == "tasks/cancel"
 
     async def _live_without_session(self) -> None:
         """Send requests that stand on their own."""

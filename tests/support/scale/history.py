@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from support.scale.calls import Call
-from support.scale.ledger import Mark, Step
+from support.scale.ledger import Mark, Step, parse_mark
 from support.scale.recordings import SeenEvent
 
 RUN_AGAIN = frozenset({"repeatable"})
@@ -95,11 +95,14 @@ def _check_end(
         return [f"the response has the id {call.response.get('id')!r}, expected {call.id!r}"]
     if "result" not in call.response or call.tool not in ("stream", *RUN_AGAIN):
         return []
-    _, run, total = call.text.rsplit("|", 2)
+    mark = parse_mark(call.text)
+    if mark is None:
+        return [f"the result is {call.text!r}"]
+    run, total = mark.run, mark.number
     if not any(step.run == run and step.what == "end" for step in steps):
         return [f"the result is that of run {run}, which did not end"]
     last = blocks[-1] if blocks else (run, [])
-    if last[0] != run or len(last[1]) != int(total):
+    if last[0] != run or len(last[1]) != total:
         return [f"the result follows {len(last[1])} events of run {last[0]}; {run} sent {total}"]
     return []
 
