@@ -15,7 +15,7 @@ run: .venv/ready
 # of its own, since every worker of a run collects all its tests: one process for what computes,
 # several for what waits for processes and sockets.
 CORE := $(addprefix tests/,protocol types bindings json_schema)
-PURE := $(wildcard tests/test_*.py) $(addprefix tests/,server middleware schema properties runtime stores)
+PURE := $(wildcard tests/test_*.py) $(addprefix tests/,server middleware schema properties runtime stores workers)
 ENDS := $(addprefix tests/,interaction auth)
 WIRE := $(addprefix tests/,transports http compose)
 TOOLS := $(addprefix tests/,cli client testing examples fleet hosts inspector)
