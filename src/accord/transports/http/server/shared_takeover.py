@@ -6,6 +6,7 @@ that clients have. Any other stream ends with one error for each request that ha
 
 import logging
 from collections.abc import Awaitable, Callable, Hashable, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -57,6 +58,11 @@ class _Progress(msgspec.Struct, rename="camel"):
     progress: float = 0.0
 
 
+class _Cancelled(msgspec.Struct, rename="camel"):
+    request_id: int | str | None = None
+
+
+_decode_cancelled: Final = msgspec.json.Decoder(_Cancelled).decode
 _decode_sent: Final = msgspec.json.Decoder(_Sent | list[_Sent]).decode
 _decode_progress: Final = msgspec.json.Decoder(_Progress).decode
 _decode_call: Final = msgspec.msgpack.Decoder(StreamCall).decode
@@ -68,6 +74,7 @@ class SentMessages:
     def __init__(self) -> None:
         self.answered: set[int | str] = set()
         self.asked: list[int | str] = []
+        self.withdrawn: set[int | str] = set()
         self.progress: dict[int | str, float] = {}
 
     def add(self, entry: bytes) -> None:
@@ -85,6 +92,14 @@ class SentMessages:
                 self.asked.append(each.id)
             elif each.method == "notifications/progress":
                 self.is_new_progress(each.params)
+            elif each.method == "notifications/cancelled":
+                self._note_withdrawn(each.params)
+
+    def _note_withdrawn(self, params: msgspec.Raw) -> None:
+        with suppress(ValueError, RecursionError):
+            found = _decode_cancelled(params).request_id
+            if found is not None:
+                self.withdrawn.add(found)
 
     def is_new_progress(self, params: msgspec.Raw) -> bool:
         """Note progress; return whether it is more than before."""
@@ -206,10 +221,14 @@ class StreamTakeover:
     # -- streams
 
     async def _take_stream(self, sid: str, label: str) -> None:
-        backend, worker = self._worker.backend, self._worker
+        backend, worker, duty = self._worker.backend, self._worker, stream_duty(sid, label)
         key, name = names.call_of(sid, label), names.stream_of(sid, label)
+        session = self._sessions.find_by_sid(sid)
+        if session is not None and label in session.logged:
+            return  # it is this worker that goes on with it
         stored = await backend.get(key)
         if stored is None:
+            await worker.end_duty(duty)  # that of an attempt before
             return
         call = _decode_call(stored.value)
         page = await backend.read(name, limit=1)
@@ -219,11 +238,12 @@ class StreamTakeover:
             await self._close(name, begun, SentMessages())
         if page is None or page.is_closed:
             await backend.delete(key)
+            await worker.end_duty(duty)
             return
-        await worker.keep_duty(stream_duty(sid, label))
+        await worker.keep_duty(duty)
         if not await backend.seize(name, fence=page.fence):
             # Another worker was faster; it must not be taken for this one's if this one is lost.
-            await worker.end_duty(stream_duty(sid, label))
+            await worker.end_duty(duty)
             return
         call = msgspec.structs.replace(call, fence=page.fence + 1)
         await backend.put(key, msgspec.msgpack.encode(call), ttl=_DAY)
@@ -233,7 +253,7 @@ class StreamTakeover:
             return
         await self._close(name, call, sent)
         await backend.delete(key)
-        await worker.end_duty(stream_duty(sid, label))
+        await worker.end_duty(duty)
 
     async def _read_all(self, name: str) -> SentMessages:
         sent, last = SentMessages(), 0
@@ -250,14 +270,19 @@ class StreamTakeover:
     ) -> None:
         """Cancel questions of the lost worker: their answers are not waited for any more."""
         backend = self._worker.backend
-        withdrawn = []
-        for id in sent.asked:
-            if await backend.delete(names.question_of(sid, id)):
+        waiting = {id: names.question_of(sid, id) for id in sent.asked}
+        # Clients have answered those that are not there any more.
+        waiting = {id: key for id, key in waiting.items() if await backend.get(key) is not None}
+        notices = []
+        for id in waiting:
+            if id not in sent.withdrawn:  # by an earlier attempt to take the stream over
                 params = CancelledParams(id, "the worker that asked was lost")
                 notice = codec.encode_notification("notifications/cancelled", params)
-                withdrawn.append(MESSAGE + notice)
-        if withdrawn:
-            await backend.append(name, withdrawn, ttl=_DAY, fence=call.fence, ring=(name,))
+                notices.append(MESSAGE + notice)
+        if notices:
+            await backend.append(name, notices, ttl=_DAY, fence=call.fence, ring=(name,))
+        for key in waiting.values():
+            await backend.delete(key)
 
     async def _close(self, name: str, call: StreamCall, sent: SentMessages) -> None:
         """End a stream with an error for each request that has no answer."""
