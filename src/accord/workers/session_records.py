@@ -281,7 +281,8 @@ class SessionRecords:
     async def _change(
         self, sid: str, change: Change, known: CachedRecord | None
     ) -> CachedRecord | None:
-        found = known or await self.peek(sid)
+        # One without a version is not from the store, and must not be written as a new one.
+        found = known if known is not None and known.version else await self.peek(sid)
         for _ in range(_ATTEMPTS):
             if found is None:
                 return None

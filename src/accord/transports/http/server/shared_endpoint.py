@@ -309,7 +309,7 @@ class SharedTwoEndpointForm(TwoEndpointForm):
         reader.is_due = session.is_due
         reader.is_admitted = session.is_admitted
         state.listening += 1
-        reader.on_end = partial(self._leave, session)
+        reader.on_end = partial(self._leave, session, stream)
         stream.attach(reader)
         await reader.follow()
 
@@ -329,12 +329,14 @@ class SharedTwoEndpointForm(TwoEndpointForm):
             sessions.spawn(self._end_everywhere(session))
             raise
 
-    def _leave(self, session: SharedSession) -> None:
+    def _leave(self, session: SharedSession, stream: OutboxStream) -> None:
         self._state.listening -= 1
         session.followed = ()
-        self._sessions.spawn(self._end_everywhere(session))
+        self._sessions.spawn(self._end_everywhere(session, stream))
 
-    async def _end_everywhere(self, session: SharedSession) -> None:
+    async def _end_everywhere(
+        self, session: SharedSession, stream: OutboxStream | None = None
+    ) -> None:
         self._sessions.end(session)  # nothing that runs here has a place to be answered
 
         async def end() -> None:
@@ -342,6 +344,8 @@ class SharedTwoEndpointForm(TwoEndpointForm):
             await self._sessions.worker.end_duty(f"session/{session.sid}/")
 
         await self._sessions.listeners.persist(end)
+        if stream is not None:
+            await self._sessions.listeners.stop(session, stream)
 
     async def serve_messages(self, exchange: HttpExchange, verdict: http.HeadVerdict) -> None:
         if exchange.method == "OPTIONS":

@@ -423,8 +423,9 @@ class SharedSession(HttpSession):
     def end_standing(self) -> None:
         """End the responses to clients that come back, to any worker."""
         retry = self._state.options.retry
-        for stream in self.followed:
-            stream.hang_up(retry)
+        if self.only_stream is None or not self.session.dispatcher.running:
+            for stream in self.followed:
+                stream.hang_up(retry)
         if self.session.endpoint.revision.priming_event:
             # Their calls go on here; clients follow the logs elsewhere, as
             # http.sse.retry-before-close allows.
