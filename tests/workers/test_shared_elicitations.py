@@ -119,7 +119,7 @@ async def test_a_page_is_passed_on_from_the_loop_of_another_worker() -> None:
 
 
 @in_bounded_virtual_time
-async def test_the_handler_of_a_page_sees_for_whom_it_is_on_any_worker() -> None:
+async def test_the_handler_of_a_page_sees_its_principal_on_any_worker() -> None:
     desk = Desk()
     principal = Principal("ann", issuer="https://id.example", claims={"plan": "paid"})
     async with (
@@ -253,10 +253,6 @@ async def test_a_page_of_a_mounted_server_is_completed_on_another_worker() -> No
 # -- workers that are lost, and stores
 
 
-def make_for_crew(desk: Desk) -> Any:
-    return lambda trail: desk.make()
-
-
 async def need_page(crew: Crew, desk: Desk, *, at: int) -> Any:
     client = await crew.open(at=at, elicitation={"url": {}})
     answer = await client.ask(at, "tools/call", name="balance", arguments={})
@@ -268,7 +264,7 @@ async def need_page(crew: Crew, desk: Desk, *, at: int) -> Any:
 @in_virtual_time
 async def test_a_client_hears_of_its_page_whether_its_worker_lives_or_not(is_killed: bool) -> None:
     desk = Desk()
-    async with serve_shared(make_for_crew(desk), 3) as crew:
+    async with serve_shared(desk.make, 3) as crew:
         client = await need_page(crew, desk, at=0)
         await asyncio.sleep(1)
         if is_killed:

@@ -230,7 +230,7 @@ async def test_the_middleware_of_a_mounted_server_shares_its_limit() -> None:
 
 @in_virtual_time
 async def test_a_session_has_one_limit_on_all_workers() -> None:
-    def build(trail: list[str]) -> Server[Any]:
+    def build() -> Server[Any]:
         return make(limit("3/minute", by="session"))
 
     async with serve_shared(build, 3) as crew:

@@ -145,7 +145,7 @@ async def test_a_state_is_used_even_if_nothing_is_asked_in_the_round() -> None:
 
 
 @in_bounded_virtual_time
-async def test_what_once_has_kept_travels_to_another_worker() -> None:
+async def test_a_value_kept_by_once_travels_to_another_worker() -> None:
     desk = Desk()
     async with together(desk) as mates, AsyncExitStack() as stack:
         here, there = await clients(stack, mates)

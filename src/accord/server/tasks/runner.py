@@ -147,20 +147,20 @@ class TaskRunner(TaskFinder):
             async with asyncio.timeout(task.time_left):
                 result = await task.work()
             revision, limit = task.exchange.revision, self.server.limits.message_bytes
-            outcome = self._ended(**success_fields(result, task.label, revision, limit))
+            outcome = self._end_with(**success_fields(result, task.label, revision, limit))
         except asyncio.CancelledError:
             if not task.is_stopped:
                 is_own = _is_raised_by_handler()
                 # What may run twice is left to another worker.
                 is_handed_over = not is_own and worker is not None and task.call is not None
                 error = InternalError("the work was cancelled" if is_own else _STOPPED)
-                outcome = None if is_handed_over else self._ended(**failure_fields(error))
+                outcome = None if is_handed_over else self._end_with(**failure_fields(error))
                 if not is_own:
                     raise
         except TimeoutError:
             log.info("task %s of %s expired before it was finished", task.id[:8], task.label)
         except BaseException as raised:
-            outcome = self._ended(**failure_fields(raised))
+            outcome = self._end_with(**failure_fields(raised))
             if not isinstance(raised, Exception):
                 raise
         finally:
@@ -202,12 +202,12 @@ class TaskRunner(TaskFinder):
             log.info("task %s of %s: %s", task.id[:8], task.label, record.status)
             self._announce(task, record)
 
-    def _ended(self, **fields: Any) -> Change:
+    def _end_with(self, **fields: Any) -> Change:
         """Return the change after which nothing is left that only the handler needed."""
         nothing: dict[str, Any] = {"questions": {}, "answers": {}, "asked": {}, "kept": {}}
-        return self._dated(change_of(**nothing, call=None, **fields))
+        return self._with_date(change_of(**nothing, call=None, **fields))
 
-    def _dated(self, change: Change) -> Change:
+    def _with_date(self, change: Change) -> Change:
         now = self.store.now()
 
         def apply(record: TaskRecord) -> TaskRecord | None:
@@ -250,7 +250,7 @@ class TaskRunner(TaskFinder):
     async def report(self, task: RunningTask, change: Change) -> None:
         """Change what is known of a running task; left out if the store does not answer."""
         try:
-            record = await self._change_own(task, self._dated(change))
+            record = await self._change_own(task, self._with_date(change))
         except StoreUnavailable as error:
             log.debug("task %s reports nothing: %s", task.id[:8], error)
             return
@@ -259,7 +259,7 @@ class TaskRunner(TaskFinder):
 
     async def ask(self, task: RunningTask, change: Change) -> None:
         """Put a question into a running task; one that is answered already leaves it as it is."""
-        record = await self._change_patiently(task, self._dated(change))
+        record = await self._change_patiently(task, self._with_date(change))
         if record is not None:
             self._announce(task, record)
         else:
@@ -301,7 +301,7 @@ class TaskRunner(TaskFinder):
 
     async def cancel(self, id: str) -> TaskRecord | None:
         """Cancel a task; None if it is finished."""
-        change = self._ended(status="cancelled", message="cancelled by the client")
+        change = self._end_with(status="cancelled", message="cancelled by the client")
         try:
             record = await self.store.change(id, change)
         except StoreUnavailable as error:
