@@ -182,21 +182,29 @@ class SharedSession(HttpSession):
         if self._is_saving is None:
             self._is_saving = asyncio.Lock()
         async with self._is_saving:
-            if not sharing.is_changed(self.session):
+            if not sharing.is_changed(self.session) or await self._save():
                 return
-            base = self.cached
-            put = sharing.merge(self.session, base.record)
-            if put(base.record) is None:
-                return
-            try:
-                changed = await self._sessions.records.change(self.sid, put, known=base)
-            except BaseException:
-                self.session.is_changed = True
-                raise
-            if changed is None:
+            # The store may have lost its data; the session goes on then.
+            if not await self._sessions.revive(self) or not await self._save():
                 raise StoreError("the session has ended")
-            # The base of later comparisons has what is saved, and what others had changed.
-            self.apply_record(changed)
+
+    async def _save(self) -> bool:
+        """Put what has changed here into the record; return whether there is one."""
+        base = self.cached
+        put = self._sessions.sharing.merge(self.session, base.record)
+        if put(base.record) is None:
+            return True
+        try:
+            changed = await self._sessions.records.change(self.sid, put, known=base)
+        except BaseException:
+            self.session.is_changed = True
+            raise
+        if changed is None:
+            self.session.is_changed = True
+            return False
+        # The base of later comparisons has what is saved, and what others had changed.
+        self.apply_record(changed)
+        return True
 
     async def _save_patiently(self) -> None:
         """Save, also if the store does not answer for a while; raises as `save`."""

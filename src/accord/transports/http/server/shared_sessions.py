@@ -242,6 +242,13 @@ class SharedSessions(HttpSessions):
             self._fresh[session.key] = session
         return session
 
+    async def revive(self, session: SharedSession) -> bool:
+        """Read a session again whose record is missing; return whether it goes on."""
+        token = self.tokens.open(session.key)
+        if token is None:
+            return False
+        return await self._load(session.key, token, session.principal, session.caller) is session
+
     def _adopt(
         self, key: bytes, token: SessionToken, principal: Hashable, caller: Hashable
     ) -> SharedSession:
@@ -431,9 +438,8 @@ class SharedSessions(HttpSessions):
 
     async def _read_again(self, session: SharedSession) -> None:
         """Find out whether messages still go to the connections of a session here."""
-        token = self.tokens.open(session.key)
-        if token is not None and session.key not in self._fresh:
-            await self._load(session.key, token, session.principal, session.caller)
+        if session.key not in self._fresh:
+            await self.revive(session)
         for stream in session.followed:
             stream.wake()
 
