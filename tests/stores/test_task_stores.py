@@ -334,14 +334,14 @@ async def test_texts_that_cannot_be_ids_are_not_looked_up(clock: Clock, id: str)
 
 
 @on_a_loop
-async def test_a_record_of_another_version_is_left_alone(clock: Clock) -> None:
+async def test_a_record_in_the_format_of_a_later_version_is_left_alone(clock: Clock) -> None:
     store = share(clock)
     await fill(store, "a")
     (key,) = [each for each in store.backend._records if each.startswith("{ta}")]
     kept = await store.backend.get(key)
     await store.backend.put(key, b"\xff" + kept.value[1:], ttl=60)
     for work in (store.get("a"), store.change("a", finish)):
-        with pytest.raises(StoreError, match="another version of accord"):
+        with pytest.raises(StoreError, match="a later version of accord"):
             await work
 
 
@@ -352,11 +352,24 @@ async def test_a_record_of_an_earlier_version_lacks_what_came_later(clock: Clock
     (key,) = [each for each in store.backend._records if each.startswith("{ta}")]
     kept = await store.backend.get(key)
     fields = msgspec.msgpack.decode(kept.value[1:])
-    for later in ("fence", "runs", "call", "kept", "asked", "changes"):
+    for later in ("fence", "runs", "call", "kept", "asked", "changes", "session_id"):
         del fields[later]
-    fields["not yet known"] = 5
     await store.backend.put(key, kept.value[:1] + msgspec.msgpack.encode(fields), ttl=60)
     assert await store.get("a") == record("a")
+
+
+@on_a_loop
+async def test_members_that_a_later_version_added_survive_a_change(clock: Clock) -> None:
+    store = share(clock)
+    await fill(store, "a")
+    (key,) = [each for each in store.backend._records if each.startswith("{ta}")]
+    kept = await store.backend.get(key)
+    fields = msgspec.msgpack.decode(kept.value[1:]) | {"later": [5, {"x": b"y"}]}
+    await store.backend.put(key, kept.value[:1] + msgspec.msgpack.encode(fields), ttl=60)
+    changed = await store.change("a", finish)
+    assert await store.get("a") == changed
+    found = msgspec.msgpack.decode((await store.backend.get(key)).value[1:])
+    assert (found["later"], found["status"]) == ([5, {"x": b"y"}], "completed")
 
 
 # -- the file

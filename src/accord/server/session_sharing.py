@@ -241,6 +241,8 @@ class SessionSharing:
     def is_repeatable(self, exchange: Exchange) -> bool:
         """Whether a request may be served again by another worker if this one is lost."""
         params = exchange.params
+        if exchange.name == "tasks/result":  # it waits, and does nothing itself
+            return True
         if not isinstance(params, CallToolParams):
             return False
         entry = self._server.tool_entries.get(params.name)

@@ -7,7 +7,6 @@ that one is lost, the client is informed through its session.
 
 import asyncio
 import logging
-import os
 import weakref
 from collections.abc import Callable, Coroutine, Iterable
 from hashlib import sha256
@@ -18,7 +17,8 @@ import msgspec
 from accord.errors import Conflict, StoreError, StoreUnavailable
 from accord.principal import Principal
 from accord.protocol.party import Bounded
-from accord.workers import names
+from accord.server.session_outbox import notify_session
+from accord.types import ElicitationCompleteParams
 
 if TYPE_CHECKING:
     from accord.server.url_elicitation import UrlElicitation, UrlElicitations
@@ -183,7 +183,8 @@ class SharedPages:
         if await self._worker.is_alive(record.worker):
             await self._worker.send(record.worker, _KIND, id.encode())
         elif record.is_announced and record.session_id is not None:
-            await self._notify(id, record.session_id)
+            params = ElicitationCompleteParams(elicitation_id=id)
+            await notify_session(self._worker, record.session_id, COMPLETE, params)
         return True
 
     def complete_from_thread(self, id: str) -> bool:
@@ -227,20 +228,6 @@ class SharedPages:
                 page.finish()
                 return True
         return False
-
-    async def _notify(self, id: str, session_id: str) -> None:
-        """Inform the client of a worker that is lost, through its session."""
-        from accord.transports.http.server.shared_streams import NONCE_BYTES
-        from accord.workers.session_tokens import SessionTokens
-
-        backend = self._worker.backend
-        token = SessionTokens(self._worker.keys).open(session_id.encode())
-        if token is None or await backend.get(names.session_of(token.sid)) is None:
-            return
-        message = {"jsonrpc": "2.0", "method": COMPLETE, "params": {"elicitationId": id}}
-        entry = os.urandom(NONCE_BYTES) + msgspec.json.encode(message)
-        outbox = names.outbox_of(token.sid)
-        await backend.append(outbox, [entry], ttl=_DAY, ring=(outbox,))
 
     # -- work by itself
 

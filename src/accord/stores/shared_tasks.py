@@ -9,16 +9,17 @@ finished one, are removed where they are found.
 import asyncio
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from hashlib import sha256
 from itertools import islice
 from math import inf
+from types import MappingProxyType
 from typing import Final, TypeVar
 
 import msgspec
 
-from accord.errors import Conflict, StoreError
+from accord.errors import Conflict, StoreError, StoreUnavailable
 from accord.stores.backend import Backend, OnRing
 from accord.stores.tasks import Change, TaskRecord
 
@@ -42,6 +43,9 @@ _DIGITS: Final = 19
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(TaskRecord).decode
+_decode_members: Final = msgspec.msgpack.Decoder(dict[str, msgspec.Raw]).decode
+_KNOWN: Final = frozenset(TaskRecord.__struct_fields__)
+_NOTHING: Final[Mapping[str, msgspec.Raw]] = MappingProxyType({})
 
 
 class SharedTaskStore:
@@ -129,15 +133,14 @@ class SharedTaskStore:
         key = _key(id)
         found = await self.backend.get(key)
         while found is not None:
-            record = _unpack(found.value)
+            record, unknown = _unpack(found.value), _find_unknown(found.value)
             changed = None if record.is_finished else change(record)
             if changed is None:
                 return None
             changed = msgspec.structs.replace(changed, changes=record.changes + 1)
             try:
-                await self.backend.put(
-                    key, _pack(changed), ttl=self._ttl(changed), expect=found.version
-                )
+                packed = _pack(changed, unknown)
+                await self.backend.put(key, packed, ttl=self._ttl(changed), expect=found.version)
             except Conflict as conflict:
                 found = conflict.record
                 continue
@@ -226,11 +229,22 @@ def _is_id(id: str) -> bool:
     return id.replace("-", "").isalnum() and id.isascii() and len(id) <= _ID_CHARACTERS_MOST
 
 
-def _pack(record: TaskRecord) -> bytes:
+def _pack(record: TaskRecord, unknown: Mapping[str, msgspec.Raw] = _NOTHING) -> bytes:
+    """Encode a record, with members that a later version has put into it."""
+    if unknown:
+        members = {name: getattr(record, name) for name in record.__struct_fields__}
+        return bytes([_FORMAT]) + _encode({**members, **unknown})
     return bytes([_FORMAT]) + _encode(record)
 
 
 def _unpack(value: bytes) -> TaskRecord:
     if value[:1] != bytes([_FORMAT]):
-        raise StoreError("a task was written by another version of accord")
+        raise StoreUnavailable("a task was written by a later version of accord")
     return _decode(memoryview(value)[1:])
+
+
+def _find_unknown(value: bytes) -> Mapping[str, msgspec.Raw]:
+    members = _decode_members(memoryview(value)[1:])
+    if len(members) == len(TaskRecord.__struct_fields__):
+        return _NOTHING
+    return {name: each for name, each in members.items() if name not in _KNOWN}

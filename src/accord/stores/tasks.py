@@ -37,6 +37,7 @@ class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
         kept: the results of `ctx.once`, by key, as JSON; of tasks that may run again.
         asked: by the key of a question, the request on whose stream the client is being asked.
         changes: how often it was changed in a store that counts it.
+        session_id: that of the client, where it has a session whose clients any worker reaches.
     """
 
     id: str
@@ -59,6 +60,7 @@ class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
     kept: dict[str, bytes] = {}
     asked: dict[str, str] = {}
     changes: int = 0
+    session_id: str | None = None
 
     @property
     def is_finished(self) -> bool:

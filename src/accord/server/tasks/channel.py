@@ -91,6 +91,7 @@ class RunningTask:
         fence: that of the record; with a lower one nothing can be changed.
         is_lost: whether another worker has taken it over.
         changes: looks at what other processes have changed in it.
+        is_repeated: whether it runs again, without the connection that its request came from.
     """
 
     def __init__(
@@ -113,6 +114,7 @@ class RunningTask:
         self.fence = 0
         self.is_lost = False
         self.changes: RungWork | None = None
+        self.is_repeated = False
         self.label = label
         self.owner = owner_of(session.principal_of(exchange))
         self.session = session
@@ -163,6 +165,8 @@ class RunningTask:
         self._is_over = True
         if self.context is not None:
             self.context._cancel()
+        if self.is_repeated:
+            self.session.release_values()  # it has the session to itself
         self.session.client.forget_token(self._request)  # progress.task.stops-at-terminal
 
     def owns(self, record: TaskRecord) -> bool:
@@ -175,6 +179,8 @@ class RunningTask:
             # To those that listen; with a shared store, they follow the record.
             if self._runner.worker is None:
                 self.session.server.hub.publish(task_change(record))
+        elif self.is_repeated:
+            self._runner.takeover.announce(record)
         elif self._is_reachable:
             params = TaskStatusParams(**core_fields(record))
             self.session.notify("notifications/tasks/status", params)
@@ -190,7 +196,7 @@ class RunningTask:
     def _is_reachable(self) -> bool:
         """Whether the client can be notified; not before it knows the task."""
         session = self.session
-        has_handle = not session.is_open(self._request)
+        has_handle = not session.is_open(self._request) and not self.is_repeated
         return self.exchange.revision.tasks and session.is_ready and has_handle
 
     # -- called by the context

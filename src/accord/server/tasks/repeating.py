@@ -132,6 +132,7 @@ def run_again(
         work=lambda task: call_tool(task, session, entry, params),
     )
     task.call, task.answers, task.kept = record.call, record.answers, {**record.kept}
+    task.is_repeated = True
     return task
 
 

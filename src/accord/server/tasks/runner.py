@@ -71,8 +71,10 @@ class TaskRunner(TaskFinder):
             InternalError: its principal has as many unfinished tasks as it may have, or the store
                 does not answer.
         """
-        now, worker = self.store.now(), self.worker
+        now, worker, origin = self.store.now(), self.worker, task.exchange.origin
         task.worker = self._own_name if worker is None else worker.id
+        if worker is not None and origin is not None and task.exchange.revision.tasks:
+            more["session_id"] = origin.facts.session_id
         record = TaskRecord(
             id=task.id,
             owner=task.owner,

@@ -10,7 +10,8 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of the tasks of a server. Times are seconds.
 
     Attributes:
-        store: keeps them; in memory by default. `SqliteTaskStore` keeps them in a file.
+        store: keeps them; by default memory, or the store of the workers that serve together.
+            `SqliteTaskStore` keeps them in a file.
         ttl: for how long after its creation a task is kept, where the client does not say. A task
             that still runs then is stopped.
         longest_ttl: the most that a client may ask for; None for no limit.

@@ -4,16 +4,24 @@ The record decides, by compare-and-set: of several workers that find a lost one,
 its tasks over, and a worker that was only stalled finds that its own fence is too low.
 """
 
+import asyncio
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
 
+from accord.errors import StoreError
+from accord.protocol import shape
+from accord.protocol.revisions import REVISIONS
+from accord.server.session_outbox import notify_session
+from accord.server.tasks.fields import core_fields
 from accord.stores.tasks import TaskRecord, fail_lost
+from accord.types import TaskStatusParams
 from accord.workers import names
 
 if TYPE_CHECKING:
     from accord.server.tasks.runner import TaskRunner
+    from accord.types import RevisionId
 
 log = logging.getLogger("accord.server")
 
@@ -23,6 +31,7 @@ _RUNS_MOST: Final = 3
 _ALIVE_SECONDS: Final = 1.0
 _KNOWN_MOST: Final = 1_000
 _PREFIX: Final = "task/"
+STATUS: Final = "notifications/tasks/status"
 
 
 def duty_of(id: str) -> str:
@@ -37,6 +46,7 @@ class Takeover:
         self._runner = runner
         # By worker, until when it is taken to be alive.
         self._alive: dict[str, float] = {}
+        self._announcing: set[asyncio.Task[None]] = set()
 
     async def take_over(self, lost: str) -> None:
         """Take over all tasks of a lost worker.
@@ -114,7 +124,26 @@ class Takeover:
         await worker.end_duty(duty_of(id))
         if record is not None:
             log.warning("task %s has failed: its worker %s is lost", id[:8], lost)
+            self.announce(record)
         return record
+
+    def announce(self, record: TaskRecord) -> None:
+        """Notify the client of a task that another worker had, through its session."""
+        if record.session_id is not None:
+            task = asyncio.get_running_loop().create_task(self._announce(record))
+            self._announcing.add(task)
+            task.add_done_callback(self._announcing.discard)
+
+    async def _announce(self, record: TaskRecord) -> None:
+        worker = self._runner.worker
+        assert record.session_id is not None
+        if worker is not None:
+            params = TaskStatusParams(**core_fields(record))
+            row = REVISIONS[cast("RevisionId", record.revision)].id
+            try:
+                await notify_session(worker, record.session_id, STATUS, shape.narrow(params, row))
+            except StoreError as error:
+                log.debug("a change of task %s is not announced: %s", record.id[:8], error)
 
     def _fail(self, record: TaskRecord) -> TaskRecord:
         return fail_lost(record, self._runner.store.now())
