@@ -34,7 +34,6 @@ from accord.transports.http.server.shared_streams import (
 from accord.transports.http.server.stream import Stream
 from accord.workers import names
 from accord.workers.event_logs import LogLimits, LogWriter, make_label
-from accord.workers.inbox import LOOK
 from accord.workers.session_records import CachedRecord, SessionRecord
 
 if TYPE_CHECKING:
@@ -49,7 +48,8 @@ _BLOCK: Final = 2**20
 _BLOCKS: Final = 2**32
 # Seconds for which the log of an open stream is kept without a word of its worker.
 _OPEN_TTL: Final = 3600.0
-_LOOKS_A_SECOND: Final = 100
+_LOOK: Final = 3.0
+_LOOKS_A_SECOND: Final = 50
 # Seconds between attempts while the store does not answer.
 _PAUSE: Final = 0.1
 _REQUEST: Final = b'{"jsonrpc":"2.0","id":'
@@ -154,7 +154,7 @@ class SharedSession(HttpSession):
         Bells ring for each message, and are seldom lost. Many silent streams must not keep the
         store busy.
         """
-        return max(LOOK, self._state.listening / _LOOKS_A_SECOND)
+        return max(_LOOK, self._state.listening / _LOOKS_A_SECOND)
 
     def take_record(self, cached: CachedRecord) -> None:
         """Begin with what the store says of the session."""
@@ -355,7 +355,8 @@ class SharedSession(HttpSession):
             names.stream_of(self.sid, stream.label),
             on_stored=partial(self._note_stored, stream),
             on_lost=partial(self._lose_stream, stream, response),
-            begin=partial(self._begin_log, stream.label, response),
+            # What is noted of a stream that goes on has all that yet another worker would need.
+            begin=None if response.last else partial(self._begin_log, stream.label, response),
             limits=LogLimits(_OPEN_TTL, options.retention, options.stream_entries),
             fence=response.fence,
             last=response.last,

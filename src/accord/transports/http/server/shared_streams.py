@@ -251,6 +251,7 @@ class OutboxStream(_FollowingStream):
     __slots__ = (
         "_gaps",
         "_has_ids",
+        "_is_due",
         "_may_skip",
         "_owner",
         "_seen",
@@ -278,6 +279,8 @@ class OutboxStream(_FollowingStream):
         self._may_skip = may_skip
         self._gaps = session.worker.broadcasts.gaps
         self._seen: OrderedDict[bytes, None] = OrderedDict()
+        # Whether there may be messages of the session: what all sessions hear of costs no reading.
+        self._is_due = True
 
     @property
     def _event_id(self) -> str | None:
@@ -313,11 +316,11 @@ class OutboxStream(_FollowingStream):
         record = self._owner.cached.record
         self.outbox = max(self.outbox, record.outbox)
         self.broadcasts = max(self.broadcasts, record.broadcasts)
-        self.wake()
+        self._ring()
 
     async def _follow(self) -> None:
         worker, name = self._worker, self._owner.outbox_name
-        await worker.backend.follow(name, self._rung.set)
+        await worker.backend.follow(name, self._ring)
         worker.broadcasts.follow(self._rung.set)
         try:
             await self._remember(name)
@@ -332,13 +335,20 @@ class OutboxStream(_FollowingStream):
                     if not was_active:
                         self.catch_up()
                     self._send_broadcasts()
-                    await self._send_outbox(name)
+                    if self._is_due:
+                        self._is_due = False
+                        await self._send_outbox(name)
                 was_active = self.is_active
                 await self.writable()
-                await wait_for_ring(self._rung, self._owner.look_interval)
+                if not await wait_for_ring(self._rung, self._owner.look_interval):
+                    self._is_due = True
         finally:
             worker.broadcasts.unfollow(self._rung.set)
-            await _unfollow(worker, name, self._rung.set)
+            await _unfollow(worker, name, self._ring)
+
+    def _ring(self) -> None:
+        self._is_due = True
+        self._rung.set()
 
     def _send_broadcasts(self) -> None:
         broadcasts = self._worker.broadcasts
