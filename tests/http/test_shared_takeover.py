@@ -262,6 +262,29 @@ async def test_a_call_may_run_again_after_several_losses():
 
 
 @in_virtual_time
+async def test_a_second_run_whose_answer_is_not_stored_is_taken_over_too():
+    desk = Desk()
+    async with serve_shared(desk.make, 3) as crew:
+        client = await crew.open(at=2)
+        first = await begin(client, 0, call(7, "repeat", token="t", name="gate", n=4))
+        await eventually(lambda: progress(first.messages) == [1, 2])
+        last = cut(first)
+        crew[0].kill()
+        await eventually(lambda: sum("waits" in step for step in desk.trail) == 2)
+        second = int(desk.trail[-1].split()[2])
+        crew[second].backend.fail("append", "}l", times=1000)
+        desk.gates["gate"].set()  # the second run ends, but none of its events is stored
+        await eventually(lambda: f"gate at {second} passes" in desk.trail)
+        await asyncio.sleep(0.3)
+        crew[second].kill()
+        third = 3 - second
+        again = await client.listen(third, last=last)
+        await again.done()
+        assert again.messages[-1]["id"] == 7
+        assert again.messages[-1]["result"]["content"][0]["text"] == f"gate by {third}"
+
+
+@in_virtual_time
 async def test_a_call_that_runs_again_has_its_caller_and_its_session():
     desk = Desk()
 
