@@ -9,14 +9,19 @@ import logging
 import os
 from collections.abc import Coroutine, Hashable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, Protocol
-
-import msgspec
+from typing import TYPE_CHECKING, Any, Final
 
 from accord.bindings import http
 from accord.errors import Conflict, StoreError, StoreFull, StoreUnavailable
-from accord.protocol.exchange import Exchange
 from accord.transports.http.server.exchange import HttpExchange
+from accord.transports.http.server.served_sharing import ServedSharing
+from accord.transports.http.server.session_facts import (
+    describe_caller,
+    make_record,
+    make_token,
+    mark_ended,
+)
+from accord.transports.http.server.session_index import SessionIndex
 from accord.transports.http.server.sessions import HttpSessions, caller_key
 from accord.transports.http.server.shared_listening import (
     UNKNOWN,
@@ -29,22 +34,18 @@ from accord.transports.http.server.shared_streams import FollowedStream
 from accord.transports.http.server.state import AppState
 from accord.workers import names
 from accord.workers.session_records import (
-    UNUSED_TTL,
     CachedRecord,
     SessionRecord,
     SessionRecords,
     StreamListener,
 )
 from accord.workers.session_tokens import (
-    FORMAT,
     SessionToken,
     SessionTokens,
     identify_caller,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from accord.workers.event_logs import LogWriter
     from accord.workers.worker import Worker
 
@@ -65,41 +66,6 @@ _NEWER: Final = http.HttpRefusal(
 _ASK_SLACK: Final = 60.0
 # How often finished streams are taken from the list of what a lost worker leaves behind.
 _CLEAN_EVERY: Final = 0.05
-
-
-class ServedSharing(Protocol):
-    """Puts the sessions of a server into records, and back; see `server.session_sharing`."""
-
-    def restore(self, session: Any, record: SessionRecord) -> None:
-        """Let a new session go on where another worker has left."""
-
-    def apply(self, session: Any, base: SessionRecord, record: SessionRecord) -> None:
-        """Take over what another worker has changed."""
-
-    def is_changed(self, session: Any) -> bool:
-        """Whether something may have changed here that the record should have."""
-
-    def note_opening(self, session: Any) -> None:
-        """Note that a message may have opened the session, or confirmed that."""
-
-    def describe(
-        self, session: Any, base: SessionRecord
-    ) -> "Callable[[SessionRecord], SessionRecord]":
-        """Return what puts the present state of a session into a record."""
-
-    def merge(
-        self, session: Any, base: SessionRecord
-    ) -> "Callable[[SessionRecord], SessionRecord | None]":
-        """Return what puts into a record what was changed here."""
-
-    def relay(self, session: Any, body: bytes) -> bytes | None:
-        """Return the notification of a change that another worker has published."""
-
-    def relay_everything(self, session: Any) -> list[bytes]:
-        """Return a notification of everything that the client hears of."""
-
-    def is_repeatable(self, exchange: Exchange) -> bool:
-        """Whether a request may be served again by another worker."""
 
 
 class SharedSessions(HttpSessions):
@@ -128,6 +94,7 @@ class SharedSessions(HttpSessions):
         self.ask_ttl = ask_timeout + _ASK_SLACK
         self.generation = 0
         idle = state.options.session_idle
+        self._index = SessionIndex(worker.backend, state.options)
         self.listeners = SessionListeners(self)
         self.records = SessionRecords(
             worker, ttl=idle, apply=self._apply, reach=self.listeners.reach
@@ -279,15 +246,7 @@ class SharedSessions(HttpSessions):
         if self.worker.now() - since >= self.state.options.session_idle:
             return None
         log.warning("the store has lost a session, which goes on without its state")
-        record = SessionRecord(
-            created=token.issued,
-            revision=token.revision,
-            capabilities=token.capabilities,
-            client=_encode_client(token.client),
-            principal=_describe(principal),
-            is_initialized=True,
-            broadcasts=self.worker.broadcasts.position,
-        )
+        record = make_record(token, principal, broadcasts=self.worker.broadcasts.position)
         try:
             return await self.records.create(token.sid, record)
         except Conflict:
@@ -302,14 +261,7 @@ class SharedSessions(HttpSessions):
         session = self._by_sid.get(token.sid)
         if session is None:
             session = self._adopt(key, token, principal, caller)
-            record = SessionRecord(
-                created=token.issued,
-                revision=token.revision,
-                capabilities=token.capabilities,
-                client=_encode_client(token.client),
-                is_initialized=True,
-            )
-            session.take_record(CachedRecord(record, 0))
+            session.take_record(CachedRecord(make_record(token, principal), 0))
             session.session.is_unread = True
         self._fresh.pop(key, None)  # read anew as soon as the store answers
         return session
@@ -333,64 +285,30 @@ class SharedSessions(HttpSessions):
         """Keep a new session in the store, and give it its id; return why that is refused."""
         record = SessionRecord(
             created=self.worker.now(),
-            principal=_describe(session.principal),
+            principal=describe_caller(session.principal),
             is_older_form=is_older_form,
             broadcasts=self.worker.broadcasts.position,
         )
         record = self.sharing.describe(session.session, record)(record)
         try:
-            refusal = await self._check_room(session)
+            refusal = await self._index.check_room(session)
             if refusal is not None:
                 return refusal
             cached = await self.records.create(session.sid, record)
-            await self._list(session)
+            await self._index.add(session)
         except StoreFull as error:
             self.worker.note_silence(error)
             return _FULL
         except StoreUnavailable as error:
             self.worker.note_silence(error)
             return AWAY
-        peer = session.session.endpoint.peer
-        info = None if peer is None else peer.info
-        token = SessionToken(
-            FORMAT,
-            session.sid,
-            self.worker.epoch,
-            record.created,
-            identify_caller(session.principal),
-            record.revision,
-            record.capabilities,
-            ("", "") if info is None else (info.name, info.version),
-            is_older_form,
-        )
-        session.key = self.tokens.seal(token)
+        session.key = self.tokens.seal(make_token(session, record, self.worker.epoch))
         session.session.is_shared = True
         session.cached = cached
         session.is_kept = True
         self._keep_here(session)
         self._fresh[session.key] = session
         return None
-
-    async def _check_room(self, session: SharedSession) -> http.HttpRefusal | None:
-        options, backend = self.state.options, self.worker.backend
-        busy = (("retry-after", "5"),)
-        if await backend.count(names.SESSIONS) >= options.sessions:
-            why = f"{options.sessions} sessions are open (sessions)"
-            return http.HttpRefusal(503, why, -32000, busy)
-        if await backend.count(_caller_index(session)) >= options.sessions_per_caller:
-            each = options.sessions_per_caller
-            why = f"{each} sessions of one caller are in use (sessions_per_caller)"
-            return http.HttpRefusal(503, why, -32000, busy)
-        return None
-
-    async def _list(self, session: SharedSession) -> None:
-        # As long as the record: until the session is used for the first time.
-        ttl = min(self.state.options.session_idle, UNUSED_TTL)
-        backend = self.worker.backend
-        await asyncio.gather(
-            backend.add(names.SESSIONS, [session.sid], ttl=ttl),
-            backend.add(_caller_index(session), [session.sid], ttl=ttl),
-        )
 
     # -- changes of other workers
 
@@ -466,14 +384,10 @@ class SharedSessions(HttpSessions):
         Raises:
             StoreError: the store does not answer.
         """
-        backend = self.worker.backend
-        await self.records.change(session.sid, _mark_ended)
+        await self.records.change(session.sid, mark_ended)
         self.end(session)
-        await asyncio.gather(
-            backend.remove(names.SESSIONS, [session.sid]),
-            backend.remove(_caller_index(session), [session.sid]),
-            backend.drop(session.outbox_name),
-        )
+        await self._index.remove(session)
+        await self.worker.backend.drop(session.outbox_name)
 
     async def end_by_sid(self, sid: str) -> None:
         """End a session that is not cached here on all workers.
@@ -482,7 +396,7 @@ class SharedSessions(HttpSessions):
             StoreError: the store does not answer.
         """
         backend = self.worker.backend
-        await self.records.change(sid, _mark_ended)
+        await self.records.change(sid, mark_ended)
         await backend.remove(names.SESSIONS, [sid])
         await backend.drop(names.outbox_of(sid))
 
@@ -543,16 +457,11 @@ class SharedSessions(HttpSessions):
             else:
                 session.release_tables()
         if used or self.writers:
-            self.spawn(self._touch(used, idle))
+            self.spawn(self._touch(used))
 
-    async def _touch(self, used: list[SharedSession], ttl: float) -> None:
-        backend = self.worker.backend
+    async def _touch(self, used: list[SharedSession]) -> None:
         try:
-            for session in used:
-                await backend.touch(names.session_of(session.sid), ttl=ttl)
-                await backend.add(_caller_index(session), [session.sid], ttl=ttl)
-            if used:
-                await backend.add(names.SESSIONS, [each.sid for each in used], ttl=ttl)
+            await self._index.keep(used)
             for writer in [*self.writers]:
                 await writer.extend()
         except StoreUnavailable as error:
@@ -582,22 +491,3 @@ class SharedSessions(HttpSessions):
         await self.records.close(0.0)
         for task in [*self._tasks]:
             task.cancel()
-
-
-def _caller_index(session: SharedSession) -> str:
-    caller = identify_caller(session.principal) or str(session.caller).encode()
-    return names.caller_index(caller.hex()[-60:])
-
-
-def _mark_ended(record: SessionRecord) -> SessionRecord | None:
-    return None if record.is_ended else msgspec.structs.replace(record, is_ended=True)
-
-
-def _describe(principal: Hashable) -> str:
-    subject = getattr(principal, "subject", principal)
-    return "" if subject is None else str(subject)
-
-
-def _encode_client(client: tuple[str, str]) -> bytes:
-    name, version = client
-    return msgspec.json.encode({"name": name, "version": version}) if name else b"null"
