@@ -18,7 +18,7 @@ def seed() -> int:
 def test_nothing_is_lost_while_workers_are_killed_stopped_and_replaced(
     fleet: Fleet, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    chaos = Chaos(fleet, seed(), seconds=12.0)
+    chaos = Chaos(fleet, seed(), seconds=8.0)
     run(chaos.run(), seconds=4 * LONG)
     with capsys.disabled():
         print(f"\n{fleet.store.kind}: {chaos.summary()}")

@@ -3,6 +3,8 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from support.scale.fleet import REVISIONS, WORKERS, Fleet, in_thread
 from support.scale.nginx import running_nginx
 from support.waiting import run, until
@@ -30,6 +32,7 @@ def test_calls_and_questions_pass_nginx_without_affinity(fleet: Fleet, tmp_path:
         run(scenario(front))
 
 
+@pytest.mark.thorough
 def test_calls_survive_a_killed_worker_behind_nginx(fleet: Fleet, tmp_path: Path) -> None:
     async def scenario(front: int) -> None:
         async with fleet.scenario(front=front, has_faults=True) as scenario:

@@ -65,26 +65,29 @@ async def test_cancelling_a_task_on_one_worker_stops_it_on_another(fleet: Fleet,
         assert await task.look(3) == "cancelled"
 
 
-@pytest.mark.parametrize("form", FORMS)
 @in_loop
-async def test_a_task_of_a_killed_worker_ends_in_one_state(fleet: Fleet, form: str) -> None:
+async def test_a_task_of_a_killed_worker_ends_in_one_state(fleet: Fleet) -> None:
     async with fleet.scenario(has_faults=True) as scenario:
-        client = await open_tasks(scenario, form, 3)
-        running = await start(client, "work", 0, steps=10_000)
-        asking = await start(client, "work_and_ask", 0)
-        done = await client.start("work", f"{client.name}/done", worker=0, steps=1)
-        assert isinstance(done, WatchedTask)
-        await asking.wait_for("input_required", worker=1)
-        await done.wait_for("completed", worker=1)
-        await until(lambda: fleet.ledger.has(running.key, "send"))
+        clients = [await open_tasks(scenario, form, 3) for form in FORMS]
+        tasks = []
+        for client in clients:
+            running = await start(client, "work", 0, steps=10_000)
+            asking = await start(client, "work_and_ask", 0)
+            done = await client.start("work", f"{client.name}/done", worker=0, steps=1)
+            assert isinstance(done, WatchedTask)
+            await asking.wait_for("input_required", worker=1)
+            await done.wait_for("completed", worker=1)
+            await until(lambda running=running: fleet.ledger.has(running.key, "send"))
+            tasks.append((client, running, asking, done))
         await in_thread(fleet.processes.kill, 0)
-        for worker in (1, 2, 3):
-            assert await running.wait_for(worker=worker) == "failed"
-            assert await asking.wait_for(worker=worker) == "failed"
-            assert await done.look(worker) == "completed"
-            assert client.text_of(await done.result(worker)).startswith(done.key)
-        runs = {step.run for step in fleet.ledger.steps(running.key)}
-        assert len(runs) == 1, runs
+        for client, running, asking, done in tasks:
+            for worker in (1, 2, 3):
+                assert await running.wait_for(worker=worker) == "failed"
+                assert await asking.wait_for(worker=worker) == "failed"
+                assert await done.look(worker) == "completed"
+                assert client.text_of(await done.result(worker)).startswith(done.key)
+            runs = {step.run for step in fleet.ledger.steps(running.key)}
+            assert len(runs) == 1, runs
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -47,31 +47,40 @@ def check_outcomes(calls: list[Call], hit: set[int]) -> None:
 @in_loop
 async def test_calls_survive_a_killed_worker_or_end_with_one_error(fleet: Fleet) -> None:
     async with fleet.scenario(has_faults=True, policy="round robin") as scenario:
-        calls = await begin_calls(scenario, 18)
-        begun = [call for call in calls if call.view.attempts[0].worker == 0]
-        assert begun
-        await in_thread(fleet.processes.kill, 0)
-        await finish(calls)
-        check_outcomes(calls, {0})
-
-
-@in_loop
-async def test_a_call_that_may_run_again_goes_on_with_another_worker(fleet: Fleet) -> None:
-    async with fleet.scenario(has_faults=True) as scenario:
+        asking = await scenario.open(worker=1)
+        asking.respond = lambda question: None
+        asked = asking.begin("ask", f"{asking.name}/a", worker=0, kind="sample")
         client = await scenario.open(worker=1)
-        key = f"{client.name}/r"
-        call = client.begin("repeatable", key, worker=0, steps=30, pause=0.05)
-        other = client.begin("stream", f"{client.name}/s", worker=0, steps=30, pause=0.05)
-        await until(lambda: len(call.view.marks) > 3 and len(other.view.marks) > 3)
+        for number in range(1, WORKERS + 1):
+            counted = await client.call("count", f"{client.name}/{number}", worker=number % WORKERS)
+            assert counted.text == str(number), counted.excerpt()
+        again = client.begin("repeatable", f"{client.name}/r", worker=0, steps=30, pause=0.05)
+        ended = client.begin("stream", f"{client.name}/s", worker=0, steps=30, pause=0.05)
+        calls = await begin_calls(scenario, 18)
+        await until(lambda: asking.answers and len(again.view.marks) > 3 and ended.view.marks)
         await in_thread(fleet.processes.kill, 0)
-        await finish([call, other])
-        assert call.reason is None
-        assert call.text.startswith(key)
-        assert len({mark.run for mark in call.view.marks}) == 2, call.excerpt()
-        assert other.reason == "worker-lost"
-        assert other.response["error"]["code"] == -32603
+
+        # The answer to a question of a lost worker does no harm.
+        question = asking.answers[0].question
+        message = {"jsonrpc": "2.0", "id": question["id"], "result": asking.usual_answer(question)}
+        status = await asking.post_notice(message, what="late answer", worker=2)
+        assert status in (202, 400, 404)
+        await finish([*calls, again, ended, asked])
+        assert await asking.post_notice(message, what="late answer", worker=3) in (400, 404)
+        assert asked.reason == "worker-lost", asked.excerpt()
+
+        check_outcomes(calls, {0})
+        assert again.reason is None
+        assert again.text.startswith(again.key)
+        assert len({mark.run for mark in again.view.marks}) == 2, again.excerpt()
+        assert ended.reason == "worker-lost"
+        assert ended.response["error"]["code"] == -32603
+        # The state of the session is still there.
+        counted = await client.call("count", f"{client.name}/last", worker=1)
+        assert counted.text == str(WORKERS + 1)
 
 
+@pytest.mark.thorough
 @in_loop
 async def test_calls_survive_two_killed_workers_and_a_new_one(fleet: Fleet) -> None:
     async with fleet.scenario(has_faults=True) as scenario:
@@ -154,7 +163,7 @@ async def test_a_long_call_outlives_the_connection_to_a_worker_that_ends(fleet: 
     async with fleet.scenario() as scenario:
         client = await scenario.open("2025-11-25", worker=1)
         key = f"{client.name}/s"
-        call = client.begin("stream", key, worker=0, steps=60, pause=0.05)
+        call = client.begin("stream", key, worker=0, steps=30, pause=0.05)
         await until(lambda: len(call.view.marks) > 3)
         fleet.processes.terminate(0)
         assert call.task is not None
@@ -163,37 +172,3 @@ async def test_a_long_call_outlives_the_connection_to_a_worker_that_ends(fleet: 
         runs = {step.pid for step in fleet.ledger.steps(key)}
         assert len(runs) == 1, "it ran in one worker"
         await in_thread(fleet.processes.wait_for_end, 0)
-
-
-@pytest.mark.parametrize("kind", ["sample", "elicit"])
-@in_loop
-async def test_an_answer_to_a_question_of_a_lost_worker_does_no_harm(
-    fleet: Fleet, kind: str
-) -> None:
-    async with fleet.scenario(has_faults=True) as scenario:
-        client = await scenario.open(worker=1)
-        client.respond = lambda question: None
-        call = client.begin("ask", f"{client.name}/a", worker=0, kind=kind)
-        await until(lambda: client.answers)
-        await in_thread(fleet.processes.kill, 0)
-        question = client.answers[0].question
-        message = {"jsonrpc": "2.0", "id": question["id"], "result": client.usual_answer(question)}
-        status = await client.post_notice(message, what="late answer", worker=2)
-        assert status in (202, 400, 404)
-        assert call.task is not None
-        await call.task
-        assert call.reason == "worker-lost", call.excerpt()
-        again = await client.post_notice(message, what="late answer", worker=3)
-        assert again in (400, 404)
-
-
-@in_loop
-async def test_counts_of_a_session_survive_every_worker(fleet: Fleet) -> None:
-    async with fleet.scenario() as scenario:
-        client = await scenario.open(worker=0)
-        for number in range(1, 2 * WORKERS + 1):
-            call = await client.call("count", f"{client.name}/{number}", worker=number % WORKERS)
-            assert call.text == str(number), call.excerpt()
-        await in_thread(fleet.processes.kill, 0)
-        call = await client.call("count", f"{client.name}/last", worker=1)
-        assert call.text == str(2 * WORKERS + 1)

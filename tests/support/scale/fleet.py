@@ -18,8 +18,6 @@ from support.scale.stores import StoreLink, TestedStore, ValkeyStore, running_st
 
 WORKERS = 4
 REVISIONS = ("2025-03-26", "2025-06-18", "2025-11-25")
-LINKED = WORKERS - 1
-"""The worker whose connection to a Valkey server can be cut."""
 
 
 class Fleet:
@@ -142,6 +140,7 @@ def running_fleet(kind: str, folder: Path, **options: Any) -> Iterator[Fleet]:
         processes = ServerProcesses(folder, store=store.url, workers=workers, **options)
         link = None
         if isinstance(store, ValkeyStore) and workers > 1:
+            # The connection of the last worker can be cut.
             link = stack.enter_context(StoreLink(store.valkey.port))
             processes.own_options[workers - 1]["store"] = link.url
             # Workers may be on several machines, and nothing may depend on their clocks.
