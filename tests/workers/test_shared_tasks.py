@@ -4,7 +4,9 @@ import asyncio
 from contextlib import AsyncExitStack
 from typing import Any
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
 from accord import Context, Principal, Server
 from accord.errors import RequestError, ToolError
@@ -614,6 +616,49 @@ async def test_a_task_that_is_among_no_duties_is_found_to_be_lost() -> None:
         mates[0].kill()
         await asyncio.sleep(30)
         assert (await there.get(id))["error"]["data"] == {"reason": "worker-lost"}
+
+
+@in_bounded_virtual_time
+async def test_a_task_that_cannot_run_again_fails_in_place_of_waiting_for_ever() -> None:
+    trail = Trail()
+    async with together(trail) as mates, AsyncExitStack() as stack:
+        here, there = await clients(stack, *mates)
+        unknown, gone = await here.begin("hang"), await here.begin("count")
+        # By a later version that speaks a later revision.
+        store = mates[0].server.tasks.store
+        await store.change(unknown, lambda found: replace(found, revision="2099-01-01"))
+        mates[1].server.tool_entries.remove("count")
+        mates[0].kill()
+        assert (await there.settle(gone))["error"]["data"] == {"reason": "worker-lost"}
+        record = await mates[1].server.tasks.store.get(unknown)
+        assert record is not None
+        assert record.status == "failed"
+        assert not mates[1].server.tasks.running
+
+
+@in_bounded_virtual_time
+async def test_a_call_that_is_given_up_before_its_task_began_leaves_none_behind() -> None:
+    trail = Trail()
+    backend = MemoryBackend(clock=loop_clock)
+    add = backend.add
+
+    async def add_slowly(index: str, members: Any, *, ttl: float) -> None:
+        await asyncio.sleep(2)
+        await add(index, members, ttl=ttl)
+
+    async with together(trail, backend=backend, lease=1_000) as mates:
+        async with Client(mates[0].server) as here:
+            backend.add = add_slowly  # type: ignore[method-assign]
+            request = {"_meta": meta(CAPABLE), "name": "pass_gate", "arguments": {}}
+            here.send({"jsonrpc": "2.0", "id": "x", "method": "tools/call", "params": request})
+            await asyncio.sleep(3)
+            here.notify("notifications/cancelled", {"requestId": "x"})
+            await asyncio.sleep(30)
+        assert not mates[0].server.tasks.running
+        assert trail.steps == []
+        kept = [value for key, value in backend._records.items() if key.startswith("{t")]
+        records = [msgspec.msgpack.decode(each.stored.value[1:]) for each in kept]
+        assert [each["status"] for each in records] == ["cancelled"]
 
 
 @in_bounded_virtual_time

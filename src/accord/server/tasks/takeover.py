@@ -129,7 +129,7 @@ class Takeover:
 
     def announce(self, record: TaskRecord) -> None:
         """Notify the client of a task that another worker had, through its session."""
-        if record.session_id is not None:
+        if record.session_id is not None and record.revision in REVISIONS:
             task = asyncio.get_running_loop().create_task(self._announce(record))
             self._announcing.add(task)
             task.add_done_callback(self._announcing.discard)
