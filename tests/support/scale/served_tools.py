@@ -18,15 +18,25 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[2]))  # tests, where `support` is
 
 from accord import Context, Server, ToolError
+from accord.middleware import rate_limit
 from accord.server.tasks import TaskSettings
 from support.scale.ledger import LedgerWriter, Run
 
 NAME = "scale"
+RATE, BURST = 10.0, 12
+
+
+def limited_caller(ctx: Context) -> str | None:
+    """Return what shares a limit: calls of one tool with equal groups."""
+    if ctx.params.name != "limited":
+        return None
+    return str(ctx.params.arguments["group"])
 
 
 def build(ledger_path: str, **settings: Any) -> Server:
     """Make the server."""
-    server = Server(NAME, version="1", **{"log_level": "info", **settings})
+    limit = rate_limit(RATE, burst=BURST, by=limited_caller)
+    server = Server(NAME, version="1", **{"log_level": "info", "middleware": [limit], **settings})
     ledger: list[LedgerWriter] = []
 
     def begin(key: str) -> Run:
@@ -86,6 +96,12 @@ def _add_calls(server: Server, begin: Any) -> None:
         """Fail."""
         begin(key).note("end")
         raise ToolError(f"failed {key}")
+
+    @server.tool
+    async def limited(key: str, group: str) -> str:
+        """Answer, but not too often."""
+        begin(key).note("end", group)
+        return key
 
     @server.tool
     async def inventory(key: str) -> str:
