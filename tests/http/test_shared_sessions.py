@@ -456,6 +456,23 @@ async def test_a_copy_on_a_killed_worker_delays_a_change_but_does_not_stop_it():
 
 
 @in_virtual_time
+async def test_a_change_of_a_worker_that_died_before_it_informed_others_is_seen_everywhere():
+    async with serve_shared(Desk().make, 3) as crew:
+        client = await crew.open()
+        for at in range(3):
+            await client.call(at, "put", key=f"k{at}", value=at)
+        # It writes the record, and dies before the messages to the others have left.
+        crew[0].backend.fail("append", "}i", times=100)
+        client.begin(0, call("late", "put", key="late", value=1))
+        await asyncio.sleep(0.1)
+        crew[0].kill()
+        await asyncio.sleep(5)
+        found = [json.loads(await client.call(at, "values")) for at in (1, 2)]
+        assert found[0] == found[1]
+        assert "late" in found[0]
+
+
+@in_virtual_time
 async def test_a_stalled_worker_that_wakes_serves_the_newest_state():
     async with serve_shared(Desk().make, 2) as crew:
         client = await crew.open()

@@ -484,6 +484,30 @@ async def test_an_idle_session_of_an_earlier_epoch_has_ended():
 # -- at random
 
 
+async def disturb(crew, dice, *, times=25) -> None:
+    """Let the connections of workers to the store fail at random."""
+    for _ in range(times):
+        await asyncio.sleep(dice.uniform(0.05, 0.4))
+        app = dice.choice(crew)
+        kind = dice.randrange(5)
+        if kind == 0:
+            app.backend.stall()
+            await asyncio.sleep(dice.uniform(0.1, 3 * LEASE))
+            app.backend.move_on()
+        elif kind == 1:
+            app.backend.cut()
+            await asyncio.sleep(dice.uniform(0.1, 2 * LEASE))
+            app.backend.mend()
+        else:
+            app.backend.fail(
+                dice.choice(["append", "put", "read", "get", "add", "remove", "delete"]),
+                times=dice.randrange(1, 4),
+                is_carried_out=dice.random() < 0.5,
+            )
+    for app in crew:
+        app.backend.faults.clear()
+
+
 @pytest.mark.parametrize("seed", range(12))
 @in_virtual_time
 async def test_calls_have_one_outcome_whatever_fails(seed):
@@ -492,27 +516,6 @@ async def test_calls_have_one_outcome_whatever_fails(seed):
     desk = Desk()
     async with serve_shared(desk.make, 3) as crew:
         clients = [await crew.open("2025-11-25", at=at) for at in range(3)]
-
-        async def disturb() -> None:
-            for _ in range(25):
-                await asyncio.sleep(dice.uniform(0.05, 0.4))
-                app = dice.choice(crew)
-                kind = dice.randrange(5)
-                if kind == 0:
-                    app.backend.stall()
-                    await asyncio.sleep(dice.uniform(0.1, 3 * LEASE))
-                    app.backend.move_on()
-                elif kind == 1:
-                    app.backend.cut()
-                    await asyncio.sleep(dice.uniform(0.1, 2 * LEASE))
-                    app.backend.mend()
-                else:
-                    app.backend.fail(
-                        dice.choice(["append", "put", "read", "get", "add", "remove", "delete"]),
-                        "",
-                        times=dice.randrange(1, 4),
-                        is_carried_out=dice.random() < 0.5,
-                    )
 
         async def follow(client, at, id):
             """Call, and resume until there is an outcome; return the events."""
@@ -549,7 +552,7 @@ async def test_calls_have_one_outcome_whatever_fails(seed):
                     await asyncio.sleep(0.1)
                 return f"{n} steps"
 
-        disturbing = asyncio.create_task(disturb())
+        disturbing = asyncio.create_task(disturb(crew, dice))
         calls = []
         for number in range(30):
             client = clients[number % 3]
@@ -573,3 +576,104 @@ async def test_calls_have_one_outcome_whatever_fails(seed):
                 assert steps == [*range(1, 9)]
             else:
                 assert outcomes[0]["error"]["data"]["reason"] == "worker-lost"
+
+
+@pytest.mark.parametrize("seed", range(12))
+@in_virtual_time
+async def test_changes_that_were_acknowledged_survive_whatever_fails(seed):
+    """Faults at random: what a client was promised is there, on all workers, and the same."""
+    dice = random.Random(seed)
+    async with serve_shared(Desk().make, 3) as crew:
+        clients = [await crew.open(at=at) for at in range(3)]
+        promised = [{} for _ in clients]
+        levels = [set() for _ in clients]
+
+        async def change(number) -> None:
+            client, at = clients[number % 3], dice.randrange(3)
+            kind = dice.randrange(3)
+            if kind == 0:
+                uri = f"note://{number}"
+                message = {
+                    "jsonrpc": "2.0",
+                    "id": number,
+                    "method": "resources/subscribe",
+                    "params": {"uri": uri},
+                }
+                answer = await client.post(at, message)
+                if answer.status == 200 and "result" in answer.messages[-1]:
+                    levels[number % 3].add(uri)
+                return
+            answer = await client.post(at, call(number, "put", key=f"k{number}", value=number))
+            if answer.status == 200 and "result" in answer.messages[-1]:
+                promised[number % 3][f"k{number}"] = number
+
+        disturbing = asyncio.create_task(disturb(crew, dice))
+        work = []
+        for number in range(60):
+            work.append(asyncio.create_task(change(number)))
+            await asyncio.sleep(dice.uniform(0, 0.2))
+        await disturbing
+        for each in work:
+            await each
+        await asyncio.sleep(10)
+        for client, values, uris in zip(clients, promised, levels, strict=True):
+            found = [json.loads(await client.call(at, "values")) for at in range(3)]
+            assert found[0] == found[1] == found[2]
+            assert found[0].items() >= values.items()
+            record = await crew.record(client)
+            assert record.subscriptions >= uris
+            for app in crew:
+                assert app.session(client).session.subscriptions == record.subscriptions
+
+
+@pytest.mark.parametrize("seed", range(12))
+@in_virtual_time
+async def test_questions_have_their_own_answers_whatever_fails(seed):
+    """Faults at random: an answer reaches the call that asked, and no other."""
+    dice = random.Random(seed)
+    async with serve_shared(Desk().make, 3) as crew:
+        clients = [await crew.open("2025-11-25", at=at, elicitation={}) for at in range(3)]
+
+        async def converse(number) -> None:
+            client, id = clients[number % 3], f"c{number}"
+            answer = client.begin(dice.randrange(3), call(id, "ask"))
+            seen, answered = [], set()
+            for _ in range(300):
+                await asyncio.sleep(0.1)
+                events = answer.all_events if answer.sent and answer.status == 200 else []
+                messages = [json.loads(each.data) for each in (*seen, *events) if each.data]
+                for each in messages:
+                    if each.get("method") == "elicitation/create" and each["id"] not in answered:
+                        reply = {
+                            "jsonrpc": "2.0",
+                            "id": each["id"],
+                            "result": {"action": "accept", "content": {"name": id}},
+                        }
+                        posted = await client.post(dice.randrange(3), reply)
+                        if posted.status != 503:
+                            answered.add(each["id"])
+                outcomes = [each for each in messages if each.get("id") == id]
+                if outcomes:
+                    assert len(outcomes) == 1
+                    if "result" in outcomes[0]:
+                        assert text_of(outcomes[0]) == f"hello {id}"
+                    else:
+                        assert outcomes[0]["error"]["data"]["reason"] == "worker-lost"
+                    return
+                if answer.is_over:
+                    if answer.sent and answer.status == 200:
+                        seen += answer.all_events
+                    if not seen:
+                        return  # refused before it began
+                    last = seen[-1].id
+                    answer = client.start(dice.randrange(3), "GET", last_event_id=last)
+            raise AssertionError(f"call {id} has no outcome")
+
+        disturbing = asyncio.create_task(disturb(crew, dice))
+        work = []
+        for number in range(20):
+            work.append(asyncio.create_task(converse(number)))
+            await asyncio.sleep(dice.uniform(0, 0.4))
+        await disturbing
+        for each in work:
+            await each

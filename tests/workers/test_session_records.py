@@ -357,7 +357,7 @@ async def test_doubts_end_when_the_session_is_gone():
             await first.set_level("info")
         await first.worker.backend.delete(names.session_of(SID))
         await pass_lease(2)
-        assert not first._doubtful
+        assert not first._doubts
         assert not first._tasks
 
 

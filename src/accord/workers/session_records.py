@@ -202,7 +202,7 @@ class SessionRecords:
         # Holders that were lost, or have given their copy up.
         self._left: dict[str, set[str]] = {}
         # Records that holders may not have: it is not known whether they were changed.
-        self._doubtful: set[str] = set()
+        self._doubts: dict[str, _Doubt] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         worker.on("session", self._take_update)
         worker.on("receipt", self._take_receipt)
@@ -290,8 +290,8 @@ class SessionRecords:
                 raise StoreError("the session belongs to a later version of the server")
             changed = None if found.record.is_ended else change(found.record)
             if changed is None:
-                if sid in self._doubtful:
-                    await self._inform(sid, found, found.record.holders)
+                if sid in self._doubts:
+                    await self._inform(sid, found, ())
                 return None if found.record.is_ended else found
             try:
                 return await self._write(sid, found, changed)
@@ -314,44 +314,56 @@ class SessionRecords:
                 key, value, ttl=self._ttl, expect=found.version
             )
         except StoreUnavailable:
-            self._doubt(sid)
+            self._doubt(sid, informed)
             raise
         self._left.pop(sid, None)
         written = CachedRecord(changed, version, found.unknown)
         await self._inform(sid, written, informed)
         return written
 
-    def _doubt(self, sid: str) -> None:
-        """Inform the holders of a record later: what was written may have taken effect."""
-        if sid not in self._doubtful:
-            self._doubtful.add(sid)
-            self._spawn(self._resolve(sid))
+    def _doubt(self, sid: str, informed: Iterable[str]) -> None:
+        """Inform workers later: what was written may have taken effect."""
+        doubt = self._doubts.get(sid)
+        if doubt is None:
+            doubt = self._doubts[sid] = _Doubt()
+            self._spawn(self._resolve(sid, doubt))
+        doubt.workers.update(informed)
+        doubt.count += 1
 
-    async def _resolve(self, sid: str) -> None:
+    async def _resolve(self, sid: str, doubt: "_Doubt") -> None:
         """Send a record to its holders as soon as the store answers."""
         pause = _LATER
-        while sid in self._doubtful:
+        while doubt.count:
             await asyncio.sleep(pause)
             pause = min(_PAUSE_MOST, 2 * pause)
+            count = doubt.count
             try:
                 found = await self.peek(sid)
                 if found is not None and found.is_readable:
                     self._apply(sid, found)
-                    await self._inform(sid, found, found.record.holders)
+                    await self._inform(sid, found, ())
             except StoreUnavailable as error:
                 self._worker.note_silence(error)
                 continue
             except StoreError as error:
                 log.warning("the holders of a session are not informed: %s", error)
-            self._doubtful.discard(sid)
+            doubt.count -= count  # others may have come meanwhile
+        del self._doubts[sid]
 
     # -- the copies of others
 
     async def _inform(self, sid: str, cached: CachedRecord, holders: Iterable[str]) -> None:
-        """Send a record to the workers that hold a copy, and wait for their receipts."""
-        others = {each for each in holders if each != self._worker.id}
+        """Send a record to the workers that hold a copy, and wait for their receipts.
+
+        Args:
+            sid: the session.
+            cached: the record.
+            holders: those that may hold a copy, beside those that the record says do.
+        """
+        doubt = self._doubts.get(sid)
+        others = {*holders, *cached.record.holders, *(() if doubt is None else doubt.workers)}
+        others.discard(self._worker.id)
         if not others:
-            self._doubtful.discard(sid)
             return
         receipt = os.urandom(8).hex()
         awaited = self._waiting[receipt] = _Awaited(set(others), cached.record.holders)
@@ -362,11 +374,10 @@ class SessionRecords:
             await asyncio.gather(*(self._worker.send(each, "session", body) for each in others))
             await self._await_receipts(sid, awaited)
         except StoreUnavailable:
-            self._doubt(sid)
+            self._doubt(sid, others)
             raise
         finally:
             self._waiting.pop(receipt, None)
-        self._doubtful.discard(sid)
         cached.reached = (awaited.outbox, awaited.broadcasts)
 
     async def _await_receipts(self, sid: str, awaited: "_Awaited") -> None:
@@ -404,6 +415,19 @@ class SessionRecords:
         awaited.outbox = max(awaited.outbox, receipt.outbox)
         awaited.broadcasts = max(awaited.broadcasts, receipt.broadcasts)
         awaited.note(receipt.worker)
+
+
+class _Doubt:
+    """Changes of one record that workers may not have heard of.
+
+    Attributes:
+        workers: those that may hold a copy from before.
+        count: how many changes.
+    """
+
+    def __init__(self) -> None:
+        self.workers: set[str] = set()
+        self.count = 0
 
 
 class _Awaited:

@@ -1,18 +1,18 @@
 """Messages of clients that another worker waits for: answers, cancellations and progress."""
 
 import logging
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET
 
-from accord.errors import Conflict, StoreError, StoreUnavailable
+from accord.errors import Conflict, StoreUnavailable
 from accord.protocol import codec
 from accord.protocol.jsonrpc import Batch, Frame, MalformedMessage
 from accord.transports.http.server.shared_session import SharedSession
 from accord.transports.http.server.shared_sessions import SharedSessions
 from accord.transports.http.server.state import AppState
-from accord.workers import names
 
 log = logging.getLogger("accord.http")
 
@@ -119,13 +119,12 @@ class MessageRouter:
         Raises:
             AnsweredTwice: another answer was there first.
         """
-        backend = self._worker.backend
         if not isinstance(id, int):  # as ours are
             return False
-        key = names.question_of(session.sid, id)
         is_here = id in session.session.endpoint.conversation.server.open
+        questions = self._sessions.questions
         try:
-            stored = await backend.get(key)
+            stored = await questions.find(session.sid, id)
         except StoreUnavailable:
             if is_here:
                 return False  # it need not go anywhere
@@ -135,22 +134,22 @@ class MessageRouter:
                 raise AnsweredTwice(id)
             return False
         try:
-            is_first = await backend.delete(key, expect=stored.version)
+            asker = await questions.claim(session.sid, id, stored, data)
+            is_here = is_here or asker == self._worker.id
+            if not is_here:
+                frame = msgspec.msgpack.encode(_ForwardedFrame(session.sid, data))
+                await self._worker.send(asker, _FRAME, frame)
         except Conflict:
-            is_first = False
-        if not is_first:
-            raise AnsweredTwice(id)
-        asker = stored.value.decode()
-        if is_here or asker == self._worker.id:
-            return False
-        frame = msgspec.msgpack.encode(_ForwardedFrame(session.sid, data))
+            raise AnsweredTwice(id) from None
+        except StoreUnavailable:
+            if not is_here:
+                raise
         try:
-            await self._worker.send(asker, _FRAME, frame)
-        except StoreError:
-            # The client may try again.
-            await backend.put(key, stored.value, ttl=self._sessions.ask_ttl)
-            raise
-        return True
+            await questions.forget(session.sid, id)
+        except StoreUnavailable:
+            forget = partial(questions.forget, session.sid, id)
+            self._sessions.spawn(self._sessions.listeners.persist(forget))
+        return not is_here
 
     async def _send_to_holders(self, session: SharedSession, data: bytes) -> bool:
         cached = await self._sessions.records.peek(session.sid)

@@ -269,8 +269,7 @@ class SharedSession(HttpSession):
             head = _decode_head(data)
         except (ValueError, RecursionError):
             return
-        key = names.question_of(self.sid, head.id)
-        await self.worker.backend.put(key, self.worker.id.encode(), ttl=self._sessions.ask_ttl)
+        await self._sessions.questions.note(self.sid, head.id)
 
     async def _save_and_answer(self, response: PostResponse, data: bytes) -> None:
         try:

@@ -33,6 +33,7 @@ from accord.transports.http.server.shared_session import SharedSession
 from accord.transports.http.server.shared_streams import FollowedStream
 from accord.transports.http.server.state import AppState
 from accord.workers import names
+from accord.workers.questions import SharedQuestions
 from accord.workers.session_records import (
     CachedRecord,
     SessionRecord,
@@ -62,6 +63,8 @@ _FULL: Final = http.HttpRefusal(
 _NEWER: Final = http.HttpRefusal(
     503, "the session belongs to a later version of the server", -32000, _RETRY_AFTER
 )
+COPIES: Final = "copies"
+"""The kind of the messages to all workers that say that their copies of records may be old."""
 # Seconds beyond the time in which a question has to be answered.
 _ASK_SLACK: Final = 60.0
 # How often finished streams are taken from the list of what a lost worker leaves behind.
@@ -81,6 +84,7 @@ class SharedSessions(HttpSessions):
         generation: rises when nothing that is cached can be relied on any more.
         records: reads and changes the records.
         listeners: the connections on which clients listen.
+        questions: the requests to clients that wait for their answers.
         writers: the logs that are being written here.
     """
 
@@ -91,7 +95,7 @@ class SharedSessions(HttpSessions):
         self.state = state
         self.worker = worker
         self.sharing = sharing
-        self.ask_ttl = ask_timeout + _ASK_SLACK
+        self.questions = SharedQuestions(worker, ask_timeout + _ASK_SLACK)
         self.generation = 0
         idle = state.options.session_idle
         self._index = SessionIndex(worker.backend, state.options)
@@ -114,6 +118,8 @@ class SharedSessions(HttpSessions):
         # The responses to clients that came back, by session and stream.
         self._resumed: dict[tuple[str, str], FollowedStream] = {}
         worker.on_late(self._distrust)
+        worker.on_broadcast(COPIES, self._drop_copies)
+        worker.broadcasts.on_gap(self._drop_copies)
 
     @property
     def tokens(self) -> SessionTokens:
@@ -331,10 +337,14 @@ class SharedSessions(HttpSessions):
         session.apply_record(cached)
         return True
 
-    def _distrust(self) -> None:
-        """Read every record anew: the lease has run out, so that changes may have been missed."""
+    def _drop_copies(self, body: bytes = b"") -> None:
+        """Read every record anew before it is used."""
         self.generation += 1
         self._fresh.clear()
+
+    def _distrust(self) -> None:
+        """Read every record anew: the lease has run out, so that changes may have been missed."""
+        self._drop_copies()
         if self._losses != self.worker.losses:
             self._losses = self.worker.losses
             for session in self._by_sid.values():
@@ -348,6 +358,8 @@ class SharedSessions(HttpSessions):
         for session in [*self._by_sid.values()]:
             for label in [*session.logged]:
                 await self.worker.keep_duty(stream_duty(session.sid, label))
+            for id in [*session.session.endpoint.conversation.server.open]:
+                await self.questions.note_again(session.sid, id)
             if session.followed:
                 await self._read_again(session)
             for stream in session.followed:

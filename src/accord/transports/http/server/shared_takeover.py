@@ -23,7 +23,7 @@ from accord.transports.http.server.shared_response import (
     StreamCall,
     stream_duty,
 )
-from accord.transports.http.server.shared_sessions import SharedSessions
+from accord.transports.http.server.shared_sessions import COPIES, SharedSessions
 from accord.transports.http.server.state import HttpOptions
 from accord.types import CancelledParams
 from accord.workers import names
@@ -181,6 +181,8 @@ class StreamTakeover:
 
     async def take_over(self, lost: str) -> None:
         """End what a lost worker was doing, or go on with it."""
+        # It may have changed records without informing those that hold copies.
+        await self._worker.publish(COPIES, b"")
         # Duties of other kinds, such as tasks, belong to others.
         for duty in await self._worker.backend.members(names.duties_of(lost), limit=_DUTIES_MOST):
             kind, _, rest = duty.partition("/")
@@ -270,19 +272,18 @@ class StreamTakeover:
     ) -> None:
         """Cancel questions of the lost worker: their answers are not waited for any more."""
         backend = self._worker.backend
-        waiting = {id: names.question_of(sid, id) for id in sent.asked}
-        # Clients have answered those that are not there any more.
-        waiting = {id: key for id, key in waiting.items() if await backend.get(key) is not None}
+        questions = self._sessions.questions
         notices = []
-        for id in waiting:
-            if id not in sent.withdrawn:  # by an earlier attempt to take the stream over
+        for id in sent.asked:
+            # Not those that an earlier attempt to take the stream over has cancelled.
+            if id not in sent.withdrawn and await questions.is_open(sid, id):
                 params = CancelledParams(id, "the worker that asked was lost")
                 notice = codec.encode_notification("notifications/cancelled", params)
                 notices.append(MESSAGE + notice)
         if notices:
             await backend.append(name, notices, ttl=_DAY, fence=call.fence, ring=(name,))
-        for key in waiting.values():
-            await backend.delete(key)
+        for id in sent.asked:
+            await questions.forget(sid, id)
 
     async def _close(self, name: str, call: StreamCall, sent: SentMessages) -> None:
         """End a stream with an error for each request that has no answer."""
