@@ -340,7 +340,7 @@ async def test_a_client_that_was_away_for_too_many_changes_hears_of_everything(m
         await eventually(lambda: len(heard(again)) >= 4)
         await asyncio.sleep(2)
         assert sorted(heard(again)) == sorted([*LISTS, "note://a"])
-        # Whoever is cut off in between gets all of it again.
+        # A client that is cut off in between gets all of it again.
         ids = [each.id for each in again.all_events if each.data]
         assert len({id for id in ids if id is not None}) == 1
 

@@ -356,7 +356,7 @@ async def test_the_log_level_holds_on_all_workers():
 
 
 @in_virtual_time
-async def test_what_a_session_hides_is_hidden_on_all_workers():
+async def test_entries_that_a_session_hides_are_hidden_on_all_workers():
     async with serve_shared(Desk().make, 3) as crew:
         client = await crew.open()
 
@@ -406,7 +406,7 @@ async def test_a_session_is_ready_on_all_workers_once_one_has_heard_that(revisio
 
 
 @in_virtual_time
-async def test_what_the_client_can_do_is_known_on_all_workers():
+async def test_the_capabilities_of_a_client_are_known_on_all_workers():
     async with serve_shared(Desk().make, 2) as crew:
         plain = await crew.open("2025-06-18")
         said = await plain.call(1, "ask")

@@ -145,7 +145,7 @@ async def test_new_sessions_are_refused_while_the_store_is_away():
 
 
 @in_virtual_time
-async def test_what_needs_the_store_is_refused_while_it_is_away():
+async def test_requests_that_need_the_store_are_refused_while_it_is_away():
     async with serve_shared(Desk().make, 2) as crew:
         client = await crew.open("2025-06-18")
         whole = await client.post(0, call(1, "steps", token="t", n=2))
@@ -584,7 +584,7 @@ async def test_changes_that_were_acknowledged_survive_whatever_fails(seed):
     """Faults at random: what a client was promised is there, on all workers, and the same."""
     dice = random.Random(seed)
     async with serve_shared(Desk().make, 3) as crew:
-        clients = [await crew.open(at=at) for at in range(3)]
+        clients = [await crew.open("2025-06-18", at=at) for at in range(3)]
         promised = [{} for _ in clients]
         levels = [set() for _ in clients]
 

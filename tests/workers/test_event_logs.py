@@ -140,7 +140,7 @@ async def test_a_writer_begins_once_and_before_its_first_entry():
 
 
 @in_virtual_time
-async def test_what_an_entry_needs_is_awaited_before_the_entry_is_stored():
+async def test_preparations_of_an_entry_are_awaited_before_it_is_stored():
     async with working(1) as (mate,):
         seen = []
 

@@ -378,7 +378,7 @@ async def test_doubts_wait_for_a_store_that_is_away():
 
 
 @in_virtual_time
-async def test_what_is_under_way_at_the_end_does_not_last():
+async def test_changes_under_way_do_not_outlast_the_end():
     async with copying() as (first, second, _):
         await first.begin()
         await second.hold()

@@ -402,15 +402,10 @@ class SharedSessions(HttpSessions):
         await self.worker.backend.drop(session.outbox_name)
 
     async def end_by_sid(self, sid: str) -> None:
-        """End a session that is not cached here on all workers.
-
-        Raises:
-            StoreError: the store does not answer.
-        """
-        backend = self.worker.backend
+        """End a session that is not cached here; raises as `end_everywhere`."""
         await self.records.change(sid, mark_ended)
-        await backend.remove(names.SESSIONS, [sid])
-        await backend.drop(names.outbox_of(sid))
+        await self.worker.backend.remove(names.SESSIONS, [sid])
+        await self.worker.backend.drop(names.outbox_of(sid))
 
     def end(self, session: Any) -> None:
         """End what this worker has of a session."""
