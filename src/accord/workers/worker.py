@@ -493,7 +493,7 @@ def check_keys(backend: Backend, keys: object) -> None:
     if backend.is_remote and keys is None:
         raise ConfigurationError(
             f"the store {backend.url} is reached over a network, and keeps requests and results: "
-            "give store_keys=[...] or ACCORD_STORE_KEYS, the same for all workers (make a key with "
-            "python -c 'import secrets; print(secrets.token_hex(32))'), or store_keys='none' to "
-            "keep values unsealed"
+            "give store_keys=[...], --store-keys-file or ACCORD_STORE_KEYS, the same for all "
+            "workers (make a key with python -c 'import secrets; print(secrets.token_hex(32))'), "
+            "or store_keys='none' to keep values unsealed"
         )
