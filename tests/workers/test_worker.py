@@ -291,6 +291,78 @@ async def test_a_caller_of_a_renewal_that_gives_up_does_not_end_it_for_others():
         assert impatient.cancelled()
 
 
+@pytest.mark.parametrize("is_carried_out", [True, False])
+@pytest.mark.parametrize("operation", ["follow", "unfollow", "add", "put", "delete", "get"])
+@in_virtual_time
+async def test_a_late_worker_whose_return_is_interrupted_hears_of_everything(
+    operation, is_carried_out
+):
+    async with working(2) as (first, second):
+        taken = []
+        first.on("text", taken.append)
+        before = first.id
+        first.connection.stall()
+        await eventually(lambda: second.lost)
+        first.connection.fail(operation, is_carried_out=is_carried_out)
+        first.connection.move_on()
+        await eventually(lambda: first.id != before)
+        await pass_lease(3)
+        assert await second.is_alive(first.id)
+        await second.send(first.id, "text", b"a")
+        await eventually(lambda: taken == [b"a"], seconds=3)
+        followed = [topic for topic, _ in first.connection.followed if topic.endswith("i")]
+        assert followed == [names.inbox_of(first.id)]
+
+
+@in_virtual_time
+async def test_messages_to_the_former_id_of_a_late_worker_arrive():
+    async with working(2) as (first, second):
+        taken = []
+        first.on("text", taken.append)
+        before = first.id
+        first.connection.stall()
+        await eventually(lambda: second.lost)
+        await second.send(before, "text", b"while it was stalled")
+        first.connection.move_on()
+        await eventually(lambda: first.id != before)
+        await second.send(before, "text", b"before others knew")
+        await eventually(lambda: len(taken) == 2, seconds=3)
+        assert sorted(taken) == [b"before others knew", b"while it was stalled"]
+
+
+@pytest.mark.parametrize("is_carried_out", [True, False])
+@in_virtual_time
+async def test_a_claim_whose_answer_was_lost_does_not_delay_the_takeover(is_carried_out):
+    async with working(2) as mates:
+        await pass_lease()
+        killed = mates.pop(0)
+        killed.kill()
+        (other,) = mates
+        other.connection.fail("put", names.takeover_of(killed.id), is_carried_out=is_carried_out)
+        began = asyncio.get_running_loop().time()
+        await eventually(lambda: other.lost)
+        assert asyncio.get_running_loop().time() - began < 5 * LEASE
+
+
+@in_virtual_time
+async def test_a_taker_that_was_stalled_does_not_end_a_worker_that_has_come_back():
+    async with working(3) as mates:
+        await pass_lease()
+        lost, other = mates[0], mates[1:]
+        lost.connection.stall()
+        taker = await eventually(lambda: next((each for each in other if each.lost), None))
+        third = next(each for each in other if each is not taker)
+        # The taker stands still in the middle of it; another one claims the lost worker.
+        taker.connection.stall()
+        await eventually(lambda: lost.id in third.lost or third.metrics.takeovers)
+        lost.connection.move_on()
+        taker.connection.move_on()
+        await pass_lease(8)
+        for mate in mates:
+            assert await third.is_alive(mate.id)
+            assert mate.id in await third.backend.members(names.WORKERS)
+
+
 # -- a store that is away, or has lost its data
 
 

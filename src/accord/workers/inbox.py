@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from accord.errors import StoreError, StoreUnavailable
@@ -19,6 +20,8 @@ TakeMessage: TypeAlias = Callable[[bytes], Awaitable[None] | None]
 
 # Bells may get lost; so the log is looked at as often as this.
 LOOK: Final = 1.0
+# How many earlier ids of the worker are looked at.
+_FORMER_MOST: Final = 5
 BEHIND: Final = 2**50
 """A number behind the last entry of any log: what is read after it tells where the log ends."""
 
@@ -33,20 +36,35 @@ class Inbox:
         self._log = ""
         self._rung = asyncio.Event()
         self._lock = asyncio.Lock()
+        # The logs of earlier ids, and the last entry that was taken from each.
+        self._former: dict[str, int] = {}
         self._tasks: set[asyncio.Future[None]] = set()
 
     def on(self, kind: str, take: TakeMessage) -> None:
         """Call something with the body of each message of a kind."""
         self._kinds[kind] = take
 
-    async def open(self) -> None:
-        """Begin to follow the inbox of the worker's present id."""
-        backend = self._worker.backend
-        if self._log:
-            await backend.unfollow(self._log, self._rung.set)
-        self._rung = asyncio.Event()
-        self._log, self._position = names.inbox_of(self._worker.id), 0
-        await backend.follow(self._log, self._rung.set)
+    async def open(self, id: str) -> None:
+        """Begin to follow the inbox of an id that the worker is about to take."""
+        backend, former = self._worker.backend, self._log
+        rung, log = asyncio.Event(), names.inbox_of(id)
+        try:
+            await backend.follow(log, rung.set)
+        except StoreError:
+            with suppress(StoreError):
+                await backend.unfollow(log, rung.set)
+            raise
+        if former:
+            # Others may send to the former id for a while: answers to what was asked under it.
+            self._former[former] = self._position
+            while len(self._former) > _FORMER_MOST:
+                del self._former[next(iter(self._former))]
+        before, self._rung = self._rung, rung
+        self._log, self._position = log, 0
+        before.set()
+        if former:
+            with suppress(StoreError):
+                await backend.unfollow(former, before.set)
 
     def begin_anew(self) -> None:
         """Take everything that is there: the store has lost its data."""
@@ -64,7 +82,17 @@ class Inbox:
     async def take_all(self) -> int:
         """Take the messages that are there; return how many there were."""
         async with self._lock:
+            for former in [*self._former]:
+                await self._take_former(former)
             return await self._take_all()
+
+    async def _take_former(self, name: str) -> None:
+        """Take what was sent to an id that the worker had before."""
+        page = await self._worker.backend.read(name, after=self._former[name], limit=500)
+        if page is not None and page.items:
+            self._former[name] = page.first + len(page.items) - 1
+            for item in page.items:
+                self._take(item)
 
     async def _take_all(self) -> int:
         count, end = 0, None

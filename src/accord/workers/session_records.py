@@ -403,7 +403,10 @@ class SessionRecords:
         is_held = self._apply(update.sid, decode_record(update.value, update.version))
         reached = self._reach(update.sid)
         receipt = _Receipt(update.sid, update.receipt, self._worker.id, is_held, *reached)
-        await self._worker.send(update.sender, "receipt", msgspec.msgpack.encode(receipt))
+        try:
+            await self._worker.send(update.sender, "receipt", msgspec.msgpack.encode(receipt))
+        except StoreUnavailable as error:
+            self._worker.note_silence(error)  # the sender waits for no longer than a lease
 
     def _take_receipt(self, body: bytes) -> None:
         receipt = _decode_receipt(body)

@@ -226,7 +226,7 @@ class Worker:
         self._tasks = []
         with suppress(StoreError):
             for lost in taking:  # others go on with it
-                await self.backend.delete(names.takeover_of(lost))
+                await self._give_claim_up(lost)
             if not await self.backend.count(names.duties_of(self.id)):
                 await self.backend.remove(names.WORKERS, [self.id])
             await self.backend.delete(names.lease_of(self.id))
@@ -287,18 +287,18 @@ class Worker:
 
     async def _join(self) -> None:
         """Take a new id, with a lease and an inbox."""
-        self.id = os.urandom(_ID_BYTES).hex()
-        began = self._clock()
-        await self.backend.add(names.WORKERS, [self.id], ttl=_DAY)
-        self._version = await self.backend.put(
-            names.lease_of(self.id), self._facts(), ttl=self.lease, expect=0
-        )
-        await self.inbox.open()
+        id, began = os.urandom(_ID_BYTES).hex(), self._clock()
+        # Whatever fails on the way, another id is tried: one without a lease is not in use.
+        await self.inbox.open(id)
+        await self.backend.add(names.WORKERS, [id], ttl=_DAY)
+        lease = names.lease_of(id)
+        version = await self.backend.put(lease, self._facts(id), ttl=self.lease, expect=0)
+        self.id, self._version = id, version
         self._note_beat(began)
 
-    def _facts(self) -> bytes:
+    def _facts(self, id: str | None = None) -> bytes:
         host = socket.gethostname()
-        facts = WorkerFacts(self.id, host, os.getpid(), self._started, __version__)
+        facts = WorkerFacts(id or self.id, host, os.getpid(), self._started, __version__)
         return msgspec.json.encode(facts)
 
     async def _supervise(self, work: Callable[[], Awaitable[None]]) -> None:
@@ -438,23 +438,40 @@ class Worker:
 
     async def _claim(self, lost: str) -> bool:
         """Return whether this worker is the one that takes over from a lost one."""
+        if lost in self._taking:
+            return False
         takeover, ttl = names.takeover_of(lost), max(60.0, 10 * self.lease)
+        own = self.id.encode()
         try:
-            await self.backend.put(takeover, self.id.encode(), ttl=ttl, expect=0)
+            await self.backend.put(takeover, own, ttl=ttl, expect=0)
         except Conflict as error:
             claimed = error.record
-            if claimed is None or await self.is_alive(claimed.value.decode()):
+            if claimed is None:
                 return False
-            # The one that was to take over is lost, too.
+            # An earlier attempt of ours may have been carried out after all. And if the one that
+            # was to take over is lost itself, another one has to do it.
+            if claimed.value != own and await self.is_alive(claimed.value.decode()):
+                return False
             try:
-                own = self.id.encode()
                 await self.backend.put(takeover, own, ttl=ttl, expect=claimed.version)
             except Conflict:
                 return False
         if await self.backend.get(names.lease_of(lost)) is not None:  # it was late, not lost
-            await self.backend.delete(takeover)
+            await self._give_claim_up(lost)
             return False
         return True
+
+    async def _has_claim(self, lost: str) -> int:
+        """Return the version of this worker's claim to take over from a lost one; 0 without it."""
+        claimed = await self.backend.get(names.takeover_of(lost))
+        is_own = claimed is not None and claimed.value == self.id.encode()
+        return claimed.version if claimed is not None and is_own else 0
+
+    async def _give_claim_up(self, lost: str) -> None:
+        version = await self._has_claim(lost)
+        if version:
+            with suppress(Conflict):
+                await self.backend.delete(names.takeover_of(lost), expect=version)
 
     async def _take_over(self, lost: str) -> None:
         log.warning("worker %s is lost; its work is taken over", lost)
@@ -464,16 +481,20 @@ class Worker:
             # A stalled worker may begin something before it notices that it was taken over.
             await asyncio.sleep(2 * self.lease)
             await self._call_lost(lost)
-            await self.backend.remove(names.WORKERS, [lost])
-            await self.backend.drop(names.inbox_of(lost))
+            # If this one was stalled itself, another one may have had the claim since then, or the
+            # lost worker may have come back.
+            if await self._has_claim(lost):
+                await self.backend.remove(names.WORKERS, [lost])
+                await self.backend.drop(names.inbox_of(lost))
         except StoreError as error:
             log.warning("the work of worker %s is taken over later: %s", lost, error)
             with suppress(StoreError):
-                await self.backend.delete(names.takeover_of(lost))
+                await self._give_claim_up(lost)
         except Exception:
             log.exception("the work of worker %s could not be taken over", lost)
         finally:
             self._taking.pop(lost, None)
+            self._known = [each for each in self._known if each != lost]
 
     async def _call_lost(self, lost: str) -> None:
         for callback in self._on_lost:
