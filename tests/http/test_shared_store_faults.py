@@ -484,12 +484,17 @@ async def test_an_idle_session_of_an_earlier_epoch_has_ended():
 # -- at random
 
 
-async def disturb(crew, dice, *, times=25) -> None:
-    """Let the connections of workers to the store fail at random."""
+async def disturb(crew, dice, *, times=25, make=None) -> None:
+    """Let connections to the store fail at random; kill workers, and start others."""
     for _ in range(times):
         await asyncio.sleep(dice.uniform(0.05, 0.4))
-        app = dice.choice(crew)
-        kind = dice.randrange(5)
+        at = dice.choice(crew.alive)
+        app = crew[at]
+        kind = dice.randrange(6)
+        if kind == 5 and make is not None:
+            crew.kill(at)
+            await add_app(crew, make)
+            continue
         if kind == 0:
             app.backend.stall()
             await asyncio.sleep(dice.uniform(0.1, 3 * LEASE))
@@ -508,74 +513,78 @@ async def disturb(crew, dice, *, times=25) -> None:
         app.backend.faults.clear()
 
 
+class RepeatingDesk(Desk):
+    """Has a tool with steps that may run again."""
+
+    def make(self):
+        server = super().make()
+
+        @server.tool(idempotent=True)
+        async def repeat_steps(ctx: Context, n: int) -> str:
+            """Report steps; may run again."""
+            for step in range(1, n + 1):
+                await ctx.progress(step)
+                await asyncio.sleep(0.1)
+            return f"{n} steps"
+
+        return server
+
+
+async def follow(crew, client, dice, id):
+    """Call, and come back until there is an outcome; return the events of the stream."""
+    seen = []
+    tool = dice.choice(["steps", "repeat_steps"])
+    answer = client.begin(dice.choice(crew.alive), call(id, tool, token=id, n=8))
+    for _ in range(200):
+        await eventually(lambda answer=answer: answer.is_over, seconds=300)
+        if answer.sent and answer.status == 200:
+            seen += answer.all_events
+            messages = [json.loads(each.data) for each in seen if each.data]
+            if any(each.get("id") == id for each in messages):
+                return seen
+        if not seen:
+            return None  # refused, or broken off, before the client had anything of it
+        await asyncio.sleep(0.2)
+        answer = client.start(dice.choice(crew.alive), "GET", last_event_id=seen[-1].id)
+    raise AssertionError(f"call {id} has no outcome")
+
+
+def check_stream(id, seen):
+    """A stream has one outcome, numbers without gaps, and progress that only grows."""
+    messages = [json.loads(each.data) for each in seen if each.data]
+    outcomes = [each for each in messages if "method" not in each]
+    assert [each["id"] for each in outcomes] == [id]
+    numbers = [int(each.id.rpartition("-")[2]) for each in seen]
+    assert numbers == [*range(1, len(numbers) + 1)]
+    assert len({each.id.partition("-")[0] for each in seen}) == 1
+    steps = [each["params"]["progress"] for each in messages if "method" in each]
+    assert steps == sorted(set(steps))
+    if "result" in outcomes[0]:
+        assert steps == [*range(1, 9)]
+    else:
+        assert outcomes[0]["error"]["data"]["reason"] == "worker-lost"
+
+
+@pytest.mark.parametrize("has_kills", [False, True])
 @pytest.mark.parametrize("seed", range(12))
 @in_virtual_time
-async def test_calls_have_one_outcome_whatever_fails(seed):
+async def test_calls_have_one_outcome_whatever_fails(seed, has_kills):
     """Faults at random in all workers: no call is lost, doubled or answered to another client."""
-    dice = random.Random(seed)
-    desk = Desk()
+    dice, desk = random.Random(seed), RepeatingDesk()
     async with serve_shared(desk.make, 3) as crew:
         clients = [await crew.open("2025-11-25", at=at) for at in range(3)]
-
-        async def follow(client, at, id):
-            """Call, and resume until there is an outcome; return the events."""
-            seen = []
-            answer = client.begin(
-                at, call(id, dice.choice(["steps", "repeat_steps"]), token=id, n=8)
-            )
-            last = None
-            for _ in range(200):
-                await eventually(lambda answer=answer: answer.is_over, seconds=300)
-                if answer.sent and answer.status == 200:
-                    if not answer.is_streamed:
-                        return answer.messages, seen
-                    seen += answer.all_events
-                    messages = [json.loads(each.data) for each in seen if each.data]
-                    if any(each.get("id") == id for each in messages):
-                        return messages, seen
-                    last = seen[-1].id if seen else last
-                elif last is None:
-                    return None, seen  # refused before it began
-                if last is None:
-                    return None, seen
-                await asyncio.sleep(0.2)
-                answer = client.start(dice.randrange(3), "GET", last_event_id=last)
-            raise AssertionError(f"call {id} has no outcome")
-
-        for server in desk.servers:
-
-            @server.tool(idempotent=True)
-            async def repeat_steps(ctx: Context, n: int) -> str:
-                """Report steps; may run again."""
-                for step in range(1, n + 1):
-                    await ctx.progress(step)
-                    await asyncio.sleep(0.1)
-                return f"{n} steps"
-
-        disturbing = asyncio.create_task(disturb(crew, dice))
+        make = desk.make if has_kills else None
+        disturbing = asyncio.create_task(disturb(crew, dice, make=make))
         calls = []
         for number in range(30):
-            client = clients[number % 3]
-            calls.append(asyncio.create_task(follow(client, dice.randrange(3), f"c{number}")))
+            work = follow(crew, clients[number % 3], dice, f"c{number}")
+            calls.append(asyncio.create_task(work))
             await asyncio.sleep(dice.uniform(0, 0.3))
         await disturbing
         for number, work in enumerate(calls):
-            messages, seen = await work
-            if messages is None:
-                continue
-            id = f"c{number}"
-            outcomes = [each for each in messages if "method" not in each]
-            assert [each["id"] for each in outcomes] == [id]
-            ids = [each.id for each in seen]
-            assert len(ids) == len(set(ids))
-            numbers = [int(each.rpartition("-")[2]) for each in ids]
-            assert numbers == [*range(1, len(numbers) + 1)]
-            steps = [each["params"]["progress"] for each in messages if "method" in each]
-            assert steps == sorted(set(steps))
-            if "result" in outcomes[0]:
-                assert steps == [*range(1, 9)]
-            else:
-                assert outcomes[0]["error"]["data"]["reason"] == "worker-lost"
+            seen = await work
+            if seen is not None:
+                check_stream(f"c{number}", seen)
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -135,6 +135,16 @@ class Crew(list[App]):
         """Return how many connections the record of a session lists."""
         return len((await self.record(client)).listeners)
 
+    def kill(self, at: int) -> None:
+        """Kill one of the workers, and break all connections to it."""
+        self[at].kill()
+        for client in self._clients:
+            client.break_off(at)
+
+    @property
+    def alive(self) -> list[int]:
+        return [at for at, app in enumerate(self) if not app.is_killed]
+
     async def let_go(self) -> None:
         """Disconnect all clients."""
         for client in self._clients:
@@ -167,7 +177,13 @@ async def add_app(crew: Crew, make: Callable[[], Server[Any]], **options: Any) -
 
 
 class Answer(Exchange):
-    """A request to one of the apps, under way."""
+    """A request to one of the apps, under way.
+
+    Attributes:
+        at: which one.
+    """
+
+    at = 0
 
     @property
     def is_streamed(self) -> bool:
@@ -261,6 +277,7 @@ class Client:
             "client": ("127.0.0.1", 1),
         }
         answer = Answer(self.crew[at].app, scope, body)
+        answer.at = at
         self._under_way.append(answer)
         return answer
 
@@ -315,6 +332,12 @@ class Client:
         answer = self.start(at, "DELETE")
         await answer.done()
         return answer
+
+    def break_off(self, at: int) -> None:
+        """Let all connections to one of the apps break."""
+        for answer in self._under_way:
+            if answer.at == at:
+                answer.task.cancel()
 
     async def leave(self) -> None:
         """Disconnect from everything."""
