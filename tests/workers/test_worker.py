@@ -8,7 +8,7 @@ import pytest
 from accord.errors import ConfigurationError, StoreUnavailable
 from accord.stores import MemoryBackend
 from accord.workers import names
-from accord.workers.worker import check_keys
+from accord.workers.facts import check_keys
 from support.bare_workers import Mate, pass_lease, working
 from support.shared import LEASE, eventually, in_virtual_time, loop_clock
 

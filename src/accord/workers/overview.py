@@ -11,10 +11,10 @@ import msgspec
 from accord.errors import StoreError
 from accord.stores.backend import Backend
 from accord.workers import names
+from accord.workers.facts import WorkerFacts
 from accord.workers.messages import encode_message
 from accord.workers.reports import read_reports
 from accord.workers.session_records import decode_record
-from accord.workers.worker import WorkerFacts
 
 __all__ = [
     "SeenSession",

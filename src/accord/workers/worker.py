@@ -18,18 +18,19 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from accord.errors import AccordError, ConfigurationError, Conflict, StoreError, StoreUnavailable
+from accord.errors import AccordError, Conflict, StoreError, StoreUnavailable
 from accord.stores.backend import Backend
 from accord.stores.key_ring import KeyRing
 from accord.version import __version__
 from accord.workers import names
 from accord.workers.broadcasts import Broadcasts
+from accord.workers.facts import WorkerFacts
 from accord.workers.inbox import Inbox, TakeMessage
 from accord.workers.measured_backend import MeasuredBackend
 from accord.workers.messages import encode_message
 from accord.workers.metrics import WorkerMetrics
 
-__all__ = ["Worker", "WorkerFacts"]
+__all__ = ["Worker"]
 
 log = logging.getLogger("accord.workers")
 
@@ -45,21 +46,6 @@ _WATCH: Final = 0.7
 # How often things are renewed that live for a day or more, in beats.
 _RENEWED_EVERY: Final = 200
 _INBOX_TTL: Final = 3600.0
-
-
-class WorkerFacts(msgspec.Struct, frozen=True):
-    """What a worker says of itself in the store, for operators.
-
-    Attributes:
-        started: in seconds since 1970.
-        version: of accord.
-    """
-
-    id: str
-    host: str
-    pid: int
-    started: float
-    version: str
 
 
 class Worker:
@@ -503,18 +489,3 @@ class Worker:
     def _drain(self, body: bytes) -> None:
         log.warning("an operator has asked this worker to drain")
         self.is_draining = True
-
-
-def check_keys(backend: Backend, keys: object) -> None:
-    """Refuse a store that others can read, without keys to seal what is kept there.
-
-    Raises:
-        ConfigurationError: keys are needed.
-    """
-    if backend.is_remote and keys is None:
-        raise ConfigurationError(
-            f"the store {backend.url} is reached over a network, and keeps requests and results: "
-            "give store_keys=[...], --store-keys-file or ACCORD_STORE_KEYS, the same for all "
-            "workers (make a key with python -c 'import secrets; print(secrets.token_hex(32))'), "
-            "or store_keys='none' to keep values unsealed"
-        )

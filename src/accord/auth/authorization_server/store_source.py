@@ -145,7 +145,7 @@ class StoreSource:
             return self._backend
         from accord.stores.key_ring import read_keys
         from accord.stores.urls import open_backend
-        from accord.workers.worker import check_keys
+        from accord.workers.facts import check_keys
 
         backend = open_backend(self._url or "", namespace=self._namespace)
         is_plain = self._keys == "none"

@@ -12,7 +12,8 @@ from accord.transports.http.server.shared_routing import MessageRouter
 from accord.transports.http.server.shared_sessions import SharedSessions
 from accord.transports.http.server.shared_takeover import StreamTakeover
 from accord.transports.http.server.state import AppState, Bodies, HttpOptions
-from accord.workers.worker import Worker, check_keys
+from accord.workers.facts import check_keys
+from accord.workers.worker import Worker
 
 # Seconds that the last entries get to reach the store when the server stops.
 _LAST_ENTRIES: Final = 2.0
