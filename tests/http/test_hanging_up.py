@@ -12,6 +12,7 @@ from accord.testing import connected, run_in_virtual_time
 from support.asgi import Asgi
 from support.http_talk import call, text_of
 from support.standalone import Modern
+from support.stored_apps import in_one_process
 from support.waiting import run
 
 
@@ -78,6 +79,7 @@ def messages(exchange):
     return [json.loads(event.data) for event in Decoder().feed(exchange.body) if event.data]
 
 
+@in_one_process
 @pytest.mark.requirement(
     "http.sse.priming-event", "http.sse.retry-before-close", "http.sse.resume-by-get-any-origin"
 )

@@ -10,6 +10,7 @@ from accord import Context, Server
 from support.asgi import Asgi
 from support.http_offer import offer
 from support.http_talk import call, notification, request, text_of
+from support.stored_apps import in_one_process
 from support.waiting import run, until
 
 # It takes about 970 bytes in 8 objects; the limit leaves room for the growth of tables.
@@ -41,6 +42,7 @@ async def open_and_call(app: Any, *, count: int) -> None:
         await client.post(request(2, "tools/list"))
 
 
+@in_one_process
 def test_an_idle_session_stays_small() -> None:
     async def scenario() -> None:
         app = offer().asgi()

@@ -14,7 +14,10 @@ from accord.workers.reports import CountReport
 from support.http_offer import offer
 from support.http_server import serving
 from support.listened import Wire, head, listened
+from support.stored_apps import in_one_process
 from support.waiting import until_sync
+
+pytestmark = in_one_process
 
 LINE = re.compile(r'accord_\w+(\{\w+="[^"\n]*"(,\w+="[^"\n]*")*\})? \d+(\.\d+)?(e-\d+)?')
 PROMETHEUS = (

@@ -11,6 +11,7 @@ from accord.stores import MemoryEventStore
 from support.http_offer import offer
 from support.http_server import bounded
 from support.http_talk import call, notification, request, text_of
+from support.stored_apps import in_one_process
 from support.waiting import run, until
 
 
@@ -19,6 +20,7 @@ def steps(messages):
     return [each["params"]["progress"] if "method" in each else text_of(each) for each in messages]
 
 
+@in_one_process
 @pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25"])
 def test_a_stream_may_be_cut_at_every_byte(port, talk, revision):
     async def scenario():

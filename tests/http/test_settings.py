@@ -10,6 +10,7 @@ from accord.transports.http.server.sessions import caller_key
 from support.http_offer import offer
 from support.http_server import bounded
 from support.http_talk import Connection, call, initialize, notification, request, text_of
+from support.stored_apps import in_one_process
 from support.waiting import run
 
 
@@ -148,6 +149,7 @@ def test_sessions_in_use_are_limited(talk):
     serve(scenario, sessions=2)
 
 
+@in_one_process
 def test_a_flood_of_sessions_used_once_does_not_lock_others_out(talk):
     async def scenario(port):
         async with talk(port) as client, talk(port) as newcomer:
@@ -174,6 +176,7 @@ def by_header(scope):
     return dict(scope["headers"]).get(b"authorization")
 
 
+@in_one_process
 def test_a_caller_s_flood_ends_its_own_sessions_first(talk):
     async def scenario(port):
         async with talk(port) as client, talk(port) as flood, talk(port) as newcomer:
@@ -195,6 +198,7 @@ def test_a_caller_s_flood_ends_its_own_sessions_first(talk):
     serve(scenario, sessions=10, principal=by_header)
 
 
+@in_one_process
 def test_a_caller_has_a_quota_of_sessions(talk):
     async def scenario(port):
         async with talk(port) as client, talk(port) as other, talk(port) as third:
@@ -247,6 +251,7 @@ def test_a_caller_is_a_principal_or_a_network(one, other, is_same):
     assert (caller_key(*one) == caller_key(*other)) is is_same
 
 
+@in_one_process
 def test_sessions_that_were_never_used_make_room(talk):
     async def scenario(port):
         async with talk(port) as client, talk(port) as other:

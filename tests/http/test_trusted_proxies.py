@@ -10,6 +10,7 @@ from accord.transports.http.server.proxies import TrustedProxies
 from accord.transports.http.server.running import ServedApp
 from support.http_offer import offer
 from support.listened import listened
+from support.stored_apps import in_one_process
 
 VARIABLE = "FORWARDED_ALLOW_IPS"
 
@@ -96,6 +97,7 @@ def test_a_proxy_on_a_unix_socket_is_trusted(monkeypatch, tmp_path):
     assert seen[-1] == "https"
 
 
+@in_one_process
 def test_sessions_are_counted_for_each_client_behind_a_proxy(monkeypatch):
     monkeypatch.delenv(VARIABLE, raising=False)
     with listened(offer().asgi(sessions_per_caller=1)) as server, server.connect() as wire:

@@ -9,6 +9,7 @@ from accord.errors import MissingCapability, RequestError
 from accord.types import CreateMessageResult, ElicitParams, TextContent, ToolUseContent
 from interaction.servers import asking
 from support.links import HANDSHAKE, each_once, everywhere, in_this_process, text
+from support.stored_apps import in_one_process
 from support.waiting import until
 
 WITH_FORMS = ("2025-06-18", "2025-11-25", "2026-07-28")
@@ -164,6 +165,7 @@ async def test_a_choice_of_several_needs_a_revision_that_has_it(
 # -- pages
 
 
+@in_one_process
 @pytest.mark.requirement(
     "elicitation.url.required-params",
     "elicitation.url.no-elicitation-id",

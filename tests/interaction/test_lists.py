@@ -7,6 +7,7 @@ import pytest
 from accord.errors import InvalidParams
 from interaction.servers import content
 from support.links import EVERYWHERE
+from support.stored_apps import in_one_process
 from support.waiting import until
 
 pytestmark = EVERYWHERE
@@ -40,6 +41,7 @@ async def test_every_list_is_sent_in_pages_and_iteration_follows_them(connect_to
         assert len([each async for each in client.resource_templates()]) == 25
 
 
+@in_one_process
 @pytest.mark.requirement("pagination.bad-cursor-32602")
 async def test_a_cursor_that_was_never_given_out_is_invalid(connect_to: Any) -> None:
     async with connect_to(content.make_long, allow=["pagination.cursor.opaque"]) as client:

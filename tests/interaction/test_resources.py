@@ -11,6 +11,7 @@ from accord.errors import InvalidParams, RequestError, ResourceNotFound
 from accord.protocol.revisions import REVISIONS
 from interaction.servers import content
 from support.links import EACH_ONCE, EVERYWHERE, IN_MEMORY, IN_PROCESS
+from support.stored_apps import in_one_process
 from support.waiting import until
 
 pytestmark = EACH_ONCE
@@ -194,6 +195,7 @@ async def test_only_existing_resources_can_be_subscribed_to(connect_to: Any) -> 
         await client.unsubscribe("nowhere://x")
 
 
+@in_one_process
 @IN_PROCESS
 async def test_each_client_has_its_own_subscriptions(connect_to: Any) -> None:
     server = content.make()

@@ -4,6 +4,7 @@ import os
 from typing import Any, Final
 
 import msgspec
+import pytest
 
 from accord.stores import MemoryBackend
 from accord.transports.http.server.app import HttpApp
@@ -11,6 +12,9 @@ from accord.transports.http.server.state import HttpOptions
 
 # Whether every app that tests make serves as one worker among several, which happen to be away.
 IS_STORED: Final = os.environ.get("ACCORD_TEST_STORE") == "memory"
+# For tests of what holds for sessions of one process alone: their cost, what makes room for others,
+# the form of event ids, metrics without the name of a worker.
+in_one_process: Final = pytest.mark.skipif(IS_STORED, reason="several workers serve otherwise")
 
 
 def give_stores() -> None:

@@ -15,6 +15,7 @@ from accord.transports.http.server.state import HttpOptions
 from support.asgi import Asgi, Exchange
 from support.http_offer import offer
 from support.http_talk import call, initialize, notification, request, text_of
+from support.stored_apps import in_one_process
 from support.waiting import run, until
 
 # -- starting and stopping
@@ -97,6 +98,7 @@ def test_an_app_that_was_never_used_stops_at_once():
     run(scenario())
 
 
+@in_one_process
 def test_an_app_may_be_used_on_one_loop_after_another():
     app = offer().asgi()
 
@@ -313,6 +315,7 @@ def test_an_error_after_the_answer_has_begun_sends_nothing_more(caplog):
 # -- answers
 
 
+@in_one_process
 @pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25"])
 def test_a_stream_that_ends_before_it_is_sent_is_sent_at_once(revision):
     async def scenario():
@@ -394,6 +397,7 @@ def test_a_stopping_server_refuses_calls_in_the_second_half_of_its_grace():
     run(scenario())
 
 
+@in_one_process
 def test_a_client_of_the_older_form_that_reads_nothing_loses_its_session():
     async def scenario():
         app = offer().asgi(sse=True)
@@ -426,6 +430,7 @@ def brief(monkeypatch):
     monkeypatch.setattr("accord.transports.http.server.stream._RETIRED_FOR", -1.0)
 
 
+@in_one_process
 def test_streams_that_no_client_resumes_are_forgotten(brief):
     async def scenario():
         client = Asgi(offer().asgi())
@@ -443,6 +448,7 @@ def test_streams_that_no_client_resumes_are_forgotten(brief):
     run(scenario())
 
 
+@in_one_process
 def test_a_session_never_used_after_initialize_ends_soon(monkeypatch):
     monkeypatch.setattr("accord.transports.http.server.sessions._UNOPENED_MOST", 0.0)
 
@@ -476,6 +482,7 @@ def test_a_session_that_was_just_opened_does_not_end():
     run(scenario())
 
 
+@in_one_process
 def test_each_use_extends_a_session():
     async def scenario():
         app = offer().asgi(session_idle=100.0)
