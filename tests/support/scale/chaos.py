@@ -101,7 +101,12 @@ class Chaos:
     def _spawn(self, work: Any) -> None:
         task = asyncio.create_task(work)
         self._healing.add(task)
-        task.add_done_callback(self._healing.discard)
+        task.add_done_callback(self._note_healing)
+
+    def _note_healing(self, task: "asyncio.Task[None]") -> None:
+        self._healing.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.problems.append(Problem("start", str(error)))
 
     async def _restart_store(self) -> None:
         store = self.fleet.store
@@ -135,8 +140,18 @@ class Chaos:
         self._disturbed.discard(number)
 
     async def _start_again(self, number: int) -> None:
-        await in_thread(self.fleet.processes.restart, number)
-        self._disturbed.discard(number)
+        """Start a worker, again if the store is away at that moment, as a process manager does."""
+        processes = self.fleet.processes
+        end = time.monotonic() + LONG
+        while time.monotonic() < end:
+            processes.start(number)
+            while processes.is_running(number) and not await in_thread(processes.is_ready, number):
+                await asyncio.sleep(0.05)
+            if processes.is_running(number):
+                self._disturbed.discard(number)
+                return
+            self.counts["failed starts"] += 1
+        raise AssertionError(f"worker {number} does not start:\n{processes.stderr(number)[-2000:]}")
 
     def _break(self, exchange: Exchange) -> Fault | None:
         """Break one connection in ten."""
@@ -238,7 +253,10 @@ class Chaos:
         number = int(call.text)
         if number <= counted[0]:
             why = f"{client.name} counted {number} after {counted[0]}"
-            self.problems.append(Problem("state", why, call.excerpt()))
+            earlier = [each for each in client.calls if each.tool == "count"][-6:]
+            stops = [f"worker {n} stood still from {a:.3f} to {b:.3f}" for n, a, b in self._stops]
+            excerpts = "\n".join(each.excerpt() for each in earlier)
+            self.problems.append(Problem("state", why, "\n".join([excerpts, *stops[-20:]])))
         counted[0] = max(number, counted[0])
 
     async def _change(self, client: RawClient, key: str, random_: random.Random) -> None:
@@ -266,6 +284,8 @@ class Chaos:
         self.problems.append(Problem("task", f"{task.id} of {key} does not end: {task.statuses}"))
 
     async def _look_at_task(self, task: WatchedTask, call: Call) -> None:
+        if call.reason == "store-unavailable":
+            return  # which is checked with all errors
         if "result" not in call.response:
             why = f"{task.id} of {task.key} is unknown"
             self.problems.append(Problem("task", why, call.excerpt()))
@@ -286,7 +306,7 @@ class Chaos:
         """Audit a session that is over, and forget it."""
         client.is_deleted = False
         deletes = [each for each in client.attempts if each.method == "DELETE"]
-        if any(each.status is None or each.status == 502 for each in deletes):
+        if any(each.status in (None, 502, 503) for each in deletes):
             # The first one may have been carried out.
             client.attempts = [each for each in client.attempts if each not in deletes]
         by_key = self.fleet.ledger.by_key()
@@ -301,7 +321,7 @@ class Chaos:
 
     def _is_expected(self, call: Call, why: str) -> bool:
         """Whether an error is what the documentation says of the fault."""
-        if "store does not answer" in why:
+        if "store" in why and "does not answer" in why:
             # A worker that stood still for longer than its patience has not heard the store.
             return any(
                 attempt.worker == number and attempt.at < end and (call.ended or end) > began
