@@ -252,6 +252,16 @@ async def test_the_cursor_of_one_worker_leads_on_at_another() -> None:
 
 
 @in_bounded_virtual_time
+async def test_the_cursor_of_one_list_is_refused_by_another() -> None:
+    async with together(lambda: make_desk(page_size=3), 2) as mates, AsyncExitStack() as stack:
+        here, there = [await stack.enter_async_context(ModernClient(mate.server)) for mate in mates]
+        page = await here.send_modern("tools/list")
+        cursor = page["result"]["nextCursor"]
+        answer = await there.send_modern("resources/list", cursor=cursor)
+        assert answer["error"]["code"] == -32602
+
+
+@in_bounded_virtual_time
 async def test_cursors_outlive_a_change_of_keys() -> None:
     keys = [[KEY], [NEW_KEY, KEY]]
     async with (

@@ -53,9 +53,10 @@ class SharingServer(Views):
         vars(self).pop("state_seal", None)  # with other keys from now on
         if worker is not None:
             worker.on_worker_lost(self._take_over)
-            cursor_keys = worker.keys.derive("cursors of lists")
-            for listing in (self.tools, self.prompts, self.resources, self.resource_templates):
-                listing.share_keys(cursor_keys)
+            # A key for each list: the cursor of one is refused by another.
+            listings = self.tools, self.prompts, self.resources, self.resource_templates
+            for number, listing in enumerate(listings):
+                listing.share_keys(worker.keys.derive(f"cursors of list {number}"))
 
     async def _take_over(self, lost: str) -> None:
         await self.tasks.takeover.take_over(lost)
