@@ -6,7 +6,7 @@ export PIP_NO_INPUT := 1
 # Some machines forbid the caching of compiled modules; each of some hundred processes would compile.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test lint core check tools ends wire pure scale foreign coverage uvicorn thorough mutants bench soak fuzz release-check format clean
+.PHONY: run test lint core check tools ends wire pure scale foreign coverage uvicorn shared thorough mutants bench soak fuzz release-check format clean
 
 run: .venv/ready
 	@$(BIN)/python examples/tour.py
@@ -90,9 +90,16 @@ uvicorn: .venv/ready
 	@export ACCORD_TEST_SERVER=uvicorn; \
 	$(call run,uvicorn,$(BIN)/pytest,$(addprefix tests/,http interaction auth transports),-n 2 --dist worksteal)
 
+# Tests of HTTP and of authorization with what they keep in a store that workers share.
+shared: .venv/ready
+	@export ACCORD_TEST_STORE=memory; \
+	$(call run,shared,$(BIN)/pytest,$(addprefix tests/,http interaction transports),-n 2 --dist worksteal)
+	@export ACCORD_TEST_AUTH_STORE=shared; \
+	$(call run,shared-auth,$(BIN)/pytest,tests/auth,-n 2 --dist worksteal)
+
 # What takes long and changes seldom: every example on every transport, all foreign peers, coverage,
 # and a hundred thousand requests while workers are killed.
-thorough: coverage uvicorn .venv-interop/hosts
+thorough: coverage uvicorn shared .venv-interop/hosts
 	$(BIN)/pytest -q -m thorough $(SCALE)
 	@# Contract tests of the servers of others need it.
 	@.venv-interop/bin/pip install -q -e '.[test]'
