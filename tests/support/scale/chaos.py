@@ -322,9 +322,13 @@ class Chaos:
     def _is_expected(self, call: Call, why: str) -> bool:
         """Whether an error is what the documentation says of the fault."""
         if "store" in why and "does not answer" in why:
-            # A worker that stood still for longer than its patience has not heard the store.
+            # A worker that stood still for longer than its patience has not heard the store. One
+            # that stands still while it writes to a file keeps all others from it.
+            is_file = not isinstance(self.fleet.store, ValkeyStore)
             return any(
-                attempt.worker == number and attempt.at < end and (call.ended or end) > began
+                (is_file or attempt.worker == number)
+                and attempt.at < end
+                and (call.ended or end) > began
                 for number, began, end in self._stops
                 for attempt in call.view.attempts
             )

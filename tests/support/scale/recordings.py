@@ -157,7 +157,7 @@ class TrafficRecorder:
         )
         text = "" if data is None else data.decode(errors="replace")
         place = f"{facts.method} {facts.exchange} {facts.stream} {facts.status or ''}"
-        self._last.append(f"{record.t:.3f} {sender} {place} id={facts.id} {text[:200]}")
+        self._last.append(f"{record.t:.3f} {sender} {place} id={facts.id} {text[:400]}")
         for violation in self._monitor.observe(record):
             if violation.party == "server":
                 self.violations.append((violation, "\n".join(self._last)))
