@@ -320,6 +320,25 @@ async def test_events_that_were_dropped_are_not_skipped_in_silence():
 
 
 @in_virtual_time
+async def test_a_client_that_knows_more_than_a_late_worker_hears_of_nothing_twice():
+    async with serve_shared(Desk().make, 2) as crew:
+        client = await crew.open("2025-06-18")
+        listening = await client.listen(0)
+        await client.call(0, "change")
+        await eventually(lambda: heard(listening))
+        listening.disconnect()
+        await listening.done()
+        broadcasts = crew[1].worker.broadcasts
+        await eventually(lambda: broadcasts.position == 1)
+        broadcasts.position = 0  # as if it had been stalled since then
+        again = await client.listen(1, last=listening.all_events[-1].id)
+        await eventually(lambda: broadcasts.position == 1)
+        await client.call(0, "change", kind="prompts")
+        await eventually(lambda: heard(again))
+        assert heard(again) == [LISTS[1]]
+
+
+@in_virtual_time
 async def test_a_client_that_was_away_for_too_many_changes_hears_of_everything(monkeypatch):
     monkeypatch.setattr("accord.workers.broadcasts._KEEP", 5)
     async with serve_shared(Desk().make, 2) as crew:

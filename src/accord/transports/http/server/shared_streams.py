@@ -16,6 +16,7 @@ from accord.bindings import sse
 from accord.errors import StoreError, StoreUnavailable
 from accord.stores.backend import LogPage
 from accord.transports.http.server.stream import CONGESTED, Stream
+from accord.workers import names
 from accord.workers.event_logs import (
     MESSAGE,
     PRIMING,
@@ -24,7 +25,7 @@ from accord.workers.event_logs import (
     Prepare,
     encode_event,
 )
-from accord.workers.inbox import wait_for_ring
+from accord.workers.inbox import BEHIND, wait_for_ring
 
 if TYPE_CHECKING:
     from accord.transports.http.server.readers import Reader
@@ -334,7 +335,8 @@ class OutboxStream(_FollowingStream):
                 if self.is_active:
                     if not was_active:
                         self.catch_up()
-                    self._send_broadcasts()
+                    if not await self._is_ahead():
+                        self._send_broadcasts()
                     if self._is_due:
                         self._is_due = False
                         await self._send_outbox(name)
@@ -349,6 +351,14 @@ class OutboxStream(_FollowingStream):
     def _ring(self) -> None:
         self._is_due = True
         self._rung.set()
+
+    async def _is_ahead(self) -> bool:
+        """Whether the client has heard of more than this worker, which is only late."""
+        if self.broadcasts <= self._worker.broadcasts.position:
+            return False
+        page = await self._read(names.BROADCAST, BEHIND)
+        # A log that ends before that was lost, and began anew.
+        return page is not None and page.last >= self.broadcasts
 
     def _send_broadcasts(self) -> None:
         broadcasts = self._worker.broadcasts
