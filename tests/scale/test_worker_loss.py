@@ -96,6 +96,16 @@ async def test_calls_survive_two_killed_workers_and_a_new_one(fleet: Fleet) -> N
                 assert quick.text == f"{quick.key}:1"
 
 
+def stop_between_writes(fleet: Fleet) -> None:
+    """Stop a worker, but not while it writes to a file: nothing else could write there."""
+    for _ in range(50):
+        fleet.processes.stop(0)
+        if not fleet.store.is_locked:
+            return
+        fleet.processes.resume(0)
+    raise AssertionError("the worker writes all the time")
+
+
 @in_loop
 async def test_a_worker_that_stands_still_past_its_lease_changes_nothing_when_it_wakes(
     fleet: Fleet,
@@ -108,14 +118,18 @@ async def test_a_worker_that_stands_still_past_its_lease_changes_nothing_when_it
             client.begin("stream", f"{client.name}/s", worker=0, steps=30, pause=0.05),
         ]
         await until(lambda: all(len(call.view.marks) > 3 for call in certain))
-        fleet.processes.stop(0)
+        await in_thread(stop_between_writes, fleet)
         await finish([*calls, *certain])
         check_outcomes([*calls, *certain], {0})
         assert certain[0].reason is None
         assert certain[1].reason == "worker-lost"
         fleet.processes.resume(0)
         await in_thread(fleet.processes.wait_until_ready, 0)
-        metrics = await in_thread(fleet.processes.metrics, 0)
+        for _ in range(200):  # it finds out soon, whether it writes or not
+            metrics = await in_thread(fleet.processes.metrics, 0)
+            if metrics.get(FENCED, 0.0) > 0:
+                break
+            await asyncio.sleep(0.05)
         assert metrics.get(FENCED, 0.0) > 0, sorted(metrics)
         # It takes part again.
         quick = await client.call("stream", f"{client.name}/again", worker=0)

@@ -36,6 +36,11 @@ class TestedStore:
         """Go on."""
         raise NotImplementedError
 
+    @property
+    def is_locked(self) -> bool:
+        """Whether a process keeps all others from writing."""
+        return False
+
     def entries(self) -> int:
         """Return how many things the store keeps; inboxes are bounded, and do not count."""
         raise NotImplementedError
@@ -63,6 +68,18 @@ class SqliteStore(TestedStore):
             self._blocking.execute("ROLLBACK")
             self._blocking.close()
             self._blocking = None
+
+    @property
+    def is_locked(self) -> bool:
+        connection = sqlite3.connect(self.path, timeout=0.3, isolation_level=None)
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("ROLLBACK")
+        except sqlite3.OperationalError:
+            return True
+        finally:
+            connection.close()
+        return False
 
     def entries(self) -> int:
         now = time.time()
