@@ -247,8 +247,12 @@ class Chaos:
 
     async def _count(self, client: RawClient, key: str, counted: list[int]) -> None:
         """Count in the state of the session: what was answered is never forgotten."""
+        if counted[0] < 0:
+            return
         call = await client.call("count", key)
         if call.outcome != "answered" or "error" in call.response:
+            # It may still run, beside the next one, and the later one of both wins.
+            counted[0] = -1
             return
         number = int(call.text)
         if number <= counted[0]:
