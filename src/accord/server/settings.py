@@ -198,6 +198,15 @@ def check_settings(settings: ServerSettings, *, lifespan: object = None) -> None
     cache: object = settings.get("cache", CacheHints())
     if not isinstance(cache, CacheHints):
         raise RegistrationError(f"cache is {cache!r}, expected CacheHints, as CacheHints(tools=60)")
+    auth: object = settings.get("auth")
+    if auth is not None and not callable(getattr(auth, "guard", None)):
+        name = type(auth).__name__
+        remedy = (
+            f"write auth=Protected({name}(...))" if hasattr(auth, "verify") else "see docs/auth.md"
+        )
+        raise RegistrationError(
+            f"auth is a {name}, expected Protected or AuthorizationServer of accord.auth; {remedy}"
+        )
     if "tasks" in settings:
         from accord.server.tasks.settings import TaskSettings
 
