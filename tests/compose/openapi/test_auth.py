@@ -6,9 +6,13 @@ from base64 import b64encode
 import pytest
 
 from accord import Context, Principal, Server
+from accord.client import HttpClientOptions
 from accord.compose import openapi
-from accord.errors import RegistrationError
-from support.api import call_tool, document, parameter, refusal, send, text_of
+from accord.compose.openapi.arguments import ApiRequest
+from accord.compose.openapi.security import Credentials
+from accord.compose.openapi.sending import ApiSender
+from accord.errors import InvalidParams, RegistrationError, ToolError
+from support.api import call_tool, document, parameter, refusal, running_api, send, text_of
 
 SCHEMES = {
     "header": {"type": "apiKey", "in": "header", "name": "X-Key"},
@@ -162,3 +166,56 @@ def test_a_function_that_fails_shows_the_caller_nothing_of_it(api, caplog):
     result = call_tool(openapi(document(), base_url=api.url, auth=fail))
     assert result.is_error
     assert "very-secret" not in text_of(result)
+
+
+# Each is written after the URL of the server, and would change its host or its port.
+PATHS_THAT_LEAVE = [
+    ("http://127.0.0.1:{own}", "@127.0.0.1:{other}/x"),
+    ("http://127.0.0.1:{own}", ".@127.0.0.1:{other}/x"),
+    ("http://127.0.0.1", ":{other}/x"),
+    ("http://127.0.0", ".1:{other}/x"),
+    ("http://user:word@127.0.0", ".1:{other}/x"),
+    ("http://127.0.0.1", ":80@127.0.0.1:{other}/x"),
+]
+
+
+@pytest.mark.parametrize(("base", "path"), PATHS_THAT_LEAVE)
+@pytest.mark.parametrize("place", ["header", "query", "bearer"])
+def test_a_path_without_a_slash_is_skipped_and_no_credential_leaves(api, base, path, place):
+    with running_api() as other:
+        ports = {"own": port_of(api), "other": port_of(other)}
+        source = openapi(
+            document(path.format(**ports), components=COMPONENTS, security=[{place: []}]),
+            base_url=base.format(**ports),
+            auth={place: "secret"},
+            headers={"X-Internal": "secret"},
+        )
+        ((operation, why),) = source.skipped
+        assert operation == f"GET {path.format(**ports)}"
+        assert why == 'its path does not begin with "/"'
+        with pytest.raises(InvalidParams, match="call"):
+            call_tool(source)
+        assert other.requests == []
+
+
+@pytest.mark.parametrize(
+    ("base", "path"), [*PATHS_THAT_LEAVE, ("http://127.0.0.1:{own}", ":{other}/x")]
+)
+def test_a_request_to_another_server_is_not_sent_whatever_was_read(api, base, path):
+    async def send_there() -> None:
+        sender = ApiSender(HttpClientOptions(), timeout=10.0, max_bytes=1000)
+        request = ApiRequest("GET", path.format(**ports), [], {}, [], None)
+        try:
+            await sender.exchange(base.format(**ports), request, {"X-Key": "secret"}, Credentials())
+        finally:
+            await sender.close()
+
+    with running_api() as other:
+        ports = {"own": port_of(api), "other": port_of(other)}
+        with pytest.raises(ToolError, match="leads to another server than 127"):
+            asyncio.run(send_there())
+        assert other.requests == []
+
+
+def port_of(api):
+    return api.url.rpartition(":")[2]

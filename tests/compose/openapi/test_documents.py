@@ -60,6 +60,26 @@ def test_a_document_in_yaml_is_read_as_its_json_would_be(tmp_path):
     assert entry.item.output_schema["properties"] == {"a": {"type": ["string", "null"]}}
 
 
+def test_yaml_whose_aliases_stand_for_too_much_is_refused(tmp_path):
+    lines = ["openapi: 3.0.3", "info: {title: T, version: '1'}", "paths: {}", "x0: &x0 [a]"]
+    for level in range(1, 8):
+        aliases = ",".join([f"*x{level - 1}"] * 10)
+        lines.append(f"x{level}: &x{level} [{aliases}]")
+    path = tmp_path / "shop.yaml"
+    path.write_text("\n".join(lines))
+    with pytest.raises(RegistrationError, match="aliases stand for more than 1000000 values"):
+        load(path)
+
+
+def test_yaml_with_an_alias_is_read_as_if_it_were_written_twice(tmp_path):
+    path = tmp_path / "shop.yaml"
+    path.write_text(
+        "openapi: 3.0.3\ninfo: {title: Shop, version: '1'}\npaths:\n  /a:\n    get: &own\n"
+        "      operationId: list\n  /b:\n    get: *own\n"
+    )
+    assert [each.key for each in load(path).entries("tools")] == ["list", "list_2"]
+
+
 def test_yaml_without_its_library_is_an_error_that_says_so(tmp_path):
     path = tmp_path / "shop.yaml"
     path.write_text("openapi: 3.0.3")

@@ -127,6 +127,25 @@ def test_a_path_value_that_leads_to_another_path_is_refused(api, value):
     assert len(api.requests) == before
 
 
+@pytest.mark.parametrize(
+    ("path", "arguments", "style"),
+    [
+        ("/files/{p}", {"p": ["", ""]}, {"style": "label", "explode": True}),
+        ("/files/{p}", {"p": ["/x"]}, {"style": "label"}),
+        ("/files/{p}{q}", {"p": ".", "q": "."}, {}),
+        ("/files/.{p}", {"p": "."}, {}),
+        ("/files/%2e{p}", {"p": "."}, {}),
+        ("/files/{p}.", {"p": "./."}, {"allowReserved": True}),
+    ],
+)
+def test_dots_that_are_written_by_a_style_or_beside_others_are_refused(api, path, arguments, style):
+    before = len(api.requests)
+    described = [parameter(name, "path", ANY, required=True, **style) for name in arguments]
+    why = refusal(api, arguments, path=path, parameters=described)
+    assert "lead to another path" in why
+    assert len(api.requests) == before
+
+
 def test_dots_that_are_encoded_by_the_caller_stay_text(api):
     described = parameter("p", "path", required=True)
     sent = send(api, {"p": "%2e%2e"}, path="/items/{p}", parameters=[described])

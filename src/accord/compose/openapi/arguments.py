@@ -26,6 +26,7 @@ from accord.compose.openapi.styles import (
     STYLES,
     Location,
     ParameterStyle,
+    check_path,
     write_cookie,
     write_header,
     write_path,
@@ -108,6 +109,7 @@ class RequestPlan(msgspec.Struct, frozen=True, kw_only=True):
             each if isinstance(each, str) else write_path(each, arguments.get(each.argument, ""))
             for each in self.path
         )
+        check_path(path, self.path_arguments)
         query = [self.fixed_query] if self.fixed_query else []
         headers: dict[str, str] = {}
         cookies: list[str] = []

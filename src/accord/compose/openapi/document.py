@@ -17,6 +17,8 @@ DocumentSource: TypeAlias = str | PathLike[str] | Mapping[str, Any]
 METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 _LONGEST_CHAIN: Final = 12
 _YAML_ENDINGS: Final = (".yaml", ".yml")
+# A file without aliases has no more values than bytes; the largest public ones have half a million.
+_NODES_MOST: Final = 1_000_000
 
 
 class Inexpressible(Exception):
@@ -128,7 +130,10 @@ def _read_yaml(path: str, data: bytes) -> object:
             "document to JSON"
         ) from None
     try:
-        return _plain(yaml.load(data, Loader=_yaml_loader(yaml)))  # noqa: S506  # a safe loader
+        found = yaml.load(data, Loader=_yaml_loader(yaml))  # noqa: S506  # a safe loader
+        return _YamlCopy(max(len(data), _NODES_MOST)).copy(found)
+    except _TooManyNodes as error:
+        raise RegistrationError(f"{path}: {error}") from None
     except (yaml.YAMLError, RecursionError) as error:
         text = " ".join(str(error).split())[:200]
         raise RegistrationError(f"{path} is not YAML: {text}") from None
@@ -147,14 +152,30 @@ def _yaml_loader(yaml: Any) -> Any:
     return Loader
 
 
-def _plain(value: object) -> object:
-    """Return what YAML holds as JSON would: keys are text, such as those of responses."""
-    if isinstance(value, dict):
-        return {
-            str(key).lower() if isinstance(key, bool) else str(key): _plain(each)
-            for key, each in value.items()
-        }
-    return [_plain(each) for each in value] if isinstance(value, list) else value
+class _TooManyNodes(Exception):
+    pass
+
+
+class _YamlCopy:
+    """Copies what YAML holds to what JSON would: keys are text, such as those of responses.
+
+    Each alias becomes a copy of what it stands for, so that a few lines may stand for gigabytes.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._count = 0
+
+    def copy(self, value: object) -> object:
+        self._count += 1
+        if self._count > self._most:
+            raise _TooManyNodes(f"its aliases stand for more than {self._most} values")
+        if isinstance(value, dict):
+            return {
+                str(key).lower() if isinstance(key, bool) else str(key): self.copy(each)
+                for key, each in value.items()
+            }
+        return [self.copy(each) for each in value] if isinstance(value, list) else value
 
 
 class ApiDocument:
@@ -250,6 +271,9 @@ class ApiDocument:
                     self.skipped.append(SkippedOperation(f"{method.upper()} {path}", str(error)))
 
     def _read(self, method: str, path: str, shared: JsonObject) -> ApiOperation:
+        if not path.startswith("/"):
+            # Written after the URL of a server, it could change the host.
+            raise Inexpressible('its path does not begin with "/"')
         own = shared[method]
         if not isinstance(own, dict):
             raise Inexpressible("the operation is not an object")

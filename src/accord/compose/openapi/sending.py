@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
-from accord.bindings.http_responses import quote_url, redirect_url
+from accord.bindings.http_responses import origin, quote_url, redirect_url
 from accord.compose.openapi.arguments import ApiRequest
 from accord.compose.openapi.security import Credentials
 from accord.errors import ToolError
@@ -45,6 +45,13 @@ def _open(options: HttpClientOptions) -> "AiohttpSender":
 
     # Callers must not share cookies that an API sets.
     return AiohttpSender(options, keeps_cookies=False, is_encoded=True)
+
+
+def _stays_at(base: str, url: str) -> bool:
+    try:
+        return origin(url) == origin(base)
+    except ValueError:
+        return False
 
 
 class ApiSender:
@@ -85,15 +92,18 @@ class ApiSender:
             credentials: go to this server alone.
 
         Raises:
-            ToolError: there is no response; the text names the host and not the URL.
+            ToolError: there is no response, or the path leads to another server; the text names
+                the host and not the URL.
         """
+        host = urlsplit(base).netloc.rpartition("@")[2]
         query = "&".join([*request.query, *credentials.query])
         url = f"{base}{request.path}{'?' if query else ''}{query}"
+        if not _stays_at(base, url):
+            raise ToolError(f"the path of the operation leads to another server than {host}")
         sent = {"Accept": _ACCEPT, **headers, **request.headers, **credentials.headers}
         cookies = [*request.cookies, *credentials.cookies]
         if cookies:
             sent["Cookie"] = "; ".join(cookies)
-        host = urlsplit(base).netloc.rpartition("@")[2]
         try:
             async with asyncio.timeout(self._timeout):
                 return await self._follow(request.method, url, sent, request.body)

@@ -5,7 +5,7 @@ a path leads to another path, and nothing in a header to another header.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import quote
 
@@ -34,7 +34,8 @@ _RESERVED: Final = "-._~:/?@!$'()*,;=[]"
 _PATH_RESERVED: Final = "-._~:/@!$'()*,;=+&"
 _COOKIE: Final = "!#$&'()*+-./:<=>?@[]^_`{|}~"
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
-_SEPARATORS: Final = re.compile(r"[/\\]")
+# Some servers decode a path before they split it.
+_SEPARATORS: Final = re.compile(r"/|\\|%2f|%5c", re.IGNORECASE)
 _DELIMITERS: Final = {"form": ",", "spaceDelimited": "%20", "pipeDelimited": "%7C"}
 
 
@@ -68,31 +69,32 @@ def to_text(value: object) -> str:
 
 
 def write_path(parameter: ParameterStyle, value: object) -> str:
-    """Return a value as a part of a path.
+    """Return a value as a part of a path, which has to go through `check_path` as a whole.
 
     Raises:
-        ToolError: it is empty, or leads to another path.
+        ToolError: it is empty.
     """
-    for text in _texts_in(value):
-        if any(part in (".", "..") for part in _SEPARATORS.split(text)):
-            raise ToolError(
-                f'argument "{parameter.argument}" is refused: "." and ".." lead to another path'
-            )
     safe = _PATH_RESERVED if parameter.allow_reserved else _UNRESERVED
     written = _write_path(parameter, value, safe)
-    if written in ("", "."):
+    if not written or (written == "." and parameter.style == "label"):
         raise ToolError(f'argument "{parameter.argument}" is empty, and is a part of the path')
     return written
 
 
-def _texts_in(value: object) -> Iterator[str]:
-    if isinstance(value, list):
-        yield from map(to_text, value)
-    elif isinstance(value, dict):
-        yield from value
-        yield from map(to_text, value.values())
-    else:
-        yield to_text(value)
+def check_path(path: str, arguments: Iterable[str]) -> None:
+    """Refuse a written path that a server would read as another one.
+
+    Args:
+        path: as it is sent: a style may write `..` although no value has it.
+        arguments: the names of those in it, for the message.
+
+    Raises:
+        ToolError: a segment is "." or "..".
+    """
+    segments = _SEPARATORS.split(path.replace("%2e", ".").replace("%2E", "."))
+    if "." in segments or ".." in segments:
+        names = " and ".join(f'"{each}"' for each in arguments)
+        raise ToolError(f'argument {names} is refused: "." and ".." lead to another path')
 
 
 def _write_path(parameter: ParameterStyle, value: object, safe: str) -> str:
