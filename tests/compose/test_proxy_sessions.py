@@ -172,13 +172,15 @@ def by_header(scope: Any) -> str | None:
     return None if found is None else found.decode()
 
 
-async def call(app: Any, user: str, tool: str, **params: Any) -> Any:
+async def call(
+    app: Any, user: str | None, tool: str, *, capabilities: Any = None, **params: Any
+) -> Any:
     """Call a tool by a request that stands on its own."""
     body = {
         "jsonrpc": "2.0",
         "id": 1,
         "method": "tools/call",
-        "params": {"_meta": meta(), "name": tool, **params},
+        "params": {"_meta": meta(capabilities), "name": tool, **params},
     }
     headers = {"mcp_protocol_version": "2026-07-28", "mcp_method": "tools/call", "mcp_name": tool}
     answer = (await Asgi(app).post(body, x_user=user, **headers)).json
@@ -205,6 +207,67 @@ async def test_leased_connections_are_kept_apart_by_principal_and_ended_when_idl
         assert done["content"][0]["text"] == "x: yes"
         await asyncio.sleep(200)
         assert not upstream._leases
+    target.check()
+
+
+async def put(app: Any, user: str | None, name: str) -> None:
+    assert not (await call(app, user, "put", capabilities={}, arguments={"name": name}))["isError"]
+
+
+async def basket(app: Any, user: str | None) -> str:
+    found = await call(app, user, "basket", capabilities={}, arguments={})
+    return str(found["content"][0]["text"])
+
+
+@in_virtual_time
+async def test_principals_whose_calls_ask_nothing_share_no_connection_either() -> None:
+    target = watch_memory(stateful("2025-06-18"))
+    hub = hub_of(target)
+    app = hub.asgi(grace=0, principal=by_header)
+    async with hub.run_lifespan():
+        upstream = source_of(hub).upstream
+        assert await basket(app, None) == ""
+        await asyncio.gather(*(put(app, user, user) for user in ("ann", "ben") for _ in range(5)))
+        await put(app, None, "unknown")
+        assert await basket(app, "ann") == ",".join(["ann"] * 5)
+        assert await basket(app, "ben") == ",".join(["ben"] * 5)
+        assert await basket(app, "cat") == ""
+        # Callers without an identity cannot be told apart.
+        assert await basket(app, None) == "unknown"
+        assert len(upstream._leases) == 3
+        assert len(target.recordings) == 4
+        await asyncio.sleep(200)
+        assert not upstream._leases
+        assert await basket(app, "ann") == ""
+    target.check()
+
+
+@in_virtual_time
+async def test_more_principals_than_may_be_served_at_once_take_the_places_of_idle_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("accord.compose.proxies.upstream._PRINCIPALS_MOST", 2)
+    target = watch_memory(stateful())
+    hub = hub_of(target)
+    app = hub.asgi(grace=0, principal=by_header)
+    async with hub.run_lifespan():
+        for number in range(5):
+            await put(app, f"user{number}", "a")
+            await asyncio.sleep(1)
+        assert len(source_of(hub).upstream._leases) == 2
+        assert await basket(app, "user4") == "a"
+        assert await basket(app, "user0") == ""
+    target.check()
+
+
+@in_virtual_time
+async def test_a_session_begins_on_no_connection_that_was_used() -> None:
+    target = watch_memory(stateful())
+    hub = hub_of(target)
+    async with hub.run_lifespan():
+        await put(hub.asgi(grace=0), None, "unknown")
+        async with connect(hub, revision="2025-06-18") as client:
+            assert text(await client.call_tool("basket")) == ""
     target.check()
 
 

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from accord.client.callbacks import Callbacks
 from accord.client.client import Client
@@ -28,6 +28,7 @@ _LOG: Final = "notifications/message"
 _COMPLETE: Final = "notifications/elicitation/complete"
 # Calls wait for it, whatever the other server does about levels.
 _LEVEL_TIMEOUT: Final = 5.0
+LeaseKey: TypeAlias = tuple[frozenset[str], tuple[str | None, ...] | None]
 _QUESTIONS: Final = ("sampling/createMessage", "elicitation/create", "roots/list")
 
 
@@ -106,6 +107,9 @@ class Connection:
 
     Attributes:
         calls: what is under way on it.
+        was_used: whether there was a call on it, which may have left something in its session.
+        lease_key: for a caller without a session: what it can answer, and its identity.
+        idle_since: when its last call ended.
         has_rounds: whether the other server asks by answering with questions.
     """
 
@@ -119,7 +123,9 @@ class Connection:
         self.declared = declared
         self.session = session
         self.calls: dict[CallInFlight, None] = {}
-        self.lease_key: tuple[object, ...] | None = None
+        self.was_used = False
+        self.lease_key: LeaseKey | None = None
+        self.idle_since = 0.0
         self.has_rounds = False
         self._level: LoggingLevel | None = None
         self._level_lock = asyncio.Lock()
@@ -156,13 +162,13 @@ class Connection:
 
     @property
     def is_leased(self) -> bool:
-        """Whether it is for one call at a time."""
+        """Whether it is for calls of one caller without a session."""
         return self.lease_key is not None
 
     @property
     def is_shared(self) -> bool:
         """Whether clients use it that know nothing of each other."""
-        return self.session is None and self.lease_key is None
+        return self.session is None and not (self.lease_key is not None and self.declared)
 
     async def close(self) -> None:
         await self.client.close()

@@ -37,7 +37,8 @@ class ProxyOptions(TypedDict, total=False):
 
     Attributes:
         connections: "session" (the default): each client that has a session here has one of its own
-            there, with what it can answer declared. "shared": all clients use one connection; a
+            there, with what it can answer declared; so has each user without a session, and
+            callers without an identity share one. "shared": all clients use one connection; a
             server of 2025-11-25 or older can ask them nothing.
         required: whether the server that mounts the proxy fails to start without the other one.
             By default its entries appear once the other server can be reached.

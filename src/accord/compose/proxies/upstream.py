@@ -2,12 +2,13 @@
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 from accord.client.connect import Target
 from accord.compose.proxies.catalog import Catalog
-from accord.compose.proxies.connection import ASKING, CallInFlight, Connection
+from accord.compose.proxies.connection import ASKING, CallInFlight, Connection, LeaseKey
 from accord.compose.proxies.options import ProxyPolicy, question_paths
 from accord.errors import AccordError, ConnectionClosed, InternalError, RequestError
 from accord.protocol.exchange import Exchange
@@ -28,9 +29,10 @@ _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 30.0
 # A connection that is lost with its session is replaced a little later: the program may be ending.
 _REPLACE_AFTER: Final = 1.0
-# Connections of clients without a session, which are for one call at a time because the other
-# server may ask: so many may be open, and so long an idle one is kept.
-_LEASES_MOST: Final = 32
+# Connections of clients without a session: so many may be open for single calls in which the other
+# server may ask, so many for the other calls of each principal, and so long an idle one is kept.
+_ASKING_MOST: Final = 32
+_PRINCIPALS_MOST: Final = 256
 _LEASE_IDLE: Final = 60.0
 
 
@@ -66,8 +68,8 @@ class UpstreamServer:
         self._shared: Connection | None = None
         # A connection without handshakes may declare something else with each request.
         self._sessions: dict[Session, dict[frozenset[str], Connection]] = {}
-        self._idle_leases: dict[tuple[object, ...], list[tuple[float, Connection]]] = {}
         self._leases: set[Connection] = set()
+        self._opening_leases: Counter[bool] = Counter()
         self._locks: dict[object, asyncio.Lock] = {}
         self._failures = 0
         self._retry_at = 0.0
@@ -116,7 +118,7 @@ class UpstreamServer:
         for task in [*self._tasks]:
             task.cancel()
         open_now = {each for found in self._sessions.values() for each in found.values()}
-        open_now.update(lease for lease in self._leases if hasattr(lease, "client"))
+        open_now |= self._leases
         if self._shared is not None:
             open_now.add(self._shared)
         if self.catalog.connection is not None:
@@ -191,10 +193,10 @@ class UpstreamServer:
         declared = question_paths(peer.capabilities) if peer is not None else frozenset()
         if root.is_lasting:
             return await self._of_session(root, declared)
-        connection = await self.share()
-        if not declared or connection.has_rounds:
-            return connection
         principal = session.principal_of(exchange)
+        # Callers that are not known have nothing to be told apart by.
+        if (principal is None and not declared) or await self._has_rounds():
+            return await self.share()
         return await self._lease((declared, None if principal is None else principal.identity))
 
     async def must_park(self, session: Session, exchange: Exchange) -> bool:
@@ -202,17 +204,20 @@ class UpstreamServer:
         peer = exchange.peer
         if self._is_shared or peer is None or not question_paths(peer.capabilities):
             return False
+        return not await self._has_rounds()
+
+    async def _has_rounds(self) -> bool:
         connection = self.catalog.connection
         if connection is None or not connection.is_open:
             connection = await self.share()
-        return not connection.has_rounds
+        return connection.has_rounds
 
     @property
     def _is_shared(self) -> bool:
         return self.policy.connections == "shared"
 
     async def share(self) -> Connection:
-        """Return the connection of clients that cannot be asked anything."""
+        """Return the connection of unknown callers that cannot be asked anything, or of all."""
         async with self._lock("shared"):
             if self._shared is None or not self._shared.is_open:
                 self._shared = await self.open(Connection(self, frozenset()))
@@ -277,7 +282,7 @@ class UpstreamServer:
     async def _adopt_or_open(
         self, shared: Connection, root: Session, declared: frozenset[str]
     ) -> Connection:
-        if not declared and shared is self._shared and not shared.calls:
+        if not declared and shared is self._shared and not shared.was_used:
             # It was opened to read the lists; a server is not started twice for one client.
             self._shared, shared.session = None, root
             return shared
@@ -307,54 +312,64 @@ class UpstreamServer:
             if connection.is_open and "roots.listChanged" in declared:
                 connection.client._link.notify("notifications/roots/list_changed", EmptyParams())
 
-    # -- one for each call that may ask, where clients have no sessions
+    # -- where clients have no sessions: one for each call that may ask, and one for each principal
 
-    async def _lease(self, key: tuple[object, ...]) -> Connection:
-        idle = self._idle_leases.get(key, [])
-        while idle:
-            _, connection = idle.pop()
-            if connection.is_open:
-                return connection
-            self._leases.discard(connection)
-        if len(self._leases) >= _LEASES_MOST:
-            raise InternalError(f"busy: {_LEASES_MOST} calls of {self.source!r} may ask clients")
-        declared = key[0]
-        assert isinstance(declared, frozenset)
-        connection = Connection(self, declared)
+    async def _lease(self, key: LeaseKey) -> Connection:
+        found = self._find_lease(key)
+        if found is None and not key[0]:
+            async with self._lock(key):
+                return self._find_lease(key) or await self._open_lease(key)
+        return found or await self._open_lease(key)
+
+    def _find_lease(self, key: LeaseKey) -> Connection | None:
+        fitting = (
+            each
+            for each in self._leases
+            if each.lease_key == key and each.is_open and not (key[0] and each.calls)
+        )
+        return max(fitting, key=lambda each: each.idle_since, default=None)
+
+    async def _open_lease(self, key: LeaseKey) -> Connection:
+        may_ask = bool(key[0])
+        others = [each for each in self._leases if bool(each.declared) == may_ask]
+        most = _ASKING_MOST if may_ask else _PRINCIPALS_MOST
+        if len(others) + self._opening_leases[may_ask] >= most:
+            idle = [each for each in others if not each.calls]
+            if not idle:
+                what = "calls that may ask clients" if may_ask else "users without a session"
+                raise InternalError(f"busy: {self.source!r} serves {most} {what} already")
+            self._end_lease(min(idle, key=lambda each: each.idle_since))
+        connection = Connection(self, key[0])
         connection.lease_key = key
-        self._leases.add(connection)
+        self._opening_leases[may_ask] += 1
         try:
-            return await self.open(connection)
-        except BaseException:
-            self._leases.discard(connection)
-            raise
+            await self.open(connection)
+        finally:
+            self._opening_leases[may_ask] -= 1
+        self._leases.add(connection)
+        return connection
 
     def return_lease(self, connection: Connection, *, is_sound: bool) -> None:
         if self._is_ending:
             return
-        if not connection.is_open or not is_sound:
-            # What its server says later, of a call that was given up, is not for the next caller.
-            self._leases.discard(connection)
-            self.spawn(connection.close())
-            return
-        key = connection.lease_key
-        assert key is not None
-        self._idle_leases.setdefault(key, []).append((self._loop.time(), connection))
-        self._loop.call_later(_LEASE_IDLE + 1, self._end_idle_leases)
+        if not connection.is_open or (connection.declared and not is_sound):
+            # What its server asks later, in a call that was given up, is not for the next caller.
+            self._end_lease(connection)
+        elif not connection.calls:
+            connection.idle_since = self._loop.time()
+            self._loop.call_later(_LEASE_IDLE + 1, self._end_idle_leases)
 
     def _end_idle_leases(self) -> None:
-        if self._is_ending:
-            return
         oldest = self._loop.time() - _LEASE_IDLE
-        for key, idle in [*self._idle_leases.items()]:
-            kept = [(since, conn) for since, conn in idle if since > oldest]
-            for _, connection in [each for each in idle if each not in kept]:
-                self._leases.discard(connection)
-                self.spawn(connection.close())
-            if kept:
-                self._idle_leases[key] = kept
-            else:
-                del self._idle_leases[key]
+        for connection in [*self._leases]:
+            if not connection.calls and connection.idle_since <= oldest:
+                self._end_lease(connection)
+
+    def _end_lease(self, connection: Connection) -> None:
+        if connection in self._leases and not self._is_ending:
+            self._leases.remove(connection)
+            self._locks.pop(connection.lease_key, None)
+            self.spawn(connection.close())
 
 
 class _Borrowing:
@@ -373,6 +388,7 @@ class _Borrowing:
         connection = await self._upstream.find(call.session, call.exchange)
         self._connection = connection
         connection.calls[call] = None
+        connection.was_used = True
         if call.parked is not None:
             ASKING.set(call if connection.has_rounds else None)
         return connection
