@@ -232,7 +232,7 @@ async def test_principals_whose_calls_ask_nothing_share_no_connection_either() -
         assert await basket(app, "ann") == ",".join(["ann"] * 5)
         assert await basket(app, "ben") == ",".join(["ben"] * 5)
         assert await basket(app, "cat") == ""
-        # Callers without an identity cannot be told apart.
+        # Callers without an identity look alike.
         assert await basket(app, None) == "unknown"
         assert len(upstream._leases) == 3
         assert len(target.recordings) == 4

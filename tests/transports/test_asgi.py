@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from accord import Context, Principal, Server
+from accord.stores import MemoryBackend
 from accord.transports.http.server.app import HttpApp
 from accord.transports.http.server.asgi_exchange import AsgiExchange
 from accord.transports.http.server.state import HttpOptions
@@ -117,6 +118,155 @@ def test_an_app_may_be_used_on_one_loop_after_another():
         assert (await client.post(request(1, "ping"))).status == 404
 
     run(come_back())
+
+
+class Restarted:
+    """A server with a lifespan and tasks, as an app that is started again and again."""
+
+    def __init__(self, **options):
+        self.lives = []
+        self.held = asyncio.Event()
+        self.server = Server("any", lifespan=self.lifespan)
+        self.app = self.server.asgi(grace=0.1, **options)
+
+        @self.server.tool
+        async def life(ctx: Context) -> str:
+            """Return the number of the lifespan."""
+            return str(ctx.state)
+
+        @self.server.tool(task="optional")
+        async def hold(ctx: Context, seconds: float) -> str:
+            """Take a while."""
+            self.held.set()
+            await asyncio.sleep(seconds)
+            return str(ctx.state)
+
+    @asynccontextmanager
+    async def lifespan(self, server):
+        self.lives.append("in")
+        yield len(self.lives)
+        self.lives.append("out")
+
+    async def client(self):
+        client = Asgi(self.app)
+        await client.open("2025-11-25")
+        return client
+
+    async def begin_task(self, client, seconds):
+        asked = call(1, "hold", seconds=seconds)
+        asked["params"]["task"] = {"ttl": 600_000}
+        return (await client.post(asked)).json["result"]["task"]["taskId"]
+
+    async def status(self, client, task):
+        got = (await client.post(request(2, "tasks/get", taskId=task))).json
+        return got["result"]["status"]
+
+
+@pytest.mark.parametrize("options", [{}, {"store": "memory"}], ids=["alone", "store"])
+def test_an_app_may_be_started_and_stopped_again_on_one_loop(options):
+    async def scenario():
+        store = {"store": MemoryBackend(), "store_keys": "none"} if options else {}
+        served = Restarted(**store)
+        stale = None
+        for number in range(1, 4):
+            life = Lifespan(served.app)
+            assert await life.say("startup") == "lifespan.startup.complete"
+            client = await served.client()
+            got = await client.post(call(1, "life"))
+            assert text_of(got.json) == str(2 * number - 1)
+            if stale is not None:
+                client.session = stale
+                assert (await client.post(request(1, "ping"))).status == (200 if store else 404)
+            stale = client.session
+            assert await life.say("shutdown") == "lifespan.shutdown.complete"
+            await life.task
+            assert (await client.post(call(1, "life"))).status == 503
+        assert served.lives == ["in", "out"] * 3
+
+    run(scenario())
+
+
+@in_one_process
+def test_tasks_are_known_after_a_restart_and_those_of_the_old_lifespan_have_ended():
+    async def scenario():
+        served = Restarted()
+        async with served.app.lifespan():
+            client = await served.client()
+            quick, slow = await served.begin_task(client, 0), await served.begin_task(client, 3600)
+            while await served.status(client, quick) != "completed":
+                await asyncio.sleep(0.01)
+            assert await served.status(client, slow) == "working"
+        async with served.app.lifespan():
+            client = await served.client()
+            assert await served.status(client, quick) == "completed"
+            assert await served.status(client, slow) in ("failed", "cancelled")
+            again = await served.begin_task(client, 0)
+            while await served.status(client, again) != "completed":
+                await asyncio.sleep(0.01)
+        assert served.lives == ["in", "out"] * 2
+
+    run(scenario())
+
+
+def test_an_app_that_is_started_while_it_stops_begins_anew_after_that():
+    async def scenario():
+        served = Restarted()
+        await served.app.start()
+        await asyncio.gather(served.app.stop(), served.app.start(), served.app.start())
+        assert served.lives == ["in", "out", "in"]
+        client = await served.client()
+        assert text_of((await client.post(call(1, "life"))).json) == "3"
+        await served.app.stop()
+        await served.app.stop()
+        assert served.lives == ["in", "out"] * 2
+
+    run(scenario())
+
+
+def test_apps_use_the_lifespan_that_the_program_runs():
+    async def scenario():
+        served = Restarted()
+        async with served.server.run_lifespan() as state:
+            other = served.server.asgi(stateless=True)
+            async with served.app.lifespan(), other.lifespan():
+                for client in (await served.client(), Asgi(other)):
+                    assert text_of((await client.post(call(1, "life"))).json) == str(state)
+            assert served.lives == ["in"]
+        assert served.lives == ["in", "out"]
+
+    run(scenario())
+
+
+def test_mangum_starts_and_stops_the_app_for_each_request():
+    from mangum import Mangum
+
+    served = Restarted(stateless=True, allowed_hosts=["api.example"])
+    event = {
+        "version": "2.0",
+        "routeKey": "$default",
+        "rawPath": "/mcp",
+        "rawQueryString": "",
+        "headers": {
+            "host": "api.example",
+            "accept": "application/json, text/event-stream",
+            "content-type": "application/json",
+        },
+        "requestContext": {"http": {"method": "POST", "path": "/mcp", "sourceIp": "192.0.2.1"}},
+        "body": json.dumps(call(1, "life")),
+        "isBase64Encoded": False,
+    }
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    try:
+        handler = Mangum(served.app)
+        found = [handler(event, None) for _ in range(6)]
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()
+    assert [each["statusCode"] for each in found] == [200] * 6
+    answers = [text_of(json.loads(each["body"])) for each in found]
+    assert answers == ["1", "3", "5", "7", "9", "11"]
+    assert served.lives == ["in", "out"] * 6
 
 
 def test_concurrent_first_requests_start_the_server_once():

@@ -148,9 +148,9 @@ class ActingServer:
         self._server = server
         self._principal = principal
 
-    def run_lifespan(self) -> AbstractAsyncContextManager[object]:
+    def open_lifespan(self) -> AbstractAsyncContextManager[object]:
         """Run the server's lifespan."""
-        return self._server.run_lifespan()
+        return self._server.open_lifespan()
 
     def session(self, write: Write, state: object = None) -> "Session":
         """Open a session of the principal."""

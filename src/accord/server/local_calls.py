@@ -153,7 +153,7 @@ def _state_for(server: "Server[Any]") -> AbstractAsyncContextManager[Any]:
     if context is not None and context._session.server is server:
         return nullcontext(context._session.lifespan_state)
     running = server.scopes.running_states()
-    return nullcontext(running[-1]) if running else server.run_lifespan()
+    return nullcontext(running[-1]) if running else server.open_lifespan()
 
 
 def _build_exchange(server: "Server[Any]", method: str, meta: JsonObject | None) -> Exchange:

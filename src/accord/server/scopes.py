@@ -1,7 +1,8 @@
 """The values of dependencies that outlive requests: kept for a session, or for the server."""
 
 import asyncio
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ class _KeptValues:
     """Values that are kept for a session or for the server, each made once."""
 
     def __init__(self) -> None:
-        self._values: dict[Callable[..., object], Any] = {}
+        self.values: dict[Callable[..., object], Any] = {}
         self._locks: dict[Callable[..., object], asyncio.Lock] = {}
         self._stack = AsyncExitStack()
 
@@ -24,17 +25,17 @@ class _KeptValues:
         self, step: "InjectionStep", bound: Any, context: "Context[Any]", values: list[Any]
     ) -> Any:
         function = step.dependency.function
-        if function in self._values:
-            return self._values[function]
+        if function in self.values:
+            return self.values[function]
         # Requests that come meanwhile wait; where the first one fails, the next tries again.
         async with self._locks.setdefault(function, asyncio.Lock()):
-            if function not in self._values:
-                self._values[function] = await step.enter(self._stack, bound, context, values)
-        return self._values[function]
+            if function not in self.values:
+                self.values[function] = await step.enter(self._stack, bound, context, values)
+        return self.values[function]
 
     async def end(self) -> None:
         """End the values, the latest first."""
-        self._values = {}
+        self.values = {}
         stack, self._stack = self._stack, AsyncExitStack()
         await stack.aclose()
 
@@ -45,6 +46,7 @@ class _LoopScope:
     def __init__(self) -> None:
         # By a key of its own each: two lifespans may yield equal states.
         self.states: dict[object, object] = {}
+        self.lent: list[object] = []
         self.kept = _KeptValues()
         self.sessions: dict[int, _KeptValues] = {}
         self.ending: set[asyncio.Task[None]] = set()
@@ -82,6 +84,26 @@ class Scopes:
             if not scope.states:
                 self._loops.pop(loop, None)
                 await scope.end()
+
+    @contextmanager
+    def lend(self, state: object) -> Iterator[None]:
+        """Let apps on this loop use a state, in place of one of their own."""
+        lent = self._here().lent
+        lent.append(state)
+        try:
+            yield
+        finally:
+            lent.remove(state)
+
+    def lent_states(self) -> list[object]:
+        """Return the states that apps on this loop may use."""
+        scope = self._loops.get(asyncio.get_running_loop())
+        return [] if scope is None else scope.lent
+
+    @property
+    def have_values(self) -> bool:
+        """Whether values are kept that have to be ended."""
+        return any(scope.sessions or scope.kept.values for scope in self._loops.values())
 
     def running_states(self) -> list[object]:
         """Return the states of the lifespans that run on this loop."""

@@ -1,7 +1,12 @@
 """The server: its tools, resources and prompts, and how they are served."""
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+)
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, Unpack, overload
 
@@ -320,9 +325,29 @@ class Server(Registration, LocalCalls, MountingServer, SharingServer, Generic[St
 
     @asynccontextmanager
     async def run_lifespan(self) -> AsyncIterator[State | None]:
-        """Run the lifespan, within those of what is mounted; yields its state."""
+        """Run the lifespan, within those of what is mounted; yields its state.
+
+        Apps of the server (`asgi`) that start meanwhile on this loop use it.
+        """
+        async with self.open_lifespan() as state:
+            with self.scopes.lend(state):
+                yield state
+
+    @asynccontextmanager
+    async def open_lifespan(self) -> AsyncIterator[State | None]:
+        """Run the lifespan for one connection, call or app alone; yields its state."""
         async with self.mounts.run_lifespans(), self._run_own_lifespan() as state:
             yield state
+
+    def join_lifespan(self) -> "AbstractAsyncContextManager[object]":
+        """Return the lifespan that the program runs on this loop, or one of its own."""
+        lent = self.scopes.lent_states()
+        return nullcontext(lent[-1]) if lent else self.open_lifespan()
+
+    @property
+    def must_close(self) -> bool:
+        """Whether something stays open unless the lifespan ends."""
+        return self.lifespan is not None or any(self.mounts) or self.scopes.have_values
 
     @asynccontextmanager
     async def _run_own_lifespan(self) -> AsyncIterator[State | None]:

@@ -223,6 +223,33 @@ class _SignalNotice:
         self._before(number, frame)
 
 
+class _HostNotice:
+    """Calls back at the signal that ends an ASGI server, and passes it on."""
+
+    def __init__(self, handler: Any, callback: Callable[[], object]) -> None:
+        self._handler = handler
+        self._callback = callback
+
+    @property
+    def should_exit(self) -> bool:
+        return bool(self._handler.__self__.should_exit)
+
+    def take(self, number: int, frame: FrameType | None) -> None:
+        self._callback()
+        self._handler(number, frame)
+
+
+def on_host_stop(callback: Callable[[], object]) -> None:
+    """Call back when SIGTERM ends the uvicorn that runs us, from within the signal handler.
+
+    uvicorn ends the process by the same signal, so that functions of `atexit` are not called.
+    """
+    handler = signal.getsignal(signal.SIGTERM)
+    if hasattr(getattr(handler, "__self__", None), "should_exit"):
+        with suppress(ValueError):  # outside of the main thread
+            signal.signal(signal.SIGTERM, _HostNotice(handler, callback).take)
+
+
 def is_host_stopping() -> bool:
     """Whether the ASGI server that runs us is waiting for responses to end; False if unknown.
 

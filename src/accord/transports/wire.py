@@ -104,7 +104,7 @@ class WireListener(Protocol):
 class MemoryWire:
     """The client's end of a connection to a server in the same process.
 
-    The server is anything with `run_lifespan()` (an async context manager that yields its state)
+    The server is anything with `open_lifespan()` (an async context manager that yields its state)
     and `session(write, state)`.
     """
 
@@ -121,7 +121,7 @@ class MemoryWire:
         return self._written >= _AT_ONCE
 
     async def open(self, receive: Receive, lost: Lost) -> None:
-        state = await self._stack.enter_async_context(self._server.run_lifespan())
+        state = await self._stack.enter_async_context(self._server.open_lifespan())
         self._session = session = self._server.session(lambda data, _: receive(data), state)
         self._receive = session.dispatcher.receive
 

@@ -194,7 +194,7 @@ class UpstreamServer:
         if root.is_lasting:
             return await self._of_session(root, declared)
         principal = session.principal_of(exchange)
-        # Callers that are not known have nothing to be told apart by.
+        # Unknown callers cannot be distinguished.
         if (principal is None and not declared) or await self._has_rounds():
             return await self.share()
         return await self._lease((declared, None if principal is None else principal.identity))

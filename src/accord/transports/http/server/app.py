@@ -1,13 +1,14 @@
 """A server as an ASGI app: Streamable HTTP, and the older two-endpoint form. No protocol decisions.
 
 Written against the ASGI interface itself. Without lifespan events, the first request starts the
-server.
+server; then nothing stops it.
 """
 
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, nullcontext
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -30,6 +31,7 @@ from accord.transports.http.server.exchange import (
     Send,
     cors_headers,
 )
+from accord.transports.http.server.left_open import warn_if_left_open
 from accord.transports.http.server.sessions import HttpSessions
 from accord.transports.http.server.state import (
     DRAINING,
@@ -117,6 +119,8 @@ class HttpApp:
         self.under_way = 0
         self._endpoints = self._route()
         self._is_ready = self._is_finished = False
+        # Whether something will stop the app; a lifespan that the first request opens stays open.
+        self._is_managed = False
         self._life: asyncio.Task[None] | None = None
 
     def _share(self) -> None:
@@ -178,19 +182,46 @@ class HttpApp:
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 
+    @asynccontextmanager
+    async def lifespan(self, app: object = None) -> AsyncIterator[None]:
+        """Start the app, and stop it: the lifespan of a framework that mounts it.
+
+        As in `FastAPI(lifespan=desk.lifespan)`, or in a lifespan of your own around its `yield`.
+
+        Args:
+            app: the one that mounts it, as frameworks pass it.
+        """
+        await self.start()
+        try:
+            yield
+        finally:
+            await self.stop()
+
     async def start(self) -> None:
-        """Enter the server's lifespan; the first request does it without lifespan events."""
+        """Enter the server's lifespan; after `stop`, begin anew, without the old sessions."""
+        loop = asyncio.get_running_loop()
+        if self._loop is loop and self.state.is_stopping:
+            life = self._life
+            if life is not None:
+                await asyncio.wait((life,))
+            if self._life is life:  # no other call has begun meanwhile
+                self._begin_on(loop)
+        await self._enter(is_managed=True)
+
+    async def _enter(self, *, is_managed: bool) -> None:
+        """Enter the server's lifespan, unless it was entered."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             self._begin_on(loop)
+        self._is_managed |= is_managed
         if self._life is None:
             self._ready = loop.create_future()
             self._life = loop.create_task(self._live(self._ready), name="accord-lifespan")
         await asyncio.shield(self._ready)
 
     def _begin_on(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begin anew on another loop: sessions and streams of the last one are gone with it."""
-        if self._loop is not None and self._loop.is_running():
+        """Begin anew: sessions and streams of the last time are gone."""
+        if self._loop is not None and self._loop is not loop and self._loop.is_running():
             raise RuntimeError("the app is running on another event loop")
         self._loop = loop
         self._stop = asyncio.Event()
@@ -201,13 +232,16 @@ class HttpApp:
         try:
             if self._shared is not None:
                 await self._shared.start()
-            async with self.server.run_lifespan() as self.state.lifespan:
+            lifespan = self.server.join_lifespan()
+            async with lifespan as self.state.lifespan:
                 self._tick()
                 if self.state.worker is not None:
                     self._metrics_route.start(self.state.worker)
                 self._is_ready = True
                 ready.set_result(None)
-                await self._stop.wait()
+                is_lent = isinstance(lifespan, nullcontext)
+                with nullcontext() if self._is_managed or is_lent else warn_if_left_open(self):
+                    await self._stop.wait()
         except Exception as error:
             if ready.done():
                 log.exception("the server's lifespan failed at its end")
@@ -351,7 +385,7 @@ class HttpApp:
         exchange = AsgiExchange(self.options, scope, receive, send)
         try:
             if not self._is_ready or self._loop is not asyncio.get_running_loop():
-                await self.start()
+                await self._enter(is_managed=False)
             self.under_way += 1
             try:
                 await self._serve(exchange, scope["path"], scope.get("http_version", "1.1"))
@@ -398,7 +432,7 @@ class HttpApp:
             return exchange.fail()
 
     async def _start_and_serve(self, exchange: "ListenedExchange") -> None:
-        await self.start()
+        await self._enter(is_managed=False)
         if not exchange.is_complete:  # its client may have left meanwhile
             await self.serve_listened(exchange)
 

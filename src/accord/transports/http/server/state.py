@@ -228,8 +228,12 @@ class ServedServer(Protocol):
     def stateless_sessions(self) -> ServedStatelessSessions:
         """Its sessions of one message."""
 
-    def run_lifespan(self) -> AbstractAsyncContextManager[object]:
-        """Run its lifespan."""
+    def join_lifespan(self) -> AbstractAsyncContextManager[object]:
+        """Run its lifespan, unless the program runs it already on this loop."""
+
+    @property
+    def must_close(self) -> bool:
+        """Whether something stays open unless its lifespan ends."""
 
     @property
     def ask_timeout(self) -> float:
