@@ -4,15 +4,13 @@ import os
 import re
 import subprocess
 import sys
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from accord import connect
-from support.http_server import free_port
-from support.waiting import LONG, run, until_sync
+from support.uvicorn_process import running_uvicorn
+from support.waiting import LONG, run
 
 TESTS = Path(__file__).parents[1]
 PAGE = TESTS.parent / "docs" / "http.md"
@@ -70,47 +68,15 @@ def write_page(folder: Path) -> None:
     (folder / "desk.py").write_text(DESK)
 
 
-@contextmanager
-def uvicorn(folder: Path, app: str, *options: str) -> Any:
-    """Serve an app with uvicorn until the block ends, then send SIGTERM; yields the port."""
-    port = free_port()
-    path = os.pathsep.join([str(folder), str(TESTS)])
-    words = [sys.executable, "-m", "uvicorn", app, "--port", str(port), "--log-level", "error"]
-    with open(folder / "log", "wb") as log:
-        process = subprocess.Popen(
-            [*words, *options],
-            env={**os.environ, "PYTHONPATH": path},
-            stdout=log,
-            stderr=log,
-            cwd=folder,
-        )
-        try:
-            until_sync(lambda: answers(port) or process.poll() is not None, seconds=3 * LONG)
-            assert process.poll() is None, (folder / "log").read_text()
-            yield port
-            process.terminate()
-            process.wait(LONG)
-        finally:
-            process.kill()
-            process.wait()
-
-
-def answers(port: int) -> bool:
-    import socket
-
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
 async def add(port: int, path: str) -> None:
     for revision in ("2025-11-25", "2026-07-28"):
         async with connect(f"http://127.0.0.1:{port}{path}", revision=revision) as client:
             assert (await client.call_tool("add", {"a": 1, "b": 2})).text == "3"
 
 
-def serve(folder: Path, app: str, *paths: str, options: Any = ()) -> list[str]:
+def serve(folder: Path, app: str, *paths: str) -> list[str]:
     """Call the server in an app at each path; return what the process wrote until its end."""
-    with uvicorn(folder, app, *options) as port:
+    with running_uvicorn(folder, app) as port:
         for path in paths:
             run(add(port, path))
     return (folder / "log").read_text().splitlines()

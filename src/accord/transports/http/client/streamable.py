@@ -137,7 +137,7 @@ class Streamable:
                     message.refusals += 1
                     continue
                 return carrier.fail_unanswered(message, str(error))
-            if response.status != 404 or session.id is None:
+            if response.status != 404 or session.id is None or message.name is None:
                 break
             response.close()
             if not await renew_and_resend(carrier, message, session, self._renew):

@@ -1,6 +1,6 @@
 """The sessions of an app: opened, found, ended; a limited number of them, also for each caller."""
 
-import secrets
+import logging
 from collections.abc import Hashable, Iterator, Sequence
 from heapq import nlargest
 from math import inf
@@ -10,7 +10,10 @@ from accord.bindings import http
 from accord.bindings.addresses import client_network
 from accord.transports.http.server.exchange import HttpExchange
 from accord.transports.http.server.session import HttpSession
+from accord.transports.http.server.session_ids import SessionIds
 from accord.transports.http.server.state import AppState, ServedSession
+
+log = logging.getLogger("accord.http")
 
 # Seconds after which a session ends that its client has never named after `initialize`.
 _UNOPENED_MOST: Final = 60.0
@@ -18,6 +21,11 @@ _UNOPENED_MOST: Final = 60.0
 _RECENT: Final = 10.0
 _BUSY: Final = (("retry-after", "5"),)
 _UNKNOWN: Final = http.HttpRefusal(404, "the session is unknown or has ended; initialize anew")
+_ELSEWHERE: Final = http.HttpRefusal(
+    404,
+    "the session is one of another process of this server: several processes need a store, as in "
+    "server.asgi(store=...); initialize anew",
+)
 # How many sessions of a caller are searched for an idle one; more would take too long.
 _SEARCHED: Final = 1_000
 # How many of the callers with most sessions are searched for an idle one.
@@ -125,6 +133,9 @@ class HttpSessions:
         self._found: dict[bytes, HttpSession] = {}
         self._callers: dict[Hashable, _Caller] = {}
         self._listed = _ProtocolSessions(self._found)
+        self._name = str(getattr(state.server, "name", ""))
+        self._ids = SessionIds(self._name)
+        self._has_warned = False
 
     def __len__(self) -> int:
         return len(self._found)
@@ -142,11 +153,26 @@ class HttpSessions:
         if session is None or not (
             session.principal is principal or session.principal == principal
         ):
-            return _UNKNOWN  # session.end.terminated-404
+            # session.end.terminated-404
+            return _UNKNOWN if session is not None else self._refuse_unknown(key)
         session.used = self._state.now()
         if session.after is None:
             self._note_first_use(session)
         return session
+
+    def _refuse_unknown(self, key: bytes) -> http.HttpRefusal:
+        if not self._ids.is_of_other_process(key):
+            return _UNKNOWN
+        if not self._has_warned:
+            self._has_warned = True
+            log.warning(
+                "%r: a client sent a request of a session to this process that another one has "
+                "opened: several processes need a store, as in "
+                "server.asgi(store='sqlite:///%s.db'); see docs/scaling.md",
+                self._name,
+                self._name,
+            )
+        return _ELSEWHERE
 
     def _note_first_use(self, session: HttpSession) -> None:
         caller = self._callers[session.caller]
@@ -162,8 +188,7 @@ class HttpSessions:
         why = self._make_room(caller)
         if why is not None:
             return http.HttpRefusal(503, why, -32000, _BUSY)
-        key = secrets.token_urlsafe(24).encode()  # session.id.secure
-        return HttpSession(self._state, key, principal=principal, caller=caller)
+        return HttpSession(self._state, self._ids.make(), principal=principal, caller=caller)
 
     def keep(self, session: HttpSession) -> None:
         """Let clients come back to a session."""
