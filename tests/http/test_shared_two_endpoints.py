@@ -364,6 +364,16 @@ async def test_messages_of_another_caller_are_refused():
 
 
 @in_virtual_time
+async def test_a_query_is_read_up_to_its_limit():
+    async with serving(Desk()) as crew:
+        client = await OlderClient(crew).open(0)
+        place = client.place
+        for size, status in ((3_000, 202), (4_100, 404)):
+            client.place = place.replace("?", f"?way={'x' * size}&")
+            assert (await client.post(1, request(7, "ping"))).status == status
+
+
+@in_virtual_time
 async def test_sessions_of_one_form_are_not_those_of_the_other():
     async with serving(Desk()) as crew:
         older = await OlderClient(crew).open(0)

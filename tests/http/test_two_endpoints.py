@@ -154,6 +154,20 @@ def test_a_batch_under_a_revision_without_batches_is_answered_on_the_stream(port
     run(scenario())
 
 
+@pytest.mark.parametrize(("size", "status"), [(3_000, 202), (4_100, 404)])
+def test_a_query_is_read_up_to_its_limit(port, talk, size, status):
+    async def scenario():
+        async with talk(port, revision=REVISION) as client:
+            await opened(client)
+            path = client.path.replace("?", f"?way={'x' * size}&")
+            assert (
+                await client.send("POST", json.dumps(ping).encode(), path=path)
+            ).status == status
+
+    ping = request(7, "ping")
+    run(scenario())
+
+
 def test_requests_to_the_wrong_endpoint_are_refused(port, talk):
     async def scenario():
         async with talk(port, revision=REVISION) as client, talk(port) as newer:

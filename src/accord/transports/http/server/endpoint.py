@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 from urllib.parse import parse_qs, quote, urlsplit
 
 import msgspec
@@ -28,6 +28,9 @@ from accord.transports.http.server.stream import Stream, parse_event_id
 _STATELESS: Final = "POST, OPTIONS"
 # Seconds after which a silent call becomes a stream, if clients could resume that stream.
 _LONG: Final = 1.0
+
+# So many bytes of a query are read: gateways may write parameters of their own before ours.
+_QUERY_MOST: Final = 4_000
 
 STREAM: Final = "/sse"
 MESSAGES: Final = "/messages"
@@ -432,9 +435,9 @@ class TwoEndpointForm:
             return await exchange.refuse(not_allowed("send with POST", "POST, OPTIONS"))
         if verdict.refusal is not None and verdict.refusal.status == 415:
             return await exchange.refuse(verdict.refusal)
-        query = parse_qs(exchange.scope.get("query_string", b"")[:1_000].decode("latin-1"))
-        id = (query.get("session_id") or [""])[0]
-        session = self._sessions.find(id.encode(), exchange)
+        query = exchange.scope.get("query_string", b"")[:_QUERY_MOST].decode("latin-1")
+        id = (parse_qs(query).get("session_id") or [""])[0]
+        session = await self._find(exchange, id.encode())
         if isinstance(session, http.HttpRefusal):
             return await exchange.refuse(session)
         if session.only_stream is None:
@@ -448,18 +451,31 @@ class TwoEndpointForm:
             return None
         if self._state.is_draining and is_request(body):
             return await exchange.refuse(DRAINING)
+        return await self._take(exchange, session, body)
+
+    async def _find(self, exchange: HttpExchange, key: bytes) -> HttpSession | http.HttpRefusal:
+        return self._sessions.find(key, exchange)
+
+    async def _take(self, exchange: HttpExchange, session: Any, body: bytes) -> None:
         post = PostResponse(exchange, session, "stream")
-        why = refusal_reason(session.session.dispatcher.receive(body, post))
+        await self._conclude(post, session.session.dispatcher.receive(body, post))
+
+    async def _conclude(self, post: PostResponse, events: Sequence[Event]) -> None:
+        """Respond to a POST whose message was received; answers go to the stream."""
+        exchange, stream = post.exchange, post.owner.only_stream
+        assert stream is not None
+        why = refusal_reason(events)
         if post.refusals:
             if all(error.id is None for error in read_errors(post.refusals)):
-                return await exchange.json(post.refusal, status=400)
+                await exchange.json(post.refusal, status=400)
+                return
             # The client waits for the answer to its request on the stream, and looks nowhere else.
             for reply in post.refusals:
-                session.only_stream.append(reply)
-            return await exchange.empty(202)
-        if why is not None:
-            return await exchange.refuse(http.HttpRefusal(400, why))
-        return await exchange.empty(202)
+                stream.append(reply)
+        elif why is not None:
+            await exchange.refuse(http.HttpRefusal(400, why))
+            return
+        await exchange.empty(202)
 
 
 def not_allowed(why: str, allowed: str) -> http.HttpRefusal:

@@ -9,7 +9,6 @@ import logging
 from collections.abc import Awaitable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
-from urllib.parse import parse_qs
 
 from msgspec import UNSET
 
@@ -22,10 +21,7 @@ from accord.transports.http.server.endpoint import (
     MESSAGES,
     HttpEndpoint,
     TwoEndpointForm,
-    is_request,
     not_allowed,
-    read_errors,
-    refusal_reason,
 )
 from accord.transports.http.server.exchange import (
     LAST_EVENT,
@@ -39,7 +35,7 @@ from accord.transports.http.server.shared_routing import AnsweredTwice, MessageR
 from accord.transports.http.server.shared_session import SharedSession
 from accord.transports.http.server.shared_sessions import AWAY, SharedSessions
 from accord.transports.http.server.shared_streams import FollowedStream, OutboxStream
-from accord.transports.http.server.state import DRAINING, AppState, Bodies
+from accord.transports.http.server.state import AppState, Bodies
 from accord.workers import names
 from accord.workers.event_logs import parse_outbox_event, parse_stream_event
 
@@ -347,60 +343,26 @@ class SharedTwoEndpointForm(TwoEndpointForm):
         if stream is not None:
             await self._sessions.listeners.stop(session, stream)
 
-    async def serve_messages(self, exchange: HttpExchange, verdict: http.HeadVerdict) -> None:
-        if exchange.method == "OPTIONS":
-            return await exchange.preflight("POST, OPTIONS")
-        if exchange.method != "POST":
-            return await exchange.refuse(not_allowed("send with POST", "POST, OPTIONS"))
-        if verdict.refusal is not None and verdict.refusal.status == 415:
-            return await exchange.refuse(verdict.refusal)
-        query = parse_qs(exchange.scope.get("query_string", b"")[:4_000].decode("latin-1"))
-        id = (query.get("session_id") or [""])[0]
-        peer = exchange.scope.get("client")
-        session = await self._sessions.load(id.encode(), exchange.principal, peer)
-        if isinstance(session, http.HttpRefusal):
-            return await exchange.refuse(session)
-        if session.only_stream is None:
-            return await exchange.refuse(http.HttpRefusal(404, "the session is of the other form"))
-        session.ends_at = max(session.ends_at, exchange.expiry(self._state.now()))
-        session.admits = exchange.is_admitted
-        exchange.has_session = True
-        read = self._bodies.read(exchange)
-        body = read if isinstance(read, bytes) else await read
-        if body is None:
-            return None
-        if self._state.is_draining and is_request(body):
-            return await exchange.refuse(DRAINING)
+    async def _find(self, exchange: HttpExchange, key: bytes) -> SharedSession | http.HttpRefusal:
+        return await self._sessions.load(key, exchange.principal, exchange.scope.get("client"))
+
+    async def _take(self, exchange: HttpExchange, session: SharedSession, body: bytes) -> None:
         try:
             left = await self._router.route(session, body)
             if left is None:
-                return await exchange.empty(202)
-            return await self._receive(exchange, session, left)
+                await exchange.empty(202)
+                return
+            post = SharedResponse(exchange, session, "stream")
+            events = session.session.dispatcher.receive(left, post)
+            if any(isinstance(event, NotificationReceived) for event in events):
+                self._sessions.sharing.note_opening(session.session)
+                await session.save()
+            await self._conclude(post, events)
         except AnsweredTwice as error:
-            return await exchange.refuse(http.HttpRefusal(400, str(error)))
+            await exchange.refuse(http.HttpRefusal(400, str(error)))
         except StoreError as error:
             log.warning("a message cannot be served: %s", error)
-            return await exchange.refuse(AWAY)
-
-    async def _receive(self, exchange: HttpExchange, session: SharedSession, body: bytes) -> None:
-        assert session.only_stream is not None
-        post = SharedResponse(exchange, session, "stream")
-        events = session.session.dispatcher.receive(body, post)
-        if any(isinstance(event, NotificationReceived) for event in events):
-            self._sessions.sharing.note_opening(session.session)
-            await session.save()
-        why = refusal_reason(events)
-        if post.refusals:
-            if all(error.id is None for error in read_errors(post.refusals)):
-                await exchange.json(post.refusal, status=400)
-                return
-            # The client waits for the answer to its request on the stream, and looks nowhere else.
-            for reply in post.refusals:
-                session.only_stream.append(reply)
-        elif why is not None:
-            await exchange.refuse(http.HttpRefusal(400, why))
-            return
-        await exchange.empty(202)
+            await exchange.refuse(AWAY)
 
 
 def _lost_events(last: str) -> http.HttpRefusal:
