@@ -15,7 +15,12 @@ from accord.server.prompts import PromptEntry, unknown_prompt
 from accord.server.registry import Registry, source_location
 from accord.server.resource_registry import Resources
 from accord.server.resources import TemplateEntry
-from accord.server.schema.parameters import ParsedParameters, compile_call, is_async
+from accord.server.schema.parameters import (
+    ParsedParameters,
+    compile_call,
+    is_async,
+    passed_by_keyword,
+)
 from accord.server.schema.signature import Signature
 from accord.types import (
     CompleteParams,
@@ -227,6 +232,12 @@ def _adapt(function: Callable[..., object]) -> Completer:
         parameters = inspect.signature(function)
     except ValueError:  # a built-in function without a signature
         return function
+    named = list(parameters.parameters.values())
+    by_keyword = passed_by_keyword(function, named)
+    if by_keyword and by_keyword.issuperset(each.name for each in named[:2]):
+        # A wrapper that takes `**kwargs` alone.
+        names = [each.name for each in named[:2]]
+        return lambda *given: function(**dict(zip(names, given, strict=False)))
     if _takes(parameters, 2):
         return function
     if _takes(parameters, 1):

@@ -3,8 +3,9 @@
 import functools
 import inspect as _inspect
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from types import FunctionType, NoneType
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import takewhile
+from types import FunctionType, MethodType, NoneType
 from typing import Annotated, Any, Final, TypeGuard, get_args, get_origin
 
 import msgspec
@@ -122,6 +123,7 @@ class ParsedParameters:
         except (TypeError, ValueError) as error:
             raise RegistrationError(f"{self.where} cannot be registered: {error}") from error
         hidden = _bound_by_partial(function)
+        by_keyword = passed_by_keyword(function, parameters)
         for each in parameters:
             if each.name in hidden:
                 continue
@@ -133,8 +135,9 @@ class ParsedParameters:
                     "give each argument a parameter of its own, or describe them with input_schema"
                 )
             else:
-                by_name = each.kind is each.KEYWORD_ONLY
-                yield DeclaredParameter(each.name, each.annotation, each.default, by_name)
+                yield DeclaredParameter(
+                    each.name, each.annotation, each.default, each.name in by_keyword
+                )
 
     def _add(self, parameter: DeclaredParameter, resolver: AnnotationResolver) -> None:
         name, annotation, default = parameter.name, parameter.annotation, parameter.default
@@ -271,6 +274,48 @@ def is_context(annotation: object, context_type: type) -> bool:
             is_context(member, context_type) for member in members
         )
     return isinstance(annotation, type) and issubclass(annotation, context_type)
+
+
+def passed_by_keyword(function: object, parameters: Sequence[_inspect.Parameter]) -> frozenset[str]:
+    """Return the names of the parameters that are passed by keyword.
+
+    A wrapper has the parameters of what it wraps (`functools.wraps`), and often takes them by
+    `**kwargs` alone. Its own first parameters may have other names, and are passed by position.
+
+    >>> passed_by_keyword(print, [])
+    frozenset()
+    """
+    names = {each.name for each in parameters}
+    by_keyword = {each.name for each in parameters if each.kind is each.KEYWORD_ONLY}
+    own, bound = _called_function(function)
+    if own is not None:
+        code = own.__code__
+        count = code.co_argcount
+        by_keyword |= names & {*code.co_varnames[count : count + code.co_kwonlyargcount]}
+        if code.co_flags & _inspect.CO_VARKEYWORDS:
+            first = [*takewhile(lambda name: name not in names, code.co_varnames[bound:count])]
+            by_keyword |= {
+                each.name
+                for each in parameters[len(first) :]
+                if each.kind is each.POSITIONAL_OR_KEYWORD
+            }
+    return frozenset(by_keyword)
+
+
+def _called_function(function: Any) -> tuple[FunctionType | None, int]:
+    """Return the function that a call runs first, and how many of its arguments are given."""
+    bound = 0
+    while not isinstance(function, FunctionType):
+        if isinstance(function, functools.partial):
+            bound += len(function.args)
+            function = function.func
+        elif isinstance(function, MethodType):
+            bound += 1
+            function = function.__func__
+        else:
+            call = getattr(type(function), "__call__", None)  # noqa: B004  # of its class
+            return (call, bound + 1) if isinstance(call, FunctionType) else (None, 0)
+    return function, bound
 
 
 def _bound_by_partial(function: object) -> set[str]:
