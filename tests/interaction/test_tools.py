@@ -55,6 +55,7 @@ async def test_a_signature_becomes_a_schema(connect_to: Any) -> None:
             "b": {"type": "integer", "description": "the second", "default": 1},
         },
         "required": ["a"],
+        "additionalProperties": False,
     }
     assert listed["nothing"].input_schema["type"] == "object"
 

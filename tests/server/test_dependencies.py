@@ -150,8 +150,8 @@ async def test_a_dependency_may_be_the_default_of_a_parameter() -> None:
         assert await _value(client, text="x", times=2) == "plain xx"
         (tool,) = (await client.list_tools()).tools
         assert sorted(tool.input_schema["properties"]) == ["text", "times"]
-        # A client cannot set it: arguments without a parameter are ignored.
-        assert await _value(client, text="x", db={"name": "mine"}) == "plain x"
+        with pytest.raises(ToolError, match='unknown argument "db"'):
+            await _value(client, text="x", db={"name": "mine"})
 
 
 # -- nesting, caching, arguments

@@ -254,6 +254,7 @@ def test_a_field_may_be_the_default():
             "from": {"type": "integer", "default": 5},
         },
         "required": ["c"],
+        "additionalProperties": False,
     }
     assert [parameter.name for parameter in signature.parameters] == ["a", "b", "c", "from"]
     assert astuple(signature.bind(b'{"c":"x","from":1}')) == (3, [], "x", 1)

@@ -172,6 +172,7 @@ def test_a_function_is_described():
             "b": {"type": "integer"},
         },
         "required": ["a", "b"],
+        "additionalProperties": False,
     }
 
 
@@ -197,8 +198,8 @@ def test_missing_annotations_take_any_json():
     assert astuple(signature.bind(b'{"x":[1,{}]}')) == ([1, {}], 2)
 
 
-def test_unknown_members_are_allowed():
-    assert "additionalProperties" not in inspect(add).input_schema
+def test_a_schema_admits_no_other_arguments():
+    assert inspect(add).input_schema["additionalProperties"] is False
 
 
 class Desk:
@@ -273,7 +274,8 @@ def test_arguments_that_a_partial_object_fills_in_are_not_listed():
     signature = inspect(function)
     assert signature.description == "Send."
     assert list(signature.input_schema["properties"]) == ["text", "retries"]
-    bound = signature.bind(b'{"text":"a","key":"stolen"}')
+    assert refusal(signature, {"text": "a", "key": "stolen"}).startswith('unknown argument "key"')
+    bound = signature.bind(b'{"text":"a"}')
     assert signature.call(function, bound, None) == ("a", "secret", 3)
 
 
@@ -576,8 +578,19 @@ def test_empty_input_and_null_are_an_empty_object(raw: Any):
     assert astuple(inspect(f).bind(raw)) == (1,)
 
 
-def test_unknown_arguments_are_ignored():
-    assert astuple(inspect(add).bind(b'{"a":1,"b":2,"c":3}')) == (1, 2)
+def test_an_unknown_argument_is_refused_with_the_one_that_was_meant():
+    def delete(path: str, dry_run: bool = False): ...
+
+    assert refusal(inspect(delete), {"path": "a", "dryRun": True}) == (
+        'unknown argument "dryRun" (did you mean "dry_run"?)'
+    )
+    assert refusal(inspect(delete), {"path": "a", "zzz": 1}) == (
+        'unknown argument "zzz" (the tool takes path, dry_run)'
+    )
+    assert refusal(inspect(delete), {"path": 5, "zzz": 1}) == (
+        'unknown argument "zzz" (the tool takes path, dry_run); argument "path": expected a '
+        "string, got an integer (5)"
+    )
 
 
 def test_whole_numbers_are_integers_however_they_are_written():
@@ -712,7 +725,9 @@ def test_a_close_match_to_a_missing_argument_is_suggested():
     assert refusal(inspect(f), {"maxResults": 3}) == (
         'argument "max_results" is missing (did you mean it by "maxResults"?)'
     )
-    assert refusal(inspect(f), {"colour": 3}) == 'argument "max_results" is missing'
+    assert refusal(inspect(f), {"colour": 3}) == (
+        'argument "max_results" is missing; unknown argument "colour" (the tool takes max_results)'
+    )
 
 
 def test_arguments_that_are_not_an_object_are_refused():

@@ -30,12 +30,21 @@ class ArgumentsReader:
         types: those of the parameters, by their names in JSON.
         schema: that of the arguments.
         is_strict: whether text is never read as another value.
+        forbids_unknown: whether arguments that the function does not have are refused.
     """
 
-    def __init__(self, types: Mapping[str, object], schema: JsonObject, *, is_strict: bool) -> None:
+    def __init__(
+        self,
+        types: Mapping[str, object],
+        schema: JsonObject,
+        *,
+        is_strict: bool,
+        forbids_unknown: bool,
+    ) -> None:
         self._types = types
         self._schema = schema
         self._is_strict = is_strict
+        self._forbids_unknown = forbids_unknown
 
     def read(
         self,
@@ -73,7 +82,11 @@ class ArgumentsReader:
         Raises:
             ArgumentsError: they do not fit.
         """
-        given = {name: value for name, value in values.items() if not self._is_blank(name, value)}
+        given = {
+            name: value
+            for name, value in values.items()
+            if name in self._types and not self._is_blank(name, value)
+        }
         try:
             return convert(given, struct, strict=False)  # type: ignore[no-any-return]
         except msgspec.ValidationError:
@@ -130,17 +143,28 @@ class ArgumentsReader:
         return None
 
     def _refuse(self, given: Mapping[str, object], wrong: list[str]) -> None:
-        """Raise one error that names all missing and wrong arguments, if there are any."""
+        """Raise one error that names all missing, unknown and wrong arguments, if there are any."""
         required: list[str] = self._schema.get("required", [])
+        unknown = [name for name in given if name not in self._types]
         problems = []
         for name in [name for name in required if name not in given]:
-            unknown = [other for other in given if other not in self._types]
             meant = _close(name, unknown)
-            hint = f' (did you mean it by "{meant}"?)' if meant else ""
+            hint = ""
+            if meant is not None:
+                hint = f' (did you mean it by "{meant}"?)'
+                unknown.remove(meant)
             problems.append(f'argument "{name}" is missing{hint}')
+        if self._forbids_unknown:
+            problems += [self._unknown(name, given) for name in unknown]
         problems += [self._problem(name, given[name]) for name in wrong]
         if problems:
             raise ArgumentsError(shorten("; ".join(problems)))
+
+    def _unknown(self, name: str, given: Mapping[str, object]) -> str:
+        free = [other for other in self._types if other not in given]
+        meant = _close(name, free)
+        hint = f'did you mean "{meant}"?' if meant else f"the tool takes {', '.join(self._types)}"
+        return f'unknown argument "{name}" ({hint})'
 
     def _problem(self, name: str, value: object) -> str:
         schema = self._schema["properties"][name]

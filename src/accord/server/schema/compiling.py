@@ -51,6 +51,8 @@ def input_schema(
     made: JsonObject = {"type": "object", "properties": properties}
     if required:
         made["required"] = required
+    # Strict modes of hosts demand it, and so a misspelt optional argument is not lost in silence.
+    made["additionalProperties"] = False
     return made if is_whole else inline(made, collector.components)
 
 
@@ -67,12 +69,15 @@ def decoder_of(struct: type[BoundArguments]) -> Callable[[bytes | msgspec.Raw], 
     return msgspec.json.Decoder(struct, dec_hook=dec_hook).decode
 
 
-def struct_of(parameters: Iterable[ParsedParameter]) -> type[BoundArguments]:
+def struct_of(
+    parameters: Iterable[ParsedParameter], *, forbids_unknown: bool
+) -> type[BoundArguments]:
     """Return a struct with a field for each parameter."""
     return msgspec.defstruct(  # type: ignore[return-value]  # a subclass of its base
         "Arguments",
         [(f"field{n}", each.type, _field(each)) for n, each in enumerate(parameters)],
         bases=(BoundArguments,),
+        forbid_unknown_fields=forbids_unknown,
         kw_only=True,
         gc=False,
     )

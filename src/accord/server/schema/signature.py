@@ -69,6 +69,7 @@ class Signature:
     _decode: Callable[[bytes | msgspec.Raw], BoundArguments]
     _takes_nothing = False
     _is_strict = False
+    _forbids_unknown = True
 
     def __init__(
         self,
@@ -155,7 +156,7 @@ class Signature:
     def _struct(self) -> type[BoundArguments]:
         from accord.server.schema.compiling import struct_of
 
-        return struct_of(self._declared)
+        return struct_of(self._declared, forbids_unknown=self._forbids_unknown)
 
     def _compile(self) -> None:
         from accord.server.schema.compiling import build_call, decoder_of
@@ -176,7 +177,12 @@ class Signature:
         from accord.server.schema.arguments import ArgumentsReader
 
         types = {each.key: each.type for each in self._declared}
-        return ArgumentsReader(types, self.input_schema, is_strict=self._is_strict)
+        return ArgumentsReader(
+            types,
+            self.input_schema,
+            is_strict=self._is_strict,
+            forbids_unknown=self._forbids_unknown,
+        )
 
     # -- from JSON to a call
 
@@ -184,9 +190,8 @@ class Signature:
         """Decode an object of arguments.
 
         Text is read as a number, a boolean, an object or an array where the schema admits no text,
-        unless the tool is strict, and a float such as 2.0 is accepted for an integer. Arguments
-        that the function does not have are ignored, unless it has none at all: its schema allows
-        none. Empty text and null are an empty object.
+        unless the tool is strict, and a float such as 2.0 is accepted for an integer. Empty text
+        and null are an empty object.
 
         Raises:
             ArgumentsError: they do not fit.
@@ -200,7 +205,8 @@ class Signature:
         """Decode arguments that are all strings, as those of prompts and resource templates.
 
         Strings are converted to the types of the parameters; objects and arrays are parsed as JSON.
-        An empty string is left out if the parameter has a default and cannot be a string.
+        An empty string is left out if the parameter has a default and cannot be a string. Names
+        that the function does not have are ignored.
 
         Raises:
             ArgumentsError: they do not fit.

@@ -34,6 +34,8 @@ class SignatureWithSchema(Signature):
         MissingExtra: no validator is installed.
     """
 
+    _forbids_unknown = False  # the schema decides
+
     def __init__(
         self,
         function: Callable[..., object],
