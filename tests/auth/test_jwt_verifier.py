@@ -8,7 +8,13 @@ from hashlib import sha256
 
 import jwt
 import pytest
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from cryptography.hazmat.primitives.asymmetric import x25519
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
 
 from accord.auth import JwtVerifier
 from accord.auth.jwt_verifier import claims_fault
@@ -74,6 +80,38 @@ def test_a_client_that_acts_for_itself_is_its_own_subject():
     assert (found.subject, found.client_id) == ("robot", "robot")
     for nobody in (7, ""):
         assert verify(token(client_id=nobody, azp="robot")).client_id == "robot"
+
+
+def pem(pair):
+    return pair.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+
+
+@pytest.mark.parametrize("form", [str, str.encode], ids=["text", "bytes"])
+def test_public_keys_in_pem_form_verify_tokens(form):
+    both = form(pem(private_key("r", "RSA")) + pem(private_key("first")))
+    assert verify(token("r", "RSA"), keys=both) is not None
+    assert verify(token("first"), keys=both) is not None
+    assert verify(token("second"), keys=both) is None
+
+
+def private_pem():
+    pair = private_key()
+    return pair.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: "https://issuer.example", "text without a PEM public key; expected PEM, a JWKS"),
+        (private_pem, "a private key was given; give its public key"),
+        (lambda: pem(private_key())[:60] + "\n-----END PUBLIC KEY-----", "cannot be read"),
+        (lambda: pem(x25519.X25519PrivateKey.generate()), "its kind is not known, or weak"),
+    ],
+    ids=["url", "private", "cut", "other kind"],
+)
+def test_text_that_is_not_a_public_key_is_refused_as_keys(make, said):
+    with pytest.raises(ValueError, match=said):
+        verifier(keys=make())
 
 
 def test_rsa_keys_and_tokens_without_key_id_work():

@@ -2,11 +2,12 @@
 
 from typing import Any
 
+import pydantic
 import pytest
 
 from accord import Server
 from accord.errors import RegistrationError
-from accord.types import ToolAnnotations
+from accord.types import Icon, ToolAnnotations
 
 
 def add(a: int, b: int) -> int:
@@ -50,6 +51,21 @@ def test_annotations_may_be_a_dictionary_or_none() -> None:
     tool = Server("desk").add_tool(add, annotations=annotations, title=nothing).item
     assert tool.annotations == ToolAnnotations(read_only_hint=True)
     assert tool.title is None
+
+
+def test_annotations_and_icons_of_another_library_are_taken() -> None:
+    class Hints(pydantic.BaseModel):
+        read_only_hint: bool | None = pydantic.Field(None, alias="readOnlyHint")
+        title: str | None = None
+
+    class Image(pydantic.BaseModel):
+        src: str
+
+    annotations: Any = Hints(readOnlyHint=True)
+    icons: Any = [Image(src="https://desk.example/icon.png")]
+    tool = Server("desk").add_tool(add, annotations=annotations, icons=icons).item
+    assert tool.annotations == ToolAnnotations(read_only_hint=True)
+    assert tool.icons == [Icon("https://desk.example/icon.png")]
 
 
 def test_misspelt_keywords_of_prompts_resources_and_servers_are_refused() -> None:

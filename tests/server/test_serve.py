@@ -152,6 +152,20 @@ def test_a_lifespan_that_never_begins_can_be_cancelled() -> None:
     run(main())
 
 
+@pytest.mark.parametrize(("transport", "path"), [("streamable-http", "/mcp"), ("sse", "/sse")])
+def test_the_names_of_other_libraries_for_http_are_taken(transport: Any, path: str) -> None:
+    async def main() -> None:
+        port = free_port()
+        task = asyncio.create_task(desk().serve(transport, port=port))
+        await listens(port)
+        async with connect(f"http://127.0.0.1:{port}{path}") as client:
+            assert await client.call_tool("greet", result_type=str) == "hello from desk"
+        task.cancel()
+        await asyncio.wait([task])
+
+    run(main())
+
+
 def test_an_unknown_transport_is_refused_in_a_loop() -> None:
     with pytest.raises(ValueError, match="'pigeon'"):
         run(Server("desk").serve("pigeon"))  # type: ignore[arg-type]

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -48,6 +49,51 @@ def read_keys(document: object) -> list[VerifyingKey]:
         raise ValueError("invalid JWKS: expected an object with a list called keys")  # noqa: TRY004
     found = (_read_key(each) for each in listed[:_KEYS_MOST])
     return [key for key in found if key is not None]
+
+
+def read_pem(text: str | bytes) -> list[VerifyingKey]:
+    """Read public keys in PEM form, one or several after each other.
+
+    Raises:
+        ValueError: none can be read, or one cannot verify signatures.
+    """
+    found = []
+    whole = text.decode("ascii", "replace") if isinstance(text, bytes) else text
+    for block in re.findall(r"-----BEGIN .*?-----END [^-]*-----", whole, re.DOTALL):
+        if "PRIVATE KEY" in block:
+            raise ValueError("keys: a private key was given; give its public key")
+        key = _read_pem_block(block)
+        if key is None:
+            raise ValueError(
+                "keys: a PEM key cannot verify signatures: its kind is not known, or weak"
+            )
+        found.append(key)
+    if not found:
+        raise ValueError(
+            "keys: text without a PEM public key; expected PEM, a JWKS or a list of JWKs"
+        )
+    return found
+
+
+def _read_pem_block(block: str) -> VerifyingKey | None:
+    jwt = require_jwt()
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+    kinds = {
+        rsa.RSAPublicKey: "RS256",
+        ec.EllipticCurvePublicKey: "ES256",
+        ed25519.Ed25519PublicKey: "EdDSA",
+    }
+    try:
+        loaded = load_pem_public_key(block.encode())
+        names = [name for kind, name in kinds.items() if isinstance(loaded, kind)]
+        if not names:
+            return None
+        return _read_key(jwt.get_algorithm_by_name(names[0]).to_jwk(loaded, as_dict=True))
+    except (ValueError, UnsupportedAlgorithm, jwt.PyJWTError) as error:
+        raise ValueError(f"keys: a PEM public key cannot be read: {error}") from None
 
 
 def _read_key(jwk: object) -> VerifyingKey | None:

@@ -10,7 +10,15 @@ from typing import Any, Final
 
 import msgspec
 
-from accord.auth.jwks import FAMILIES, FetchedKeys, FixedKeys, read_keys, require_jwt
+from accord.auth.jwks import (
+    FAMILIES,
+    FetchedKeys,
+    FixedKeys,
+    VerifyingKey,
+    read_keys,
+    read_pem,
+    require_jwt,
+)
 from accord.auth.resource import is_for
 from accord.auth.verifiers import TokenMemory, token_digest
 from accord.principal import Principal
@@ -39,7 +47,8 @@ class JwtVerifier:
         clients: ids of clients that exist for this server alone: their tokens are accepted also
             without an audience.
         jwks_url: the URL of the issuer's keys; by default from its metadata.
-        keys: the keys themselves, in place of the URL: a JWKS, or a list of JWKs.
+        keys: the keys themselves, in place of the URL: a JWKS, a list of JWKs, or public keys in
+            PEM form.
         secret: a secret shared with the issuer, in place of keys; at least 32 bytes.
         algorithms: the accepted ones; only asymmetric ones without a secret.
         leeway: seconds by which clocks may differ.
@@ -59,7 +68,7 @@ class JwtVerifier:
         audience: str | Sequence[str] | None = None,
         clients: Sequence[str] = (),
         jwks_url: str | None = None,
-        keys: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+        keys: Mapping[str, Any] | Sequence[Mapping[str, Any]] | str | bytes | None = None,
         secret: str | bytes | None = None,
         algorithms: Sequence[str] | None = None,
         leeway: float = 60.0,
@@ -86,7 +95,7 @@ class JwtVerifier:
             settings.pop("clock", None)
             if settings:
                 raise TypeError(f"settings for fetched keys: {', '.join(sorted(settings))}")
-            self._keys = FixedKeys(read_keys(keys) if keys is not None else ())
+            self._keys = FixedKeys(_read_fixed(keys))
         self.memory = TokenMemory(clock=self._clock)
 
     def for_audience(self, audience: str) -> "JwtVerifier":
@@ -199,6 +208,14 @@ def _check_algorithms(asked: Sequence[str] | None, *, has_secret: bool) -> froze
         needs = "go with a shared secret" if has_secret else "go with keys"
         raise ValueError(f"algorithms {', '.join(unfit)} do not {needs}: {', '.join(known)} do")
     return chosen
+
+
+def _read_fixed(
+    keys: Mapping[str, Any] | Sequence[Mapping[str, Any]] | str | bytes | None,
+) -> Sequence[VerifyingKey]:
+    if keys is None:
+        return ()
+    return read_pem(keys) if isinstance(keys, str | bytes) else read_keys(keys)
 
 
 def _check_secret(secret: str | bytes) -> bytes:

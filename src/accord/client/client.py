@@ -238,14 +238,24 @@ class Client(ConnectionFacts, ChangeCalls, PlainCalls, TaskCalls):
         **how: Unpack[CallOptions],
     ) -> Output: ...
 
+    @overload
     async def call_tool(
         self,
         name: str,
         arguments: Mapping[str, object] | None = None,
         *,
-        result_type: type[Output] | None = None,
+        result_type: object,
         **how: Unpack[CallOptions],
-    ) -> CallToolResult | Output:
+    ) -> Any: ...
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, object] | None = None,
+        *,
+        result_type: Any = None,
+        **how: Unpack[CallOptions],
+    ) -> Any:
         """Call a tool.
 
         The structured part of the result is validated against the tool's output schema if that is
@@ -254,8 +264,9 @@ class Client(ConnectionFacts, ChangeCalls, PlainCalls, TaskCalls):
         Args:
             name: the tool.
             arguments: its arguments by name; anything msgspec can encode.
-            result_type: the type to decode the result into. Without it the result is returned as
-                it came, also where the tool reports an error.
+            result_type: the type to decode the result into, such as `int` or `list[int] | None`;
+                type checkers know the value where it is a class. Without it the result is
+                returned as it came, also where the tool reports an error.
 
         Raises:
             ToolError: the tool reports an error, and `result_type` was given.

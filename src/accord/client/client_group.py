@@ -336,14 +336,24 @@ class ClientGroup(Mapping[str, Client]):
         **how: Unpack[CallOptions],
     ) -> Output: ...
 
+    @overload
     async def call_tool(
         self,
         name: str,
         arguments: Mapping[str, object] | None = None,
         *,
-        result_type: type[Output] | None = None,
+        result_type: object,
         **how: Unpack[CallOptions],
-    ) -> CallToolResult | Output:
+    ) -> Any: ...
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, object] | None = None,
+        *,
+        result_type: Any = None,
+        **how: Unpack[CallOptions],
+    ) -> Any:
         """Call a tool by its prefixed name, such as "crm.find"; otherwise as `Client.call_tool`.
 
         Raises:

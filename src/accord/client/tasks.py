@@ -284,7 +284,9 @@ class ToolTask:
     async def result(self, *, result_type: None = None) -> CallToolResult: ...
     @overload
     async def result(self, *, result_type: type[Output]) -> Output: ...
-    async def result(self, *, result_type: type[Output] | None = None) -> CallToolResult | Output:
+    @overload
+    async def result(self, *, result_type: object) -> Any: ...
+    async def result(self, *, result_type: Any = None) -> Any:
         """Wait until the task is finished and return its result, as `Client.call_tool` does.
 
         Args:

@@ -45,7 +45,7 @@ class Registration:
         raise NotImplementedError
 
     @overload
-    def tool(self, function: Function, /) -> Function: ...
+    def tool(self, function: Function, /, **details: Unpack[ToolDetails]) -> Function: ...
     @overload
     def tool(
         self, function: None = None, /, **details: Unpack[ToolDetails]
@@ -96,7 +96,7 @@ class Registration:
         return entry
 
     @overload
-    def prompt(self, function: Function, /) -> Function: ...
+    def prompt(self, function: Function, /, **details: "Unpack[PromptDetails]") -> Function: ...
     @overload
     def prompt(
         self, function: None = None, /, **details: "Unpack[PromptDetails]"

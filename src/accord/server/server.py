@@ -419,7 +419,7 @@ class Server(Registration, LocalCalls, MountingServer, SharingServer, Generic[St
     @overload
     def run(
         self,
-        transport: Literal["http"],
+        transport: Literal["http", "streamable-http", "sse"],
         *,
         grace: float = 1.5,
         host: str = "127.0.0.1",
@@ -428,7 +428,7 @@ class Server(Registration, LocalCalls, MountingServer, SharingServer, Generic[St
     ) -> None: ...
     def run(
         self,
-        transport: Literal["stdio", "http"] = "stdio",
+        transport: Literal["stdio", "http", "streamable-http", "sse"] = "stdio",
         *,
         grace: float = 1.5,
         host: str = "127.0.0.1",
@@ -438,7 +438,8 @@ class Server(Registration, LocalCalls, MountingServer, SharingServer, Generic[St
         """Serve until the input ends or a signal arrives.
 
         Args:
-            transport: "stdio" or "http".
+            transport: "stdio" or "http"; "streamable-http" is the same as "http", and "sse" serves
+                the older form of HTTP as well.
             grace: seconds that running calls get to finish at the end; clients wait 2 s before
                 they kill.
             host: the address to listen on; loopback by default.
@@ -460,7 +461,7 @@ class Server(Registration, LocalCalls, MountingServer, SharingServer, Generic[St
 
     async def serve(
         self,
-        transport: Literal["stdio", "http"] = "stdio",
+        transport: Literal["stdio", "http", "streamable-http", "sse"] = "stdio",
         *,
         grace: float = 1.5,
         host: str = "127.0.0.1",

@@ -82,7 +82,7 @@ def run(
             "run() starts an event loop, and one is running here already; "
             f"in async code write: await server.serve({transport!r})"
         )
-    _check_transport(transport)
+    transport = _read_transport(transport, options)
     if transport == "http":
         count = count_workers(options)
         if count > 1:
@@ -114,9 +114,15 @@ def count_workers(options: Any) -> int:
     return count_workers(workers)
 
 
-def _check_transport(transport: str) -> None:
+def _read_transport(transport: str, options: Any) -> str:
+    """Return "stdio" or "http", also for the names that other libraries have for HTTP."""
+    if transport == "sse":
+        options.setdefault("sse", True)
+    if transport in ("streamable-http", "sse"):
+        return "http"
     if transport not in ("stdio", "http"):
         raise ValueError(f"transport is {transport!r}, expected 'stdio' or 'http'")
+    return transport
 
 
 async def serve(
@@ -135,7 +141,7 @@ async def serve(
         MissingExtra: what serves HTTP is not installed.
         TransportError: the address cannot be listened on.
     """
-    _check_transport(transport)
+    transport = _read_transport(transport, options)
     server.was_run = True
     with log_in_background():
         if transport == "stdio":

@@ -333,7 +333,7 @@ def check_details(call: str, given: Details, kind: type[Details]) -> Details:
     if not given:
         return given
     refuse_unknown(call, given, kind.__annotations__)
-    present = {name: value for name, value in given.items() if value is not None}
+    present = {name: _plain(value) for name, value in given.items() if value is not None}
     try:
         read = msgspec.convert(present, kind)
     except msgspec.ValidationError as error:
@@ -350,6 +350,15 @@ def check_details(call: str, given: Details, kind: type[Details]) -> Details:
         if isinstance(value, msgspec.Struct) and isinstance(given_value, dict):
             refuse_unknown(f"{call}: {name}", given_value, type(value).__struct_encode_fields__)
     return read
+
+
+def _plain(value: Any) -> Any:
+    """Return annotations and icons of other libraries, which are pydantic models, as JSON data."""
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return value
 
 
 def check_name(name: str, kind: str, function: object) -> str:

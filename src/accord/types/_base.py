@@ -135,6 +135,7 @@ _construct: Final[Any] = msgspec.StructMeta.__call__
 class MessageType(msgspec.StructMeta):
     """The type of message types: tags are attributes, and mistaken keywords are explained.
 
+    Keywords may also be the names of the wire, such as `readOnlyHint`, which other libraries have.
     A message is made at once where its keywords are right. The help takes part where msgspec
     refuses them; decoding does not come by here at all.
     """
@@ -162,6 +163,10 @@ class MessageType(msgspec.StructMeta):
                         f"{self.__name__} has {config.tag_field}={config.tag!r}, not {given!r:.80}"
                     )
                 return self(*args, **keywords)
+            fields = dict(zip(self.__struct_encode_fields__, self.__struct_fields__, strict=True))
+            named = {fields.get(name, name): value for name, value in keywords.items()}
+            if named.keys() != keywords.keys() and len(named) == len(keywords):
+                return self(*args, **named)
             raise _explain_refusal(self, keywords, refusal)
 
 

@@ -6,7 +6,7 @@ answers in the request that repeats it.
 
 # ruff: noqa: PYI064  # without the literal, type checkers take any text for a keyword
 
-from typing import TYPE_CHECKING, Annotated, Final, Literal, NewType, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NewType, TypeAlias
 
 import msgspec
 
@@ -149,13 +149,20 @@ FormSchema = NewType("FormSchema", JsonObject)
 """A flat JSON Schema of strings, numbers, booleans and choices of one."""
 
 
+if TYPE_CHECKING:
+    # A form always has one, and only `mode` says which it is.
+    RequestedSchema: TypeAlias = JsonObject | Any
+else:
+    RequestedSchema = JsonObject | None
+
+
 @since("2025-06-18")
 class ElicitParams(QuestionBody):
     """Ask the user: in `form` mode (the default) by a schema, in `url` mode by a page."""
 
     message: str
     requested_schema: Annotated[
-        JsonObject | None, must_send(until="2025-06-18"), was(FormSchema, until="2025-06-18")
+        RequestedSchema, must_send(until="2025-06-18"), was(FormSchema, until="2025-06-18")
     ] = None
     mode: Annotated[Literal["form", "url"] | None, since("2025-11-25")] = None
     url: Annotated[str | None, since("2025-11-25")] = None
