@@ -14,8 +14,7 @@ from msgspec import Meta
 
 from accord import Context, Server, ToolError, types
 from accord.errors import ElicitationRefused
-from accord.server import Audio, Image, Proceed
-from accord.server.files import DirectoryResource
+from accord.server import Audio, DirectoryResource, Image, Proceed
 
 CITIES = {"Peru": ["Cusco", "Lima"], "Japan": ["Kyoto", "Nara", "Osaka"], "Mali": ["Gao", "Mopti"]}
 RULES = types.ResourceContents("desk://rules", mime_type="text/plain", text="Two bags. No swords.")

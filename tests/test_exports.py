@@ -1,5 +1,8 @@
 """What packages and modules say they export is there, once, in order."""
 
+import ast
+import re
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
@@ -24,6 +27,34 @@ def _modules() -> dict[str, ModuleType]:
 
 
 MODULES = _modules()
+ROOT = Path(__file__).parents[1]
+_BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def _public_modules() -> list[str]:
+    """Read the modules that the page on compatibility lists as public."""
+    page = (ROOT / "docs" / "compatibility.md").read_text(encoding="utf-8")
+    table = page.partition("**What is public.**")[2].partition("\nFurther")[0]
+    return re.findall(r"`(accord[.\w]*)`", table)
+
+
+def _sources() -> Iterator[tuple[str, str]]:
+    """Yield what users are shown: blocks of the documentation, and examples, with their place."""
+    for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
+        for block in _BLOCK.finditer(page.read_text(encoding="utf-8")):
+            yield page.name, block[1]
+    for example in (ROOT / "examples").rglob("*.py"):
+        yield example.name, example.read_text(encoding="utf-8")
+
+
+def _imports(source: str) -> Iterator[tuple[str, str | None]]:
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            yield from ((node.module, each.name) for each in node.names)
+        elif isinstance(node, ast.Import):
+            yield from ((each.name, None) for each in node.names)
+
+
 EXPORTING = [name for name, module in MODULES.items() if hasattr(module, "__all__")]
 
 
@@ -42,6 +73,34 @@ def test_exports_exist_and_are_listed_once_in_order(name):
         assert listed == sorted(listed, key=in_order)
 
 
+def test_every_public_module_lists_its_names():
+    public = _public_modules()
+    assert len(public) > 10
+    assert [name for name in public if not getattr(MODULES[name], "__all__", None)] == []
+
+
+def test_documentation_and_examples_import_only_what_is_public():
+    public = set(_public_modules())
+    hidden = sorted(
+        f"{place}: {module} {name or ''}"
+        for place, source in _sources()
+        for module, name in _imports(source)
+        if module.partition(".")[0] == "accord"
+        and f"{module}.{name}" not in public
+        and (module not in public or (name is not None and name not in MODULES[module].__all__))
+    )
+    assert hidden == []
+
+
+def test_the_page_on_servers_imports_each_name_from_where_it_is():
+    page = (ROOT / "docs" / "servers.md").read_text(encoding="utf-8")
+    table = page.partition("Where names are:")[2].partition("\nRun it")[0]
+    rows = re.findall(r"^\| `(accord[.\w]*)` \| (.*) \|$", table, re.MULTILINE)
+    assert len(rows) >= 5
+    for module, names in rows:
+        assert set(re.findall(r"`(\w+)`", names)) <= set(MODULES[module].__all__)
+
+
 def test_no_export_is_private():
     private = [
         f"{name}.{each}"
@@ -58,6 +117,28 @@ def test_the_top_level_exports_what_it_lists():
         assert getattr(accord, name) is not None
     # What is imported on demand is found as well.
     assert set(accord.__all__) <= set(dir(accord))
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("ElicitationRefused", "from accord.errors import ElicitationRefused"),
+        ("ToolAnnotations", "from accord.types import ToolAnnotations"),
+        ("Image", "from accord.server import Image"),
+        ("openapi", "from accord.compose import openapi"),
+        ("TaskSettings", "from accord.server.tasks import TaskSettings"),
+        ("FastMCP", "from accord import Server"),
+    ],
+)
+def test_a_name_that_is_elsewhere_is_imported_with_a_hint(name, hint):
+    with pytest.raises(ImportError, match=f"write: {hint}$"):
+        exec(f"from accord import {name}")  # as users write it
+
+
+def test_a_name_that_is_nowhere_is_missing_as_in_any_module():
+    assert not hasattr(accord, "Sever")
+    with pytest.raises(ImportError, match="cannot import name 'Sever'"):
+        exec("from accord import Sever")  # as users write it
 
 
 def test_nothing_of_ours_is_public_at_the_top_without_being_listed():

@@ -5,6 +5,7 @@ Names are loaded when they are first used, so that importing accord costs next t
 
 import gc
 from importlib import import_module
+from os.path import exists
 from typing import TYPE_CHECKING, Any
 
 from accord.version import __version__ as __version__
@@ -51,15 +52,42 @@ _HOMES = {
 }
 
 
+# Searched for a name that is not here.
+_SHOWN = (
+    *("accord.errors", "accord.types", "accord.server", "accord.client", "accord.auth"),
+    *("accord.compose", "accord.middleware", "accord.testing", "accord.stores"),
+    *("accord.server.tasks", "accord.check.contract"),
+)
+# What other libraries call it.
+_FOREIGN = {"FastMCP": "Server", "MCPServer": "Server", "ClientSession": "connect"}
+
+
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         value = getattr(_load(_HOMES[name]), name)
     elif name in __all__:
         value = _load(f"accord.{name}")
     else:
-        raise AttributeError(f"module 'accord' has no attribute {name!r}")
+        raise _explain_missing(name)
     globals()[name] = value
     return value
+
+
+def _explain_missing(name: str) -> Exception:
+    """Return the error for a name that is not here, with where it is if that is known.
+
+    As an ImportError: Python drops the text of an AttributeError in `from accord import name`.
+    """
+    place = f"{__path__[0]}/{name}"
+    if not name.startswith("_") and not exists(place) and not exists(f"{place}.py"):
+        if name in _FOREIGN:
+            return ImportError(
+                f"accord has no {name!r}; write: from accord import {_FOREIGN[name]}"
+            )
+        for module in _SHOWN:
+            if name in import_module(module).__all__:
+                return ImportError(f"{name!r} is in {module}; write: from {module} import {name}")
+    return AttributeError(f"module 'accord' has no attribute {name!r}")
 
 
 def _load(module: str) -> Any:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from accord.server.caching import CacheHints
     from accord.server.context import Context
     from accord.server.depends import Depends
+    from accord.server.files import DirectoryResource
     from accord.server.logs import ClientLogHandler
     from accord.server.media import Audio, Image
     from accord.server.middleware import Middleware, Proceed
@@ -27,6 +28,7 @@ __all__ = [
     "ClientLogHandler",
     "Context",
     "Depends",
+    "DirectoryResource",
     "Header",
     "Image",
     "Lifespan",
@@ -46,6 +48,7 @@ _HOMES = {
     "ClientLogHandler": "accord.server.logs",
     "Context": "accord.server.context",
     "Depends": "accord.server.depends",
+    "DirectoryResource": "accord.server.files",
     "Header": "accord.server.schema.annotations",
     "Image": "accord.server.media",
     "Lifespan": "accord.server.server",
