@@ -206,7 +206,7 @@ def check_contract(
         allow_writes: also call tools that change something, unless they destroy it.
         examples: generated arguments for each tool.
         seed: the same seed gives the same arguments.
-        calls: the limit of calls for each tool, 100 or four times `examples` by default;
+        calls: the limit of calls for each tool, 150 or four times `examples` by default;
             tests that need more are skipped. 0 calls no tool.
         timeout: seconds to wait for each answer.
         **options: those of `accord.connect`, such as `revision="2025-06-18"`.
