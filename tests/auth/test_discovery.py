@@ -139,6 +139,13 @@ def test_metadata_of_another_resource_is_refused(resource):
     assert SERVER in caught.value.hint
 
 
+def test_metadata_of_another_path_of_the_server_names_the_url_to_use():
+    place = "https://example.com/.well-known/oauth-protected-resource"
+    with pytest.raises(FlowFailed) as caught:
+        drive(discover("https://example.com/"), {place: reply(RESOURCE | {"resource": SERVER})})
+    assert caught.value.hint.startswith(f"the server is at {SERVER}: use that URL; or the metadata")
+
+
 @pytest.mark.parametrize(
     "resource", [SERVER, f"{SERVER}/", "https://EXAMPLE.com/team", "https://example.com"]
 )

@@ -245,6 +245,7 @@ def test_a_mistake_is_explained_in_one_line(accord, desk, words, said):
         ([], "call needs a TARGET and the NAME of a tool, a resource or a prompt"),
         (["--", "sh"], "call needs a TARGET and the NAME of a tool, a resource or a prompt"),
         (["good.py"], "call needs the NAME of a tool; accord list good.py shows them"),
+        (["http://x/mcp"], "call needs the NAME of a tool; accord list http://x/mcp shows them"),
         (["goof.py"], "there is no file goof.py; did you mean good.py?"),
         (["sh", "server.sh", "add"], "sh is a command; write it after --: -- sh server"),
         (["good.py", "add", "--wat"], "there is no option --wat"),

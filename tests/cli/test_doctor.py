@@ -444,6 +444,29 @@ def test_a_server_of_the_older_form_of_http_is_recognized():
     assert steps["initialize"].verdict == "ok"
 
 
+def test_a_server_with_fixed_tokens_gets_no_warnings_about_metadata():
+    server = Server("desk", auth=Protected(StaticTokens({"good": ["use"]})))
+
+    async def main(url):
+        code, steps, verdict = await examined(url, "--bearer", "good")
+        assert (code, verdict) == (0, "ok")
+        assert verdicts(steps) == {
+            **dict.fromkeys(("dns", "tcp", "http", "challenge"), "ok"),
+            "resource metadata": "skipped",
+            **dict.fromkeys(("token", "initialize", "list"), "ok"),
+        }
+        _, steps, _ = await examined(url)
+        assert steps["token"]["change"] == "give it with --bearer TOKEN"
+        _, _, said = await accord("list", url)
+        assert "give a token with --bearer TOKEN" in said
+        assert "--oauth" not in said
+        assert said.count("a token is required") == 1
+        assert "{" not in said  # the text of the error, and not its JSON
+
+    with bounded(server.asgi()) as port:
+        run(main(f"http://127.0.0.1:{port}/mcp"))
+
+
 def test_a_fixed_token_is_tried_although_the_metadata_cannot_be_read():
     issuer = f"http://127.0.0.1:{free_port()}"
     server = Server("desk", auth=Protected(StaticTokens({"good": ["use"]}), issuer=issuer))

@@ -71,6 +71,8 @@ def test_help_fits_a_narrow_terminal_except_for_examples(command, capsys, monkey
         ("lst x.py", "there is no COMMAND lst; did you mean list? (see accord --help)"),
         ("zzz", "there is no COMMAND zzz; there are run, proxy, list, call, inspect, "),
         ("check servr x.py", "there is no WHAT servr; did you mean server? (see accord check"),
+        ("check desk.py", "there is no WHAT desk.py; did you mean accord check server desk.py?"),
+        ("check http://x/mcp", "did you mean accord check server http://x/mcp?"),
         ("list --fromat=json x.py", "no option --fromat; did you mean --format? (see accord list"),
         ("check server --zzz x.py", "there is no option --zzz (see accord check server --help)"),
         ("--fromat list x.py", "there is no option --fromat"),

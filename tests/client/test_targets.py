@@ -53,6 +53,15 @@ def desk():
     return server
 
 
+def test_a_misspelt_oauth_is_not_sent_as_a_token(run):
+    async def main():
+        for auth in ("oath", "OAuth", "oauth2"):
+            with pytest.raises(ValueError, match='would be sent as a token; did you mean "oauth"'):
+                await connect("http://127.0.0.1:9/mcp", auth=auth)
+
+    run(main())
+
+
 def test_a_server_object_is_connected_in_memory(run):
     async def main():
         async with connect(desk()) as client:

@@ -182,6 +182,15 @@ def test_an_entry_is_printed_for_a_host_and_nothing_is_written(accord, home):
     assert not (home / ".config").exists()
 
 
+def test_without_a_host_an_entry_is_printed_as_most_hosts_read_it(accord, home):
+    code, out, err = accord("add", "desk.py", "--print")
+    assert code == 0
+    entry = json.loads(out)["mcpServers"]["desk"]
+    assert entry["args"][-2:] == ["run", str(Path("desk.py").absolute())]
+    assert "--print HOST" in err
+    assert not (home / ".cursor").exists()
+
+
 def test_a_link_offers_the_server(accord, home):
     code, out, _ = accord("add", "desk.py", "--link", "cursor")
     assert code == 0

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from accord import connect
+from accord.errors import ConnectFailed
 from support.http_offer import offer
 from support.http_server import bounded, free_port, on_listener, serving
 from support.http_talk import call, initialize, notification, request, text_of
@@ -188,6 +190,23 @@ def test_the_endpoint_may_be_anywhere(talk, path):
             await use(client)
 
     with serving(offer().asgi(path=path)) as port:
+        run(scenario(port))
+
+
+def test_a_wrong_path_below_a_mount_names_the_right_one_once():
+    from starlette.applications import Starlette
+    from starlette.routing import Mount
+
+    app = Starlette(routes=[Mount("/desk", offer().asgi())])
+
+    async def scenario(port):
+        with pytest.raises(ConnectFailed) as caught:
+            await connect(f"http://127.0.0.1:{port}/desk/")
+        said = str(caught.value)
+        assert "; try /desk/mcp" in said
+        assert said.count("nothing is served") == 1
+
+    with serving(app) as port:
         run(scenario(port))
 
 

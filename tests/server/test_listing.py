@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from accord import Server
 from accord.errors import InvalidParams
 from accord.server import listings as module
 from accord.server.listings import PAGE_BYTES, PAGE_SIZE, Listing
@@ -115,6 +116,13 @@ def test_every_kind_of_list_has_pages(
     second = msgspec.json.decode(listing.page(OLDEST, first["nextCursor"]))
     assert [item["name"] for item in first[member] + second[member]] == ["0", "1", "2"]
     assert "nextCursor" not in second
+
+
+@pytest.mark.parametrize("kind", ["tool", "prompt", "resource"])
+def test_a_list_used_as_a_decorator_names_the_decorator(kind: str) -> None:
+    server: Any = Server("desk")
+    with pytest.raises(TypeError, match=f"did you mean @server.{kind}\\?"):
+        getattr(server, f"{kind}s")(lambda: "x")
 
 
 def test_usual_lists_are_one_page() -> None:

@@ -1,11 +1,12 @@
 """MIME types guessed from names, and which of them are text."""
 
 import doctest
+from typing import Any
 
 import pytest
 
 from accord.server import media
-from accord.server.media import guess_mime_type, is_textual
+from accord.server.media import Image, guess_mime_type, is_textual
 
 
 def test_the_examples_in_the_docstrings_hold() -> None:
@@ -65,3 +66,17 @@ def test_types_that_can_be_shown_are_text(mime_type: str) -> None:
 )
 def test_all_other_types_are_not(mime_type: str) -> None:
     assert not is_textual(mime_type)
+
+
+@pytest.mark.parametrize(
+    ("given", "named", "said"),
+    [
+        ((b"x", "image/png"), {}, r"Image\(data, 'image/png'\): write mime_type='image/png'"),
+        (("cat.png",), {}, "data is bytes; for a file write path='cat.png'"),
+        ((b"x",), {"format": "png"}, r"Image\(\) has no keyword 'format'; it has data, mime_type"),
+        ((), {}, "Image takes either data or path"),
+    ],
+)
+def test_a_picture_that_is_made_wrongly_says_how(given: Any, named: Any, said: str) -> None:
+    with pytest.raises(TypeError, match=said):
+        Image(*given, **named)

@@ -182,8 +182,9 @@ def test_an_invalid_uri_cannot_be_registered(uri: str) -> None:
         ("note://name}", "'}' is not allowed"),
         ("note://{}", "expected the name of a variable"),
         ("note://{!name}", "reserved for extensions"),
-        ("{name}", "does not expand to URIs"),
-        ("notes/{name}", "does not expand to URIs"),
+        ("/search/{q}", "begins with a scheme; write for example 'desk://search/{q}'"),
+        ("{name}", "a URI begins with a scheme"),
+        ("notes/{name}", "a URI begins with a scheme"),
         ("1://{name}", "does not expand to URIs"),
     ],
 )

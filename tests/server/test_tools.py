@@ -46,6 +46,28 @@ def test_a_tool_that_exits_has_failed(kind: str, caplog: Any) -> None:
     assert "tool leave failed (reference" in caplog.text
 
 
+@pytest.mark.parametrize("inline", [False, True])
+def test_a_result_of_another_type_is_logged_with_its_tool_and_no_traceback(
+    inline: bool, caplog: Any
+) -> None:
+    server = Server("desk")
+
+    @server.tool(inline=inline)
+    def count() -> int:
+        """Count."""
+        return "many"  # type: ignore[return-value]  # the mistake
+
+    with caplog.at_level(logging.ERROR):
+        result = run(called(server, "count"))
+    (record,) = caplog.records
+    said = record.getMessage()
+    assert said.startswith("tool count, at ")
+    assert "test_tools.py:" in said
+    assert 'the result: expected an integer, got a string ("many") (reference ' in said
+    assert record.exc_info is None
+    assert text(result).startswith("tool count failed: its result cannot be sent (reference ")
+
+
 @pytest.mark.parametrize(
     "value",
     [

@@ -96,6 +96,22 @@ def test_a_missing_argument_names_the_type() -> None:
         make("add")
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("structuredContent", "structured_content"),
+        ("isError", "is_error"),
+        ("model_dump", r"to_dict\(\)"),
+        ("model_dump_json", r"to_json\(\)"),
+    ],
+)
+def test_an_attribute_of_other_libraries_suggests_ours(name: str, meant: str) -> None:
+    result = CallToolResult([TextContent("x")])
+    with pytest.raises(AttributeError, match=rf"'{name}'; did you mean {meant}\?"):
+        getattr(result, name)
+    assert not hasattr(result, name)
+
+
 def test_a_quick_constructor_makes_the_same() -> None:
     made = constructor(CallToolResult)([TextContent("x")], {"result": "x"})
     assert made == CallToolResult([TextContent("x")], structured_content={"result": "x"})

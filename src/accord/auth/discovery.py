@@ -19,7 +19,7 @@ from accord.auth.urls import (
     is_same_issuer,
     root_url,
 )
-from accord.bindings.http_responses import quote_text, quote_url
+from accord.bindings.http_responses import is_same_origin, quote_text, quote_url
 from accord.errors import FlowFailed
 from accord.protocol.revisions import REVISIONS, newest
 from accord.transports.http.client.guarded import Flow, HttpRequest, HttpResponse, NoResponse
@@ -207,6 +207,8 @@ def _check_resource(said: Mapping[str, Any], url: str, request: HttpRequest) -> 
     if not isinstance(resource, str) or not belongs_to(resource, url):
         shown = repr(resource)[:200]
         hint = f"the metadata has to name {canonical_resource(url)} as its resource"
+        if isinstance(resource, str) and _is_beside(resource, url):
+            hint = f"the server is at {quote_url(resource)}: use that URL; or {hint}"
         came = f"metadata of another resource, {shown}"
         raise _failure(STEP_RESOURCE, request, came, hint)
     return ResourceMetadata(
@@ -215,6 +217,13 @@ def _check_resource(said: Mapping[str, Any], url: str, request: HttpRequest) -> 
         scopes_supported=_string_list(said, "scopes_supported"),
         url=request.url,
     )
+
+
+def _is_beside(resource: str, url: str) -> bool:
+    try:
+        return is_same_origin(resource, url)
+    except ValueError:
+        return False
 
 
 def find_server_metadata(issuer: str, *, spelled: str | None = None) -> Flow[ServerMetadata]:

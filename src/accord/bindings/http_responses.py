@@ -90,12 +90,9 @@ def excerpt(body: bytes) -> str:
 
 def explain(status: int, content_type: str, body: bytes, *, retry_after: str | None = None) -> str:
     """Describe an unusable answer, and what may be the reason."""
-    answer = parse_response(body)
-    if answer is not None and isinstance(answer.error, ErrorBody):
-        body = answer.error.message.encode()
-    said = excerpt(body)
+    said = excerpt(_read_message(body))
     if status >= 400:
-        hint = _HINTS.get(status)
+        hint = None if said.startswith("nothing is served") else _HINTS.get(status)
         wait = parse_retry_after(retry_after)
         if wait is not None:
             asks = f"it asks to wait {wait:.0f} s"
@@ -110,6 +107,23 @@ def explain(status: int, content_type: str, body: bytes, *, retry_after: str | N
         hint = f"the body is {content_type}, expected JSON or an event stream"
     parts = [f"HTTP {status}", f": {said}" if said else "", f" ({hint})" if hint else ""]
     return "".join(parts)
+
+
+def _read_message(body: bytes) -> bytes:
+    """Return the text of an error of JSON-RPC or OAuth; the body itself if it is something else."""
+    answer = parse_response(body)
+    if answer is not None and isinstance(answer.error, ErrorBody):
+        return answer.error.message.encode()
+    try:
+        text = msgspec.json.decode(body, type=_OAuthError).error_description
+    except (ValueError, RecursionError):
+        return body
+    return text.encode() or body
+
+
+class _OAuthError(msgspec.Struct):
+    error: str
+    error_description: str
 
 
 def endpoint_url(base: str, named: str) -> str | None:

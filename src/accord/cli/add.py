@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from accord.hosts.operations.plan import PlannedChange
     from accord.hosts.targets import NeededValue, TargetServer
 
+# Writes an entry as most hosts do.
+_USUAL_FORM: Final = "cursor"
 _HELP: Final = """\
 usage: accord add [options] TARGET
        accord add [options] NAME=TARGET
@@ -47,6 +49,7 @@ examples:
   accord add https://example.com/mcp --host codex --header 'Authorization: Bearer ${TOKEN}'
   accord add server.py --host vscode --scope project --env API_KEY
   accord add --host zed --name files -- npx -y @modelcontextprotocol/server-filesystem ~/notes
+  accord add server.py --print
   accord add server.py --print goose
 """
 _OPTIONS: Final = f"""\
@@ -63,7 +66,7 @@ rest* WORD
 {WRITING}\
 --no-check    do not launch the server first
 --literal-secrets  write values that look like secrets as they are
---print HOST  print the entry for this host, and write nothing
+--print [HOST]  print the entry for this host, or as most hosts read it, and write nothing
 --link HOST   print the link that makes this host ask its user to add the server
 --open        with --link: open it
 {TEXT_OR_JSON}
@@ -405,10 +408,12 @@ def _print_entry(
     from accord.hosts.operations.snippets import paste_place
     from accord.hosts.table.rows import find_host
 
-    host = find_host(hosts, options.print)
+    is_general = options.print == "text"  # no host was named
+    host = find_host(hosts, _USUAL_FORM if is_general else options.print)
     file = paste_place(host, machine, scope_of(options) or "user")
     text = _paste_text(options, file, entry, machine)
-    note(f"for {file.path}" if file.path.name else f"to paste into {host.name}")
+    place = f"for {file.path}" if file.path.name else f"to paste into {host.name}"
+    note("as most hosts read it; --print HOST prints it for one of them" if is_general else place)
     say(text)
     return 0
 

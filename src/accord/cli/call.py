@@ -101,9 +101,10 @@ def run(options: argparse.Namespace) -> int:
     if not words and not options.target:
         raise UsageError("call needs a TARGET and the NAME of a tool, a resource or a prompt")
     if not words:
-        from accord.cli.target import locate
+        from accord.cli.target import is_url, locate
 
-        locate(options.target)
+        if not is_url(options.target):
+            locate(options.target)
         raise UsageError(f"call needs the NAME of a tool; accord list {options.target} shows them")
     name, *pairs = words
     questions = Questions(split_pairs(options.answer))

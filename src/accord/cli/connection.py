@@ -255,6 +255,7 @@ _REPLACEMENTS: Final = tuple(
             r'pass auth="oauth" to obtain a token, or auth="\.\.\." with one',
             "add --oauth to obtain a token, or --bearer TOKEN",
         ),
+        (r'pass auth="\.\.\." with a token;', "give a token with --bearer TOKEN;"),
         (
             r"pass OAuth\(client_id=\.\.\.\), with redirect URI (\S+), and OAuth\(redirect_.*\)",
             r"name it: --client-id ID --redirect-uri \1",

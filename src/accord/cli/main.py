@@ -118,6 +118,8 @@ class Parser(argparse.ArgumentParser):
         known = list(action.choices or ())
         if known and value not in known:
             hint = did_you_mean(value, known) or f"; there are {', '.join(known)}"
+            if "server" in known and any(each in value for each in "./:"):
+                hint = f"; did you mean {self.prog} server {value}?"
             raise argparse.ArgumentError(None, f"there is no {action.metavar} {value}{hint}")
 
 

@@ -61,7 +61,7 @@ def demand_target(options: "argparse.Namespace", command: str) -> None:
         raise UsageError(f"either {options.target} or the command after --, not both")
     if options.rest:
         # A command line without -- is the more likely mistake; `locate` reports it.
-        if not _URL.match(options.target):
+        if not is_url(options.target):
             locate(options.target, options.rest)
         raise UsageError(f"{command} takes one TARGET; unexpected {' '.join(options.rest)}")
 
@@ -69,11 +69,16 @@ def demand_target(options: "argparse.Namespace", command: str) -> None:
 # -- finding
 
 
+def is_url(target: str) -> bool:
+    """Tell whether a target is a URL of a server."""
+    return _URL.match(target) is not None
+
+
 def command_of(options: "argparse.Namespace") -> list[str] | str:
     """Return the target for `connect`: the command that launches a server, or a URL."""
     if options.command:
         return list(options.command)
-    if _URL.match(options.target):
+    if is_url(options.target):
         return str(options.target)
     place = locate(options.target, options.rest)
     # -P: a file in the current folder must not hide a module of the same name.

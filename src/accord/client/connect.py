@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 Target: TypeAlias = Sequence[str] | str | os.PathLike[str] | Any
 """A command as a list, a file with a server, a URL, or a server object."""
 
+# Tokens are longer.
+_LONGEST_TYPO: Final = 7
 # A few lines of a terminal or a log; the whole stderr is an attribute of the error.
 _MESSAGE: Final = 300
 
@@ -235,10 +237,18 @@ def _authorizer(auth: Auth | None) -> Authorizer | None:
     if not isinstance(auth, str):
         return auth
     if auth != "oauth":
+        if len(auth) <= _LONGEST_TYPO and _is_like_oauth(auth):
+            raise ValueError(f'auth={auth!r} would be sent as a token; did you mean "oauth"?')
         return Bearer(auth)
     # Loaded by name: clients do without that layer unless it is asked for.
     authorizer: Authorizer = import_module("accord.auth").OAuth()
     return authorizer
+
+
+def _is_like_oauth(token: str) -> bool:
+    from difflib import get_close_matches  # few tokens are short
+
+    return bool(get_close_matches(token.lower(), ["oauth"]))
 
 
 def _command(target: Target) -> Sequence[str]:

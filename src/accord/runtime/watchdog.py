@@ -112,8 +112,8 @@ class Watchdog:
         if place is None:
             log.warning(
                 "%s has blocked the event loop for %.1f s with the size of its arguments or of its "
-                "result: no other request is served meanwhile; pass less at once, or make it a "
-                "plain function, whose results are converted in a thread",
+                "result: no other request is served meanwhile; return less at once, or a link to a "
+                "resource (the result of a plain def is converted in a thread)",
                 name,
                 late,
             )

@@ -5,8 +5,9 @@ import posixpath
 import re
 from functools import cache
 from os import PathLike, fspath
-from typing import Final, Generic, TypeVar, get_args
+from typing import Final, Generic, Never, TypeVar, get_args
 
+from accord.keywords import refuse_unknown
 from accord.types import (
     AudioContent,
     ContentBlock,
@@ -94,12 +95,21 @@ class _Media(Generic[Block]):
     def __init__(
         self,
         data: bytes | None = None,
-        *,
+        *wrong: Never,
         path: str | PathLike[str] | None = None,
         mime_type: str | None = None,
+        **unknown: Never,
     ) -> None:
+        name = type(self).__name__
+        if wrong:
+            raise TypeError(f"{name}(data, {wrong[0]!r}): write mime_type={wrong[0]!r}")
+        refuse_unknown(f"{name}()", unknown, ("data", "path", "mime_type"))
         if (data is None) == (path is None):
-            raise TypeError(f"{type(self).__name__} takes either data or path")
+            raise TypeError(f"{name} takes either data or path")
+        if isinstance(data, str):
+            raise TypeError(
+                f"{name}({data!r:.80}): data is bytes; for a file write path={data!r:.80}"
+            )
         if path is not None:
             mime_type = mime_type or guess_mime_type(fspath(path))
             with open(path, "rb") as file:

@@ -290,6 +290,11 @@ def _parse(uri: str) -> UriTemplate:
     except ValueError as error:
         raise RegistrationError(f"resource {uri!r}: invalid URI template: {error}") from None
     if not is_uri(sample):
+        if ":" not in uri.partition("{")[0]:
+            path = uri.lstrip("/")
+            raise RegistrationError(
+                f"resource {uri!r}: a URI begins with a scheme; write for example 'desk://{path}'"
+            )
         raise RegistrationError(
             f"resource {uri!r} does not expand to URIs: with every variable set to 'x' it gives "
             f"{sample!r}"

@@ -198,13 +198,22 @@ class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
             raise error
         if isinstance(error, OutOfTime):
             return failure(f"tool {self.key} did not finish within {self.timeout:g} s (timeout)")
-        reference = os.urandom(4).hex()
-        log.error("tool %s failed (reference %s)", self.key, reference, exc_info=error)
+        reference = self._log_failure(error)
         if context._session.server.debug:
             return failure(f"tool {self.key} failed: {type(error).__name__}: {error}")
         # The text of an unexpected exception may name files, hosts or secrets.
         why = ": its result cannot be sent" if isinstance(error, ResultError) else ""
         return failure(f"tool {self.key} failed{why} (reference {reference})")
+
+    def _log_failure(self, error: BaseException) -> str:
+        """Log an unexpected exception; return the reference by which callers name it."""
+        reference = os.urandom(4).hex()
+        if isinstance(error, ResultError):
+            # Frames of our own would say nothing of the author's code.
+            log.error("%s, %s: %s (reference %s)", self.label, self.place, error, reference)
+        else:
+            log.error("tool %s failed (reference %s)", self.key, reference, exc_info=error)
+        return reference
 
 
 def require_pages(error: UrlElicitationRequired, context: Context[object]) -> ToolResult:

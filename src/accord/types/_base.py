@@ -6,7 +6,17 @@ from them (`accord.protocol.shape`). Common are the messages that no single feat
 progress, cancellation. The JSON-RPC envelope around them is not described here.
 """
 
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias, TypeVar, get_args
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    NoReturn,
+    TypeAlias,
+    TypeVar,
+    get_args,
+)
 
 import msgspec
 
@@ -132,6 +142,22 @@ def lifetime_of(type_: object) -> Lifetime:
 _construct: Final[Any] = msgspec.StructMeta.__call__
 
 
+class Misnamed:
+    """An attribute that other libraries have; reading it says how it is called here.
+
+    A `__getattr__` would do the same, and slow down every other attribute.
+    """
+
+    def __init__(self, name: str, meant: str) -> None:
+        self._name = name
+        self._meant = meant
+
+    def __get__(self, instance: object, owner: type) -> NoReturn:
+        raise AttributeError(
+            f"{owner.__name__} has no attribute {self._name!r}; did you mean {self._meant}?"
+        )
+
+
 class MessageType(msgspec.StructMeta):
     """The type of message types: tags are attributes, and mistaken keywords are explained.
 
@@ -148,7 +174,12 @@ class MessageType(msgspec.StructMeta):
             tag_field = options.get("tag_field")
             if tag_field is not None:
                 namespace[tag_field] = options["tag"]
-            return super().__new__(mcls, name, bases, namespace, **options)
+            made = super().__new__(mcls, name, bases, namespace, **options)
+            renamed = zip(made.__struct_encode_fields__, made.__struct_fields__, strict=True)
+            for wire, field in renamed:
+                if wire != field and wire.isidentifier() and not wire.startswith("_"):
+                    setattr(made, wire, Misnamed(wire, field))
+            return made
 
         def __call__(self, *args, **keywords):
             try:
@@ -208,6 +239,10 @@ class Struct(msgspec.Struct, metaclass=MessageType, rename="camel", omit_default
         """Return the message as JSON text, with the names of the specification."""
         return _encode(self).decode()
 
+
+if not TYPE_CHECKING:  # type checkers know that there are no such attributes
+    Struct.model_dump = Misnamed("model_dump", "to_dict()")
+    Struct.model_dump_json = Misnamed("model_dump_json", "to_json()")
 
 _encode: Final = msgspec.json.Encoder().encode
 

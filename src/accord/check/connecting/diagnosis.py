@@ -82,6 +82,8 @@ class Diagnosis(StepList):
         self._challenge: AuthChallenge | None = None
         self._resource: ResourceMetadata | None = None
         self._is_protected = False
+        # Whether clients cannot obtain a token, so that one is given to them.
+        self._has_fixed_tokens = False
 
     async def run(self) -> None:
         """Take the steps in order, until one fails so that no further step makes sense."""
@@ -130,7 +132,9 @@ class Diagnosis(StepList):
         elif status == 401:
             self._is_protected = True
             self._add("http", "ok", asked=asked, came=f"HTTP {status}: protected")
-            self._read_challenge(headers.getall("WWW-Authenticate", []))
+            values = headers.getall("WWW-Authenticate", [])
+            self._has_fixed_tokens = await self._finds_no_metadata(values)
+            self._read_challenge(values)
         elif newer := {*named_revisions(body)} & ({*REVISIONS} - {*HANDSHAKE}):
             came = f"HTTP {status}: no handshake, the server speaks {', '.join(newer)}"
             self._add("http", "ok", asked=asked, came=came)
@@ -160,6 +164,24 @@ class Diagnosis(StepList):
         except AccordError:
             return False
 
+    async def _finds_no_metadata(self, values: list[str]) -> bool:
+        """Whether nothing says how to obtain a token, and none is to be obtained."""
+        challenge = bearer_challenge(values)
+        if challenge is None or challenge.resource_metadata is not None:
+            return False
+        if not isinstance(self._auth, str | Bearer | None):
+            return False
+        async with self._metadata_sender() as sender:
+            try:
+                found = await sender.run(discover(self.url))
+            except FlowFailed:
+                return False
+        return found.server.is_assumed
+
+    def _metadata_sender(self) -> GuardedSender:
+        # As clients use it.
+        return GuardedSender(AddressPolicy.beside(self.url), seconds=self._seconds)
+
     def _read_challenge(self, values: list[str]) -> None:
         asked = "WWW-Authenticate of that answer"
         self._challenge = bearer_challenge(values)
@@ -169,25 +191,29 @@ class Diagnosis(StepList):
             return self._add("challenge", "warning", asked=asked, came=came, change=change)
         named = self._challenge.resource_metadata
         came = ", ".join(f"{name}={value[:100]}" for name, value in self._challenge.params.items())
-        if named is None:
+        if named is None and not self._has_fixed_tokens:
             change = "name the metadata of the resource in resource_metadata"
             return self._add(
                 "challenge", "warning", asked=asked, came=came or "Bearer", change=change
             )
-        return self._add("challenge", "ok", asked=asked, came=came)
+        return self._add("challenge", "ok", asked=asked, came=came or "Bearer")
 
     # -- authorization
 
     async def _discover(self) -> None:
         if not self._is_protected:
             return
+        if self._has_fixed_tokens:
+            came = "none: clients cannot obtain a token, it is given to them"
+            change = "nothing, if that is meant; else publish metadata (RFC 9728)"
+            self._add("resource metadata", "skipped", came=came, change=change)
+            return
         named = None if self._challenge is None else self._challenge.resource_metadata
-        policy = AddressPolicy.beside(self.url)  # as clients use it
-        async with GuardedSender(policy, seconds=self._seconds) as sender:
+        async with self._metadata_sender() as sender:
             self._resource = await self._find_resource(sender, named)
             server = await self._find_server(sender, named)
         if server is not None:
-            self._check_server_metadata(server, policy)
+            self._check_server_metadata(server, AddressPolicy.beside(self.url))
 
     async def _find_resource(
         self, sender: GuardedSender, named: str | None
@@ -269,6 +295,8 @@ class Diagnosis(StepList):
             return
         if self._is_protected and self._auth is None:
             change = "add --oauth to obtain a token, or --bearer TOKEN"
+            if self._has_fixed_tokens:
+                change = "give it with --bearer TOKEN"
             self._add("token", "skipped", came="none was given", change=change)
             for name in ("initialize", "list"):
                 self._add(name, "skipped", came="no token")

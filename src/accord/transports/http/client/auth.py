@@ -271,6 +271,9 @@ def _hint(values: tuple[str, ...], *, has_auth: bool) -> str:
         return f"the server does not take tokens but {named}: pass headers={{'Authorization': ...}}"
     if has_auth:
         return "the server does not take the token"
+    challenge = token_challenge(values)
+    if challenge is not None and challenge.resource_metadata is None:
+        return 'pass auth="..." with a token; the server names no metadata to obtain one by'
     return 'pass auth="oauth" to obtain a token, or auth="..." with one'
 
 

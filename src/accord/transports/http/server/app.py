@@ -461,7 +461,8 @@ class HttpApp:
         if verdict.foreign is not None:
             return exchange.refuse(verdict.foreign)
         if serve is None:
-            why = f"nothing is served at {path[:200]!r}; try {self.options.path}"
+            root = exchange.scope.get("root_path", "").rstrip("/")
+            why = f"nothing is served at {path[:200]!r}; try {root}{self.options.path}"
             return exchange.refuse(http.HttpRefusal(404, why))
         if head is not None:
             head.verdict = serve, verdict

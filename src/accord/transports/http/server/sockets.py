@@ -259,7 +259,9 @@ def _as_tcp(made: socket.socket) -> socket.socket:
 
 def _refusal(name: str, error: OSError) -> TransportError:
     why = (error.strerror or str(error)).lower()
-    if error.errno == errno.EACCES and ":" in name and not name.startswith("unix:"):
+    if error.errno == errno.EADDRINUSE:
+        why = "address already in use; end what listens there, or choose another address"
+    elif error.errno == errno.EACCES and ":" in name and not name.startswith("unix:"):
         why += " (ports below 1024 need a privilege)"
     elif name.startswith("unix:") and "too long" in why:
         why = "the path is too long for a Unix socket; most systems allow about 100 bytes"
