@@ -163,7 +163,7 @@ def test_some_servers_are_not_launched(tmp_path, entry, scope, why):
 
 
 def test_a_server_of_a_project_is_launched_if_that_is_allowed(tmp_path):
-    report = check(tmp_path, tiny(), scope="project", allow_project=True)
+    report = check(tmp_path, tiny(), scope="project", granted=())
     assert (report.launched.server, report.worst) == ("tiny", None)
 
 

@@ -7,18 +7,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from accord.cli.confirmation import confirm
 from accord.cli.hosts.changes import WRITING, describe_plan, show_plans, write_plans
 from accord.cli.hosts.selection import FILES, files_to_write, is_same_file, read_hosts, scope_of
 from accord.cli.options import TEXT_OR_JSON, Commands, UsageError, add_command, is_json, one_of
 from accord.cli.terminal import complain, escape_controls, note, painter, say, say_json
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from accord.hosts.checking.reports import EntryReport
     from accord.hosts.definition import ConfigFile, Host, HostEntry, Machine, TransportName
     from accord.hosts.operations.plan import PlannedChange
-    from accord.hosts.targets import NeededValue, TargetServer
+    from accord.hosts.targets import TargetServer
 
 # Writes an entry as most hosts do.
 _USUAL_FORM: Final = "cursor"
@@ -80,7 +81,9 @@ def register(commands: Commands) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Plan, check, show, ask and write."""
+    from accord.check.rendering.wording import escape_unprintable
     from accord.hosts.definition import Machine
+    from accord.hosts.launching.consent import describe_trial
 
     machine = Machine.current()
     hosts = read_hosts(options)
@@ -93,7 +96,10 @@ def run(options: argparse.Namespace) -> int:
             return show(options, hosts, entry, machine)
         if options.open:
             raise UsageError("--open needs --link HOST")
-        return _add(options, hosts, entry, machine, unpacked)
+        if target.is_foreign:
+            note(escape_unprintable(f"{entry.name} {describe_trial(entry)}"))
+        needs_consent = target.is_foreign and not options.yes
+        return _add(options, hosts, entry, machine, unpacked, needs_consent=needs_consent)
 
 
 def _add(
@@ -102,6 +108,8 @@ def _add(
     entry: "HostEntry",
     machine: "Machine",
     unpacked: "_UnpackedBundle",
+    *,
+    needs_consent: bool,
 ) -> int:
     planned, failures = _plan(options, files_to_write(options, hosts, machine), entry, machine)
     if not is_json(options):
@@ -112,7 +120,15 @@ def _add(
             note(f"the file was left as it is; mend it, and add this by hand:\n{snippet}")
     if failures and (not planned or len(options.host) > 0):
         return 2
-    reports = [] if options.no_check or options.dry_run else _check(options, planned, machine)
+    is_tried = bool(planned) and not options.no_check and not options.dry_run
+    if (
+        is_tried
+        and needs_consent
+        and not confirm("try it now? [y/N] ", instead="--no-check adds it untried")
+    ):
+        note("nothing was launched, and nothing was written")
+        return 1
+    reports = _check(options, planned, machine) if is_tried else []
     if any(each.worst == "error" for each in reports):
         if is_json(options):
             _say_json(planned, reports, written=())
@@ -164,31 +180,46 @@ def _complete_entry(
     for remark in target.remarks:
         note(remark)
     entry = target.entry
-    given = {name: value for name, value in options.env if value is not None}
     needed = {each.name for each in target.needed}
-    used = {name: value for name, value in given.items() if name in needed}
-    env = {name: _use_value(text, used) for name, text in entry.env.items()}
-    env |= {name: _value(name, text) for name, text in options.env if name not in used}
-    headers = {name: _use_value(text, used) for name, text in entry.headers.items()}
+    use = _value_filler(options, target, needed)
+    env = {name: use(text) for name, text in entry.env.items()}
+    env |= {name: _value(name, text) for name, text in options.env if name not in needed}
+    headers = {name: use(text) for name, text in entry.headers.items()}
     headers |= {name: _fill(text) for name, text in options.header}
     if headers and not entry.url:
         raise UsageError("--header is for a URL; a launched server has variables, --env")
     if options.cwd and entry.url:
         raise UsageError("--cwd is for a server that is launched, not for a URL")
-    _demand_values(entry.name, target.needed, {name for name, _ in options.env}, machine)
-    cwd = str(_folder(options.cwd)) if options.cwd else entry.cwd
-    command = tuple(_use_value(each, used) for each in entry.command)
-    transport = _transport(options, entry)
-    is_typed = bool(options.target) and options.target.endswith(entry.url)
-    return replace(
+    is_typed = not target.is_foreign and options.target.endswith(entry.url)
+    completed = replace(
         entry,
-        command=command,
-        url=_use_value(_fill(entry.url) if is_typed else entry.url, used),
+        command=tuple(use(each) for each in entry.command),
+        url=use(_fill(entry.url) if is_typed else entry.url),
         env=env,
         headers=headers,
-        cwd=cwd,
-        transport=transport,
+        cwd=str(_folder(options.cwd)) if options.cwd else entry.cwd and use(entry.cwd),
+        transport=_transport(options, entry),
     )
+    _demand_values(options, target, completed, machine)
+    return completed
+
+
+def _value_filler(
+    options: argparse.Namespace, target: "TargetServer", needed: "Collection[str]"
+) -> "Callable[[str], str]":
+    """Return a function that fills in the values of `--env`, and defaults of a foreign file."""
+    from accord.hosts.launching.environment import REFERENCE
+
+    named = dict(options.env)
+
+    def fill(found: re.Match[str]) -> str:
+        name, default = found[2], found[3]
+        if name in needed and named.get(name) is not None:
+            return str(named[name])
+        is_default = target.is_foreign and name not in named and default
+        return default if is_default else found[0]
+
+    return lambda text: REFERENCE.sub(fill, text)
 
 
 def _transport(options: argparse.Namespace, entry: "HostEntry") -> "TransportName":
@@ -214,29 +245,31 @@ def _read_target(options: argparse.Namespace, machine: "Machine") -> "TargetServ
 
 
 def _demand_values(
-    name: str, needed: "Sequence[NeededValue]", given: "Collection[str]", machine: "Machine"
+    options: argparse.Namespace, target: "TargetServer", entry: "HostEntry", machine: "Machine"
 ) -> None:
-    """Refuse a server whose values are neither given nor set here."""
-    missing = [
-        each
-        for each in needed
-        if each.is_required and each.name not in given and each.name not in machine.environ
-    ]
+    """Refuse a server whose values are neither given nor set here.
+
+    Those of a foreign file have to be named: it must not choose what it gets of this shell.
+    """
+    from accord.hosts.launching.consent import variables_in
+    from accord.hosts.targets import NeededValue
+
+    known = {each.name: each for each in target.needed}
+    required = {name for name, each in known.items() if each.is_required}
+    if target.is_foreign:
+        required |= set(variables_in(entry))
+    else:
+        required -= set(machine.environ)
+    missing = sorted(required - {name for name, _ in options.env})
     if not missing:
         return
-    lines = [f"{each.name} ({each.title or each.description or each.type})" for each in missing]
-    first = missing[0].name
+    needed = [known.get(each) or NeededValue(name=each) for each in missing]
+    lines = [f"{each.name} ({each.title or each.description or each.type})" for each in needed]
+    first = missing[0]
     raise UsageError(
-        f"{name} needs {', '.join(lines)}: say --env {first}=VALUE, or --env {first} to have the "
-        "host fill it in from its environment"
+        f"{entry.name} needs {', '.join(lines)}: say --env {first}=VALUE, or --env {first} to have "
+        "the host fill it in from its environment"
     )
-
-
-def _use_value(text: str, values: "Mapping[str, str]") -> str:
-    """Return a text with given values in place of placeholders."""
-    for name, value in values.items():
-        text = text.replace(f"${{env:{name}}}", value)
-    return text
 
 
 def _folder(given: str) -> Path:

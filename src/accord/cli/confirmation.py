@@ -5,8 +5,12 @@ import sys
 from accord.cli.options import UsageError
 
 
-def confirm(question: str) -> bool:
+def confirm(question: str, *, instead: str = "") -> bool:
     """Ask on the terminal; without one, say what to do instead.
+
+    Args:
+        question: it ends with the answers.
+        instead: another way than `--yes`, such as an option that makes the question needless.
 
     Raises:
         UsageError: there is no terminal to ask on.
@@ -14,7 +18,8 @@ def confirm(question: str) -> bool:
     from accord.check.rendering.wording import escape_unprintable
 
     if sys.stdin is None or not sys.stdin.isatty():
-        raise UsageError("there is no terminal to ask on; --yes answers the question")
+        other = f", {instead}" if instead else ""
+        raise UsageError(f"there is no terminal to ask on; --yes answers the question{other}")
     try:
         return input(escape_unprintable(question)).strip().lower() in ("y", "yes")
     except EOFError:

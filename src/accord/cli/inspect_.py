@@ -41,6 +41,10 @@ a host, or a command line after --. Several targets are shown side by side. A se
 file is launched anew when its code changes. With --trace the page shows a recording, and with
 --watch the traffic of another client, which connects through this command.
 
+A server of a project's file, which others may have written, is launched by its name after a
+question, which says what it launches, contacts and gets. With --yes in its place, the variables
+that its entry names are those of --env, and no others.
+
 The address has a key that is made anew at each launch. Only a page with the key can do something,
 and no page can choose what is launched.
 
@@ -61,6 +65,7 @@ _OPTIONS: Final = f"""\
 words* TARGET  the servers: URLs, Python files or modules, names of servers of a host
 --config FILE  the configuration of a host; each TARGET is the name of a server in it
 --host HOST    the host whose configuration has the server, such as cursor
+--yes          launch a server of a project's file by its name without a question
 --trace FILE   show a recording; may be repeated
 --watch        show the traffic between another client and the server
 --listen PORT  with --watch and a URL: the port that the client connects to (default: any free)

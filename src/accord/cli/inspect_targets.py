@@ -6,13 +6,14 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from shlex import join
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
+from accord.cli.confirmation import confirm
 from accord.cli.connection import auth_of
 from accord.cli.options import UsageError, did_you_mean, known_revision, one_of
 from accord.cli.target import ServerPlace, locate
+from accord.cli.terminal import note
 from accord.inspector.definition import InspectTarget
 
 if TYPE_CHECKING:
@@ -32,11 +33,13 @@ class NamedEntry(NamedTuple):
         entry: in the common form.
         folder: what its paths are relative to; empty leaves them to the current folder.
         place: the host and file, for people.
+        is_foreign: whether others may have written it, and the user did not name the file.
     """
 
     entry: "HostEntry"
     folder: str
     place: str
+    is_foreign: bool = False
 
 
 def read_targets(options: argparse.Namespace) -> list[InspectTarget]:
@@ -125,9 +128,11 @@ def _target_of_url(url: str, options: argparse.Namespace) -> InspectTarget:
 
 
 def _target_of_command(command: Sequence[str], options: argparse.Namespace) -> InspectTarget:
+    from accord.hosts.launching.consent import show_command
+
     return InspectTarget(
         title=_name_command(command),
-        shown=f"-- {_without_secrets(command)}",
+        shown=f"-- {show_command(command)}",
         command=tuple(command),
         env=_environment(options),
         cwd=options.cwd,
@@ -192,15 +197,6 @@ def _name_command(command: Sequence[str]) -> str:
     return f"{program} {os.path.basename(following) if is_path else following}".strip()
 
 
-def _without_secrets(command: Sequence[str]) -> str:
-    from accord.hosts.entries.literals import find_literals, replace_literal
-
-    entry: Mapping[str, Any] = {"command": command[0], "args": list(command[1:])}
-    for literal in list(find_literals("server", entry)):
-        entry = replace_literal(entry, literal)
-    return join([entry["command"], *entry["args"]])
-
-
 # -- entries of configurations
 
 
@@ -237,7 +233,8 @@ def _find_in_hosts(name: str, host: str) -> NamedEntry | None:
             f"several hosts have a server {name!r}, and not the same one: {places}; choose one "
             "with --host HOST, or --config FILE"
         )
-    return found[0] if found else None
+    # An entry that its user has, too, is the user's own.
+    return min(found, key=lambda each: each.is_foreign, default=None)
 
 
 def _identity(named: NamedEntry) -> str:
@@ -262,7 +259,9 @@ def _list_entries(host: str) -> list[NamedEntry]:
         folder = str(folder_of(file.path)) if file.scope == "project" else ""
         place = f"{file.host.name} ({file.path})"
         entries = [each.entry for each in list_file(file).entries]
-        found += [NamedEntry(each, folder, place) for each in entries if each is not None]
+        found += [
+            NamedEntry(each, folder, place, file.is_shared) for each in entries if each is not None
+        ]
     return found
 
 
@@ -273,10 +272,18 @@ def _suggest_entries(name: str) -> str:
 
 
 def _target_of_entry(named: NamedEntry | None, options: argparse.Namespace) -> InspectTarget:
+    from accord.hosts.launching.consent import show_command
+
     assert named is not None
     entry = named.entry
     values = {**os.environ, **dict(options.env)}
-    fill = _PlaceholderReader(values, f"{entry.name} in {named.place}")
+    is_agreed = not named.is_foreign or _ask_to_try(named, options)
+    # What others wrote must not choose what it gets of this shell.
+    known = values if is_agreed else dict(options.env)
+    remedy = "set it in this shell, or with --env NAME=VALUE"
+    if not is_agreed:
+        remedy = "others may have written this file; --env NAME=VALUE lets it have a value"
+    fill = _PlaceholderReader(known, f"{entry.name} in {named.place}", remedy)
     if entry.url:
         url = fill.text(entry.url)
         headers = {name.lower(): fill.text(each) for name, each in entry.headers.items()}
@@ -299,7 +306,7 @@ def _target_of_entry(named: NamedEntry | None, options: argparse.Namespace) -> I
     return InspectTarget(
         title=entry.name,
         # With placeholders, as the entry has them.
-        shown=f"-- {_without_secrets(entry.command)}",
+        shown=f"-- {show_command(entry.command)}",
         command=command,
         env={**values, **env, **dict(options.env)},
         cwd=cwd,
@@ -307,12 +314,34 @@ def _target_of_entry(named: NamedEntry | None, options: argparse.Namespace) -> I
     )
 
 
+def _ask_to_try(named: NamedEntry, options: argparse.Namespace) -> bool:
+    """Ask whether an entry may be launched or contacted, with the variables that it names.
+
+    Returns:
+        Whether the user was asked, and thus saw these variables.
+
+    Raises:
+        UsageError: the user declined, or cannot be asked.
+    """
+    from accord.check.rendering.wording import escape_unprintable
+    from accord.hosts.launching.consent import describe_trial
+
+    if options.yes:
+        return False
+    note(escape_unprintable(f"{named.entry.name} in {named.place}"))
+    note(escape_unprintable(f"  {describe_trial(named.entry)}"))
+    if not confirm("others may have written this file; go on? [y/N] "):
+        raise UsageError(f"{named.entry.name} was not launched")
+    return True
+
+
 class _PlaceholderReader:
     """Fills in the placeholders of one entry, and notes those without a value."""
 
-    def __init__(self, values: Mapping[str, str], place: str) -> None:
+    def __init__(self, values: Mapping[str, str], place: str, remedy: str) -> None:
         self._values = values
         self._place = place
+        self._remedy = remedy
         self._missing: dict[str, None] = {}
 
     def text(self, given: str) -> str:
@@ -334,6 +363,4 @@ class _PlaceholderReader:
         """Refuse an entry that asks for variables which are not set."""
         if self._missing:
             names = ", ".join(self._missing)
-            raise UsageError(
-                f"{self._place} asks for {names}: set it in this shell, or with --env NAME=VALUE"
-            )
+            raise UsageError(f"{self._place} asks for {names}: {self._remedy}")

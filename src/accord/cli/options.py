@@ -223,6 +223,7 @@ READERS: Final[dict[str, Callable[[str], object]]] = {
     "--cases": Path,
     "--env": _variable,
     "--env K[=V]": _variable_or_name,
+    "--env NAME": str,
     "--examples": _number_of("examples", 1),
     "--grace": _seconds,
     "--file": Path,

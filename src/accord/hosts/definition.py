@@ -275,3 +275,10 @@ class ConfigFile(msgspec.Struct, frozen=True, kw_only=True):
     path: Path
     key: tuple[str, ...]
     format: FileFormat
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether it is in a project, so that others may have written it."""
+        # Some hosts keep servers of one project in the file of the user.
+        is_local = self.key[:1] == self.host.project_key[:1] != ()
+        return self.scope == "project" and not is_local

@@ -11,6 +11,7 @@ import msgspec
 
 from accord.hosts.definition import HostEntry, HostsError, Machine, TransportName
 from accord.hosts.entries.literals import names_secret
+from accord.hosts.launching.environment import REFERENCE
 from accord.hosts.launching.installation import (
     AccordCommand,
     accord_command,
@@ -34,7 +35,6 @@ __all__ = [
 
 _URL: Final = re.compile(r"https?://", re.IGNORECASE)
 _NAMED: Final = re.compile(r"([^/\\=]+)=(.+)", re.DOTALL)
-_VARIABLE: Final = re.compile(r"\$\{(env|input):([^${}:]+)\}")
 _CONFIGURATIONS: Final = (".json", ".jsonc", ".toml", ".yaml", ".yml")
 _BUNDLES: Final = (".mcpb", ".dxt")
 _SCRIPTS: Final = (".js", ".mjs", ".cjs")
@@ -78,6 +78,8 @@ class TargetServer(msgspec.Struct, frozen=True, kw_only=True):
         title: its name for people.
         needed: the values that are still to be given.
         remarks: what a user should know, sentences.
+        is_foreign: whether others may have written it: it is launched or contacted only once its
+            user agreed to that, and gets the variables that its user names, no others.
         bundle: the bundle to unpack before the entry works, into `bundle_folder(bundle)`.
     """
 
@@ -85,6 +87,7 @@ class TargetServer(msgspec.Struct, frozen=True, kw_only=True):
     title: str = ""
     needed: tuple[NeededValue, ...] = ()
     remarks: tuple[str, ...] = ()
+    is_foreign: bool = False
     bundle: "Bundle | None" = None
 
 
@@ -175,13 +178,13 @@ def _read_place(text: str, rest: Sequence[str], reader: TargetReader) -> TargetS
             f"as in: accord add -- {runner} PACKAGE"
         )
     if suffix in _BUNDLES:
-        return _read_bundle(path, reader)
+        return _foreign(_read_bundle(path, reader))
     if path.is_dir() and (path / "plugin.json").is_file() and (path / "mcp.json").is_file():
         path, suffix = path / "mcp.json", ".json"
     if suffix in _CONFIGURATIONS and path.is_file():
         from accord.hosts.sources.configuration_file import read_configuration_file
 
-        return read_configuration_file(path, fragment, reader)
+        return _foreign(read_configuration_file(path, fragment, reader))
     if suffix in _SCRIPTS and path.is_file():
         full = reader.machine.project / path
         entry = HostEntry(name=file_name(full), command=("node", os.path.normpath(full)))
@@ -189,6 +192,10 @@ def _read_place(text: str, rest: Sequence[str], reader: TargetReader) -> TargetS
     if suffix in _CONFIGURATIONS:
         raise HostsError(f"there is no file {where}")
     return _read_python(text, rest, reader)
+
+
+def _foreign(target: TargetServer) -> TargetServer:
+    return msgspec.structs.replace(target, is_foreign=True)
 
 
 def complete_target(
@@ -200,12 +207,13 @@ def complete_target(
 ) -> TargetServer:
     """Return a target with the values that its entry refers to, beside those that are known."""
     known = {each.name: each for each in needed}
-    texts = [("", text) for text in (*entry.command, entry.url)]
+    texts = [("", text) for text in (*entry.command, entry.url, entry.cwd or "")]
     for place, text in [*texts, *entry.env.items(), *entry.headers.items()]:
         is_named = place.lower() == "authorization" or names_secret(place)
-        for _, name in _VARIABLE.findall(text):
+        for _, name, default in REFERENCE.findall(text):
             is_secret = is_named or names_secret(name)
-            known.setdefault(name, NeededValue(name=name, is_secret=is_secret))
+            needed_value = NeededValue(name=name, is_secret=is_secret, is_required=not default)
+            known.setdefault(name, needed_value)
     return TargetServer(
         entry=entry,
         title=title or entry.name,

@@ -21,11 +21,11 @@ from accord.cli.options import (
 from accord.cli.terminal import note, progress, say, say_json
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from accord.hosts.checking.findings import Finding
     from accord.hosts.checking.reports import EntryReport, FileReport, FoundEntry
-    from accord.hosts.definition import Machine
+    from accord.hosts.definition import HostEntry, Machine
 
 _HELP: Final = """\
 usage: accord hosts check [options] [NAME ...]
@@ -37,7 +37,9 @@ host launches it: without a shell, with the host's PATH, variables and folder; i
 list what it offers. Each finding names what is to blame (entry, server, host or machine), and what
 to change.
 
-Servers of project files are launched after a question: others may have written these files.
+Servers of project files are launched after a question, which says what they launch, contact and
+get: others may have written these files. With --yes in its place, these servers get the variables
+of this shell that --env names, and no others.
 
 Exit code: 0 nothing is wrong, 1 something is, 2 a file cannot be read.
 
@@ -54,6 +56,7 @@ name* NAME    only the entries of these names
 --no-launch   look at files and entries, and launch nothing
 --timeout S   seconds for each server (default: 20)
 --yes         launch servers of project files without a question
+--env NAME    with --yes: a variable that entries of project files may name; may be repeated
 {TEXT_OR_JSON}
 """
 
@@ -85,12 +88,12 @@ def run(options: argparse.Namespace) -> int:
         if not options.name or entry.name in options.name
     ]
     demand_names(options.name, files)
-    is_allowed = _may_launch_projects(options, chosen)
+    granted = _ask_for_projects(options, chosen)
     if not is_json(options) and not options.name:
         for report in files:
             show_file_report(report)
         show_findings(together)
-    entries = asyncio.run(_check(options, chosen, machine, is_allowed=is_allowed))
+    entries = asyncio.run(_check(options, chosen, machine, granted))
     if is_json(options):
         _say_json(files, together, entries)
     elif not chosen:
@@ -103,29 +106,54 @@ def run(options: argparse.Namespace) -> int:
     return 1 if any(each.severity == "error" for each in found) else 0
 
 
-def _may_launch_projects(
+def _ask_for_projects(
     options: argparse.Namespace, chosen: "Sequence[tuple[FileReport, FoundEntry]]"
-) -> bool:
-    """Return whether servers of project files may be launched; asks if there is a terminal."""
+) -> "Collection[str] | None":
+    """Return the variables that servers of project files may have; None if they are not launched.
+
+    Asks if there is a terminal.
+    """
     import sys
 
-    paths = sorted(
-        {str(report.file.path) for report, _ in chosen if report.file.scope == "project"}
-    )
-    if not paths or options.no_launch or options.yes:
-        return options.yes is True
+    from accord.check.rendering.wording import escape_unprintable
+    from accord.hosts.launching.consent import describe_trial, variables_in
+
+    entries = [
+        entry
+        for report, found in chosen
+        if report.file.is_shared and (entry := _read_entry(report, found)) is not None
+    ]
+    if not entries or options.no_launch:
+        return None
+    if options.yes:
+        return set(options.env)
+    for entry in entries:
+        note(escape_unprintable(f"{entry.name} {describe_trial(entry)}"))
+    paths = sorted({str(each.file.path) for each, _ in chosen if each.file.is_shared})
     if sys.stdin is None or not sys.stdin.isatty():
         note("servers of project files are not launched without --yes: " + ", ".join(paths))
-        return False
-    return confirm(f"launch the servers of {', '.join(paths)}, too? [y/N] ")
+        return None
+    if not confirm(f"launch these servers of {', '.join(paths)}, too? [y/N] "):
+        return None
+    return {name for entry in entries for name in variables_in(entry)}
+
+
+def _read_entry(report: "FileReport", found: "FoundEntry") -> "HostEntry | None":
+    """Return an entry in the common form; None if it cannot be read, and thus not launched."""
+    from accord.hosts.definition import HostsError
+    from accord.hosts.entries.shaping import from_host
+
+    try:
+        return from_host(found.name, found.value, report.file.host)
+    except HostsError:
+        return None
 
 
 async def _check(
     options: argparse.Namespace,
     chosen: "Sequence[tuple[FileReport, FoundEntry]]",
     machine: "Machine",
-    *,
-    is_allowed: bool,
+    granted: "Collection[str] | None",
 ) -> "list[EntryReport]":
     from accord.hosts.checking.entries import check_entry, inspect_entry
 
@@ -144,7 +172,7 @@ async def _check(
                     machine,
                     deep=options.deep,
                     seconds=options.timeout,
-                    allow_project=is_allowed,
+                    granted=granted,
                 )
             reports.append(found)
             if not is_json(options):

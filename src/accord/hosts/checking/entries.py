@@ -1,7 +1,7 @@
 """Checks one entry: its shape, what its command needs, and a conversation with its server."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -14,6 +14,7 @@ from accord.hosts.checking.shape import find_shape_faults, fixes_form
 from accord.hosts.definition import ConfigFile, Host, HostEntry, HostsError, KeyPath, Machine
 from accord.hosts.entries.literals import find_literals
 from accord.hosts.entries.shaping import from_host
+from accord.hosts.launching.consent import variables_in
 from accord.hosts.launching.environment import (
     LaunchSettings,
     host_environment,
@@ -41,7 +42,7 @@ async def check_entry(
     *,
     deep: bool = False,
     seconds: float = _DEFAULT_SECONDS,
-    allow_project: bool = False,
+    granted: Collection[str] | None = None,
 ) -> EntryReport:
     """Check an entry, the cheapest first, and launch its server as the host would.
 
@@ -53,7 +54,8 @@ async def check_entry(
         machine: where its host runs.
         deep: whether the full check of servers runs, too.
         seconds: for the conversation.
-        allow_project: whether a server of a project's file may be launched.
+        granted: the variables that a server of a project's file may have; None if it must not be
+            launched.
     """
     check = EntryCheck(file, name, keys, value, machine)
     findings = list(check.find_faults())
@@ -61,7 +63,7 @@ async def check_entry(
     report = EntryReport(file=file, name=name, findings=tuple(findings), entry=entry)
     if entry is None or settings is None:
         return report
-    why = _launch_refusal(file, check, findings, allow_project=allow_project)
+    why = _launch_refusal(file, check, findings, granted)
     if why:
         skipped = new_finding("launch-skipped", f"the server was not launched: {why}")
         return msgspec.structs.replace(report, findings=(*findings, _about(skipped, name)))
@@ -83,7 +85,10 @@ def inspect_entry(file: ConfigFile, found: FoundEntry, machine: Machine) -> Entr
 
 
 def _launch_refusal(
-    file: ConfigFile, check: "EntryCheck", findings: list[Finding], *, allow_project: bool
+    file: ConfigFile,
+    check: "EntryCheck",
+    findings: list[Finding],
+    granted: Collection[str] | None,
 ) -> str:
     """Return why a server is not launched; empty if it is."""
     entry, settings = check.entry, check.settings
@@ -98,8 +103,17 @@ def _launch_refusal(
     if settings.asked:
         names = ", ".join(map(input_variable, settings.asked))
         return f"its host asks for a value; set {names} to check it"
-    if file.scope == "project" and not allow_project:
+    if not file.is_shared:
+        return ""
+    if granted is None:
         return "it is of a project's file, which others may have written"
+    withheld = [each for each in variables_in(entry) if each not in granted]
+    if withheld:
+        names = ", ".join(withheld)
+        return (
+            f"it names {names}, and others may have written this file: --env {withheld[0]} lets it "
+            "have the value of this shell"
+        )
     return ""
 
 

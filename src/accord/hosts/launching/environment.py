@@ -26,7 +26,8 @@ _SESSION: Final = (
 )
 # Folders of these are in the PATH of a terminal only while an environment is active.
 _ACTIVE: Final = ("VIRTUAL_ENV", "CONDA_PREFIX")
-_FILLED: Final = re.compile(r"\$\{(env|input):([^{}:]+)(?::-([^{}]*))?\}")
+REFERENCE: Final = re.compile(r"\$\{(env|input):([^{}:]+)(?::-([^{}]*))?\}")
+"""A variable or an input that an entry names, and its default."""
 INPUT_PREFIX: Final = "ACCORD_INPUT_"
 
 
@@ -193,7 +194,7 @@ class _Placeholders:
         if self._has_places:
             for name, folder in self._places.items():
                 given = given.replace(f"${{{name}}}", folder)
-        return _FILLED.sub(fill, given)
+        return REFERENCE.sub(fill, given)
 
     def _is_filled(self, field: str, kind: str) -> bool:
         if kind == "input":

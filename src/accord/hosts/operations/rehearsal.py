@@ -8,6 +8,7 @@ from typing import Any
 from accord.hosts.checking.entries import check_entry
 from accord.hosts.checking.reports import EntryReport
 from accord.hosts.definition import Machine
+from accord.hosts.launching.consent import variables_in
 from accord.hosts.operations.plan import PlannedChange
 from accord.hosts.sources.found_server import map_texts
 from accord.hosts.writing.secret_files import write_env_file
@@ -36,7 +37,7 @@ async def rehearse(
                     value,
                     machine,
                     seconds=seconds,
-                    allow_project=True,
+                    granted=variables_in(plan.adapted.entry),
                 )
             )
     return reports
