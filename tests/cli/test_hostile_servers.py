@@ -5,11 +5,12 @@ import sys
 
 import pytest
 
-# A server of raw JSON; EVIL clears the screen, in both forms, and rings the bell.
+# A server of raw JSON; EVIL clears the screen, in both forms, rings the bell, turns the direction
+# of text and hides a letter.
 SERVER = r"""
 import json, sys
 
-EVIL = "\x1b[2J\x9b31m\x07\x7f"
+EVIL = "\x1b[2J\x9b31m\x07\x7f\u202e\U000e0041"
 FORM = {
     "type": "object",
     "properties": {
@@ -77,7 +78,7 @@ for line in sys.stdin:
 # Escapes of accord itself: colours, and the cursor and erasing of the progress bar. Those of the
 # server are others, or are next to the texts below.
 COLOURS = re.compile(r"\x1b\[[0-9;]*m|\x1b\[\?25[lh]|\x1b\[[0-9]*[AK]")
-RAW = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+RAW = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202e\U000e0041]")
 
 
 @pytest.fixture
@@ -123,5 +124,13 @@ def test_a_question_cannot_control_the_terminal(converse, hostile, tmp_path):
     code, shown = converse("call", "asking", "--", *hostile, cwd=tmp_path, typed=typed)
     assert code == 0, shown
     for text in ("question", "title", "name", "default", "log", "l"):
-        assert f"{text}\\x1b[2J\\x9b31m\\x07\\x7f" in shown
+        assert f"{text}\\x1b[2J\\x9b31m\\x07\\x7f\\u202e\\U000e0041" in shown
     assert RAW.findall(COLOURS.sub("", shown)) == []
+
+
+@pytest.mark.parametrize("words", [["list"], ["call", "get_text"], ["test", "--examples", "2"]])
+def test_json_for_other_programs_has_hidden_characters_escaped(accord, hostile, tmp_path, words):
+    done = accord(*words, "--format", "json", "--", *hostile, cwd=tmp_path)
+    assert "\\u202e" in done.stdout
+    assert "\\udb40\\udc41" in done.stdout
+    assert not set("\u202e\U000e0041") & set(done.stdout)

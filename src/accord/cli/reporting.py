@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from accord.cli.options import UsageError, did_you_mean, one_of
-from accord.cli.terminal import complain, note, painter, say, width
+from accord.cli.terminal import complain, escape_in_json, note, painter, say, width
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -113,7 +113,8 @@ def deliver(report: "Report", form: str, options: argparse.Namespace) -> int:
         )
         return code
     if not options.output:
-        say(render(report, form))
+        text = render(report, form)
+        say(escape_in_json(text) if form in ("json", "sarif") else text)
         return code
     if not write_report(report, form, options):
         return 2
@@ -182,7 +183,7 @@ def show_plan(plan: "CallPlan", form: str, target: str) -> None:
     """Print a plan to stdout, as the result of the command."""
     from accord.check.rendering.text import plan_as_json, plan_as_text
 
-    say(plan_as_json(plan, target) if form == "json" else f"{plan_as_text(plan)}\n")
+    say(escape_in_json(plan_as_json(plan, target)) if form == "json" else f"{plan_as_text(plan)}\n")
 
 
 def announce_plan(plan: "CallPlan") -> None:

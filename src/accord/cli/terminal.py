@@ -11,19 +11,29 @@ from typing import Final, Protocol, TextIO
 
 # Seconds until a lost interruption is repeated.
 _AGAIN: Final = 0.05
-_CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-# Control characters that JSON does not escape; colours do not use them.
-_LATE_CONTROLS: Final = re.compile(r"[\x7f-\x9f]")
+# Unicode's category Cf without signs that are seen: they hide text, or turn its direction.
+_HIDDEN: Final = (
+    r"\xad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff\ufff9-\ufffb"
+    r"\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0001\U000e0020-\U000e007f"
+)
+# Those that are seen or that emoji and scripts need: joiners, and signs around numbers.
+_JOINERS: Final = r"\u200c\u200d\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd"
+_FORMATS: Final = re.compile(f"[{_HIDDEN}{_JOINERS}]")
+# The flags of England, Scotland and Wales have tags.
+_FLAG: Final = r"\U0001f3f4[\U000e0061-\U000e007a]{5}\U000e007f"
+_CONTROLS: Final = re.compile(rf"({_FLAG})|[\x00-\x08\x0b-\x1f\x7f-\x9f{_HIDDEN}]")
+# Characters that JSON does not escape; colours do not use them.
+_LATE_CONTROLS: Final = re.compile(rf"({_FLAG})|[\x7f-\x9f{_HIDDEN}]")
 
 
 def say(text: str) -> None:
     r"""Print to stdout; a closed pipe is ignored.
 
-    On a terminal, control characters beyond ASCII are escaped as in JSON, such as `\u009b`. Text
-    of a server that is not JSON has to pass through `escape_controls` first.
+    On a terminal, controls beyond ASCII and hidden characters are escaped as in JSON, such as
+    `\u009b`. Text of a server that is not JSON has to pass through `escape_controls` first.
     """
     if sys.stdout is not None and sys.stdout.isatty():
-        text = _LATE_CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+        text = _LATE_CONTROLS.sub(lambda found: found[1] or _in_json(found), text)
     _print(sys.stdout, text)
 
 
@@ -33,7 +43,23 @@ def say_json(value: object) -> None:
 
     import msgspec
 
-    say(json.dumps(msgspec.to_builtins(value), indent=2, ensure_ascii=False) + "\n")
+    text = json.dumps(msgspec.to_builtins(value), indent=2, ensure_ascii=False)
+    say(escape_in_json(text) + "\n")
+
+
+def escape_in_json(text: str) -> str:
+    r"""Escape characters of a JSON text that are hidden, or change how other text is shown.
+
+    >>> print(escape_in_json('"a\u202eb"'))
+    "a\u202eb"
+    """
+    return _FORMATS.sub(_in_json, text)
+
+
+def _in_json(found: re.Match[str]) -> str:
+    import json
+
+    return json.dumps(found[0])[1:-1]
 
 
 def complain(text: str) -> None:
@@ -47,12 +73,14 @@ def note(text: str) -> None:
 
 
 def escape_controls(text: str) -> str:
-    r"""Escape control characters, which a terminal would obey; line breaks stay.
+    r"""Escape control and hidden characters, which change what a terminal shows; line breaks stay.
 
     >>> print(escape_controls("a\x1b[2Jb"))
     a\x1b[2Jb
     """
-    return _CONTROLS.sub(lambda found: repr(found[0])[1:-1], text.replace("\r\n", "\n"))
+    return _CONTROLS.sub(
+        lambda found: found[1] or ascii(found[0])[1:-1], text.replace("\r\n", "\n")
+    )
 
 
 @contextmanager

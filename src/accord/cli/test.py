@@ -20,7 +20,7 @@ from accord.cli.options import (
 )
 from accord.cli.reporting import announce_plan, plan_form, show_plan, write_files
 from accord.cli.target import demand_target
-from accord.cli.terminal import interruptible, painter, progress, say
+from accord.cli.terminal import escape_in_json, interruptible, painter, progress, say
 from accord.errors import ConnectFailed
 
 if TYPE_CHECKING:
@@ -239,5 +239,5 @@ def _deliver(
     elif form is None or form == "text":
         say(render("text", paint=painter()))
     else:
-        say(render(form))
+        say(escape_in_json(render(form)) if form == "json" else render(form))
     return 1 if runner.has_failed(ran) else 0
