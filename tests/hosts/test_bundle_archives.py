@@ -128,6 +128,18 @@ def test_a_file_that_grows_beyond_measure_is_refused(path):
         read_bundle(make(path, [("x", bytes(5_000_000))], compresslevel=1))
 
 
+def test_many_files_that_grow_beyond_measure_together_are_refused(path):
+    """Each is too small to be refused by itself; zeros shrink to a thousandth."""
+    files = [(f"{number}.bin", bytes(2_000_000)) for number in range(10)]
+    with pytest.raises(HostsError, match=r"grows to \d+ times its size"):
+        read_bundle(make(path, files))
+
+
+def test_one_file_of_zeros_in_a_bundle_that_is_not_small_is_read(path):
+    files = [("zeros.bin", bytes(5_000_000)), ("noise.bin", os.urandom(100_000))]
+    assert read_bundle(make(path, files)).has_file("zeros.bin")
+
+
 def test_too_many_files_and_bytes_are_refused(path, monkeypatch):
     make(path, [(f"f{number}", "x" * 50) for number in range(10)])
     monkeypatch.setattr(archive, "_MOST_BYTES", 500)

@@ -26,7 +26,7 @@ _MOST_ARCHIVE: Final = 512 * 1024 * 1024
 _MOST_FILES: Final = 50_000
 _MOST_BYTES: Final = 2 * 1024 * 1024 * 1024
 _MOST_MANIFEST: Final = 1024 * 1024
-# Text shrinks to a tenth, repetitions to a thousandth: that is only right for small files.
+# Text shrinks to a tenth, repetitions to a thousandth: that is only right for small bundles.
 _MOST_RATIO: Final = 200
 _RATIO_FROM: Final = 4 * 1024 * 1024
 _LONGEST_NAME: Final = 1000
@@ -204,6 +204,11 @@ def _check_entries(path: Path, archive: zipfile.ZipFile) -> list[zipfile.ZipInfo
         raise HostsError(
             f"{path} would have {total} bytes unpacked; the most for a bundle is {_MOST_BYTES}"
         )
+    ratio = total / path.stat().st_size
+    if total > _RATIO_FROM and ratio > _MOST_RATIO:
+        raise HostsError(
+            f"{path} grows to {ratio:.0f} times its size, as an attack would; it is not unpacked"
+        )
     taken: dict[str, str] = {}
     folders: set[str] = set()
     for each in infos:
@@ -242,9 +247,6 @@ def _entry_problem(info: zipfile.ZipInfo) -> str:
         return "is encrypted"
     if info.compress_type not in _METHODS:
         return "is compressed in a way that bundles do not use"
-    ratio = info.file_size / max(info.compress_size, 1)
-    if info.file_size > _RATIO_FROM and ratio > _MOST_RATIO:
-        return f"grows to {ratio:.0f} times its size, as an attack would"
     return ""
 
 
