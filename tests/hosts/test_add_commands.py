@@ -134,6 +134,44 @@ def test_a_linked_file_stays_a_link(accord, cursor, home):
     assert '"desk"' in kept.read_text()
 
 
+def link_project_file(home, target):
+    link = home / "desk" / ".cursor" / "mcp.json"
+    link.parent.mkdir()
+    target.write_text('{"mcpServers": {}}')
+    link.symlink_to(target)
+    return ("--host", "cursor", "--scope", "project", "--no-check")
+
+
+def test_a_project_file_that_leads_out_of_the_project_is_named_in_the_question(
+    accord, home, monkeypatch
+):
+    victim = home / "victim.json"
+    words = link_project_file(home, victim)
+    asked = []
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
+    monkeypatch.setattr("builtins.input", lambda question: asked.append(question) or "n")
+    code, out, _ = accord("add", "desk.py", *words)
+    place = f"a link to {victim}, outside of the project"
+    assert (code, asked) == (1, [f"write this file ({place})? [y/N] "])
+    assert f"  {place}\n" in out
+    _, out, _ = accord("add", "desk.py", *words, "--dry-run", "--format", "json")
+    assert json.loads(out)["changes"][0]["link"] == place
+    assert victim.read_text() == '{"mcpServers": {}}'
+
+
+def test_a_link_within_the_project_is_shown(accord, home):
+    words = link_project_file(home, home / "desk" / "kept.json")
+    _, out, _ = accord("add", "desk.py", *words, "--dry-run")
+    assert f"a link to {home / 'desk' / 'kept.json'}\n" in out
+
+
+def test_a_home_folder_that_is_a_link_is_not_shown_as_one(accord, cursor, home, monkeypatch):
+    (home.parent / "other").symlink_to(home)
+    monkeypatch.setenv("HOME", str(home.parent / "other"))
+    _, out, _ = accord("add", "desk.py", "--dry-run")
+    assert "a link to" not in out
+
+
 def test_an_unknown_host_is_answered_with_suggestions(accord, home):
     code, _, err = accord("add", "desk.py", "--host", "curser")
     assert code == 2

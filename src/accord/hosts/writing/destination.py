@@ -45,6 +45,19 @@ def find_target(path: Path) -> Path:
     return Path(os.path.realpath(absolute))
 
 
+def find_link_target(path: Path, folder: Path) -> Path | None:
+    """Return the file that a path leads to; None if there is no link below the folder.
+
+    Args:
+        path: of a file.
+        folder: links on the way to it are as the user made them; ignored if it is not above.
+    """
+    absolute = Path(os.path.abspath(path))
+    base = folder if absolute.is_relative_to(folder) else absolute.parent
+    target = find_target(absolute)
+    return None if target == Path(os.path.realpath(base), absolute.relative_to(base)) else target
+
+
 def read_file(path: Path) -> bytes | None:
     """Return what a file contains; None if it does not exist.
 
