@@ -439,6 +439,16 @@ def test_servers_of_a_project_are_not_launched_without_a_question(accord, home):
     assert mark.exists()
 
 
+def test_servers_of_the_user_are_launched_in_the_home_folder_too(accord, cursor, home, monkeypatch):
+    mark = home / "launched"
+    command = {"command": sys.executable, "args": ["-c", f"open({str(mark)!r}, 'w')"]}
+    cursor.write_text(json.dumps({"mcpServers": {"own": command}}))
+    monkeypatch.chdir(home)
+    _, out, err = accord("hosts", "check")
+    assert mark.exists()
+    assert "project" not in out + err
+
+
 def test_a_repair_is_shown_and_written(accord, cursor, home):
     cursor.write_text(
         json.dumps({"servers": {"desk": {"command": sys.executable, "args": ["x"]}}}, indent=2)

@@ -185,6 +185,40 @@ def test_servers_of_one_project_in_the_file_of_the_user_are_read_too(machine):
     assert default_file(HOSTS["claude-code"], inside, "project").path.name == ".mcp.json"
 
 
+@pytest.mark.parametrize("is_linked", [False, True])
+def test_in_the_home_folder_the_file_of_the_user_is_not_one_of_a_project(
+    machine, tmp_path, is_linked
+):
+    path = write(machine.home / ".cursor" / "mcp.json")
+    other = write(machine.home / ".vscode" / "mcp.json")
+    (tmp_path / "linked").symlink_to(machine.home)
+    machine = change(machine, project=tmp_path / "linked" if is_linked else machine.home)
+    (file,) = config_files(HOSTS["cursor"], machine)
+    assert (file.path, file.scope) == (path, "user")
+    assert config_files(HOSTS["cursor"], machine, "project") == []
+    assert default_file(HOSTS["cursor"], machine, "project").scope == "user"
+    found = [(each.path, each.scope) for each in config_files(HOSTS["vscode"], machine, "project")]
+    assert found == [(machine.project / other.relative_to(machine.home), "project")]
+
+
+def test_a_link_in_a_project_to_the_file_of_the_user_is_of_the_project(machine):
+    path = write(machine.home / ".cursor" / "mcp.json")
+    link = machine.project / ".cursor" / "mcp.json"
+    link.parent.mkdir()
+    link.symlink_to(path)
+    (file,) = config_files(HOSTS["cursor"], machine, "project")
+    assert (file.path, file.is_shared) == (link, True)
+    assert default_file(HOSTS["cursor"], machine, "project").is_shared
+
+
+def test_servers_of_one_project_in_the_file_of_the_user_are_not_shared(machine):
+    host = HOSTS["claude-code"]
+    write(machine.home / ".claude.json")
+    found = [file for file in config_files(host, machine, "project") if file.key != host.key]
+    assert found
+    assert not any(file.is_shared for file in found)
+
+
 def test_one_file_has_another_key_for_each_host_that_reads_it(machine):
     path = machine.project / ".mcp.json"
     ids = ("claude-code", "copilot-cli", "vscode", "visual-studio")

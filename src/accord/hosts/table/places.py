@@ -27,7 +27,11 @@ def config_files(host: Host, machine: Machine, scope: Scope | None = None) -> li
         found += _local_files(host, machine)
         for file in host.project:
             paths = _project_paths(file, machine)
-            found += [_project_file(host, file, path) for path in paths if _is_file(path)]
+            found += [
+                _project_file(host, file, path)
+                for path in paths
+                if _is_file(path) and not _is_of_user(path, host, machine)
+            ]
     unique = {(file.path, file.key): file for file in found}
     return list(unique.values())
 
@@ -67,11 +71,12 @@ def default_file(host: Host, machine: Machine, scope: Scope) -> ConfigFile | Non
         chosen = next(filter(_is_file, paths), paths[0] if paths else None)
         return _user_file(host, chosen) if chosen else None
     files = [file for file in host.project if "*" not in file.path]
-    for file in files:
-        for path in _project_paths(file, machine):
-            if _is_file(path):
-                return _project_file(host, file, path)
-    return _project_file(host, files[0], machine.project / files[0].path) if files else None
+    places = [(file, path) for file in files for path in _project_paths(file, machine)]
+    if not places:
+        return None
+    file, path = next((each for each in places if _is_file(each[1])), places[0])
+    is_own = _is_of_user(path, host, machine)
+    return _user_file(host, path) if is_own else _project_file(host, file, path)
 
 
 def file_at(host: Host, path: Path, machine: Machine) -> ConfigFile:
@@ -231,6 +236,18 @@ def _project_file(host: Host, file: ProjectFile, path: Path) -> ConfigFile:
         key=file.key or host.key,
         format=file.format or host.format,
     )
+
+
+def _is_of_user(path: Path, host: Host, machine: Machine) -> bool:
+    """Return whether a file of the project is the user's, because the project is the home folder.
+
+    A link in a project to the file of the user is another file: others may have made it.
+    """
+    if os.path.realpath(machine.project) != os.path.realpath(machine.home):
+        return False
+    own = [*_user_paths(host, machine), *_further_paths(host, machine)]
+    in_home = {each.relative_to(machine.home) for each in own if each.is_relative_to(machine.home)}
+    return path.is_relative_to(machine.project) and path.relative_to(machine.project) in in_home
 
 
 def _local_files(host: Host, machine: Machine) -> Iterator[ConfigFile]:
