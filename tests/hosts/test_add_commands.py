@@ -1,6 +1,7 @@
 """The commands `add`, `remove` and `hosts`, as a user types them."""
 
 import json
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -239,6 +240,42 @@ def test_a_link_offers_the_server(accord, home):
 def test_a_name_before_the_target_names_the_entry(accord, cursor):
     accord("add", "counter=desk.py", "--no-check", "--yes")
     assert '"counter": {' in cursor.read_text()
+
+
+def test_a_package_is_launched_after_consent_and_added(accord, cursor, home, monkeypatch):
+    runner, mark = home / "bin" / "npx", home / "launched"
+    runner.parent.mkdir()
+    serve = f"{sys.executable} -P -m accord run {home / 'desk' / 'desk.py'}"
+    runner.write_text(f"#!/bin/sh\necho $@ >> {mark}\nexec {serve}\n")
+    runner.chmod(0o755)
+    monkeypatch.setenv("PATH", str(runner.parent), prepend=os.pathsep)
+    monkeypatch.setenv("NOTES_KEY", KEY)
+    words = ("add", "@scope/server-notes@1.2", "--env", "NOTES_KEY")
+    code, _, err = accord(*words)
+    assert code == 2
+    assert "notes launches npx -y @scope/server-notes@1.2, with NOTES_KEY" in err
+    assert not mark.exists()
+    code, out, _ = accord(*words, "--yes")
+    assert (code, mark.read_text()) == (0, "-y @scope/server-notes@1.2\n")
+    assert f"added notes to {cursor}" in out
+    assert f'"command": "{runner}"' in cursor.read_text()
+    assert '"NOTES_KEY": "${env:NOTES_KEY}"' in cursor.read_text()
+
+
+@pytest.mark.parametrize(
+    ("target", "hint"),
+    [
+        ("server-notes", "did you mean a package: npm:server-notes or pypi:server-notes?"),
+        ("scope/server-notes", "did you mean a package: @scope/server-notes?"),
+        ("notes.py", ""),
+        ("ls", ""),
+    ],
+)
+def test_a_target_that_is_not_found_may_be_a_package(accord, cursor, target, hint):
+    code, _, err = accord("add", target)
+    assert code == 2
+    assert hint in err
+    assert bool(hint) == ("package:" in err)
 
 
 def test_a_command_is_written_with_the_full_path_of_its_program(accord, cursor, monkeypatch):

@@ -57,6 +57,36 @@ def test_a_url_without_encryption_is_remarked(reader):
     assert read(reader, "http://localhost/mcp").remarks == ()
 
 
+@pytest.mark.parametrize(
+    ("text", "name", "command"),
+    [
+        ("@scope/server-notes", "notes", ("npx", "-y", "@scope/server-notes")),
+        ("@scope/notes@1.2.3-beta.1", "notes", ("npx", "-y", "@scope/notes@1.2.3-beta.1")),
+        ("npm:@scope/notes@^1", "notes", ("npx", "-y", "@scope/notes@^1")),
+        ("npm:mcp-notes", "notes", ("npx", "-y", "mcp-notes")),
+        ("pypi:mcp-server-time", "time", ("uvx", "mcp-server-time")),
+        ("pypi:Notes[http]==1.2", "Notes", ("uvx", "Notes[http]==1.2")),
+        ("mine=pypi:notes==1.2", "mine", ("uvx", "notes==1.2")),
+        ("mine=@scope/notes", "mine", ("npx", "-y", "@scope/notes")),
+    ],
+)
+def test_a_package_is_launched_by_the_runner_of_its_registry(reader, text, name, command):
+    found = read(reader, text)
+    assert (found.entry.name, found.entry.command) == (name, command)
+    assert found.is_foreign
+
+
+@pytest.mark.parametrize("text", ["npm:", "npm:a b", "npm:-y", "pypi:--from", "pypi:a;b", "npm:@a"])
+def test_what_is_not_the_name_of_a_package_is_refused(reader, text):
+    with pytest.raises(HostsError, match="is not a package of"):
+        read(reader, text)
+
+
+def test_a_file_with_the_name_of_a_package_is_the_file(reader):
+    path = write(reader, "@scope/notes.mjs", "")
+    assert read(reader, "@scope/notes.mjs").entry.command == ("node", str(path))
+
+
 @pytest.mark.parametrize("url", ["http://", "http://x:99999/", "http://x y/", "https://[::/"])
 def test_a_wrong_url_is_refused(reader, url):
     with pytest.raises(HostsError, match="the URL is wrong"):

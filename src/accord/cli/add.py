@@ -34,8 +34,10 @@ launches the server the way the host will, shows the change as a diff, asks, and
 place of the file changes, every other byte stays, and accord hosts undo takes it back. A file that
 cannot be read as it should is left alone.
 
-TARGET is a URL, a Python file or module with a Server, a bundle (.mcpb), a server.json of the
-registry, or a file with mcpServers (FILE#NAME if it has several).
+TARGET is a URL, a Python file or module with a Server, a package (@scope/name, npm:NAME or
+pypi:NAME), a bundle (.mcpb), a server.json of the registry, or a file with mcpServers (FILE#NAME if
+it has several). What others wrote is launched or contacted after a question that shows it, and a
+variable that a file names needs --env NAME, too.
 
 A value that looks like a secret is not written into the file of the host: --env KEY without a value
 lets the host fill it in from its environment. If the host does not do so, the entry launches the
@@ -49,6 +51,7 @@ examples:
   accord add tickets=server.py --host cursor --host claude-desktop
   accord add https://example.com/mcp --host codex --header 'Authorization: Bearer ${TOKEN}'
   accord add server.py --host vscode --scope project --env API_KEY
+  accord add @modelcontextprotocol/server-memory
   accord add --host zed --name files -- npx -y @modelcontextprotocol/server-filesystem ~/notes
   accord add server.py --print
   accord add server.py --print goose
@@ -233,15 +236,20 @@ def _transport(options: argparse.Namespace, entry: "HostEntry") -> "TransportNam
 
 def _read_target(options: argparse.Namespace, machine: "Machine") -> "TargetServer":
     from accord.cli.target import locate
-    from accord.hosts.targets import TargetReader, read_target
+    from accord.hosts.targets import TargetReader, read_target, suggest_package
 
     if not options.target and not options.command:
         raise UsageError("add needs a TARGET: a URL, a Python file, or -- and a command")
     given = {name: value for name, value in options.env if value is not None}
     reader = TargetReader(machine=machine, locate=locate, values=given)
-    return read_target(
-        options.target, options.rest, reader, command=options.command, name=options.name or ""
-    )
+    try:
+        return read_target(
+            options.target, options.rest, reader, command=options.command, name=options.name or ""
+        )
+    except UsageError as error:
+        is_missing = str(error).startswith("there is no ")
+        hint = suggest_package(options.target) if is_missing else ""
+        raise UsageError(f"{error}{hint}") from None
 
 
 def _demand_values(

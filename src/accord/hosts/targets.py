@@ -38,7 +38,11 @@ _NAMED: Final = re.compile(r"([^/\\=]+)=(.+)", re.DOTALL)
 _CONFIGURATIONS: Final = (".json", ".jsonc", ".toml", ".yaml", ".yml")
 _BUNDLES: Final = (".mcpb", ".dxt")
 _SCRIPTS: Final = (".js", ".mjs", ".cjs")
-_PACKAGES: Final = {"package.json": "npx -y", "pyproject.toml": "uvx"}
+_PACKAGE_FILES: Final = {"package.json": "npx -y", "pyproject.toml": "uvx"}
+# Names of packages, with a version; npm: may be left out before a scope.
+_REGISTRY: Final = re.compile(r"(npm|pypi):(.*)", re.DOTALL)
+_NPM: Final = re.compile(r"(?:@[a-z0-9~][\w.~-]*/)?[a-z0-9~][\w.~-]*(?:@[\w.^~+-]+)?")
+_PYPI: Final = re.compile(r"[A-Za-z0-9][\w.-]*(?:\[[\w.,-]+\])?(?:(?:==|@)[\w.+!-]+)?")
 _MOST_BYTES: Final = 10_000_000
 # A file that serves with another library, and does not import accord.
 _FOREIGN: Final = re.compile(r"^\s*(?:from|import)\s+(mcp|fastmcp)\b", re.MULTILINE)
@@ -138,7 +142,8 @@ def read_target(
 
     Args:
         text: a URL; a Python file, `module:object`; NAME=TARGET; a configuration, with `#NAME` if
-            it has several servers; a `server.json`; a bundle. With a command: its name, or empty.
+            it has several servers; a `server.json`; a bundle; a package. With a command: its name,
+            or empty.
         rest: words that follow it by mistake.
         reader: what it is read with.
         command: the words after `--`.
@@ -153,7 +158,8 @@ def read_target(
         named = given or (check_name(text) if text else command_name(words))
         return complete_target(HostEntry(name=named, command=words))
     found = _NAMED.fullmatch(text)
-    if found and not _URL.match(text) and not Path(text).exists():
+    is_plain = _URL.match(text) or _REGISTRY.match(text) or Path(text).exists()
+    if found and not is_plain:
         given, text = given or check_name(found[1]), found[2]
     target = _read_place(text, rest, reader)
     if given:
@@ -168,11 +174,14 @@ def _read_place(text: str, rest: Sequence[str], reader: TargetReader) -> TargetS
     if re.match(r"\w+://", text):
         scheme = text.partition("://")[0]
         raise HostsError(f"{scheme}:// is not for servers; a URL begins with http:// or https://")
+    package = _find_package(text)
+    if package is not None:
+        return package
     where, _, fragment = text.partition("#")
     path = Path(expand_home(where, reader.machine))
     suffix = path.suffix.lower()
-    if path.name in _PACKAGES:
-        runner = _PACKAGES[path.name]
+    if path.name in _PACKAGE_FILES:
+        runner = _PACKAGE_FILES[path.name]
         raise HostsError(
             f"{where} describes a package; write the command that launches its server after --, "
             f"as in: accord add -- {runner} PACKAGE"
@@ -192,6 +201,35 @@ def _read_place(text: str, rest: Sequence[str], reader: TargetReader) -> TargetS
     if suffix in _CONFIGURATIONS:
         raise HostsError(f"there is no file {where}")
     return _read_python(text, rest, reader)
+
+
+def _find_package(text: str) -> TargetServer | None:
+    """Return the server of a package of npm or PyPI; None if the text does not name one.
+
+    Raises:
+        HostsError: it is not the name of a package.
+    """
+    found = _REGISTRY.fullmatch(text)
+    if found is None and not (
+        text.startswith("@") and _NPM.fullmatch(text) and not Path(text).exists()
+    ):
+        return None
+    registry, name = found.groups() if found else ("npm", text)
+    form, runner = (_NPM, ("npx", "-y")) if registry == "npm" else (_PYPI, ("uvx",))
+    if not form.fullmatch(name):
+        example = "npm:@scope/name@1.2.3" if registry == "npm" else "pypi:name==1.2.3"
+        raise HostsError(f"{text!r} is not a package of {registry}; expected {example}")
+    command = (*runner, name)
+    return _foreign(complete_target(HostEntry(name=command_name(command), command=command)))
+
+
+def suggest_package(text: str) -> str:
+    """Return what to type for a package of that name; empty if it has the form of a file."""
+    if "." in text:
+        return ""
+    if "/" in text:
+        return f"; did you mean a package: @{text}?" if _NPM.fullmatch(f"@{text}") else ""
+    return f"; did you mean a package: npm:{text} or pypi:{text}?" if _NPM.fullmatch(text) else ""
 
 
 def _foreign(target: TargetServer) -> TargetServer:
