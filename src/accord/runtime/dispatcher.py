@@ -251,7 +251,9 @@ class Dispatcher(Requester):
             tasks.end_child(error)
         if not isinstance(error, RequestError) or not is_writable(error):
             # Nothing of it reaches the peer: it may name files, hosts or secrets.
-            log.error("%s failed", exchange.name, exc_info=error)
+            from accord.runtime.source_files import trim_traceback
+
+            log.error("%s failed", exchange.name, exc_info=trim_traceback(error))
             error = InternalError("internal error")
         try:
             reply = self.endpoint.fail(exchange, error)

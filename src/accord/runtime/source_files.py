@@ -6,8 +6,10 @@ import warnings
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import TracebackType
 from typing import Final, TypeAlias
 
+import accord
 from accord.errors import ConfigurationError
 
 # Path, time of change, size and number of each Python file.
@@ -24,6 +26,8 @@ _SKIPPED: Final = ("__pycache__", "node_modules", "site-packages")
 _ENVIRONMENT: Final = "pyvenv.cfg"
 _NAMED: Final = 3
 _LONGEST_LINE: Final = 80
+_OURS: Final = os.path.dirname(accord.__file__) + os.sep
+_STANDARD_LIBRARY: Final = os.path.dirname(os.__file__) + os.sep
 
 
 class TooManyFiles(ConfigurationError):
@@ -120,3 +124,22 @@ def shorten_path(file: str) -> str:
     except ValueError:  # another drive
         return file
     return file if relative.startswith("..") else relative
+
+
+def trim_traceback(
+    error: BaseException,
+) -> tuple[type[BaseException], BaseException, TracebackType | None]:
+    """Return an exception as `exc_info` of a log record, with a traceback that begins in user code.
+
+    What called the user's function says nothing of the mistake. Without user code all is kept.
+    """
+    found = error.__traceback__
+    while found is not None and not _is_user_code(found.tb_frame.f_code.co_filename):
+        found = found.tb_next
+    return type(error), error, error.__traceback__ if found is None else found
+
+
+def _is_user_code(file: str) -> bool:
+    is_installed = f"{os.sep}site-packages{os.sep}" in file
+    is_standard = file.startswith(_STANDARD_LIBRARY) and not is_installed
+    return not (file.startswith((_OURS, "<")) or is_standard)

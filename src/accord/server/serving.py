@@ -194,7 +194,9 @@ def run_stdio(server: "Server[Any]", *, grace: float) -> None:
     except BaseException as error:
         if isinstance(error, AccordError) and not stop.has_begun:
             raise
-        _stdio_log.critical("the server stopped", exc_info=True)
+        from accord.runtime.source_files import trim_traceback
+
+        _stdio_log.critical("the server stopped", exc_info=trim_traceback(error))
         exit_at_once(1)
     _leave(server, _stdio_log, grace=grace, seconds=grace)
 
@@ -278,7 +280,9 @@ def run_http(
     except Exception as error:
         if has_started or isinstance(error, AccordError):
             raise
-        _http_log.exception("the server did not start")
+        from accord.runtime.source_files import trim_traceback
+
+        _http_log.error("the server did not start", exc_info=trim_traceback(error))
         raise SystemExit(1) from None
     finally:
         for each in opened:

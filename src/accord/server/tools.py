@@ -212,7 +212,10 @@ class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
             # Frames of our own would say nothing of the author's code.
             log.error("%s, %s: %s (reference %s)", self.label, self.place, error, reference)
         else:
-            log.error("tool %s failed (reference %s)", self.key, reference, exc_info=error)
+            from accord.runtime.source_files import trim_traceback
+
+            shown = trim_traceback(error)
+            log.error("tool %s failed (reference %s)", self.key, reference, exc_info=shown)
         return reference
 
 

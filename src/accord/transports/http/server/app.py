@@ -173,7 +173,9 @@ class HttpApp:
                 try:
                     await self.start()
                 except Exception as error:
-                    log.exception("the server did not start")
+                    from accord.runtime.source_files import trim_traceback
+
+                    log.error("the server did not start", exc_info=trim_traceback(error))
                     await send({"type": "lifespan.startup.failed", "message": str(error)})
                     return
                 await send({"type": "lifespan.startup.complete"})
