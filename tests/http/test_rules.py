@@ -2,11 +2,13 @@
 
 import asyncio
 import gzip
+import html
 import json
 import re
 
 import pytest
 
+from accord import Server
 from support.http_offer import offer
 from support.http_server import bounded
 from support.http_talk import call, initialize, notification, request, text_of
@@ -604,6 +606,54 @@ def test_an_accept_header_without_our_types_is_refused(port, talk):
             assert "text/event-stream" in await response.error()
             response = await client.get(Accept="application/json")
             assert response.status == 406
+
+    run(scenario())
+
+
+BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"stateless": True}, {"public_url": "https://example.com/desk/mcp"}]
+)
+@pytest.mark.requirement("http.get.stream-or-405")
+def test_a_browser_gets_a_page_that_says_how_to_add_the_server(talk, options):
+    async def scenario(port):
+        async with talk(port) as client:
+            response = await client.send("GET", Accept=BROWSER)
+            assert response.status == 405
+            assert response.headers["allow"] == "POST, OPTIONS"
+            assert response.headers["content-type"] == "text/html; charset=utf-8"
+            assert response.headers["content-security-policy"].startswith("default-src 'none';")
+            assert response.headers["x-content-type-options"] == "nosniff"
+            text = (await response.body()).decode()
+            assert "<h1>&lt;script&gt;alert(1)&lt;/script&gt;</h1>" in text
+            assert "<script" not in text
+            entry = json.loads(html.unescape(text.partition("<pre>")[2].partition("</pre>")[0]))
+            url = options.get("public_url") or f"http://127.0.0.1:{port}/mcp"
+            assert entry == {"mcpServers": {"<script>alert(1)</script>": {"url": url}}}
+
+    server = Server("<script>alert(1)</script>")
+    with bounded(server.asgi(**options)) as port:
+        run(scenario(port))
+
+
+def test_other_clients_without_a_session_get_the_error_as_before(port, talk):
+    async def scenario():
+        async with talk(port) as client:
+            for accept, status in (
+                ("text/event-stream", 400),
+                ("*/*", 400),
+                (f"{BROWSER}, text/event-stream", 400),
+                ("application/json", 406),
+            ):
+                response = await client.send("GET", Accept=accept)
+                assert (response.status, response.kind) == (status, "application/json")
+                assert await response.error()
+            response = await client.send("GET", Accept=BROWSER, Mcp_Session_Id="made-up")
+            assert response.status == 404
+            response = await client.send("GET", Accept=BROWSER, Host="evil.example")
+            assert (response.status, response.kind) == (403, "application/json")
 
     run(scenario())
 

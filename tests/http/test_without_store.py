@@ -97,7 +97,7 @@ async def test_a_session_of_another_process_is_refused_with_the_remedy(talk, tmp
 
 
 @pytest.mark.parametrize(
-    "change", [lambda made: made[:-1] + ("B" if made[-1] == "A" else "A"), lambda made: "made-up"]
+    "change", [lambda made: ("B" if made[0] == "A" else "A") + made[1:], lambda made: "made-up"]
 )
 @in_loop
 async def test_an_id_that_no_process_made_is_unknown(talk, port, change):

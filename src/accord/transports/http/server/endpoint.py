@@ -24,6 +24,7 @@ from accord.transports.http.server.sessions import HttpSessions
 from accord.transports.http.server.standalone import StandaloneRequests
 from accord.transports.http.server.state import DRAINING, AppState, Bodies
 from accord.transports.http.server.stream import Stream, parse_event_id
+from accord.transports.http.server.visitor_page import is_visit, show_page
 
 _STATELESS: Final = "POST, OPTIONS"
 # Seconds after which a silent call becomes a stream, if clients could resume that stream.
@@ -127,6 +128,9 @@ class HttpEndpoint:
             return self._post(exchange, verdict)
         if method == "OPTIONS":
             return exchange.preflight(self._allowed)
+        if method == "GET" and is_visit(exchange.headers):
+            name = str(getattr(self._state.server, "name", "MCP server"))
+            return show_page(exchange, name, _STATELESS)
         if method not in ("GET", "DELETE") or self._allowed is _STATELESS:
             why = f"{method[:20]} is not allowed here"
             return exchange.refuse(http.HttpRefusal(405, why, headers=(("allow", self._allowed),)))

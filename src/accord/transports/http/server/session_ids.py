@@ -7,16 +7,16 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from hashlib import sha256
 from typing import Final
 
-_RANDOM_BYTES: Final = 24
-_MARK_BYTES: Final = 12
-_MARK_LENGTH: Final = _MARK_BYTES * 4 // 3
-_APP: Final = slice(0, 4)
-_PROCESS: Final = slice(4, 8)
-_TIME: Final = slice(8, 12)
+# So many random bytes stand at either end.
+_RANDOM: Final = 12
+_APP: Final = slice(12, 16)
+_PROCESS: Final = slice(16, 20)
+_TIME: Final = slice(20, 24)
+_LENGTH: Final = 36
 
 
 class SessionIds:
-    """Makes ids: a random part, then the server, the process and the time.
+    """Makes ids: the server, the process and the time, between random parts.
 
     An id of this server that was made while this process ran, and not by it, is that of a process
     beside it. One that was made before may be that of a process which it replaces.
@@ -32,19 +32,21 @@ class SessionIds:
 
     def make(self) -> bytes:
         """Return an id that cannot be guessed."""
-        mark = self._app + self._process + (int(time.time()) & 0xFFFFFFFF).to_bytes(4, "big")
+        made = (int(time.time()) & 0xFFFFFFFF).to_bytes(4, "big")
+        mark = self._app + self._process + made
         # session.id.secure
-        return secrets.token_urlsafe(_RANDOM_BYTES).encode() + urlsafe_b64encode(mark)
+        random = secrets.token_bytes(2 * _RANDOM)
+        return urlsafe_b64encode(random[:_RANDOM] + mark + random[_RANDOM:])
 
     def is_of_other_process(self, key: bytes) -> bool:
         """Whether a process that serves beside this one has made an id."""
         try:
-            mark = urlsafe_b64decode(key[-_MARK_LENGTH:])
+            id = urlsafe_b64decode(key[: 2 * _LENGTH])
         except ValueError:
             return False
         return (
-            len(mark) == _MARK_BYTES
-            and mark[_APP] == self._app
-            and mark[_PROCESS] != self._process
-            and int.from_bytes(mark[_TIME], "big") > self._since
+            len(id) == _LENGTH
+            and id[_APP] == self._app
+            and id[_PROCESS] != self._process
+            and int.from_bytes(id[_TIME], "big") > self._since
         )
