@@ -3,7 +3,7 @@
 AccordError
 |- ProtocolError                a rule was broken; .violations
 |  |- LocalProtocolError        by us: raised before a byte leaves
-|  |  |- MessageTooLarge        a message exceeds the size limit; .size .limit
+|  |  |- MessageTooLarge        a message exceeds a limit; .size .limit .setting
 |  |- RemoteProtocolError       by the other party
 |- RequestError                 an answer, raised by handlers and in clients; .code .message .data
 |  |- ParseError, InvalidRequest, MethodNotFound, InvalidParams, InternalError
@@ -39,7 +39,7 @@ Messages are lower case, name the thing and the expectation, and end without a d
 """
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Final, Literal
 
 __all__ = [
     "AccordError",
@@ -108,15 +108,28 @@ class LocalProtocolError(ProtocolError):
 
 
 class MessageTooLarge(LocalProtocolError):
-    """A message of ours is larger than `Limits.message_bytes` allows; nothing was sent."""
+    """A message of ours is beyond one of its `Limits`; nothing was sent.
 
-    def __init__(self, what: str, *, size: int, limit: int) -> None:
-        super().__init__(
-            f"{what} has {size} bytes, more than the limit of {limit} (message_bytes); "
-            "limits=Limits(message_bytes=...) raises it"
-        )
+    Attributes:
+        size: its bytes, values or levels.
+        limit: how many it may have.
+        setting: the member of `Limits` that says so.
+    """
+
+    def __init__(self, what: str, *, size: int, limit: int, setting: str = "message_bytes") -> None:
         self.size = size
         self.limit = limit
+        self.setting = setting
+        self.excess = f"{_EXCESS[setting] % size}, more than the limit of {limit} ({setting})"
+        self.advice = f"limits=Limits({setting}=...) raises it"
+        super().__init__(f"{what} {self.excess}; {self.advice}")
+
+
+_EXCESS: Final = {
+    "message_bytes": "has %d bytes",
+    "message_values": "holds %d values",
+    "depth": "nests %d levels deep",
+}
 
 
 class RemoteProtocolError(ProtocolError):

@@ -598,7 +598,7 @@ async def test_a_result_that_no_message_can_carry_fails_its_task() -> None:
 
     async with link(server) as client:
         task = await client.start_tool("fill", {"size": 30_000})
-        with pytest.raises(RequestError, match=r"tool fill: the result has \d+ bytes, too many"):
+        with pytest.raises(RequestError, match=r"tool fill: the answer has \d+ bytes, more than"):
             await task.result()
         assert task.status == "failed"
 

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from msgspec import UNSET
 
+from accord.errors import MessageTooLarge
 from accord.protocol import codec
 from accord.protocol.codec import Codec, Limits
 from accord.protocol.jsonrpc import (
@@ -466,7 +467,7 @@ def test_a_message_at_the_limit_of_depth_passes_and_one_level_more_is_refused(de
     limits = Limits(depth=depth)
     assert Codec(limits).decode(nested(depth))
     error = malformed(nested(depth + 1), limits)
-    assert (error.code, error.id) == (-32600, None)
+    assert (error.code, error.id, error.kind) == (-32600, 1, REQUEST)
     assert str(error) == f"message nests deeper than {depth} levels (depth)"
 
 
@@ -548,7 +549,7 @@ def test_a_message_of_very_many_values_is_refused_before_it_is_decoded(value, la
     array = b"[" + value * (1_000_000 // len(value)) + last + b"]"
     data = array if batch else request(b'"id":1,"method":"x","params":{"a":%b}' % array)
     error = malformed(data, Limits(message_values=20_000))
-    assert (error.code, error.id) == (-32600, None)
+    assert (error.code, error.id) == (-32600, None if batch else 1)
     assert str(error) == "message holds more than 20000 values (message_values)"
 
 
@@ -561,6 +562,41 @@ def test_a_message_at_the_limit_of_its_values_passes_and_one_value_more_is_refus
     limits = Limits(message_values=1_006, depth=4)
     assert isinstance(Codec(limits).decode(message(1_001)), Frame)
     assert "message_values" in str(malformed(message(1_002), limits))
+    codec = Codec(limits)
+    assert codec.check_size(message(1_001), "x")
+    with pytest.raises(MessageTooLarge, match=r"holds 1007 values, more than the limit of 1006 "):
+        codec.check_size(message(1_002), "x")
+
+
+@pytest.mark.parametrize("nested", [nested, nested_objects])
+@pytest.mark.parametrize("depth", [3, 64, 2_000])
+def test_a_message_of_ours_that_nests_too_deep_is_refused_with_its_depth(depth, nested):
+    codec = Codec(Limits(depth=depth))
+    assert codec.check_size(nested(depth), "x")
+    with pytest.raises(MessageTooLarge, match="x: the message nests") as caught:
+        codec.check_size(nested(depth + 1), "x")
+    error = caught.value
+    assert (error.size, error.limit, error.setting) == (depth + 1, depth, "depth")
+    assert str(error).endswith("limits=Limits(depth=...) raises it")
+
+
+def test_what_leaves_with_a_message_counts():
+    codec = Codec(Limits(message_bytes=100, depth=3, message_values=10))
+    data = b'{"a":[1,2,3]}'
+    assert codec.check_size(data, "x", size=80, values=4, levels=1)
+    for around in ({"size": 90}, {"values": 7}, {"values": 70}, {"levels": 2}):
+        with pytest.raises(MessageTooLarge):
+            codec.check_size(data, "x", **around)
+
+
+@pytest.mark.parametrize("wide", [b"[%b]" % (b"0," * 4_000 + b"0"), b"[" * 9 + b"]" * 9])
+@pytest.mark.parametrize("late", [False, True], ids=["id first", "id last"])
+def test_a_result_beyond_a_limit_is_refused_by_its_id(wide, late):
+    parts = [b'"jsonrpc":"2.0"', b'"id":"a"', b'"result":{"x":%b}' % wide]
+    if late:
+        parts.append(parts.pop(1))
+    error = malformed(b"{%b}" % b",".join(parts), Limits(message_values=3_000, depth=8))
+    assert (error.id, error.kind) == ("a", RESULT)
 
 
 def test_a_long_text_is_one_value():

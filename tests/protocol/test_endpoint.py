@@ -1,5 +1,6 @@
 """One party: what it answers, what it ignores, what it refuses to send."""
 
+import re
 from itertools import permutations
 
 import msgspec
@@ -764,6 +765,56 @@ def test_a_message_above_the_limit_is_not_sent():
     # Neither counts as the answer.
     reply = pair.server.respond(exchange, TEXT)
     assert isinstance(only(pair.client.receive(reply)), ResultReceived)
+
+
+BEYOND = {
+    "values": (Limits(message_values=200), [0] * 200, r"more than 200 values \(message_values\)"),
+    "depth": (Limits(depth=12), None, r"deeper than 12 levels \(depth\)"),
+}
+
+
+def beyond(kind: str) -> tuple[Limits, t.CallToolResult, str]:
+    limits, value, why = BEYOND[kind]
+    for _ in range(12 if value is None else 0):
+        value = [value]
+    return limits, t.CallToolResult([], structured_content={"a": value}), why
+
+
+@pytest.mark.parametrize("kind", BEYOND)
+def test_a_result_beyond_a_limit_of_its_sender_is_not_sent_and_the_request_stays_open(kind):
+    limits, result, _ = beyond(kind)
+    pair = opened(LATEST, limits=limits)
+    _, data = pair.client.request("tools/call", t.CallToolParams("x"))
+    exchange = only(pair.server.receive(data)).exchange
+    with pytest.raises(MessageTooLarge, match=r"tools/call: the message .* limits=Limits\("):
+        pair.server.respond(exchange, result)
+    assert isinstance(
+        only(pair.client.receive(pair.server.respond(exchange, TEXT))), ResultReceived
+    )
+
+
+@pytest.mark.parametrize("kind", BEYOND)
+def test_a_result_beyond_a_limit_of_its_receiver_fails_its_request(kind):
+    limits, result, why = beyond(kind)
+    pair = opened(LATEST)
+    client = opened(LATEST, limits=limits).client
+    ours, data = client.request("tools/call", t.CallToolParams("x"))
+    exchange = only(pair.server.receive(data)).exchange
+    event = only(client.receive(pair.server.respond(exchange, result)))
+    assert isinstance(event, FaultReceived)
+    assert event.exchange is ours
+    setting = "message_values" if kind == "values" else kind
+    advice = rf"connect\(\.\.\., limits=Limits\({setting}=\.\.\.\)\) raises it"
+    assert re.search(f"tools/call: the answer .*{why}; {advice}", str(event.error))
+
+
+def test_a_question_beyond_a_limit_of_the_client_is_answered_by_its_id():
+    client = opened(LATEST, limits=Limits(message_values=50)).client
+    error = error_of(only(client.receive(request("q", "ping", {"a": [0] * 60}))))
+    assert error == ("q", -32600)
+    # Nothing waits for an answer to what is malformed otherwise, or has no id.
+    for data in (b'{"jsonrpc":"2.0","id":1,"method":3}', notification("x", {"a": [0] * 60})):
+        assert only(client.receive(data)).reply is None
 
 
 def test_an_endpoint_that_may_misbehave_sends_what_is_too_large():

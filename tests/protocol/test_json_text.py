@@ -5,6 +5,7 @@ import pytest
 from accord.protocol.json_text import (
     balance,
     holds_more_values,
+    nesting,
     nests_deeper,
     repeated_member,
 )
@@ -60,3 +61,15 @@ def test_an_empty_object_repeats_nothing():
     assert repeated_member(b" {} ") is None
     assert repeated_member(b'{"id":[1,"id"],"x":{"id":1}}') is None
     assert repeated_member(b'{"id":1,"x":{},"id":1}') == "id"
+
+
+@pytest.mark.parametrize("width", [1, 3, 40])
+@pytest.mark.parametrize("depth", [1, 2, 16, 17, 40, 3_000])
+def test_the_nesting_is_exact_however_many_levels_hold_how_much(depth, width):
+    text = b'["a",]'
+    for _ in range(depth - 1):
+        text = b'{"[":%b}' % text
+    wide = b"[%b[]]" % (text * width)
+    assert nesting(text) == depth
+    assert nesting(wide) == max(depth, 1) + 1
+    assert nesting(b"") == 0

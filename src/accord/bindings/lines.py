@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from accord.protocol.json_text import FRAGMENT, may_be_message, read_envelope
-from accord.protocol.jsonrpc import Kind, MalformedMessage
+from accord.protocol.jsonrpc import BeyondLimits, Kind
 from accord.types._base import RequestId
 
 LINE_LIMIT: Final = 16 * 1024 * 1024
@@ -17,16 +17,14 @@ LINE_LIMIT: Final = 16 * 1024 * 1024
 _ENDLESS: Final = 16
 
 
-class LineTooLong(MalformedMessage):
+class LineTooLong(BeyondLimits):
     """A line was longer than the limit and is lost; `id` and `kind` are what it shows of itself."""
 
     def __init__(
         self, limit: int, *, id: RequestId | None = None, kind: Kind | None = None
     ) -> None:
-        super().__init__(
-            f"line exceeds the limit of {limit} bytes (message_bytes)", id=id, kind=kind
-        )
-        self.limit = limit
+        excess = f"exceeds the limit of {limit} bytes"
+        super().__init__(excess, "message_bytes", what="line", id=id, kind=kind)
 
 
 class _Skipped:

@@ -29,7 +29,6 @@ from accord.errors import (
     ConnectionClosed,
     LocalProtocolError,
     MessageTooLarge,
-    RemoteProtocolError,
     RequestError,
     RequestTimeout,
     ResourceNotFound,
@@ -37,7 +36,6 @@ from accord.errors import (
 )
 from accord.keywords import refuse_unknown
 from accord.protocol.endpoint import Endpoint
-from accord.protocol.jsonrpc import FAULT, RESULT
 from accord.protocol.revisions import REVISIONS, Revision
 from accord.protocol.violation import CLIENT
 from accord.runtime.dispatcher import Dispatcher
@@ -250,18 +248,8 @@ class Link:
         self.dispatcher.give_up(id, error)
 
     def message_dropped(self, line: LineTooLong) -> None:
-        """Fail the request whose answer was too large to be kept; other messages are reported."""
-        id = line.id
-        exchange = None if id is None else self.endpoint.conversation.open_exchange(CLIENT, id)
-        if exchange is None or line.kind not in (RESULT, FAULT):
-            self.callbacks.latest = b""
-            self.dispatcher.receive_malformed(line)
-            return
-        why = (
-            f"{exchange.name}: the answer exceeds the limit of {line.limit} bytes (message_bytes); "
-            "connect(..., limits=Limits(message_bytes=...)) raises it"
-        )
-        self.request_failed(exchange.id, RemoteProtocolError(why))
+        self.callbacks.latest = b""
+        self.dispatcher.receive_malformed(line)
 
     def mirrored_arguments(self, tool: str) -> "tuple[MirroredArgument, ...]":
         return self.mirrored.get(tool, ())

@@ -17,7 +17,9 @@ from accord.errors import MessageTooLarge
 from accord.protocol.json_text import (
     FRAGMENT,
     balance,
+    count_values,
     holds_more_values,
+    nesting,
     nests_deeper,
     read_envelope,
     repeated_member,
@@ -31,6 +33,7 @@ from accord.protocol.jsonrpc import (
     RESULT,
     VERSION_2_0,
     Batch,
+    BeyondLimits,
     ErrorBody,
     Frame,
     Kind,
@@ -77,7 +80,7 @@ class Codec:
         most = min(self.limits.message_bytes, self.limits.message_values)
         # A message this short cannot nest too deep: each level opens and closes, `[]`, and the
         # level of an object needs a name as well, `{"":}`.
-        self._surely_fine = min(2 * self.limits.depth, most)
+        self.surely_fine = min(2 * self.limits.depth, most)
         self._fine_without_arrays = min(5 * self.limits.depth, most)
         self._depth = self.limits.depth
         self._countable = min(_SHORT, most)
@@ -92,7 +95,7 @@ class Codec:
         # In what is not long, counting is quicker than following the nesting; most requests that
         # stand on their own hold no array, and looking for one is quicker still.
         if not data.isascii() or (
-            len(data) > self._surely_fine
+            len(data) > self.surely_fine
             and (len(data) > self._fine_without_arrays or _ARRAY in data)
             and (len(data) > self._countable or data.count(b"{") + data.count(b"[") > self._depth)
         ):
@@ -123,31 +126,45 @@ class Codec:
             return _without_repetition(frame, data)
         return self._second_look(data)
 
-    def check_size(self, data: bytes, name: str, before: int = 0) -> bytes:
-        """Return a message of ours unless it is larger than the limit.
+    def check_size(
+        self, data: bytes, name: str, *, size: int = 0, values: int = 0, levels: int = 0
+    ) -> bytes:
+        """Return a message of ours unless it is beyond a limit.
+
+        One that leaves alone, and is no longer than `surely_fine`, need not be looked at.
 
         Args:
             data: the message.
             name: its method.
-            before: bytes that leave with it, as the other answers to a batch do.
+            size: bytes that leave with it, as the other answers to a batch do.
+            values: the values in those.
+            levels: how deep it stands in what leaves.
 
         Raises:
             MessageTooLarge: it is.
         """
-        if len(data) + before > self.limits.message_bytes:
-            size, limit = len(data) + before, self.limits.message_bytes
-            raise MessageTooLarge(f"{name}: the message", size=size, limit=limit)
+        limits = self.limits
+        what, size = f"{name}: the message", size + len(data)
+        if size > limits.message_bytes:
+            raise MessageTooLarge(what, size=size, limit=limits.message_bytes)
+        if holds_more_values(data, max(limits.message_values - values, 0)):
+            found, limit = values + count_values(data), limits.message_values
+            raise MessageTooLarge(what, size=found, limit=limit, setting="message_values")
+        depth = limits.depth - levels
+        if len(data) <= self._countable and data.count(b"{") + data.count(b"[") <= depth:
+            return data
+        if nests_deeper(data, depth):
+            found = levels + nesting(data)
+            raise MessageTooLarge(what, size=found, limit=limits.depth, setting="depth")
         return data
 
     def _refuse_excess(self, data: bytes) -> None:
-        size = len(data)
-        if size > self.limits.message_bytes:
-            id, kind = read_envelope(data[:FRAGMENT], data[-FRAGMENT:])
-            raise MalformedMessage(
-                f"message of {size} bytes exceeds the limit of {self.limits.message_bytes} bytes "
-                "(message_bytes)",
-                id=id,
-                kind=kind,
+        size, limits = len(data), self.limits
+        if size > limits.message_bytes:
+            raise _beyond(
+                data,
+                f"of {size} bytes exceeds the limit of {limits.message_bytes} bytes",
+                "message_bytes",
             )
         if not data.isascii():
             try:
@@ -158,11 +175,13 @@ class Codec:
                     code=PARSE_ERROR,
                     requirement="jsonrpc.encoding.utf8",
                 ) from None
-        most, depth = self.limits.message_values, self.limits.depth
+        most, depth = limits.message_values, limits.depth
         if size > most and holds_more_values(data, most):
-            raise _beyond(data, f"message holds more than {most} values (message_values)")
+            _refuse_unbalanced(data)
+            raise _beyond(data, f"holds more than {most} values", "message_values")
         if nests_deeper(data, depth):
-            raise _beyond(data, f"message nests deeper than {depth} levels (depth)")
+            _refuse_unbalanced(data)
+            raise _beyond(data, f"nests deeper than {depth} levels", "depth")
 
     def _second_look(self, data: bytes) -> Frame | Batch:
         try:
@@ -170,7 +189,9 @@ class Codec:
                 return self._batch(data)
             return _examine(parse(data), data)
         except RecursionError:
-            raise MalformedMessage("message nests too deep to be read") from None
+            id, kind = read_envelope(data[:FRAGMENT], data[-FRAGMENT:])
+            why = "message nests too deep to be read"
+            raise MalformedMessage(why, id=id, kind=kind) from None
 
     def _batch(self, data: bytes) -> Batch:
         try:
@@ -195,7 +216,9 @@ class Codec:
         return frame
 
 
-def skip_size_check(data: bytes, name: str, before: int = 0) -> bytes:
+def skip_size_check(
+    data: bytes, name: str, *, size: int = 0, values: int = 0, levels: int = 0
+) -> bytes:
     """Return a message of ours, whatever its size."""
     return data
 
@@ -266,13 +289,19 @@ def _encode_id(id: RequestId | None) -> bytes:
     return b"%d" % id if id.__class__ is int else _encode(id)
 
 
-def _beyond(data: bytes, message: str) -> MalformedMessage:
-    """Refuse a message for a limit; one that its brackets show not to be JSON, for that."""
+def _beyond(data: bytes, excess: str, setting: str) -> BeyondLimits:
+    """Return the error for a message beyond a limit, by the id and kind that its ends show."""
+    id, kind = read_envelope(data[:FRAGMENT], data[-FRAGMENT:])
+    return BeyondLimits(excess, setting, id=id, kind=kind)
+
+
+def _refuse_unbalanced(data: bytes) -> None:
+    """Refuse a message that its brackets show not to be JSON for that, whatever its limits."""
     left_open = balance(data)
-    if left_open == 0:
-        return MalformedMessage(message)
-    wrong = "not closed" if left_open > 0 else "closed, but not opened"
-    return MalformedMessage(f"not JSON: {abs(left_open)} brackets are {wrong}", code=PARSE_ERROR)
+    if left_open:
+        wrong = "not closed" if left_open > 0 else "closed, but not opened"
+        why = f"not JSON: {abs(left_open)} brackets are {wrong}"
+        raise MalformedMessage(why, code=PARSE_ERROR)
 
 
 def parse(data: bytes) -> Any:

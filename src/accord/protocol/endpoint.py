@@ -41,6 +41,7 @@ from accord.protocol.jsonrpc import (
     REQUEST,
     RESULT,
     Batch,
+    BeyondLimits,
     ErrorBody,
     Frame,
     MalformedMessage,
@@ -200,14 +201,28 @@ class Endpoint:
             Violation(malformed.requirement, self.other, f"sends a malformed message: {why}")
         ]
         if malformed.kind not in (REQUEST, NOTIFICATION) and self._is_waiting(id):
+            if isinstance(malformed, BeyondLimits):
+                why = self._explain_loss(id, malformed)
             return self._lose(id, why, violations)
-        # A client never answers malformed input: the server is not waiting for anything. Nor is
-        # the sender of a reply, and its id would name some other request over there.
-        if self.role != SERVER or malformed.kind in (RESULT, FAULT):
+        # A client does not answer malformed input: the server is not waiting for anything, unless
+        # it has asked more than we take. Nor does the sender of a reply, whose id would name some
+        # other request over there.
+        is_asked = malformed.kind == REQUEST and isinstance(malformed, BeyondLimits)
+        if malformed.kind in (RESULT, FAULT) or (
+            self.role != SERVER and not (is_asked and id is not None)
+        ):
             return Refused(why, None, violations)
         if batch is not None:
             batch.waiting += 1
         return self._refuse(RequestError(why, code=malformed.code), id, violations, batch)
+
+    def _explain_loss(self, id: Any, answer: BeyondLimits) -> str:
+        name = self.conversation.party(self.role).open[id].name
+        raised_by = "connect" if self.role == CLIENT else "Server"
+        return (
+            f"{name}: the answer {answer.excess}; "
+            f"{raised_by}(..., limits=Limits({answer.setting}=...)) raises it"
+        )
 
     def _is_waiting(self, id: Any) -> bool:
         return id in self.conversation.party(self.role).open
@@ -402,7 +417,7 @@ class Endpoint:
         body = shaped if shaped is None or unknown is None else unknown.encode(shaped)
         settings = self._settings
         data = codec.encode_request(exchange.id, name, body)
-        if len(data) > settings.message_bytes:
+        if len(data) > settings.surely_fine:
             settings.check_size(data, name)
         violations = self.conversation.request(exchange, shaped, settings.refuse_own)
         if violations:
@@ -440,7 +455,7 @@ class Endpoint:
 
         Raises:
             LocalProtocolError: the request was answered before, or the result would break a rule.
-            MessageTooLarge: the result is larger than the limit; the request is still open.
+            MessageTooLarge: the result is beyond a limit; the request is still open.
         """
         if exchange.cancelled:
             return None
@@ -463,8 +478,11 @@ class Endpoint:
         # Before anything changes: a handler whose result cannot be encoded still has to fail.
         reply = codec.encode_result(exchange.id, shaped)
         batch = exchange.batch
-        if batch is not None or len(reply) > settings.message_bytes:
-            settings.check_size(reply, exchange.name, 0 if batch is None else batch.size)
+        if batch is not None:
+            more, name = batch.values + 1, exchange.name
+            settings.check_size(reply, name, size=batch.size, values=more, levels=1)
+        elif len(reply) > settings.surely_fine:
+            settings.check_size(reply, exchange.name)
         violations = conversation.reply(exchange, shaped, settings.refuse_own)
         if violations:
             self._raise(violations)

@@ -21,7 +21,6 @@ class EndpointSettings:
         "check_size",
         "codec",
         "enforce",
-        "message_bytes",
         "only_row",
         "refuse_own",
         "result_meta",
@@ -29,6 +28,7 @@ class EndpointSettings:
         "revisions",
         "role",
         "stateless_rows",
+        "surely_fine",
     )
 
     def __init__(
@@ -53,7 +53,7 @@ class EndpointSettings:
         is_only = len(self.stateless_rows) == len(rows) and role == SERVER
         self.only_row = rows[0] if is_only else None
         self.codec = codec.codec_for(limits or codec.Limits())
-        self.message_bytes = self.codec.limits.message_bytes
+        self.surely_fine = self.codec.surely_fine
         self.check_size = self.codec.check_size if enforce else codec.skip_size_check
 
     def refuse_revision(self, named: object) -> UnsupportedRevision:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import msgspec
 
 from accord.errors import InvalidParams, RemoteProtocolError, RequestError, lower_first
+from accord.protocol.json_text import count_values
 from accord.protocol.jsonrpc import ErrorBody, Kind
 from accord.protocol.methods import Method
 from accord.protocol.revisions import Revision
@@ -31,17 +32,20 @@ META_SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
 class BatchReply(msgspec.Struct):
     """The answers to one batch, which leave together when nothing is waited for any more.
 
-    Waited for are the open requests, and the end of the batch itself.
+    Waited for are the open requests, and the end of the batch itself. `values` are those of the
+    answers so far, with what separates them.
     """
 
     waiting: int = 1
     parts: list[bytes] = []
     size: int = 0
+    values: int = 0
 
     def add(self, reply: bytes) -> bytes | None:
         """Take an answer; returns the whole array with the last one."""
         self.parts.append(reply)
         self.size += len(reply) + 1
+        self.values += count_values(reply) + 1
         return self.release()
 
     def release(self) -> bytes | None:

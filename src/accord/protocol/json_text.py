@@ -2,18 +2,23 @@
 
 import re
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from itertools import accumulate
+from math import inf
 from typing import Any, Final
 
 from accord.protocol.jsonrpc import Kind
 from accord.types._base import RequestId
 
-_STEPS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
-_NOT_BRACKETS: Final = bytes(byte for byte in range(256) if byte not in b"[]{}")
+# Every bracket as that of an array: what matters is how deep they nest.
+_AS_ARRAYS: Final = bytes.maketrans(b"{}", b"[]")
+_STEPS: Final = bytes.maketrans(b"[]", b"\x01\xff")
 # Long texts are read in parts, to save memory.
 _AT_ONCE: Final = 64 * 1024
+# A turn that takes away less than this part of the rest takes longer than to count the rest.
+_WORTHWHILE: Final = 8
+_BRACKETS: Final = b"[]{}"
 _OPENING: Final = (b"[", b"{")
 _SEPARATORS: Final = b",[{"
 _EACH_SEPARATOR: Final = (b",", *_OPENING)
@@ -30,20 +35,33 @@ FRAGMENT: Final = 4096
 
 
 def nests_deeper(data: bytes, depth: int) -> bool:
-    """Return whether JSON text nests deeper than `depth`.
+    """Return whether JSON text nests deeper than `depth`."""
+    return _occur_more_often(data, _OPENING, depth) and nesting(data, depth) > depth
 
-    Without its strings a JSON text is brackets and filler; the brackets are steps up and down.
+
+def nesting(data: bytes, most: float = inf) -> int:
+    """Return how deep JSON text nests; beyond `most`, at least how deep.
+
+    Without its strings a JSON text is brackets and filler. Each turn takes away the innermost
+    pairs; where many levels are left, their brackets are steps up and down.
     """
-    if not _occur_more_often(data, _OPENING, depth):
-        return False
-    level = 0
-    for piece in _outside_strings(data):
-        steps = array("b", piece.translate(_STEPS, _NOT_BRACKETS))
+    brackets = _outside_strings(data, _BRACKETS).translate(_AS_ARRAYS)
+    turns, size = 0, len(brackets)
+    while size:
+        brackets = brackets.replace(b"[]", b"")
+        gone, size = size - len(brackets), len(brackets)
+        turns += gone > 0
+        if gone <= size // _WORTHWHILE:
+            break
+    deepest = level = 0
+    for start in range(0, len(brackets), _AT_ONCE):
+        steps = array("b", brackets[start : start + _AT_ONCE].translate(_STEPS))
         levels = list(accumulate(steps, initial=level))
-        if max(levels) > depth:
-            return True
-        level = levels[-1]
-    return False
+        highest, level = max(levels), levels[-1]
+        deepest = max(deepest, highest)
+        if turns + deepest > most:
+            break
+    return turns + deepest
 
 
 def _occur_more_often(data: bytes, characters: tuple[bytes, ...], times: int) -> bool:
@@ -60,43 +78,46 @@ def _occur_more_often(data: bytes, characters: tuple[bytes, ...], times: int) ->
 
 def balance(data: bytes) -> int:
     """Return how many brackets are left open; negative where more are closed than opened."""
-    return sum(_count(piece, b"[{") - _count(piece, b"]}") for piece in _outside_strings(data))
+    brackets = _outside_strings(data, _BRACKETS).translate(_AS_ARRAYS)
+    return 2 * brackets.count(b"[") - len(brackets)
 
 
 def holds_more_values(data: bytes, most: int) -> bool:
-    """Return whether JSON text holds more than `most` values, by its commas and opening brackets.
+    """Return whether JSON text holds more than `most` values."""
+    if len(data) <= most or not _occur_more_often(data, _EACH_SEPARATOR, min(most, _FEW)):
+        return False
+    # Where there are many of them, `bytes.count` takes longer.
+    return len(data) - len(data.translate(None, _SEPARATORS)) > most and count_values(data) > most
+
+
+def count_values(data: bytes) -> int:
+    """Count the values in JSON text by its commas and opening brackets.
 
     Every value but the outermost follows a comma or an opening bracket.
     """
-    if len(data) <= most or not _occur_more_often(data, _EACH_SEPARATOR, min(most, _FEW)):
-        return False
-    if _count(data, _SEPARATORS) <= most:
-        return False
-    strings = data.count(b'"') // 2
-    if strings > most:
-        # Each is a value, or a name that a colon and a value follow. This counts too few, if
-        # anything, and spares most hostile texts the closer look.
-        strings -= data.count(b'\\"') // 2 + 1
-        if strings - min(strings // 2, data.count(b":")) > most + 1:
-            return True
-    return sum(_count(piece, _SEPARATORS) for piece in _outside_strings(data)) > most
+    return len(_outside_strings(data, _SEPARATORS))
 
 
-def _outside_strings(data: bytes) -> Iterator[bytes]:
-    """Yield the text between the strings, in pieces; a string without an end reaches to the end."""
+def _outside_strings(data: bytes, wanted: bytes) -> bytes:
+    """Return the wanted characters between the strings; one without an end reaches to the end."""
     if b"\\" in data:
         # Backslashes escape in pairs from the left; without these only quotes of strings are left.
         data = data.replace(rb"\\", b"").replace(b'\\"', b"")
-    is_inside = 0
-    for start in range(0, len(data), _AT_ONCE):
-        parts = data[start : start + _AT_ONCE].split(b'"')
-        yield b"".join(parts[is_inside::2])
+    # Two quotes with nothing wanted between them change nothing about what is inside of a string.
+    kept = data.translate(None, _all_but(wanted + b'"')).replace(b'""', b"")
+    if b'"' not in kept:
+        return kept
+    found, is_inside = [], 0
+    for start in range(0, len(kept), _AT_ONCE):
+        parts = kept[start : start + _AT_ONCE].split(b'"')
+        found.append(b"".join(parts[is_inside::2]))
         is_inside ^= (len(parts) - 1) & 1
+    return b"".join(found)
 
 
-def _count(text: bytes, wanted: bytes) -> int:
-    """Count several characters in one go; where there are many, `bytes.count` takes longer."""
-    return len(text) - len(text.translate(None, wanted))
+@cache
+def _all_but(wanted: bytes) -> bytes:
+    return bytes(byte for byte in range(256) if byte not in wanted)
 
 
 def repeated_member(data: bytes, known: bytes = b"") -> str | None:

@@ -91,6 +91,28 @@ class MalformedMessage(RemoteProtocolError):
         self.kind = kind
 
 
+class BeyondLimits(MalformedMessage):
+    """A message of the peer that is beyond one of our `Limits`.
+
+    Attributes:
+        excess: what it does, after "the message" or "the answer".
+        setting: the member of `Limits`.
+    """
+
+    def __init__(
+        self,
+        excess: str,
+        setting: str,
+        *,
+        what: str = "message",
+        id: RequestId | None = None,
+        kind: Kind | None = None,
+    ) -> None:
+        self.excess = f"{excess} ({setting})"
+        self.setting = setting
+        super().__init__(f"{what} {self.excess}", id=id, kind=kind)
+
+
 @final
 class Batch(msgspec.Struct):
     """A JSON array of messages with their bytes; one that is malformed spoils no other."""

@@ -239,7 +239,7 @@ class Dispatcher(Requester):
         try:
             reply = self.endpoint.respond(exchange, result)
         except MessageTooLarge as error:
-            self._fail(exchange, explain_size(exchange, error))
+            self._fail(exchange, explain_size(_label(exchange), error))
         except Exception as error:
             self._fail(exchange, error)
         else:
@@ -258,7 +258,7 @@ class Dispatcher(Requester):
         try:
             reply = self.endpoint.fail(exchange, error)
         except MessageTooLarge as too_large:
-            reply = self.endpoint.fail(exchange, explain_size(exchange, too_large))
+            reply = self.endpoint.fail(exchange, explain_size(_label(exchange), too_large))
         except LocalProtocolError:
             log.exception("%s was answered twice", exchange.name)
             return
@@ -390,3 +390,8 @@ class Dispatcher(Requester):
             return True
         _, left = await asyncio.wait(working, timeout=timeout)
         return not left
+
+
+def _label(exchange: Exchange) -> str:
+    """Return what a request is called, by its tool or the like where that is known."""
+    return exchange.state if isinstance(exchange.state, str) else exchange.name

@@ -16,12 +16,14 @@ from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
 from math import inf
-from typing import Any, Final, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar
 from weakref import WeakSet
 
 from accord.errors import InternalError, MessageTooLarge, RequestError, RequestTimeout
-from accord.protocol.exchange import Exchange, NotificationReceived
 from accord.types import ProgressParams
+
+if TYPE_CHECKING:
+    from accord.protocol.exchange import NotificationReceived
 
 log = logging.getLogger("accord")
 
@@ -195,14 +197,10 @@ class Pending:
         return RequestTimeout(f"{name}: no answer within {limit}; it was cancelled")
 
 
-def explain_size(exchange: Exchange, error: MessageTooLarge) -> InternalError:
+def explain_size(name: str, error: MessageTooLarge) -> InternalError:
     """Return the answer that takes the place of one that is too large."""
-    name = exchange.state if isinstance(exchange.state, str) else exchange.name
-    why = (
-        f"{name}: the answer has {error.size} bytes, more than the limit of {error.limit} "
-        "(message_bytes)"
-    )
-    log.warning("%s; limits=Limits(message_bytes=...) raises it", why)
+    why = f"{name}: the answer {error.excess}"
+    log.warning("%s; %s", why, error.advice)
     return InternalError(why)
 
 

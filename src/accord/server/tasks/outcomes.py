@@ -5,22 +5,23 @@ from typing import Any, Final
 
 import msgspec
 
-from accord.errors import InternalError, RequestError
+from accord.errors import InternalError, MessageTooLarge, RequestError
 from accord.protocol import shape
+from accord.protocol.codec import Limits, codec_for
 from accord.protocol.jsonrpc import ErrorBody
 from accord.protocol.revisions import Revision
-from accord.runtime.tasks import is_writable
+from accord.runtime.tasks import explain_size, is_writable
 from accord.types import CallToolResult, JsonObject
 
 log = logging.getLogger("accord.server")
 
 # What stands around a result in the largest message about it.
-_ENVELOPE: Final = 4096
+_AROUND: Final = {"size": 4096, "values": 64, "levels": 4}
 _encode: Final = msgspec.json.Encoder().encode
 
 
 def success_fields(
-    result: CallToolResult, label: str, revision: Revision, limit: int
+    result: CallToolResult, label: str, revision: Revision, limits: Limits
 ) -> JsonObject:
     """Return the members of a task whose tool has returned.
 
@@ -28,13 +29,14 @@ def success_fields(
         result: what it returned.
         label: names the tool.
         revision: that of the client.
-        limit: how many bytes a message may have.
+        limits: what a message may cost.
     """
     encoded = _encode(shape.narrow(result, revision.id))
-    if len(encoded) > limit - _ENVELOPE:
+    try:
+        codec_for(limits).check_size(encoded, label, **_AROUND)
+    except MessageTooLarge as error:
         # It could never be sent, and the client would ask for it again and again.
-        why = f"{label}: the result has {len(encoded)} bytes, too many for one message"
-        return failure_fields(InternalError(f"{why} of {limit} (message_bytes)"))
+        return failure_fields(explain_size(label, error))
     # tasks.errors.tool-error-is-failed; tasks-ext.status.tool-error-is-completed
     is_failed = result.is_error and revision.tasks
     return {

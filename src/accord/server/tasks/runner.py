@@ -148,8 +148,8 @@ class TaskRunner(TaskFinder):
         try:
             async with asyncio.timeout(task.time_left):
                 result = await task.work()
-            revision, limit = task.exchange.revision, self.server.limits.message_bytes
-            outcome = self._end_with(**success_fields(result, task.label, revision, limit))
+            revision, limits = task.exchange.revision, self.server.limits
+            outcome = self._end_with(**success_fields(result, task.label, revision, limits))
         except asyncio.CancelledError:
             if not task.is_stopped:
                 is_own = _is_raised_by_handler()
