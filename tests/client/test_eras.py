@@ -15,6 +15,7 @@ from accord.protocol.revisions import HANDSHAKE, REVISIONS
 from accord.testing import run_in_virtual_time
 from accord.types import Implementation
 from client.loopback import Loopback
+from support.http_server import bounded
 
 ALL = list(REVISIONS)
 MODERN = "2026-07-28"
@@ -305,6 +306,33 @@ def test_a_server_that_changed_since_it_was_remembered_is_found_out_anew(run, tm
         assert await speak(older) == "2025-11-25"
 
     run(main())
+
+
+@pytest.mark.parametrize("target", ["command", "url"])
+@pytest.mark.parametrize(
+    "first",
+    [{"revision": "2025-06-18"}, {"revisions": ["2025-11-25"]}],
+    ids=["revision", "revisions"],
+)
+def test_what_a_connection_was_made_with_does_not_decide_about_later_ones(
+    run, tmp_path, target, first
+):
+    program = tmp_path / "server.py"
+    program.write_text("from accord import Server\nServer('demo').run()")
+
+    async def main(server):
+        revisions = []
+        for options in ({}, first, {}):
+            async with connect(server, **options) as client:
+                revisions.append(client.revision)
+        assert revisions[0] == revisions[2] == MODERN
+        assert revisions[1] in HANDSHAKE
+
+    if target == "command":
+        run(main([sys.executable, str(program)]))
+    else:
+        with bounded(Server("demo").asgi()) as port:
+            run(main(f"http://127.0.0.1:{port}/mcp"))
 
 
 # -- requests without handshake

@@ -248,7 +248,8 @@ class Negotiation:
         if result.protocol_version not in offered:  # lifecycle.version.client-disconnects
             raise NothingInCommon(self.offered, [result.protocol_version], asked)
         link.dispatcher.notify("notifications/initialized", EmptyParams())
-        KNOWN_SERVERS.remember(self._key, handshake=True)
+        if self._stateless:  # else it was not asked, and may know newer revisions
+            KNOWN_SERVERS.remember(self._key, handshake=True)
         return Opening(result.server_info, result.capabilities, result.instructions)
 
 
