@@ -314,7 +314,7 @@ def test_a_server_that_changed_since_it_was_remembered_is_found_out_anew(run, tm
     [{"revision": "2025-06-18"}, {"revisions": ["2025-11-25"]}],
     ids=["revision", "revisions"],
 )
-def test_what_a_connection_was_made_with_does_not_decide_about_later_ones(
+def test_a_connection_with_a_pinned_revision_does_not_decide_about_later_ones(
     run, tmp_path, target, first
 ):
     program = tmp_path / "server.py"

@@ -352,7 +352,7 @@ import asyncio
 from accord import Context, Server
 from accord.server.tasks import TaskSettings
 
-server = Server("films", tasks=TaskSettings(ttl=600, poll_interval=0.05))
+server = Server("films", tasks=TaskSettings(ttl=600, poll_interval=0.05, grace=0))
 
 
 @server.tool(task="optional")

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from interaction.servers import working
+from interaction.servers import reporting, working
 from support.links import HTTP, IN_MEMORY, REVISIONS, STDIO, over, text
 from support.raw import RawClient
 from support.waiting import until
@@ -131,3 +131,16 @@ async def test_standard_logging_can_be_passed_on(connect_to: Any) -> None:
         ("debug", "trifle", "desk.work"),
         ("critical", "fire", "desk.work"),
     ]
+
+
+async def test_a_call_that_may_become_a_task_reports_as_any_other(connect_to: Any) -> None:
+    heard: list[Any] = []
+    logged: list[Any] = []
+    async with connect_to(
+        reporting.make, on_log=lambda message: logged.append(message.data["step"])
+    ) as client:
+        result = await client.call_tool("build", on_progress=heard.append)
+        assert text(result) == "built"
+        await until(lambda: len(logged) == 8)
+    assert [(each.progress, each.total) for each in heard] == [(step, 8) for step in range(1, 9)]
+    assert logged == [*range(1, 9)]

@@ -36,7 +36,8 @@ def link(server: Any, **options: Any) -> Any:
 async def test_a_call_waits_for_the_task_that_the_server_makes_of_it() -> None:
     async with link(make(poll_interval=4)) as client:
         assert (await client.call_tool("compute")).text == "42"
-        assert 12 <= asyncio.get_running_loop().time() <= 13.2
+        # It takes 10 s, and waiting adds a tenth at most.
+        assert 10 <= asyncio.get_running_loop().time() <= 11.2
         assert (await client.call_tool("greet", {"name": "Ann"})).text == "Hello, Ann!"
         assert (await client.call_tool("fail")).is_error
 

@@ -10,9 +10,11 @@ from accord import Context, Principal, Server
 from accord.errors import RequestError, RequestTimeout, ToolError
 from accord.server.tasks import TaskSettings
 from accord.stores import MemoryTaskStore, SqliteTaskStore
+from accord.testing import connected
 from support.asgi import Asgi
 from support.modern import ALL, ModernClient, accept, meta
 from support.running import in_virtual_time, on_a_loop
+from support.waiting import until
 
 ID = "io.modelcontextprotocol/tasks"
 CAPABLE = {**ALL, "extensions": {ID: {}}}
@@ -23,6 +25,7 @@ def make(**settings: Any) -> Server[Any]:
         return 1_800_000_000 + asyncio.get_running_loop().time()
 
     settings.setdefault("store", MemoryTaskStore(clock=clock))
+    settings.setdefault("grace", 0)
     server: Server[Any] = Server("jobs", tasks=TaskSettings(**settings))
 
     @server.tool
@@ -116,6 +119,15 @@ def make(**settings: Any) -> Server[Any]:
         return "never"
 
     @server.tool(task="optional")
+    async def report(ctx: Context, count: int, wait: float = 0) -> str:
+        """Report often, once the call is a task."""
+        await asyncio.sleep(2)
+        for number in range(count):
+            await ctx.progress(number + 1, count)
+        await asyncio.sleep(wait)
+        return "done"
+
+    @server.tool(task="optional")
     async def ask_twice(ctx: Context) -> str:
         """Use a key twice."""
         await ctx.elicit("One?", bool, key="k")
@@ -154,6 +166,79 @@ class Client(ModernClient):
         return await self.about("tasks/update", id, inputResponses=accept(task, *contents))
 
 
+# -- a call that ends soon
+
+
+@in_virtual_time
+async def test_a_call_that_ends_within_the_grace_is_answered_directly() -> None:
+    async with Client(make(grace=5)) as raw:
+        answer = await raw.send_modern(
+            "tools/call", capabilities=CAPABLE, name="compute", arguments={"seconds": 4}
+        )
+        assert answer["result"]["resultType"] == "complete"
+        assert answer["result"]["content"][0]["text"] == "42"  # it has a task all the same
+        broken = await raw.send_modern(
+            "tools/call", capabilities=CAPABLE, name="break_down", arguments={}
+        )
+        assert broken["error"]["message"] == "the disk is full"
+        assert asyncio.get_running_loop().time() < 5
+        late = await raw.begin("compute", seconds=6)
+        assert late["status"] == "working"
+        assert (await raw.settle(late["taskId"]))["result"]["content"][0]["text"] == "42"
+
+
+@in_virtual_time
+async def test_a_call_that_asks_is_a_task_at_once() -> None:
+    async with Client(make(grace=50)) as raw:
+        handle = await raw.begin("confirm")
+        assert asyncio.get_running_loop().time() < 5
+        task = await raw.settle(handle["taskId"], "input_required")
+        await raw.answer(handle["taskId"], task, {"value": True})
+        done = await raw.settle(handle["taskId"])
+        assert done["result"]["content"][0]["text"] == "a: True"
+
+
+@in_virtual_time
+async def test_a_call_that_is_cancelled_within_the_grace_is_stopped() -> None:
+    ended: list[str] = []
+    server = make(grace=50)
+
+    @server.tool(task="optional")
+    async def wait_for_ever(ctx: Context) -> str:
+        """Wait."""
+        assert ctx.task is not None
+        await ctx.task.update("waiting")
+        try:
+            await asyncio.sleep(1_000)
+        finally:
+            ended.append("stopped" if ctx.is_cancelled else "ended")
+        return ""
+
+    async with connected(server, revision="2026-07-28") as client:
+        with pytest.raises(RequestTimeout):
+            await client.call_tool("wait_for_ever", timeout=5)
+        await until(lambda: ended == ["stopped"])
+    assert not server.tasks.running
+
+
+@in_virtual_time
+async def test_progress_of_a_task_stands_in_it() -> None:
+    wants_progress: Any = {"_meta": {**meta(CAPABLE), "progressToken": "p"}}
+    async with Client(make(grace=1)) as raw:
+        handle = await raw.call("report", arguments={"count": 150}, **wants_progress)
+        task = await raw.settle(handle["taskId"])
+        notices = task["_meta"]["accord/notices"]
+        assert [each["number"] for each in notices] == [*range(51, 151)]  # the latest
+        assert notices[-1] == {
+            "number": 150,
+            "method": "notifications/progress",
+            "params": {"progress": 150, "total": 150},
+        }
+        handle = await raw.call("report", arguments={"count": 2, "wait": 9}, **wants_progress)
+        await asyncio.sleep(2)
+        assert (await raw.get(handle["taskId"]))["statusMessage"] == "2 of 2"
+
+
 # -- from the call to the result
 
 
@@ -172,12 +257,13 @@ async def test_a_call_becomes_a_task() -> None:
         handle = await raw.begin("compute")
         assert handle["status"] == "working"
         assert handle["ttlMs"] == 3_600_000
-        assert handle["pollIntervalMs"] == 1_000
+        assert handle["pollIntervalMs"] == 100  # sooner while it is young
         assert len(handle["taskId"]) >= 32
         old = {"task", "ttl", "pollInterval", "result", "error", "inputRequests", "requestState"}
         assert old.isdisjoint(handle)
         assert (await raw.get(handle["taskId"]))["status"] == "working"
         done = await raw.settle(handle["taskId"])
+        assert done["pollIntervalMs"] == 1_000
         assert done["resultType"] == "complete"
         assert done["status"] == "completed"
         assert done["result"]["content"][0]["text"] == "42"

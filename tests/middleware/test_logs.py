@@ -167,7 +167,7 @@ async def test_questions_and_tasks_are_outcomes_of_their_own(lines: list[str]) -
         await ctx.elicit("name?", {"type": "object", "properties": {}})
         return ""
 
-    @server.tool(task="optional")
+    @server.tool(task="required")
     async def work() -> str:
         """Work."""
         return "done"

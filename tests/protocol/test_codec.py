@@ -580,7 +580,7 @@ def test_a_message_of_ours_that_nests_too_deep_is_refused_with_its_depth(depth, 
     assert str(error).endswith("limits=Limits(depth=...) raises it")
 
 
-def test_what_leaves_with_a_message_counts():
+def test_a_message_of_ours_is_refused_together_with_what_leaves_with_it():
     codec = Codec(Limits(message_bytes=100, depth=3, message_values=10))
     data = b'{"a":[1,2,3]}'
     assert codec.check_size(data, "x", size=80, values=4, levels=1)

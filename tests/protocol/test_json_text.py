@@ -4,8 +4,8 @@ import pytest
 
 from accord.protocol.json_text import (
     balance,
+    count_levels,
     holds_more_values,
-    nesting,
     nests_deeper,
     repeated_member,
 )
@@ -70,6 +70,6 @@ def test_the_nesting_is_exact_however_many_levels_hold_how_much(depth, width):
     for _ in range(depth - 1):
         text = b'{"[":%b}' % text
     wide = b"[%b[]]" % (text * width)
-    assert nesting(text) == depth
-    assert nesting(wide) == max(depth, 1) + 1
-    assert nesting(b"") == 0
+    assert count_levels(text) == depth
+    assert count_levels(wide) == max(depth, 1) + 1
+    assert count_levels(b"") == 0

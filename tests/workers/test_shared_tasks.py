@@ -42,6 +42,7 @@ class Trail:
 
 
 def make_jobs(trail: Trail, **settings: Any) -> Server[Any]:
+    settings.setdefault("tasks", TaskSettings(grace=0))
     server: Server[Any] = Server("jobs", **settings)
 
     @server.tool(task="optional")
@@ -251,7 +252,7 @@ async def test_a_change_of_a_task_can_travel_to_other_workers() -> None:
         await here.settle(id, "input_required")
         record = await mates[0].server.tasks.store.get(id)
         assert record is not None
-        change = task_change(record)
+        change = task_change(record, 0)
         again = decode_change(encode_change(change))
         assert isinstance(again, ServerChange)
         assert again == change
@@ -381,7 +382,7 @@ async def test_any_worker_lists_the_tasks_of_a_principal() -> None:
 @in_bounded_virtual_time
 async def test_all_workers_count_the_unfinished_tasks_of_a_caller_together() -> None:
     trail = Trail()
-    settings = {"tasks": TaskSettings(unfinished=3)}
+    settings = {"tasks": TaskSettings(unfinished=3, grace=0)}
     async with together(trail, settings=settings) as mates, AsyncExitStack() as stack:
         here, there = await clients(stack, *mates)
         first = await here.begin("pass_gate")
@@ -665,7 +666,7 @@ async def test_a_call_that_is_given_up_before_its_task_began_leaves_none_behind(
 async def test_nothing_is_left_in_the_store_of_tasks_that_are_over() -> None:
     trail = Trail()
     backend = MemoryBackend(clock=loop_clock)
-    settings = {"tasks": TaskSettings(ttl=600)}
+    settings = {"tasks": TaskSettings(ttl=600, grace=0)}
     options: Any = {"backend": backend, "settings": settings}
     async with together(trail, **options) as mates, AsyncExitStack() as stack:
         here, there = await clients(stack, *mates)
@@ -741,7 +742,7 @@ async def test_a_status_message_is_left_out_while_the_store_is_away() -> None:
 async def test_a_store_that_the_author_chose_stays_in_use() -> None:
     trail = Trail()
     store = MemoryTaskStore()
-    async with together(trail, 1, settings={"tasks": TaskSettings(store=store)}) as mates:
+    async with together(trail, 1, settings={"tasks": TaskSettings(store=store, grace=0)}) as mates:
         runner = mates[0].server.tasks
         assert runner.store is store
         assert runner.worker is None

@@ -52,6 +52,7 @@ from accord.types import (
     EmptyResult,
     JsonObject,
     ListRootsResult,
+    LogMessageParams,
     Root,
     RootsCapability,
     SamplingCapability,
@@ -196,6 +197,12 @@ class Callbacks:
         self._progress.add(feed)
         return feed
 
+    def hear_log(self, params: LogMessageParams) -> None:
+        """Pass on a log message of the server."""
+        feed = self._feeds.get("notifications/message")
+        if feed is not None:
+            feed.deliver(params)
+
     def finish(self, feed: Feed) -> None:
         """Forget the feed of a call that is over, unless its callback is still at work."""
         if feed.task is None:
@@ -335,7 +342,7 @@ class Callbacks:
         if event.name == _COMPLETE:
             feed.deliver(event.params.elicitation_id)
         elif event.name == "notifications/message":
-            feed.deliver(event.params)
+            self.hear_log(event.params)
         elif event.name == "notifications/resources/updated":
             feed.deliver(event.params.uri)
         else:

@@ -6,11 +6,12 @@ for it: its stream is where the server asks.
 """
 
 import asyncio
+import logging
 import math
 import random
 from collections import deque
 from collections.abc import AsyncIterator
-from typing import Any, Final, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 import msgspec
 
@@ -28,6 +29,7 @@ from accord.errors import (
     lower_first,
 )
 from accord.protocol import shape
+from accord.protocol.exchange import META_NOTICES
 from accord.protocol.jsonrpc import ErrorBody
 from accord.protocol.violation import CLIENT
 from accord.types import (
@@ -39,7 +41,9 @@ from accord.types import (
     GetTaskResult,
     InputRequests,
     JsonObject,
+    LogMessageParams,
     PageParams,
+    ProgressParams,
     TaskFields,
     TaskHandle,
     TaskMetadata,
@@ -48,6 +52,9 @@ from accord.types import (
     TaskStatus,
     UpdateTaskParams,
 )
+
+if TYPE_CHECKING:
+    from accord.client.callbacks import Feed
 
 Output = TypeVar("Output")
 
@@ -61,6 +68,7 @@ _JITTER: Final = 0.1
 # Updates that may wait for a slow reader; the oldest are dropped.
 _UPDATES_MOST: Final = 100
 _encode: Final = msgspec.json.Encoder().encode
+log = logging.getLogger("accord.client")
 
 
 class TaskUpdate(msgspec.Struct, frozen=True):
@@ -75,6 +83,22 @@ class TaskUpdate(msgspec.Struct, frozen=True):
     status: TaskStatus
     message: str | None
     updated_at: str
+
+
+class _Progress(msgspec.Struct):
+    progress: int | float
+    total: int | float | None = None
+    message: str | None = None
+
+
+class _ProgressNotice(msgspec.Struct, tag_field="method", tag="notifications/progress"):
+    number: int
+    params: _Progress
+
+
+class _LogNotice(msgspec.Struct, tag_field="method", tag="notifications/message"):
+    number: int
+    params: LogMessageParams
 
 
 class ToolTask:
@@ -101,7 +125,11 @@ class ToolTask:
     ) -> None:
         self._link = link
         self._how = how.copy()
-        self._how.pop("on_progress", None)
+        on_progress = self._how.pop("on_progress", None) or link.settings.on_progress
+        self._progress: Feed | None = None
+        if on_progress is not None and fields is not None and not link.revision.tasks:
+            self._progress = link.callbacks.progress_feed(on_progress)
+        self._noticed = 0
         self._schema = schema
         self._result = result
         self._token: Any = None
@@ -166,16 +194,37 @@ class ToolTask:
         ttl = fields.ttl_ms if fields.ttl is msgspec.UNSET else fields.ttl
         self.ttl = ttl / 1000 if isinstance(ttl, int) else None
         if isinstance(fields, TaskOutcome):
+            self._hear_notices((fields.meta or {}).get(META_NOTICES))
             self._outcome = fields
             self._questions = fields.input_requests or {}
         interval = fields.poll_interval or fields.poll_interval_ms
         if interval is not None:
             self._poll = min(max(interval / 1000, _POLL_LEAST), _POLL_MOST)
+        if self.is_finished and self._progress is not None:
+            self._link.callbacks.finish(self._progress)
         if self.is_finished and self._token is not None:
             parties = self._link.endpoint.conversation.parties
             exchange = parties[CLIENT].tokens.get(self._token)
             if exchange is not None:
                 parties[CLIENT].forget_token(exchange)
+
+    def _hear_notices(self, notices: object) -> None:
+        """Pass on the progress and log messages that a server of ours lets stand in the task."""
+        try:
+            found = msgspec.convert(notices or [], list[_ProgressNotice | _LogNotice])
+        except msgspec.ValidationError as misfit:
+            log.debug("the notices of the task %s do not fit: %s", self.id[:8], misfit)
+            return
+        for notice in found:
+            if notice.number <= self._noticed:
+                continue
+            self._noticed = notice.number
+            if isinstance(notice, _LogNotice):
+                self._link.callbacks.hear_log(notice.params)
+            elif self._progress is not None:
+                said = notice.params
+                params = ProgressParams(self.id, said.progress, said.total, said.message)
+                self._progress.deliver(params)
 
     async def refresh(self) -> TaskUpdate:
         """Ask the server for the status now."""

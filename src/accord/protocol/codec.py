@@ -17,9 +17,9 @@ from accord.errors import MessageTooLarge
 from accord.protocol.json_text import (
     FRAGMENT,
     balance,
+    count_levels,
     count_values,
     holds_more_values,
-    nesting,
     nests_deeper,
     read_envelope,
     repeated_member,
@@ -154,7 +154,7 @@ class Codec:
         if len(data) <= self._countable and data.count(b"{") + data.count(b"[") <= depth:
             return data
         if nests_deeper(data, depth):
-            found = levels + nesting(data)
+            found = levels + count_levels(data)
             raise MessageTooLarge(what, size=found, limit=limits.depth, setting="depth")
         return data
 

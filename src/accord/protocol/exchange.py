@@ -27,6 +27,8 @@ META_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
 META_CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
 META_SERVER: Final = "io.modelcontextprotocol/serverInfo"
 META_SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
+META_NOTICES: Final = "accord/notices"
+"""Progress and log messages of a task, for which its extension has no notifications."""
 
 
 class BatchReply(msgspec.Struct):

@@ -36,10 +36,10 @@ FRAGMENT: Final = 4096
 
 def nests_deeper(data: bytes, depth: int) -> bool:
     """Return whether JSON text nests deeper than `depth`."""
-    return _occur_more_often(data, _OPENING, depth) and nesting(data, depth) > depth
+    return _occur_more_often(data, _OPENING, depth) and count_levels(data, depth) > depth
 
 
-def nesting(data: bytes, most: float = inf) -> int:
+def count_levels(data: bytes, most: float = inf) -> int:
     """Return how deep JSON text nests; beyond `most`, at least how deep.
 
     Without its strings a JSON text is brackets and filler. Each turn takes away the innermost

@@ -229,7 +229,7 @@ class Context(AskingContext, Generic[State]):
 
     def log(self, level: LoggingLevel, data: object, *, logger: str | None = None) -> Done:
         """Send a log message to the client, unless it asked for more severe ones only."""
-        if not self._session.wants_log(level, self._peer):
+        if not self._session.wants_log(level, self._peer, is_kept=self.task is not None):
             return self._pace(DONE)
         params = LogMessageParams(level, _as_json(data), logger)
         return self._pace(self._session.send(self._log, params, self._exchange))

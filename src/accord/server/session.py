@@ -379,9 +379,15 @@ class Session:
         """Whether the opening is over and the connection alive."""
         return self.endpoint.conversation.phase is Phase.READY and self.dispatcher.closed is None
 
-    def wants_log(self, level: LoggingLevel, peer: Peer) -> bool:
-        """Whether a peer wants log messages of this level, and can still get them."""
-        return is_wanted(level, peer.log_level) and self.dispatcher.closed is None
+    def wants_log(self, level: LoggingLevel, peer: Peer, *, is_kept: bool = False) -> bool:
+        """Whether a peer wants log messages of this level, and can still get them.
+
+        Args:
+            level: that of the message.
+            peer: the client.
+            is_kept: whether the message may be asked for later, as that of a task.
+        """
+        return is_wanted(level, peer.log_level) and (is_kept or self.dispatcher.closed is None)
 
     def notify(self, name: str, params: object = None, within: Exchange | None = None) -> None:
         """Send a notification; one that the protocol forbids now is left out and logged."""

@@ -87,7 +87,8 @@ class ToolDetails(EntryDetails, total=False):
         strict: whether `"5"` is refused for a number, and other text for what is not text. By
             default such arguments are read, since hosts send them.
         task: whether a call may become a task, whose result is fetched later: "optional" where the
-            client wants it, "required" always. Without it, and for clients of revisions that have
+            client wants it, in 2026-07-28 after a second (`TaskSettings.grace`); "required"
+            always. Without it, and for clients of revisions that have
             no tasks, calls are answered directly.
         ask_first: whether the task begins with `ctx.start_task()` rather than at once, where the
             server decides; questions before it are asked before the task begins.

@@ -38,6 +38,7 @@ class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
         asked: by the key of a question, the request on whose stream the client is being asked.
         changes: how often it was changed in a store that counts it.
         session_id: that of the client, where it has a session whose clients any worker reaches.
+        notices: its latest progress and log messages, as JSON.
     """
 
     id: str
@@ -61,6 +62,7 @@ class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
     asked: dict[str, str] = {}
     changes: int = 0
     session_id: str | None = None
+    notices: bytes | None = None
 
     @property
     def is_finished(self) -> bool:
@@ -76,7 +78,7 @@ class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
     def size(self) -> int:
         """How many bytes it holds."""
         several = (self.questions, self.answers, self.kept)
-        single = (self.result, self.error, self.call)
+        single = (self.result, self.error, self.call, self.notices)
         return (
             _OVERHEAD
             + sum(len(each) for values in several for each in values.values())

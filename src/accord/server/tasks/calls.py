@@ -49,6 +49,8 @@ def call_as_task(
         return None
     elif entry.ask_first:
         return _ask_first(session, exchange, entry, params)
+    elif entry.task == "optional" and session.server.tasks.settings.grace:
+        return _answer_soon(session, exchange, entry, params)
     return _begin(session, exchange, entry, params)
 
 
@@ -62,9 +64,9 @@ def _is_wanted(session: "Session", entry: "ToolEntry", params: CallToolParams) -
     return entry.task is not None  # tasks.undeclared.ignored
 
 
-async def _begin(
+def _describe(
     session: "Session", exchange: Exchange, entry: "ToolEntry", params: CallToolParams
-) -> CreateTaskResult | TaskHandle:
+) -> RunningTask:
     values = session.context(exchange)._values  # those that middleware put
 
     def work(task: RunningTask) -> Awaitable[CallToolResult]:
@@ -74,16 +76,49 @@ async def _begin(
     task = new_task(runner, session, exchange, entry.label, work)
     if entry.idempotent and runner.worker is not None:
         task.call = encode_call(session, exchange, entry, params)
+    return task
+
+
+async def _begin(
+    session: "Session", exchange: Exchange, entry: "ToolEntry", params: CallToolParams
+) -> CreateTaskResult | TaskHandle:
+    task = _describe(session, exchange, entry, params)
     ttl = None if params.task is None or not exchange.revision.tasks else params.task.ttl
-    record = await runner.begin(task, ttl)
-    return _handle(exchange, record)
+    record = await session.server.tasks.begin(task, ttl)
+    return _handle(session, exchange, record)
 
 
-def _handle(exchange: Exchange, record: TaskRecord) -> CreateTaskResult | TaskHandle:
+def _handle(
+    session: "Session", exchange: Exchange, record: TaskRecord
+) -> CreateTaskResult | TaskHandle:
     if exchange.revision.tasks:
         exchange.is_task = True
         return CreateTaskResult(Task(**core_fields(record)))
-    return TaskHandle(**extension_fields(record))
+    return TaskHandle(**extension_fields(record, session.server.tasks.store.now()))
+
+
+async def _answer_soon(
+    session: "Session", exchange: Exchange, entry: "ToolEntry", params: CallToolParams
+) -> CallToolResult | TaskHandle | CreateTaskResult:
+    """Answer with the result if there is one soon and nothing is asked, else with a task."""
+    runner = session.server.tasks
+    task = _describe(session, exchange, entry, params)
+    work = task.begin_work()
+    try:
+        waits = {work, task.needed}
+        await asyncio.wait(
+            waits, timeout=runner.settings.grace, return_when=asyncio.FIRST_COMPLETED
+        )
+        if not work.done():
+            record = await runner.begin(task, None, kept={**task.kept}, message=task.message)
+            return _handle(session, exchange, record)
+    except BaseException:
+        # The client gave up, or the task cannot be kept: none has learned of it.
+        task.stop()
+        work.cancel()
+        raise
+    task.release()
+    return work.result()
 
 
 # -- questions first, then the task
@@ -136,7 +171,7 @@ class AskFirst(Rounds):
         record = await runner.begin(task, None, **more)
         task.context = self._context
         self._context._exchange = task.exchange
-        self.handle.set_result(_handle(self._exchange, record))
+        self.handle.set_result(_handle(self._session, self._exchange, record))
 
     async def _result(self, task: RunningTask) -> CallToolResult:
         assert self._work is not None

@@ -22,6 +22,7 @@ from accord.protocol import shape
 from accord.protocol.exchange import Exchange
 from accord.server.channels import KeptResults
 from accord.server.tasks.fields import core_fields
+from accord.server.tasks.notices import TaskNotices, describe_progress
 from accord.server.tasks.watching import RungWork, task_change
 from accord.stores.tasks import Change, TaskRecord
 from accord.types import (
@@ -51,6 +52,8 @@ QUESTIONS: Final[dict[str, tuple[str, type[InputRequest], Any]]] = {
 }
 """By method: the start of its keys, its request, and the type of its answer."""
 _encode: Final = msgspec.json.Encoder(order="sorted").encode
+# Seconds between two reports of what a handler says many times.
+_REPORTED_EVERY: Final = 0.1
 
 
 def owner_of(principal: Principal | None) -> str:
@@ -92,6 +95,10 @@ class RunningTask:
         is_lost: whether another worker has taken it over.
         changes: looks at what other processes have changed in it.
         is_repeated: whether it runs again, without the connection that its request came from.
+        is_kept: whether it stands in the store; before that, its request is still open.
+        needed: done when the task has to begin, since its handler asks the client.
+        begun: done when it stands in the store.
+        message: what is being done, as the handler says.
     """
 
     def __init__(
@@ -115,6 +122,13 @@ class RunningTask:
         self.is_lost = False
         self.changes: RungWork | None = None
         self.is_repeated = False
+        self.is_kept = False
+        self.needed: asyncio.Future[None] = session.loop.create_future()
+        self.begun: asyncio.Future[None] = session.loop.create_future()
+        self.message: str | None = None
+        self._is_updated = False
+        self._notices = TaskNotices()
+        self._reporting = RungWork(self._report_notices)
         self.label = label
         self.owner = owner_of(session.principal_of(exchange))
         self.session = session
@@ -141,13 +155,33 @@ class RunningTask:
 
     async def update(self, message: str) -> None:
         """Say what is being done; clients see it as the status message."""
-        await self._runner.report(self, change_of(message=message))
+        self._is_updated = True
+        self.message = message
+        if self.is_kept:
+            await self._runner.report(self, change_of(message=message))
+
+    async def begin(self) -> None:
+        """Wait until the task stands in the store."""
+        if not self.needed.done():
+            self.needed.set_result(None)
+        await asyncio.shield(self.begun)
 
     # -- called by the runner
 
     def work(self) -> Awaitable[CallToolResult]:
         """Return the work itself."""
         return self._work(self)
+
+    def begin_work(self) -> "asyncio.Future[CallToolResult]":
+        """Begin the work before the task; it goes on as that of the task."""
+        work = asyncio.ensure_future(self._work(self))
+        self._work = lambda _: work
+        return work
+
+    @property
+    def notices(self) -> bytes | None:
+        """The progress and log messages that its record holds."""
+        return self._notices.encode()
 
     def stop(self) -> None:
         """Stop the work; its outcome no longer matters."""
@@ -163,6 +197,7 @@ class RunningTask:
     def release(self) -> None:
         """Note that the work is over: work in threads should end, and progress too."""
         self._is_over = True
+        self._reporting.stop()
         if self.context is not None:
             self.context._cancel()
         if self.is_repeated:
@@ -178,7 +213,8 @@ class RunningTask:
         if not self.exchange.revision.tasks:
             # To those that listen; with a shared store, they follow the record.
             if self._runner.worker is None:
-                self.session.server.hub.publish(task_change(record))
+                now = self._runner.store.now()
+                self.session.server.hub.publish(task_change(record, now))
         elif self.is_repeated:
             self._runner.takeover.announce(record)
         elif self._is_reachable:
@@ -202,13 +238,28 @@ class RunningTask:
     # -- called by the context
 
     def notify(self, name: str, params: Any) -> None:
-        """Send progress or a log message of the task; the extension has no way for either."""
-        if self.is_stopped or self._is_over or not self._is_reachable:
+        """Send progress or a log message of the task, or let it stand in the task."""
+        if self.is_stopped or self._is_over:
             return
         if isinstance(params, ProgressParams):
             self.exchange.progress = params.progress
-        params.meta = {**(params.meta or {}), RELATED: {"taskId": self.id}}
-        self.session.notify(name, params)
+        if not self.exchange.revision.tasks:
+            if self.session.is_open(self._request):
+                self.session.notify(name, params, self._request)
+                return
+            self._notices.add(name, params)
+            if isinstance(params, ProgressParams) and not self._is_updated:
+                self.message = describe_progress(params)
+            self._reporting.ring()
+        elif self._is_reachable:
+            params.meta = {**(params.meta or {}), RELATED: {"taskId": self.id}}
+            self.session.notify(name, params)
+
+    async def _report_notices(self) -> None:
+        if self.is_kept and not self._is_over:
+            change = change_of(message=self.message, notices=self.notices)
+            await self._runner.report(self, change)
+            await asyncio.sleep(_REPORTED_EVERY)
 
     # -- where questions of 2025-11-25 go
 
@@ -252,7 +303,8 @@ class TaskChannel:
         value = await self._kept.call(key, function, type_)
         if task.call is not None and key not in task.kept:
             task.kept[key] = bytes(self._results[key])
-            await self._runner.keep(task, key, task.kept[key])
+            if task.is_kept:
+                await self._runner.keep(task, key, task.kept[key])
         return value
 
     async def _ask_in_record(self, name: str, key: str, question: bytes, timeout: float) -> bytes:
@@ -260,6 +312,7 @@ class TaskChannel:
         if key in self._used:  # tasks-ext.input.keys-unique-for-life
             raise ValueError(f"two questions of one task have the key {key!r}")
         self._used.add(key)
+        await self.task.begin()
         task, known = self.task, self.task.answers.get(key)
         if known is not None:  # in an earlier run, on a worker that was lost
             return known

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from accord.errors import InvalidParams, lower_first
-from accord.protocol.exchange import Exchange
+from accord.protocol.exchange import META_NOTICES, Exchange
 from accord.server.tasks.channel import QUESTIONS
 from accord.server.tasks.fields import outcome_fields
 from accord.types import (
@@ -26,8 +26,10 @@ class _Question(msgspec.Struct):
 
 
 async def get_task(session: "Session", exchange: Exchange, params: GetTaskParams) -> GetTaskResult:
-    record = await session.server.tasks.find(session, exchange, params.task_id)
-    return GetTaskResult(**outcome_fields(record))
+    runner = session.server.tasks
+    record = await runner.find(session, exchange, params.task_id)
+    meta = None if record.notices is None else {META_NOTICES: msgspec.Raw(record.notices)}
+    return GetTaskResult(**outcome_fields(record, runner.store.now()), meta=meta)
 
 
 async def update_task(

@@ -1,11 +1,15 @@
 """The members of a task in messages, in the words of 2025-11-25 and of the extension."""
 
 from datetime import UTC, datetime
+from typing import Final
 
 import msgspec
 
 from accord.stores.tasks import TaskRecord
 from accord.types import InputRequest, JsonObject
+
+# Milliseconds after which a client may ask again about a task that has just begun.
+_SOONEST: Final = 100
 
 
 def iso_time(seconds: float) -> str:
@@ -31,7 +35,7 @@ def core_fields(record: TaskRecord) -> JsonObject:
     }
 
 
-def extension_fields(record: TaskRecord) -> JsonObject:
+def extension_fields(record: TaskRecord, now: float) -> JsonObject:
     """Return the members of a task in the words of the extension."""
     return {
         "task_id": record.id,
@@ -40,13 +44,21 @@ def extension_fields(record: TaskRecord) -> JsonObject:
         "created_at": iso_time(record.created_at),
         "last_updated_at": iso_time(record.updated_at),
         "ttl_ms": record.ttl,
-        "poll_interval_ms": record.poll_interval,
+        "poll_interval_ms": _poll_interval(record, now),
     }
 
 
-def outcome_fields(record: TaskRecord) -> JsonObject:
+def _poll_interval(record: TaskRecord, now: float) -> int:
+    """Return when to ask next, in milliseconds: waiting adds a tenth to the time of a task."""
+    if record.is_finished:
+        return record.poll_interval
+    age = (now - record.created_at) * 1000
+    return min(record.poll_interval, max(_SOONEST, round(age / 10)))
+
+
+def outcome_fields(record: TaskRecord, now: float) -> JsonObject:
     """Return the members of a task, with its questions, its result or its error."""
-    fields = extension_fields(record)
+    fields = extension_fields(record, now)
     if record.questions:
         fields["input_requests"] = {
             key: msgspec.json.decode(question, type=InputRequest)

@@ -87,9 +87,15 @@ class TaskRunner(TaskFinder):
             call=task.call,
             **more,
         )
+        kept = {**task.kept}
         await self._keep_new(task, record)
         log.info("task %s of %s began", task.id[:8], task.label)  # tasks.security.audit
         self.start(task, record)
+        # What its handler has said and kept in the meantime, if it runs already.
+        for key in task.kept.keys() - kept.keys():
+            await self.keep(task, key, task.kept[key])
+        if task.message != record.message:
+            await self.report(task, change_of(message=task.message))
         return record
 
     async def _keep_new(self, task: RunningTask, record: TaskRecord) -> None:
@@ -133,6 +139,8 @@ class TaskRunner(TaskFinder):
         task.ttl = None if record.ttl is None else record.ttl / 1000
         task.time_left = None if expires_at is None else expires_at - self.store.now()
         self.running[task.id] = task
+        task.is_kept = True
+        task.begun.set_result(None)
         loop = asyncio.get_running_loop()
         task.supervisor = loop.create_task(self._run(task, self.worker), name=task.label)
         if self._keeper is None or self._keeper.done():
@@ -149,20 +157,22 @@ class TaskRunner(TaskFinder):
             async with asyncio.timeout(task.time_left):
                 result = await task.work()
             revision, limits = task.exchange.revision, self.server.limits
-            outcome = self._end_with(**success_fields(result, task.label, revision, limits))
+            ended = success_fields(result, task.label, revision, limits)
+            outcome = self._end_with(**ended, notices=task.notices)
         except asyncio.CancelledError:
             if not task.is_stopped:
                 is_own = _is_raised_by_handler()
                 # What may run twice is left to another worker.
                 is_handed_over = not is_own and worker is not None and task.call is not None
                 error = InternalError("the work was cancelled" if is_own else _STOPPED)
-                outcome = None if is_handed_over else self._end_with(**failure_fields(error))
+                if not is_handed_over:
+                    outcome = self._end_with(**failure_fields(error), notices=task.notices)
                 if not is_own:
                     raise
         except TimeoutError:
             log.info("task %s of %s expired before it was finished", task.id[:8], task.label)
         except BaseException as raised:
-            outcome = self._end_with(**failure_fields(raised))
+            outcome = self._end_with(**failure_fields(raised), notices=task.notices)
             if not isinstance(raised, Exception):
                 raise
         finally:

@@ -179,7 +179,7 @@ class TaskListener:
         record = await self._runner.store.get(self._id)
         if record is not None and record.changes > self._seen:
             self._seen = record.changes
-            self._hear(task_change(record))
+            self._hear(task_change(record, self._runner.store.now()))
 
     def end(self) -> None:
         """Follow it no more."""
@@ -187,7 +187,7 @@ class TaskListener:
         self._rung.stop()
 
 
-def task_change(record: TaskRecord) -> ServerChange:
+def task_change(record: TaskRecord, now: float) -> ServerChange:
     """Return the change of a task, for those that listen to it."""
     # tasks-ext.notify.full-state
-    return ServerChange(CHANGED, record.id, TaskParams(**outcome_fields(record)))
+    return ServerChange(CHANGED, record.id, TaskParams(**outcome_fields(record, now)))
