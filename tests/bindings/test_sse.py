@@ -185,3 +185,35 @@ def test_a_longer_event_id_is_refused():
 def test_a_long_event_name_is_cut():
     (event,) = Decoder().feed(b"event: " + b"x" * 10_000 + b"\ndata: 1\n\n")
     assert len(event.name) == 100
+
+
+@pytest.mark.parametrize("size", [1, 7, 100, 10_000, 1_000_000])
+@pytest.mark.parametrize("break_", [b"\n", b"\r\n"])
+def test_an_event_that_is_too_long_is_passed_over_with_its_ends_however_it_is_cut(size, break_):
+    long = b'{"id":1,"result":"%b"}' % (b"x" * 20_000)
+    lines = [b"data: a", b"", b"id: 5", b"data: " + long, b"data: more", b"", b"data: b", b"", b""]
+    text = break_.join(lines)
+    decoder = Decoder(10_000, with_lost=True)
+    found = [
+        event
+        for start in range(0, len(text), size)
+        for event in decoder.feed(text[start : start + size])
+    ]
+    first, *begun, lost, last = found
+    assert [event.lost for event in begun] in ([], [(long[:4096], b"")])
+    assert (first.data, last.data, lost.id, decoder.last_id) == (b"a", b"b", "5", "5")
+    assert lost.lost == (long[:4096], (long + b"more")[-4096:])
+
+
+def test_an_event_without_end_is_refused():
+    decoder = Decoder(100, with_lost=True)
+    with pytest.raises(EventTooLong):
+        [event for _ in range(1_000) for event in decoder.feed(b"data: " + b"x" * 200)]
+
+
+def test_an_event_that_is_too_long_is_forgotten_with_its_response():
+    decoder = Decoder(100, with_lost=True)
+    (begun,) = decoder.feed(b"data: " + b"x" * 200)
+    assert begun.lost == (b"x" * 200, b"")
+    decoder.restart()
+    assert [event.data for event in decoder.feed(b"data: b\n\n")] == [b"b"]

@@ -52,7 +52,7 @@ def test_an_event_id_beyond_the_limit_fails_the_call_with_the_reason():
 def test_remembered_event_ids_are_bounded_in_bytes():
     async def main():
         events = b"".join(b"id: %d%b\ndata: 1\n\n" % (n, b"x" * 1_000) for n in range(2_000))
-        reader = EventReader(lambda data: None, 1_000_000, PendingAnswers())
+        reader = EventReader(lambda data: None, lambda line: None, 1_000_000, PendingAnswers())
         await reader.read(Chunks(events))
         assert sum(map(len, reader._seen)) <= 64 * 1_024
 
@@ -63,7 +63,7 @@ def test_a_thousand_short_event_ids_are_remembered():
     async def main():
         taken = []
         events = b"".join(b"id: stream-1/%d\ndata: 1\n\n" % n for n in range(1_500))
-        reader = EventReader(taken.append, 1_000_000, PendingAnswers())
+        reader = EventReader(taken.append, lambda line: None, 1_000_000, PendingAnswers())
         await reader.read(Chunks(events))
         reader.begin()
         await reader.read(Chunks(events))

@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from accord.errors import RemoteProtocolError
+from accord.protocol.json_text import FRAGMENT
 
 CONTENT_TYPE: Final = "text/event-stream"
 # Without a blank line, which some decoders take for the end of an event.
@@ -21,16 +22,23 @@ _ID_BYTES: Final = 1_024
 _NAME_BYTES: Final = 100
 # Small pieces of a line are joined, so that a line sent byte by byte does not cost an object each.
 _PIECE: Final = 4_096
+# Nothing that ends is this many times larger than what may be sent.
+_ENDLESS: Final = 16
 # "data: " and the line end around a message that is as long as the limit.
 _DATA_FIELD: Final = 7
 
 
 class Event(msgspec.Struct, frozen=True):
-    """One event. `id` is its own; None where it has none."""
+    """One event. `id` is its own; None where it has none.
+
+    `lost` is how the data began and ended, of an event that was too long to be kept; its end is
+    empty as long as it has not come.
+    """
 
     data: bytes
     name: str = "message"
     id: str | None = None
+    lost: tuple[bytes, bytes] | None = None
 
 
 def encode(
@@ -80,11 +88,20 @@ class Decoder:
         limit: the most bytes of an event.
         with_empty: also yield events that have an id or a name, but no data; readers skip them, and
             recordings keep them.
+        with_lost: also yield the beginning and then both ends of an event that is too long, unless
+            it is endless, rather than raise.
     """
 
-    def __init__(self, limit: int = 16 * 1024 * 1024, *, with_empty: bool = False) -> None:
+    def __init__(
+        self,
+        limit: int = 16 * 1024 * 1024,
+        *,
+        with_empty: bool = False,
+        with_lost: bool = False,
+    ) -> None:
         self.limit = limit
         self.with_empty = with_empty
+        self.with_lost = with_lost
         self.last_id: str | None = None
         self.retry: int | None = None
         self._rest: list[bytes] = []
@@ -96,6 +113,10 @@ class Decoder:
         self._data_size = 0
         self._name = b""
         self._id: str | None = None
+        # The ends of the data of an event that is too long, and whether we are within its line.
+        self._lost: tuple[bytes, bytes] | None = None
+        self._lost_size = 0
+        self._is_within = self._is_told = False
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
         """Yield the events that a chunk completes; those without data are usually left out.
@@ -103,11 +124,17 @@ class Decoder:
         Raises:
             EventTooLong: a line, an event or an id outgrew its limit.
         """
+        self._lost_size += len(chunk) if self._lost is not None else 0
+        if self._lost_size > _ENDLESS * self.limit:
+            raise EventTooLong(self.limit)
         for line in self._lines(chunk):
             if line:
                 self._line(line)
             elif (event := self._dispatch()) is not None:
                 yield event
+        if self._lost is not None and not self._is_told:
+            self._is_told = True
+            yield Event(b"", "message", self._id, (self._lost[0], b""))
 
     def restart(self) -> None:
         """Forget an incomplete event: another response continues the stream."""
@@ -115,6 +142,8 @@ class Decoder:
         self._data = None
         self._size = self._data_size = 0
         self._name, self._id = b"", None
+        self._lost, self._lost_size = None, 0
+        self._is_within = self._is_told = False
         self._after_return = self._begun = False
 
     def _lines(self, chunk: bytes) -> Iterator[bytes]:
@@ -127,20 +156,43 @@ class Decoder:
             chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         *whole, rest = chunk.split(b"\n")
         for part in whole:
+            if self._is_within:
+                self._lose(part)
+                self._is_within = False
+                continue
             if self._rest:
                 self._rest.append(part)
                 part = b"".join(self._rest)
                 self._rest.clear()
                 self._size = 0
             yield part
-        if rest:
+        if rest and self._is_within:
+            self._lose(rest)
+        elif rest:
             if self._rest and len(self._rest[-1]) < _PIECE:
                 self._rest[-1] += rest
             else:
                 self._rest.append(rest)
             self._size += len(rest)
             if self._size > self.limit:
-                raise EventTooLong(self.limit)
+                name, _, value = b"".join(self._rest).partition(b":")
+                self._lose(value.removeprefix(b" ") if name == b"data" else b"")
+                self._rest.clear()
+                self._size, self._is_within = 0, True
+
+    def _lose(self, text: bytes) -> None:
+        """Keep the ends of the data of an event that is too long.
+
+        Raises:
+            EventTooLong: nothing is to be kept.
+        """
+        if not self.with_lost:
+            raise EventTooLong(self.limit)
+        if self._lost is None:
+            head = bytes(self._data or b"")[:FRAGMENT]
+            self._lost, self._data = ((head + text[:FRAGMENT])[:FRAGMENT], b""), None
+        head, tail = self._lost
+        self._lost = head, (tail + text[-FRAGMENT:])[-FRAGMENT:]
 
     def _line(self, line: bytes) -> None:
         if not self._begun:
@@ -151,9 +203,9 @@ class Decoder:
         if name == b"data":
             # Lines count whole: those without text cost memory too.
             self._data_size += len(line) + 1
-            if self._data_size > self.limit + _DATA_FIELD:
-                raise EventTooLong(self.limit)
-            if self._data is None:
+            if self._lost is not None or self._data_size > self.limit + _DATA_FIELD:
+                self._lose(value)
+            elif self._data is None:
                 self._data = value
             elif isinstance(self._data, bytearray):
                 self._data += b"\n"
@@ -178,6 +230,10 @@ class Decoder:
         if name:
             self._name = b""
         self._data, self._data_size = None, 0
+        if self._lost is not None:
+            lost, self._lost = self._lost, None
+            self._lost_size, self._is_told = 0, False
+            return Event(b"", "message", id, lost)
         if not data and not (self.with_empty and (id is not None or name or data is not None)):
             return None
         return Event(bytes(data or b""), name.decode(errors="replace") or "message", id)

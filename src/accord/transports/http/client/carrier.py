@@ -20,6 +20,7 @@ from accord.bindings.http_responses import (
     quote_url,
     redirect_url,
 )
+from accord.bindings.lines import LineTooLong
 from accord.bindings.sse import CONTENT_TYPE
 from accord.errors import (
     AccordError,
@@ -30,7 +31,8 @@ from accord.errors import (
     RemoteProtocolError,
     RequestError,
 )
-from accord.protocol.codec import Limits
+from accord.protocol.codec import Limits, encode_error
+from accord.protocol.jsonrpc import INTERNAL_ERROR, ErrorBody
 from accord.transports.http.client.auth import (
     CHALLENGES,
     Authorizer,
@@ -73,6 +75,7 @@ _POSTPONED: Final = 3
 _ERROR_BODY: Final = 64 * 1024
 _ERROR_EXPECTED: Final = 5.0
 _DENIALS: Final = (401, 403)
+_TOO_LARGE: Final = 413
 _SERVER_ERRORS: Final = range(500, 600)
 _REDIRECTED: Final = frozenset({301, 302, 307, 308})
 _MOST_TEXT: Final = 300
@@ -111,6 +114,10 @@ class HttpTarget:
     def place(self) -> str:
         """The URL for messages to users, without secrets."""
         return quote_url(self.url)
+
+
+class _Answer(msgspec.Struct):
+    id: str | int | None = None
 
 
 Begin: TypeAlias = Callable[[str, Mapping[str, str], bytes, DirectPost], SenderResponse | None]
@@ -168,7 +175,16 @@ class RequestCarrier:
 
     def events(self) -> EventReader:
         """Make a reader for a stream of the server's messages."""
-        return EventReader(self.deliver, self.target.limits.message_bytes, self.answers)
+        limit = self.target.limits.message_bytes
+        return EventReader(self.deliver, self._drop, limit, self.answers)
+
+    def _drop(self, message: LineTooLong) -> None:
+        """Pass on that a message of the server was too large to be kept."""
+        asked = self._asked
+        if asked is not None and message.id == asked.id:
+            self.fail_too_large(asked)
+        else:
+            self.listener.message_dropped(message)
 
     @contextlib.contextmanager
     def await_answer(self, message: Message) -> Iterator["asyncio.Future[ResponseMessage]"]:
@@ -279,6 +295,22 @@ class RequestCarrier:
             return None
         has_auth = self._authorization is not None
         return auth_error(self.place, response, explain_response(response, body), has_auth=has_auth)
+
+    def answer_instead(
+        self, message: Message, response: SenderResponse, body: bytes
+    ) -> Message | None:
+        """Return a short answer in place of one that the server finds too large.
+
+        It has not read the id, and its handler waits for the answer.
+        """
+        if message.name is not None or response.status != _TOO_LARGE:
+            return None
+        id = msgspec.json.decode(message.data, type=_Answer).id
+        if id is None or message.refusals:
+            return None
+        why = f"the answer has {len(message.data)} bytes: {explain_response(response, body)}"
+        error = ErrorBody(INTERNAL_ERROR, why[:_MOST_TEXT])
+        return Message(encode_error(id, error), headers=message.headers, refusals=1)
 
     def _refuse_plainly(self, message: Message, response: SenderResponse, body: bytes) -> None:
         why = explain_response(response, body, retry_after=response.header("retry-after"))

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from accord.bindings import headers as names
-from accord.bindings.sse import Decoder, Event
+from accord.bindings.lines import LineTooLong
+from accord.bindings.sse import Decoder, Event, EventTooLong
+from accord.protocol.json_text import read_envelope
 from accord.protocol.revisions import Revision
 from accord.transports.http.client.sender import SenderResponse
 from accord.types._base import RequestId
@@ -136,16 +138,23 @@ class EventReader:
     """
 
     def __init__(
-        self, deliver: Callable[[bytes], None], limit: int, answers: PendingAnswers
+        self,
+        deliver: Callable[[bytes], None],
+        drop: Callable[[LineTooLong], None],
+        limit: int,
+        answers: PendingAnswers,
     ) -> None:
         self.place: bytes | None = None
         self._deliver = deliver
+        self._drop = drop
         self._answers = answers
-        self._decoder = Decoder(limit)
+        self._decoder = Decoder(limit, with_lost=True)
         self._messages = 0
         self._seen: deque[str] = deque()
         self._seen_size = 0
         self._known: frozenset[str] = frozenset()
+        # Whether the rest of a message is still to be passed over.
+        self._is_lost = False
 
     @property
     def last_id(self) -> str | None:
@@ -166,6 +175,7 @@ class EventReader:
     def begin(self) -> None:
         """Read another response from its beginning: an incomplete event is sent again."""
         self._decoder.restart()
+        self._is_lost = False
         self._known = frozenset(self._seen)
 
     async def read(self, response: SenderResponse) -> bool:
@@ -173,7 +183,8 @@ class EventReader:
 
         Raises:
             ConnectionCut: the connection broke.
-            EventTooLong: an event or its id outgrew the limit.
+            EventTooLong: an event outgrew the limit and does not show its id, or the id of an
+                event outgrew its own.
         """
         answers = self._answers
         chunk = await response.chunk()
@@ -190,11 +201,24 @@ class EventReader:
             if event.id in self._known:
                 return
             self._remember(event.id)
-        if event.name == "message":
+        if event.lost is not None:
+            self._messages += 1
+            self._lose(*event.lost)
+        elif event.name == "message":
             self._messages += 1
             self._deliver(event.data)
         elif event.name == "endpoint":
             self.place = event.data
+
+    def _lose(self, head: bytes, tail: bytes) -> None:
+        """Pass on that a message is too long, once: as soon as its id shows."""
+        limit, is_over = self._decoder.limit, bool(tail)
+        id, kind = (None, None) if self._is_lost else read_envelope(head, tail)
+        if id is not None:
+            self._drop(LineTooLong(limit, id=id, kind=kind))
+        elif is_over and not self._is_lost:
+            raise EventTooLong(limit)
+        self._is_lost = not is_over and (self._is_lost or id is not None)
 
     def _remember(self, id: str) -> None:
         seen = self._seen

@@ -152,7 +152,12 @@ class Streamable:
         carrier = self._carrier
         kind = names.media_type(response.header("content-type"))
         if response.status not in SUCCESS_STATUSES:
-            carrier.fail_refused(message, response, await carrier.read_error(response))
+            body = await carrier.read_error(response)
+            instead = carrier.answer_instead(message, response, body)
+            if instead is not None:
+                await self.post(instead)
+            else:
+                carrier.fail_refused(message, response, body)
         elif message.id is None:
             await carrier.read_error(response)  # so that the connection can be used again
         elif kind == CONTENT_TYPE:

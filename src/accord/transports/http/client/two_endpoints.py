@@ -163,6 +163,9 @@ class TwoEndpoints:
                 if is_gone and carrier.is_waiting(message):
                     carrier.fail_unanswered(message, "the stream ended before the answer")
                 return None
+            instead = carrier.answer_instead(message, response, body)
+            if instead is not None:
+                return await self.post(instead)
             if response.status != 404 or message.is_initialize:
                 return carrier.fail_refused(message, response, body)
             if not await renew_and_resend(carrier, message, session, self._renew):
