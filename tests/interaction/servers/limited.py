@@ -33,8 +33,8 @@ async def on_sample(params: Any) -> CreateMessageResult:
     return CreateMessageResult("assistant", TextContent("yes"), "tiny", meta=meta)
 
 
-def make(limits: Limits) -> Server[None]:
-    server: Server[None] = Server("limited", limits=limits)
+def make(limits: Limits, **settings: Any) -> Server[None]:
+    server: Server[None] = Server("limited", limits=limits, **settings)
     gate = asyncio.Event()
 
     @server.tool

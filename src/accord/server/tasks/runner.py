@@ -118,7 +118,7 @@ class TaskRunner(TaskFinder):
                 self._unfollow(task)
         if not is_kept:
             await self._end_duty(task, self.worker)
-            raise InternalError(f"busy: {most} tasks of this caller are unfinished")
+            raise InternalError(f"busy: {most} tasks of this caller are unfinished (unfinished)")
 
     async def follow(self, task: RunningTask) -> None:
         """Take what other processes change in a task, from now on until its work is over."""
