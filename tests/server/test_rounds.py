@@ -2,6 +2,8 @@
 
 import asyncio
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -14,7 +16,7 @@ from accord.errors import (
     UrlElicitationRequired,
 )
 from accord.principal import Principal
-from accord.types import InputRequiredResult, SamplingMessage, TextContent
+from accord.types import InputRequiredResult, SamplingMessage, TextContent, ToolAnnotations
 from support.modern import ModernClient, accept
 from support.waiting import run, until
 
@@ -757,3 +759,101 @@ def test_pages_that_a_handler_requires_are_questions() -> None:
             assert "https://desk.example/" in other["content"][0]["text"]
 
     run(main())
+
+
+# -- what happens again in a later round
+
+done: list[str] = []
+
+
+def act(what: str = "acted") -> None:
+    done.append(what)
+
+
+async def charge_first(ctx: Context) -> str:
+    """Act, then ask."""
+    await ctx.progress(1)
+    done.append("charged")
+    return f"{await ctx.elicit('Sure?', bool)}"
+
+
+async def act_between(ctx: Context) -> str:
+    """Act between two questions."""
+    first = await ctx.elicit("One?", bool)
+    act()
+    return f"{first} {await ctx.elicit('Two?', bool)}"
+
+
+def act_in_thread(ctx: Context) -> str:
+    """Act, then ask from a thread."""
+    act()
+    return f"{ctx.wait(ctx.elicit('Sure?', bool))}"
+
+
+async def set_member(ctx: Context) -> str:
+    """Change an object, then ask two things at once."""
+    ctx.state["seen"] = True
+    both = await asyncio.gather(ctx.elicit("One?", bool), ctx.elicit("Two?", bool))
+    return str(both)
+
+
+async def ask_first(ctx: Context, city: str = "Lima") -> str:
+    """Ask before anything happens, with what changes nothing."""
+    message = f"Book {str(city).upper()}?"
+
+    def later() -> None:
+        act()
+
+    sure = await ctx.elicit(
+        message,
+        bool,
+    )
+    later()
+    return f"{sure}"
+
+
+async def keep_first(ctx: Context) -> str:
+    """Act once, then ask."""
+    await ctx.once("charge", act)
+    act("looked")
+    return f"{await ctx.elicit('Sure?', bool)}"
+
+
+REPEATED = {
+    charge_first: 'done.append("charged")',
+    act_between: "act()",
+    act_in_thread: "act()",
+    set_member: 'ctx.state["seen"]',
+    ask_first: None,
+    keep_first: None,
+}
+
+
+@pytest.mark.parametrize("tool", REPEATED, ids=lambda tool: tool.__name__)
+def test_a_tool_that_acts_before_its_question_is_named_once_in_the_log(
+    tool: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    deed = REPEATED[tool]
+
+    async def main(**details: Any) -> list[str]:
+        server = Server("desk", lifespan=state)
+        server.add_tool(tool, **details)
+        caplog.clear()
+        async with connect(server, revision="2026-07-28", on_elicit=lambda _: {"value": True}) as c:
+            for _ in range(2):
+                assert not (await c.call_tool(tool.__name__)).is_error
+        return [each.getMessage() for each in caplog.records if "ctx.once" in each.getMessage()]
+
+    warnings = run(main())
+    assert len(warnings) == (0 if deed is None else 1)
+    if deed is not None:
+        assert warnings[0].startswith(f"tool {tool.__name__} ({__file__}:")
+        assert f"`{deed}`" in warnings[0]
+    for details in ({"read_only_hint": True}, {"idempotent_hint": True}):
+        assert run(main(annotations=ToolAnnotations(**details))) == []
+    assert run(main(idempotent=True)) == []
+
+
+@asynccontextmanager
+async def state(server: Any) -> AsyncIterator[dict[str, bool]]:
+    yield {}

@@ -45,8 +45,8 @@ class AskingContext:
     ) -> CreateMessageResult:
         """Ask the client's model.
 
-        Ask before you act, or act in `once`: on revisions without requests of the server the
-        handler runs again when the answer is there.
+        Code before the question runs again: for clients of 2026-07-28 the handler starts anew when
+        the answer is there. Ask before you act, or act in `await ctx.once(key, function)`.
 
         Args:
             messages: text, messages, and earlier results as the model's own messages. A result
@@ -104,6 +104,9 @@ class AskingContext:
     ) -> Any:
         """Ask the user to fill in a form, and return it.
 
+        Code before the question runs again: for clients of 2026-07-28 the handler starts anew when
+        the answer is there. Ask before you act, or act in `await ctx.once(key, function)`.
+
         Args:
             message: what to ask.
             form: a flat type: its fields are strings, numbers, booleans, choices of one or lists of
@@ -137,6 +140,9 @@ class AskingContext:
         self, message: str, url: str, *, timeout: float | None = None, key: str | None = None
     ) -> "UrlElicitation":
         """Ask the user to visit a page, for what must not pass through the client, such as secrets.
+
+        Code before the question runs again: for clients of 2026-07-28 the handler starts anew when
+        the answer is there. Ask before you act, or act in `await ctx.once(key, function)`.
 
         Returns when the user has agreed to open it. What happens there is for the page to say: its
         handler calls `server.elicitation_completed(id)`, and `await elicitation.wait()` waits for

@@ -105,6 +105,11 @@ class Rounds:
         self._asked: InputRequests = {}
         self._waiting: list[asyncio.Future[Any]] = []
         self._quiet_turns = 0
+        # The tool of a later round, which is looked at; none where it has kept something.
+        self._repeated: tuple[Session, str] | None = None
+        if isinstance(params, CallToolParams) and self._opened is not None:
+            has_kept = any(not key.startswith(KEPT_PAGE) for key in self._opened.kept)
+            self._repeated = None if has_kept else (session, params.name)
 
     @property
     def has_to_claim(self) -> bool:
@@ -148,6 +153,10 @@ class Rounds:
         self._used_keys.add(key)
         answer = self._answers.get(key)
         if answer is not None:
+            if self._repeated is not None:
+                from accord.server.repetition import warn_of_repetition
+
+                warn_of_repetition(*self._repeated)
             self._content.answers[key] = answer
             return _decode_answer(key, answer, result)
         self._asked[key] = request(params)

@@ -104,6 +104,7 @@ class Server(Registration, LocalCalls, MountingServer, SharingServer, Generic[St
         self.principal = settings.get("principal")
         self.access = Access(settings.get("policy"), step_up=settings.get("step_up", True))
         self.limits = settings.get("limits") or Limits()
+        self.repeated_tools: set[str] = set()
         self.in_flight = settings.get("in_flight", IN_FLIGHT)
         self.ask_timeout = settings.get("ask_timeout", 300.0)
         self.log_level: LoggingLevel = settings.get("log_level", "info")
