@@ -296,7 +296,7 @@ async def test_a_list_beyond_the_limits_of_a_message_harms_no_other(
     async with connect(hub_with_own_tool(Fleet({"tools/list": {"tools": tools}}))) as client:
         assert await names_of(client) == ["near"]
         assert await is_well(client)
-    assert "message holds more than" in caplog.text
+    assert "the answer holds more than" in caplog.text
 
 
 # -- what they say

@@ -623,3 +623,22 @@ def test_none_means_not_found() -> None:
 def test_a_value_that_json_cannot_express_raises_a_type_error() -> None:
     with pytest.raises(TypeError, match="the function of resource 'x://a' returned a object"):
         build_contents(fixed("x://a"), "x://a", object())
+
+
+def test_meta_of_a_resource_is_repeated_with_contents_that_have_none() -> None:
+    own = ResourceContents(uri="", text="a", meta={"c/d": 2})
+    for made, uri in (
+        (fixed(meta={"a/b": 1}), "note://today"),
+        (entry("note://{name}", note, meta={"a/b": 1}), "note://x"),
+    ):
+        for value in (
+            "text",
+            b"bytes",
+            {"json": 1},
+            Image(PNG),
+            ResourceContents(uri="", text="b"),
+        ):
+            (content,) = build_contents(made, uri, value).contents
+            assert content.meta == {"a/b": 1}
+        kept, bare = build_contents(made, uri, [own, "b"]).contents
+        assert (kept.meta, bare.meta) == ({"c/d": 2}, {"a/b": 1})

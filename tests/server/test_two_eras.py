@@ -10,7 +10,7 @@ from accord import Context, Server
 from accord.server import ClientLogHandler
 from accord.testing import run_in_virtual_time
 from support.listening import ListeningClient
-from support.modern import PREFIX, meta
+from support.modern import PREFIX, ModernClient, meta
 
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 UPDATED = "notifications/resources/updated"
@@ -320,5 +320,35 @@ def test_unknown_names_are_invalid_params_under_the_newest_revision() -> None:
             assert error["data"] == {"uri": "note://missing"}
             answer = await raw.ask(3, "resources/read", {"uri": "note://missing"})
             assert answer["error"]["code"] == -32002
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+def test_settings_of_extensions_reach_the_handler(revision: str) -> None:
+    ui = "io.modelcontextprotocol/ui"
+
+    async def main() -> None:
+        server: Server[Any] = Server("desk")
+
+        @server.tool
+        async def facts(ctx: Context) -> dict[str, Any]:
+            """Say what the client can show."""
+            assert (ui in ctx.client_extensions) == (f"extensions.{ui}" in ctx.client_capabilities)
+            return ctx.client_extensions
+
+        for settings in ({"mimeTypes": ["text/html"]}, {"mimeTypes": ["text/plain"]}, {}):
+            declared = {"extensions": {ui: settings}}
+            async with ModernClient(server) as raw:
+                if revision == "2026-07-28":
+                    result = await raw.call("facts", capabilities=declared, arguments={})
+                else:
+                    client = {"name": "raw", "version": "1"}
+                    opening = {"protocolVersion": revision, "capabilities": declared}
+                    await raw.ask("open", "initialize", {**opening, "clientInfo": client})
+                    raw.notify("notifications/initialized")
+                    answer = await raw.ask(1, "tools/call", {"name": "facts", "arguments": {}})
+                    result = answer["result"]
+                assert result["structuredContent"] == {ui: settings}
 
     run_in_virtual_time(main())

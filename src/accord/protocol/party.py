@@ -16,7 +16,7 @@ from msgspec import UNSET, Raw
 from accord.protocol.exchange import META_CAPABILITIES, META_VERSION, Exchange, member
 from accord.protocol.revisions import Revision
 from accord.protocol.violation import Party
-from accord.types._base import ProgressToken, RequestId
+from accord.types._base import JsonObject, ProgressToken, RequestId
 from accord.types.lifecycle import Implementation, InitializeParams
 from accord.types.server_features import LoggingLevel
 
@@ -208,13 +208,15 @@ class Peer(msgspec.Struct, frozen=True):
 
     One object serves all requests of a session; a further `initialize` or another log level makes a
     new one, and requests in flight keep theirs. A request that stands on its own has its own, from
-    its `_meta`. `capabilities` are dotted paths; without a `log_level` no log message is wanted.
+    its `_meta`. `capabilities` are dotted paths, `extensions` the settings of extensions by their
+    ids; without a `log_level` no log message is wanted.
     """
 
     revision: Revision
     info: Implementation | None = None
     capabilities: frozenset[str] = frozenset()
     log_level: LoggingLevel | None = "info"
+    extensions: JsonObject = {}
 
     def with_log_level(self, level: LoggingLevel) -> "Peer":
         """Return the same peer, which wants log messages from this level on."""
@@ -261,8 +263,9 @@ def peer_from_initialize(
         log_level: which log messages it gets until it asks for others.
     """
     declared = capability_paths(params.capabilities)
-    made = Peer(revision, params.client_info, declared, log_level)
-    text = _encode(made.info)
+    settings = params.capabilities.extensions or {}
+    made = Peer(revision, params.client_info, declared, log_level, settings)
+    text = _encode([made.info, settings])
     if len(text) + sum(map(len, declared)) > _PEER_BYTES:
         return made
     key = (revision.id, text, declared, log_level)
@@ -311,7 +314,15 @@ def _read_peer(meta: RawMeta, revision: Revision) -> Peer:
         # Only for display: a client that names itself badly is served all the same.
         with suppress(msgspec.ValidationError):
             info = msgspec.convert(client, Implementation)
-    return Peer(revision, info, capability_paths(declared), level)
+    return Peer(revision, info, capability_paths(declared), level, _settings_of(declared))
+
+
+def _settings_of(declared: JsonObject) -> JsonObject:
+    """Return the settings of the extensions that a client declares."""
+    extensions = declared.get("extensions")
+    if not isinstance(extensions, dict):
+        return {}
+    return {id: settings for id, settings in extensions.items() if isinstance(settings, dict)}
 
 
 class KnownTask(msgspec.Struct, kw_only=True):

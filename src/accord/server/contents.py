@@ -65,6 +65,15 @@ def build_contents(
 
 
 def _content(entry: "ResourceEntry | TemplateEntry", uri: str, value: object) -> ResourceContents:
+    content = _bare_content(entry, uri, value)
+    if content.meta is None:
+        content.meta = entry.item.meta
+    return content
+
+
+def _bare_content(
+    entry: "ResourceEntry | TemplateEntry", uri: str, value: object
+) -> ResourceContents:
     match value:
         case ResourceContents():
             where = value.uri or uri

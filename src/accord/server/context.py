@@ -123,6 +123,11 @@ class Context(AskingContext, Generic[State]):
         return self._peer.capabilities
 
     @property
+    def client_extensions(self) -> dict[str, JsonObject]:
+        """The extensions that the client declared, by their ids, with its settings for each."""
+        return {**self._peer.extensions}
+
+    @property
     def state(self) -> State:
         """What the server's lifespan yielded."""
         return self._session.lifespan_state  # type: ignore[no-any-return]

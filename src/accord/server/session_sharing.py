@@ -79,7 +79,8 @@ class SessionSharing:
         peer = session.endpoint.peer
         known = self._server.unknown_peer if peer is None else peer
         if known is self._server.unknown_peer or (known.revision, known.log_level) != (row, level):
-            session.endpoint.peer = Peer(row, _decode_client(record.client), declared, level)
+            client, settings = _decode_client(record.client), msgspec.json.decode(record.extensions)
+            session.endpoint.peer = Peer(row, client, declared, level, settings)
 
     def apply(self, session: "Session", base: SessionRecord, record: SessionRecord) -> None:
         """Take over what another worker has changed, but for what was changed here meanwhile.
@@ -168,6 +169,7 @@ class SessionSharing:
                 changes["revision"] = peer.revision.id
                 changes["capabilities"] = tuple(sorted(peer.capabilities))
                 changes["client"] = msgspec.json.encode(peer.info)
+                changes["extensions"] = msgspec.json.encode(peer.extensions)
                 is_ready = conversation.phase is Phase.READY
                 changes["is_initialized"] = record.is_initialized or is_ready
             return _replace(record, **changes)

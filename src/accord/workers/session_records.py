@@ -59,6 +59,7 @@ class SessionRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         revision: the protocol revision that was agreed on; empty before `initialize`.
         capabilities: those of the client, as dotted paths.
         client: what the client says of itself, as JSON.
+        extensions: its settings for extensions, as JSON.
         principal: the caller that opened it, for operators.
         is_older_form: whether it belongs to the form with two endpoints.
         is_initialized: whether the client has confirmed the opening.
@@ -90,6 +91,7 @@ class SessionRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     listeners: tuple[StreamListener, ...] = ()
     outbox: int = 0
     broadcasts: int = 0
+    extensions: bytes = b"{}"
 
 
 class _RecordHead(msgspec.Struct):

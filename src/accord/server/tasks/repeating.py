@@ -42,6 +42,7 @@ class CallFacts(msgspec.Struct, frozen=True, omit_defaults=True):
         token: its progress token.
         client: the client's name and version.
         capabilities: what it declared, as dotted paths.
+        extensions: its settings for extensions.
         log_level: from which on it wants log messages.
         principal: the caller; None without authorization.
     """
@@ -54,6 +55,7 @@ class CallFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     token: int | str | None = None
     client: Implementation | None = None
     capabilities: list[str] = []
+    extensions: JsonObject = {}
     log_level: LoggingLevel | None = None
     principal: Principal | None = None
 
@@ -78,6 +80,7 @@ def encode_call(
         token=exchange.token,
         client=peer.info,
         capabilities=sorted(peer.capabilities),
+        extensions=peer.extensions,
         log_level=peer.log_level,
         principal=None if principal is None else principal.storable(),
     )
@@ -110,7 +113,8 @@ def run_again(
         raw["arguments"] = raw_arguments
     if facts.meta is not None:
         raw["_meta"] = msgspec.Raw(facts.meta)
-    session.peer = Peer(row, facts.client, frozenset(facts.capabilities), facts.log_level)
+    declared = frozenset(facts.capabilities)
+    session.peer = Peer(row, facts.client, declared, facts.log_level, facts.extensions)
     exchange = Exchange(
         id=facts.id,
         name=_METHOD.name,
