@@ -857,3 +857,29 @@ def test_a_tool_that_acts_before_its_question_is_named_once_in_the_log(
 @asynccontextmanager
 async def state(server: Any) -> AsyncIterator[dict[str, bool]]:
     yield {}
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+def test_progress_of_an_earlier_round_is_not_reported_again(revision: Any) -> None:
+    async def travel(ctx: Context) -> str:
+        """Report, ask, and report more."""
+        await ctx.progress(1, 4)
+        await ctx.progress(2, 4)
+        first = await ctx.elicit("One?", bool)
+        await ctx.progress(3, 4)
+        second = await ctx.elicit("Two?", bool)
+        await ctx.progress(4, 4)
+        return f"{first} {second}"
+
+    async def main() -> None:
+        heard: list[float] = []
+        async with connect(
+            server_with(travel),
+            revision=revision,
+            on_elicit=lambda _: {"value": True},
+            on_progress=lambda params: heard.append(params.progress),
+        ) as client:
+            assert (await client.call_tool("travel")).text == "True True"
+        assert heard == [1, 2, 3, 4]
+
+    run(main())

@@ -82,6 +82,7 @@ class Rounds:
         self._seal = session.server.state_seal
         self._shared_pages = session.server.shared_pages
         self._loop = session.loop
+        self._exchange = exchange
         principal = session.principal_of(exchange)
         self._content = StateContent(
             server=session.server.info.name,
@@ -97,6 +98,7 @@ class Rounds:
         if params.request_state is not None:
             self._opened = self._seal.open(params.request_state, self._content)
             self._answers.update(self._opened.answers)
+            exchange.progress = self._opened.progress  # its caller has heard of that much
             self._content.kept.update(self._opened.kept)
         self._answers.update(params.input_responses or {})
         self._kept = KeptResults(self._content.kept)
@@ -215,6 +217,7 @@ class Rounds:
         """Return what the request is answered with."""
         content = self._content
         content.expires_at = time() + self._seal.lifetime
+        content.progress = self._exchange.progress
         return InputRequiredResult(
             input_requests=self._asked, request_state=self._seal.seal(content)
         )

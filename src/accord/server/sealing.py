@@ -50,6 +50,7 @@ class StateContent(msgspec.Struct, array_like=True):
         nonce: unlike that of any other state.
         answers: the answers so far, by the keys of their questions.
         kept: the results of `ctx.once`, by key.
+        progress: the highest that was reported so far.
     """
 
     server: str
@@ -60,6 +61,7 @@ class StateContent(msgspec.Struct, array_like=True):
     nonce: str = msgspec.field(default_factory=lambda: os.urandom(_NONCE_BYTES).hex())
     answers: dict[str, msgspec.Raw] = {}
     kept: dict[str, msgspec.Raw] = {}
+    progress: float | None = None
 
 
 class StateSeal:
