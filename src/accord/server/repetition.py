@@ -42,8 +42,7 @@ def warn_of_repetition(session: "Session", name: str) -> None:
     if entry is None or name in server.repeated_tools or _may_repeat(entry):
         return
     code = getattr(inspect.unwrap(entry.function), "__code__", None)
-    deed = None if code is None else _find_deed(code, _line_of_question(code))
-    if deed is None:
+    if code is None or (deed := _find_deed(code, _line_of_question(code))) is None:
         return
     server.repeated_tools.add(name)
     line, text = deed
@@ -125,5 +124,6 @@ def _changes_something(node: ast.AST) -> bool:
     name = _name_of_call(node)
     if name is not None:
         return name not in _OF_CONTEXT | _OF_VALUES | _QUESTIONS
-    changed = isinstance(node, ast.Attribute | ast.Subscript)
-    return changed and isinstance(node.ctx, ast.Store | ast.Del)
+    if not isinstance(node, ast.Attribute | ast.Subscript):
+        return False
+    return isinstance(node.ctx, ast.Store | ast.Del)

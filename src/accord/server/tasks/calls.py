@@ -105,7 +105,7 @@ async def _answer_soon(
     task = _describe(session, exchange, entry, params)
     work = task.begin_work()
     try:
-        waits = {work, task.needed}
+        waits: set[asyncio.Future[Any]] = {work, task.needed}
         await asyncio.wait(
             waits, timeout=runner.settings.grace, return_when=asyncio.FIRST_COMPLETED
         )
