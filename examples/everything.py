@@ -28,7 +28,7 @@ CHIME = base64.b64decode("UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQ
 
 
 Name = Annotated[str, "the traveller's name"]
-City = Annotated[str, "a city to fly to, such as Lima"]
+City = Annotated[str, "a city to fly to", Meta(examples=["Lima", "Osaka"])]
 Seconds = Annotated[float, Meta(ge=0, le=600, description="how long it takes")]
 
 

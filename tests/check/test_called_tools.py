@@ -314,3 +314,69 @@ def test_a_tool_that_is_listed_twice_is_refused_if_either_entry_is():
     ]
     facts.decide_calls()
     assert facts.callable_tools() == []
+
+
+# -- how the calls were answered
+
+FAILING = """
+import sys
+from accord import Server, ToolError
+
+server = Server("shop")
+
+
+@server.tool(annotations={"readOnlyHint": True})
+def get_order(order_id: str) -> str:
+    \"\"\"Get an order.\"\"\"
+    return {}[order_id]
+
+
+@server.tool(annotations={"readOnlyHint": True})
+def list_orders() -> str:
+    \"\"\"List the orders.\"\"\"
+    return "none"
+"""
+
+
+@pytest.fixture
+def failing(tmp_path):
+    path = tmp_path / "shop.py"
+    path.write_text(FAILING)
+    return path
+
+
+def test_a_check_counts_the_answers_and_warns_of_a_tool_that_never_succeeds(failing, tmp_path):
+    files = [tmp_path / name for name in ("out.json", "out.xml", "out.txt", "out.html")]
+    command = ["check", "server", "--revision", "2025-06-18", "--only", "tools.call"]
+    done = run([*command, *(word for file in files for word in ("--output", file))], failing)
+    assert done.returncode == 0
+    shown = json.loads(files[0].read_text())
+    order, listed = shown["tools"]
+    assert (order["name"], order["succeeded"], listed["name"]) == ("get_order", 0, "list_orders")
+    assert order["calls"] >= order["refused"] > 0
+    assert listed["calls"] >= listed["succeeded"] > 0
+    assert shown["called"] == {each["name"]: each["calls"] for each in shown["tools"]}
+    xml = files[1].read_text()
+    assert 'name="get_order: ' in xml
+    assert "warning: no call succeeded" in xml
+    text = files[2].read_text()
+    assert "no call of get_order succeeded" in text
+    assert "result: passed with warnings" in text
+    assert "no call of get_order succeeded" in files[3].read_text()
+
+
+def test_the_tests_count_the_answers_in_every_format(failing, tmp_path):
+    files = [tmp_path / name for name in ("out.json", "out.xml", "out.txt")]
+    command = ["test", "--examples", "2"]
+    done = run([*command, *(word for file in files for word in ("--output", file))], failing)
+    assert done.returncode == 0
+    assert "1 warning; " in done.stdout
+    report = json.loads(files[0].read_text())
+    order = report["tools"][0]
+    assert (order["name"], order["succeeded"]) == ("get_order", 0)
+    assert order["calls"] == order["refused"] == report["called"]["get_order"]
+    (warned,) = (each for each in report["tests"] if "warning" in each)
+    assert warned["name"] == "get_order succeeds for some arguments"
+    assert "warning: none of" in files[1].read_text()
+    line = f"get_order: {order['calls']} calls, 0 succeeded, {order['calls']} refused\n"
+    assert line in files[2].read_text()

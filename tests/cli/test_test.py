@@ -86,14 +86,14 @@ def test_json_and_junit_have_the_same_results(accord, tmp_path):
     words = ("--quiet", "--examples", "2", "--output", xml, "--output", plain)
     done = accord("test", *words, *loose("lax-prompt"))
     assert (done.returncode, done.stderr) == (1, "")
-    assert done.stdout.startswith("13 passed, 1 failed, 1 skipped; ")
+    assert done.stdout.startswith("14 passed, 1 failed, 1 skipped; ")
     report = json.loads(plain.read_text())
-    assert (report["passed"], report["failed"], report["skipped"]) == (13, 1, 1)
+    assert (report["passed"], report["failed"], report["skipped"]) == (14, 1, 1)
     (failed,) = (each for each in report["tests"] if each["verdict"] == "fail")
     assert failed["name"] == "prompt hello refuses a request without name"
     assert failed["expected"] == "a refusal: error -32602"
     root = ET.parse(xml).getroot()
-    assert (root.get("tests"), root.get("failures"), root.get("skipped")) == ("15", "1", "1")
+    assert (root.get("tests"), root.get("failures"), root.get("skipped")) == ("17", "1", "1")
     (case,) = (each for each in root.iter("testcase") if each.find("failure") is not None)
     assert case.get("name") == failed["name"]
     assert "received:" in case.find("failure").text

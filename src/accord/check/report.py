@@ -13,6 +13,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from accord.check.probing.tool_calls import ToolCounts
 from accord.protocol.catalogue import Level, Requirement, catalogue
 from accord.protocol.revisions import REVISIONS, in_order, newest
 from accord.protocol.verdict import Evidence, Verdict, VerdictName, specificity
@@ -149,7 +150,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
         command_end: the part after the options, such as a command after `--`.
         artifact: the file in which tools for source code show violations.
         calls: the limit of calls for each tool; None if the check calls no tools.
-        called: how many calls each tool got.
+        tools: each tool of the server with the number of its calls and of their answers.
         not_called: the tools that were not called, with the reasons.
         notes: further remarks on how the check was made.
     """
@@ -163,9 +164,19 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     command_end: str = ""
     artifact: str | None = None
     calls: int | None = None
-    called: Mapping[str, int] = {}
+    tools: tuple[ToolCounts, ...] = ()
     not_called: Mapping[str, str] = {}
     notes: tuple[str, ...] = ()
+
+    @property
+    def called(self) -> dict[str, int]:
+        """How many calls each tool got that was called."""
+        return {each.name: each.calls for each in self.tools if each.calls}
+
+    @property
+    def never_succeeded(self) -> list[str]:
+        """The tools that answered every call with an error."""
+        return [each.name for each in self.tools if each.never_succeeded]
 
     def repeat(self, id: str, revision: RevisionId) -> str | None:
         """Return the command line that checks one requirement again, if `command` is known."""

@@ -9,6 +9,7 @@ from traceback import format_exc
 from typing import Final, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from accord.check.probing.failures import AuthorizationRequired, ConnectionEnded, MessageTimeout
 from accord.check.probing.form import FORM_NAMES, name_form, with_form
@@ -117,7 +118,7 @@ async def check_server(
     began = monotonic()
     plan = plan or ServerPlan()
     limit = CallLimit(plan.rules.calls)
-    subject = msgspec.structs.replace(await with_form(subject), limit=limit)
+    subject = replace(await with_form(subject), limit=limit)
     hide = subject.hide_secrets
     async with RevisionProbe(subject) as revision_probe:
         on_plan = None if tell_plan is None else report_once(partial(_tell, tell_plan, hide))
@@ -131,12 +132,12 @@ async def check_server(
             except ConnectFailed as error:
                 # The server may have said anything.
                 raise ConnectFailed(hide(str(error))) from None
-    complete_setting = msgspec.structs.replace(
+    complete_setting = replace(
         setting or Setting(),
         transport=subject.transport,
         seconds=round(monotonic() - began, 3),
         calls=limit.calls,
-        called={hide(name): count for name, count in limit.made.items()},
+        tools=tuple(replace(each, name=hide(each.name)) for each in limit.all_counts()),
         not_called={hide(name): hide(why) for name, why in not_called.items()},
         notes=tuple(map(hide, revision_probe.notes)),
     )
@@ -146,7 +147,7 @@ async def check_server(
 def _tell(tell_plan: OnPlan, hide: Callable[[str], str], plan: CallPlan) -> None:
     """Tell which tools will be called; a server may put anything into their names."""
     names = {hide(name): hide(why) for name, why in plan.not_called.items()}
-    tell_plan(msgspec.structs.replace(plan, called=tuple(map(hide, plan.called)), not_called=names))
+    tell_plan(replace(plan, called=tuple(map(hide, plan.called)), not_called=names))
 
 
 async def _check_all(
@@ -207,7 +208,7 @@ async def _judge_opening(
     line = target.connection()
     facts = new_facts(target, plan.rules, revision, {})
     probe = Probe(target, facts, line)
-    first_steps = msgspec.structs.replace(plan, scenarios=[FIRST_STEPS])
+    first_steps = replace(plan, scenarios=[FIRST_STEPS])
     await _run_all(probe, _choose_scenarios(first_steps, revision), None, (revision,))
     if not any(each.verdict == "fail" for each in probe.found.values()):
         raise error

@@ -26,7 +26,7 @@ def written(pytester: pytest.Pytester, habit: str, more: str = "", name: str = "
 
 def test_each_case_and_each_contract_test_is_an_item(pytester: pytest.Pytester) -> None:
     written(pytester, "good", '[[case]]\nname = "it reads"\nread = "note://1"\n')
-    out = ran(pytester, "-v", "-rs", passed=15, skipped=1)
+    out = ran(pytester, "-v", "-rs", passed=16, skipped=1)
     assert "a.accord.toml::count answers valid arguments PASSED" in out
     assert "a.accord.toml::it reads PASSED" in out
     assert "choose it with --tool" in out
@@ -57,7 +57,7 @@ def test_an_unreachable_server_is_a_collection_error(
 
 def test_tests_can_be_selected_by_words_of_their_names(pytester: pytest.Pytester) -> None:
     written(pytester, "good")
-    ran(pytester, "-k", "refuses and tag", passed=2, deselected=13)
+    ran(pytester, "-k", "refuses and tag", passed=2, deselected=14)
 
 
 def test_the_example_passes(pytester: pytest.Pytester) -> None:

@@ -11,7 +11,9 @@ from msgspec import Meta
 
 from accord import Server, ToolError
 from accord.check.contract import ContractBroken, check_contract
+from accord.check.contract.arguments import Shape
 from accord.check.contract.declared_tests import ContractRules
+from accord.check.contract.known_values import KnownValues
 from accord.check.contract.runner import TestRun, plan_tests, run_tests
 from accord.check.contract.tested_server import CallCommand, TestedServer
 from accord.types import ToolAnnotations
@@ -77,6 +79,7 @@ def test_a_server_that_keeps_its_contract_passes_every_test(habit):
         "prompt hello answers",
         "prompt hello refuses a request without name",
         "completion of name of prompt hello answers",
+        "count succeeds for some arguments",
     }
 
 
@@ -161,7 +164,7 @@ def test_a_broken_contract_is_an_assertion_that_shows_every_failure():
     with pytest.raises(ContractBroken) as raised:
         check_contract(command("completion"))
     assert str(raised.value) == (
-        "2 of 15 tests failed\n\n"
+        "2 of 16 tests failed\n\n"
         "completion of id of note://{id} answers\n"
         "  sent:     note://{id}, id, nothing typed\n"
         "  expected: a result, or an error other than an internal one\n"
@@ -195,3 +198,67 @@ def test_a_server_that_cannot_be_reached_again_fails_the_remaining_tests(tmp_pat
         ran = run_tests(server, plan_tests(server, ContractRules())[0])
     texts = failed(ran)
     assert "a server that can be reached again" in texts["count refuses a call without a"]
+
+
+# -- tools of which no call succeeds
+
+
+def shop(find) -> Server:
+    server = Server("shop")
+
+    @server.tool(annotations=ToolAnnotations(read_only_hint=True))
+    def get_order(order_id: str) -> str:
+        """Get an order."""
+        return find(order_id)
+
+    @server.tool(annotations=ToolAnnotations(read_only_hint=True))
+    def list_orders() -> list[dict[str, str]]:
+        """List the orders."""
+        return [{"id": "A-17", "state": find("A-17")}]
+
+    return server
+
+
+def run_in_memory(server: Server, **rules) -> tuple[dict[str, TestRun], TestedServer]:
+    with TestedServer(server, patience=LONG) as tested:
+        ran = run_tests(tested, plan_tests(tested, ContractRules(**rules))[0])
+    return {each.test.name: each for each in ran}, tested
+
+
+def test_a_tool_without_arguments_that_always_fails_is_a_failure_and_others_a_warning():
+    def find(order_id: str) -> str:
+        raise ToolError(f"500 for {order_id}")
+
+    ran, tested = run_in_memory(shop(find), examples=5)
+    failure = ran["list_orders succeeds for some arguments"].outcome.failure
+    assert failure is not None
+    assert "a call that succeeds, for no argument is required" in failure.text()
+    assert "500 for A-17" in failure.text()
+    warned = ran["get_order succeeds for some arguments"].outcome
+    assert (warned.verdict, "give examples" in warned.warning) == ("pass", True)
+    counts = tested.limit.counts("get_order")
+    assert (counts.succeeded, counts.calls - counts.refused) == (0, 0)
+    assert [each.name for each in tested.limit.all_counts()] == ["get_order", "list_orders"]
+
+
+def test_an_argument_takes_a_value_of_an_earlier_result():
+    ran, tested = run_in_memory(shop({"A-17": "sent"}.__getitem__), examples=5)
+    outcome = ran["get_order succeeds for some arguments"].outcome
+    assert (outcome.verdict, outcome.warning) == ("pass", "")
+    assert tested.limit.counts("get_order").succeeded >= 1
+
+
+@pytest.mark.parametrize("key", ["examples", "enum", "default"])
+def test_an_argument_takes_the_values_that_its_schema_names(key):
+    named = "one" if key == "default" else ["none", "one"]
+    schema = {"properties": {"name": {"type": "string", key: named}}, "required": ["name"]}
+    shape = Shape({"type": "object", **schema})
+    assert {"name": "one"} in shape.likely(KnownValues())
+
+
+def test_an_argument_takes_the_uri_or_the_path_of_a_resource():
+    known = KnownValues()
+    known.note_resource({"uri": "file:///a%20b.txt"})
+    schema = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+    assert {"path": "/a b.txt"} in Shape(schema).likely(known)
+    assert known.of("uri") == ["file:///a%20b.txt"]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
+from accord.check.contract.known_values import KnownValues, likely_arguments
 from accord.json_schema.reader import (
     alternatives,
     declared_types,
@@ -96,6 +97,12 @@ class Shape:
             "properties": {**properties_of(self.schema), **moments},
             "required": list(dict.fromkeys(required)),
         }
+
+    def likely(self, known: KnownValues) -> list[JsonObject]:
+        """Return valid arguments that the tool is likely to accept, the least first."""
+        made = likely_arguments(self.schema, self.plain, known)
+        durations = ({**each, **self._durations} for each in made)
+        return [each for each in _drop_repeats(durations) if self.is_valid(each)]
 
     def boundaries(self) -> list[JsonObject]:
         """Return valid arguments in which one member is at a limit, each once."""

@@ -18,9 +18,12 @@ from accord.check.contract.tested_server import (
     format_json,
     pass_,
     skip,
+    warn,
 )
 from accord.check.probing.tool_calls import DEFAULT_CALLS, CallRefused, tool_refusal
+from accord.check.rendering.wording import plural
 from accord.client import blocking
+from accord.json_schema.reader import required_names
 from accord.json_schema.validation import compile_schema
 from accord.protocol.jsonrpc import INTERNAL_ERROR, METHOD_NOT_FOUND, PARSE_ERROR
 from accord.protocol.uri_template import parse
@@ -98,6 +101,21 @@ def tool_tests(tool: JsonObject, rules: ContractRules, refused: str | None = Non
         ),
     ]
     return [Test("tool", name, f"{name} {does}", run) for does, run in runs]
+
+
+def success_test(tool: JsonObject) -> Test | None:
+    """Return the test that some call of a tool succeeds; None if it cannot be called.
+
+    It runs after the other tests of tools, whose results give it arguments.
+    """
+    try:
+        shape = Shape(tool.get("inputSchema"))
+    except ValueError:
+        return None
+    name = str(tool["name"])
+    judge = _Judge(name, tool.get("outputSchema"))
+    run = partial(_expect_success, judge, shape)
+    return Test("tool", name, f"{name} succeeds for some arguments", run)
 
 
 _Fault: TypeAlias = tuple[str, str] | None
@@ -212,6 +230,29 @@ def _call_each(
         if wrong is not None:
             return fail(judge.failure(server, arguments, wrong), number + 1)
     return pass_(len(made))
+
+
+def _expect_success(judge: _Judge, shape: Shape, server: TestedServer) -> TestOutcome:
+    """Expect that a call succeeded before, or that one of a few likely ones does."""
+    limit, calls, arguments, said = server.limit, 0, shape.plain, ""
+    for arguments in shape.likely(server.known):
+        if limit.counts(judge.name).succeeded or not limit.calls_left(judge.name):
+            break
+        answer = server.call(judge.name, arguments)
+        calls, said = calls + 1, answer.summary()
+        wrong = judge.result(answer)
+        if wrong is not None:
+            return fail(judge.failure(server, arguments, wrong), calls)
+    counts = limit.counts(judge.name)
+    if counts.succeeded:
+        return pass_(calls)
+    if not counts.refused:
+        return skip(limit.exhausted_text([judge.name]))
+    none = f"none of {plural(counts.calls, 'call')} succeeded"
+    if required_names(shape.schema):
+        return warn(f"{none}; give examples of valid arguments in its inputSchema", calls)
+    wrong = ("a call that succeeds, for no argument is required", f"{none}; {said}".rstrip("; "))
+    return fail(judge.failure(server, arguments, wrong), calls)
 
 
 def _expect_alive(server: TestedServer, calls: int) -> TestOutcome:

@@ -188,6 +188,15 @@ class _StrategyBuilder:
         }
 
     def build(self, rule: object, depth: int) -> _Strategy:
+        made = self._build(rule, depth)
+        rule = rule if isinstance(rule, dict) else {}
+        examples = rule.get("examples")
+        named = [*(examples if isinstance(examples, list) else [])]
+        named += [rule["default"]] if "default" in rule else []
+        # Last, so that a smaller input is preferred to them.
+        return made | draw.sampled_from(named) if named else made
+
+    def _build(self, rule: object, depth: int) -> _Strategy:
         if rule is False:
             return draw.nothing()
         if not isinstance(rule, dict):

@@ -4,6 +4,7 @@ Each case and each contract test is an item. Everything but pytest is imported o
 file, so other runs cost nothing.
 """
 
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -63,6 +64,8 @@ class ContractItem(pytest.Item):
         from accord.check.contract.runner import run_test
 
         outcome = run_test(self._server, self._test)
+        if outcome.warning:
+            warnings.warn(f"{self.name}: {outcome.warning}", stacklevel=1)
         if outcome.verdict == "skip":
             pytest.skip(outcome.why)
         if outcome.failure is not None:

@@ -16,6 +16,7 @@ from accord.check.contract.declared_tests import (
     ContractRules,
     prompt_tests,
     resource_tests,
+    success_test,
     template_tests,
     tool_tests,
 )
@@ -29,9 +30,9 @@ from accord.check.contract.tested_server import (
     skip,
 )
 from accord.check.probing.tool_calls import CallLimit, CallPlan, CallRefused
-from accord.check.rendering.machine_readable import JunitCase, format_junit
+from accord.check.rendering.machine_readable import JunitCase, calls_cases, format_junit
 from accord.check.rendering.text import Painter, no_style
-from accord.check.rendering.wording import escape_unprintable, plural
+from accord.check.rendering.wording import count_calls, escape_unprintable, plural
 from accord.errors import (
     ConnectFailed,
     MethodNotFound,
@@ -108,12 +109,15 @@ def _declared_tests(
     if can.tools is not None:
         tools, failed = _list_entries("tool", "tools/list", client.tools())
         names = {str(each["name"]) for each in tools}
+        last: list[Test | None] = []
         for missing in () if failed else sorted(rules.tools - names):
             raise ValueError(f"unknown tool {missing}; the server has {', '.join(sorted(names))}")
         for tool in tools:
             why = rules.refusal(tool, is_remote=server.is_remote)
             decided[str(tool["name"])] = decided.get(str(tool["name"])) or why
             tests += tool_tests(tool, rules, why)
+            last += [success_test(tool)] if why is None else []
+        tests += [each for each in last if each is not None]
         tests += failed
 
     def add(
@@ -129,7 +133,12 @@ def _declared_tests(
 
     completes = can.completions is not None
     if can.resources is not None:
-        add("resource", "resources/list", client.resources(), resource_tests)
+
+        def of_resource(resource: JsonObject) -> list[Test]:
+            server.known.note_resource(resource)
+            return resource_tests(resource)
+
+        add("resource", "resources/list", client.resources(), of_resource)
         of_template = partial(template_tests, completes=completes)
         add("resource", _TEMPLATES, client.resource_templates(), of_template)
     if can.prompts is not None:
@@ -239,7 +248,12 @@ def check_contract(
 
 # -- reports
 
-_SIGNS: Final = {"pass": ("green", "ok  "), "fail": ("bold red", "FAIL"), "skip": ("dim", "skip")}
+_SIGNS: Final = {
+    "pass": ("green", "ok  "),
+    "warn": ("bold yellow", "warn"),
+    "fail": ("bold red", "FAIL"),
+    "skip": ("dim", "skip"),
+}
 
 
 def has_failed(ran: Sequence[TestRun]) -> bool:
@@ -252,6 +266,8 @@ def summary(ran: Sequence[TestRun]) -> str:
     counts = Counter(each.outcome.verdict for each in ran)
     calls = sum(each.outcome.calls for each in ran)
     words = [f"{counts['pass']} passed", f"{counts['fail']} failed", f"{counts['skip']} skipped"]
+    warned = sum(bool(each.outcome.warning) for each in ran)
+    words += [plural(warned, "warning")] if warned else []
     return f"{', '.join(words)}; {calls} requests"
 
 
@@ -275,15 +291,18 @@ def as_text(
     lines = [escape_unprintable(target)]
     for each in ran:
         outcome = each.outcome
-        if quiet and outcome.verdict != "fail":
+        if quiet and outcome.verdict != "fail" and not outcome.warning:
             continue
-        style, sign = _SIGNS[outcome.verdict]
-        why = f" ({escape_unprintable(outcome.why)})" if outcome.why else ""
+        style, sign = _SIGNS["warn" if outcome.warning else outcome.verdict]
+        told = outcome.why or outcome.warning
+        why = f" ({escape_unprintable(told)})" if told else ""
         lines.append(f"  {paint(style, sign)} {escape_unprintable(each.test.name)}{why}")
         if outcome.failure is not None:
             lines += [f"       {line}" for line in outcome.failure.text().splitlines()]
-    if limit is not None and not quiet:
-        lines.append(f"each tool was called at most {plural(limit.calls, 'time')} (--calls)")
+    counted = [] if limit is None or quiet else limit.all_counts()
+    lines += [
+        f"{escape_unprintable(each.name)}: {count_calls(each)}" for each in counted if each.calls
+    ]
     return "\n".join([*lines, summary(ran), ""])
 
 
@@ -297,6 +316,7 @@ def as_json(target: str, ran: Sequence[TestRun], limit: CallLimit | None = None)
         "skipped": counts["skip"],
         "calls": None if limit is None else limit.calls,
         "called": {} if limit is None else dict(limit.made),
+        "tools": [] if limit is None else msgspec.to_builtins(limit.all_counts()),
         "tests": [_as_object(each) for each in ran],
     }
     return json.dumps(report, indent=2, ensure_ascii=False) + "\n"
@@ -304,7 +324,7 @@ def as_json(target: str, ran: Sequence[TestRun], limit: CallLimit | None = None)
 
 def _as_object(ran: TestRun) -> JsonObject:
     test, outcome, failure = ran.test, ran.outcome, ran.outcome.failure
-    details: JsonObject = {"why": outcome.why}
+    details: JsonObject = {"why": outcome.why, "warning": outcome.warning}
     if failure is not None:
         details |= {
             name: getattr(failure, name) for name in ("given", "expected", "came", "repeat")
@@ -320,19 +340,20 @@ def _as_object(ran: TestRun) -> JsonObject:
     }
 
 
-def as_junit(target: str, ran: Sequence[TestRun], _limit: CallLimit | None = None) -> str:
+def as_junit(target: str, ran: Sequence[TestRun], limit: CallLimit | None = None) -> str:
     """Return the report for continuous integration: a suite per kind, a case per test."""
-    kinds = dict.fromkeys(each.test.kind for each in ran)
-    return format_junit(target, [_junit_case(each) for each in ran], kinds)
+    cases = [_junit_case(each) for each in ran]
+    cases += calls_cases([] if limit is None else limit.all_counts())
+    return format_junit(target, cases, dict.fromkeys(each.suite for each in cases))
 
 
 def _junit_case(ran: TestRun) -> JunitCase:
-    failure = ran.outcome.failure
+    failure, told = ran.outcome.failure, ran.outcome.why or ran.outcome.warning
     return JunitCase(
         suite=ran.test.kind,
         name=ran.test.name,
-        state=ran.outcome.verdict,
-        message=escape_unprintable(ran.outcome.why) if failure is None else failure.summary(),
+        state="warn" if ran.outcome.warning else ran.outcome.verdict,
+        message=escape_unprintable(told) if failure is None else failure.summary(),
         details="" if failure is None else failure.text(),
         seconds=ran.seconds,
     )

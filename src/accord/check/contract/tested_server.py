@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, Self, TypeAlias
 
 import msgspec
 
+from accord.check.contract.known_values import KnownValues
 from accord.check.probing.tool_calls import CallLimit
 from accord.check.rendering.wording import escape_unprintable
 from accord.client import ConnectOptions, blocking
@@ -22,7 +23,7 @@ from accord.errors import (
     TransportError,
 )
 from accord.protocol.syntax import is_base64
-from accord.types import AudioContent, ImageContent, JsonObject
+from accord.types import AudioContent, CallToolResult, ImageContent, JsonObject, TextContent
 
 AnswerKind: TypeAlias = Literal["result", "error", "silence", "end", "breach"]
 TestVerdict: TypeAlias = Literal["pass", "fail", "skip"]
@@ -96,6 +97,7 @@ class TestedServer:
 
     Attributes:
         limit: which tools may be called, and how often.
+        known: values that the server showed, from which arguments are made.
     """
 
     __test__ = False  # pytest collects classes of this name
@@ -111,6 +113,7 @@ class TestedServer:
         self.patience = patience
         self.command = command or CallCommand()
         self.limit = CallLimit()
+        self.known = KnownValues()
         self._target = target
         self._options: ConnectOptions = options or {}
         self._client: blocking.Client | None = None
@@ -183,13 +186,27 @@ class TestedServer:
         else:
             self.limit.claim(name)
         answer = self.ask(blocking.Client.call_tool, name, arguments)
+        if answer.kind in ("result", "error"):
+            is_error = answer.kind == "error" or bool(answer.result.is_error)
+            self.limit.note_answer(name, is_error=is_error)
         if answer.kind == "result":
+            self._note_values(answer.result)
             for block in answer.result.content:
                 if isinstance(block, ImageContent | AudioContent) and not is_base64(block.data):
                     return ServerAnswer(
                         kind="breach", text=f"{block.mime_type} content is not base64"
                     )
         return answer
+
+    def _note_values(self, result: CallToolResult) -> None:
+        if result.is_error:
+            return
+        if result.structured_content is not msgspec.UNSET:
+            self.known.note(result.structured_content)
+            return
+        for block in result.content:
+            if isinstance(block, TextContent):
+                self.known.note_text(block.text)
 
     def is_alive(self) -> bool:
         """Return whether the server still answers a ping."""
@@ -246,13 +263,18 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TestOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The verdict of one test, why it failed or was skipped, and the calls it made."""
+    """The verdict of one test, why it failed or was skipped, and the calls it made.
+
+    Attributes:
+        warning: what is doubtful although the test passed.
+    """
 
     __test__ = False  # pytest collects classes of this name
 
     verdict: TestVerdict
     failure: Failure | None = None
     why: str = ""
+    warning: str = ""
     calls: int = 0
 
 
@@ -270,6 +292,11 @@ class Test(msgspec.Struct, frozen=True):
 def pass_(calls: int = 1) -> TestOutcome:
     """Return the outcome of a test that passed."""
     return TestOutcome(verdict="pass", calls=calls)
+
+
+def warn(warning: str, calls: int = 1) -> TestOutcome:
+    """Return the outcome of a test that passed, though something is doubtful."""
+    return TestOutcome(verdict="pass", warning=warning, calls=calls)
 
 
 def fail(failure: Failure, calls: int = 1) -> TestOutcome:

@@ -344,10 +344,8 @@ class RawConnection:
         """
         reply = await self._next_reply(id, patience, what)
         request = self._requests.get(id)
-        if not request or not self.is_standalone:
-            return reply
         for _ in range(ROUNDS):
-            if not self.follows_rounds:
+            if not request or not self.is_standalone or not self.follows_rounds:
                 break
             repeat = answer_round(request, reply, self.client_capabilities)
             if repeat is None:
@@ -355,7 +353,13 @@ class RawConnection:
             # The same call of a tool goes on, so it is not counted again.
             await self.begin_uncounted(repeat)
             reply = await self._next_reply(repeat["id"], patience, what)
+        self._count_answer(id, reply)
         return reply
+
+    def _count_answer(self, id: Any, reply: Reply) -> None:
+        tool = self._requests.tool_answered(id)
+        if tool is not None and self.limit is not None:
+            self.limit.note_answer(tool, is_error=reply.is_error or reply.is_failed_call)
 
     async def _next_reply(self, id: Any, patience: float | None, what: str) -> Reply:
         self.proof = partial(self.log.evidence_of_exchange, id)

@@ -12,6 +12,7 @@ class SentRequests:
 
     def __init__(self) -> None:
         self._requests: dict[tuple[type, Any], JsonObject] = {}
+        self._answered: set[tuple[type, Any]] = set()
         # How much was garbled when each request was sent.
         self._before: dict[tuple[type, Any], int] = {}
         self._garbled = 0
@@ -35,6 +36,14 @@ class SentRequests:
         name = params_of(self.get(id)).get("name")
         is_call = self.method_of(id) == "tools/call"
         return name if is_call and isinstance(name, str) else None
+
+    def tool_answered(self, id: Any) -> str | None:
+        """Return the tool whose call was answered; None if that was noted before."""
+        key = (type(id), id)
+        if key in self._answered:
+            return None
+        self._answered.add(key)
+        return self.tool_of(id)
 
     def note_arrival(self, found: object) -> None:
         """Note text that is not JSON, which is None, and answers under unknown ids."""

@@ -56,6 +56,27 @@ class ToolCall(msgspec.Struct, frozen=True):
         return self.params | {"_meta": {"progressToken": token}}
 
 
+class ToolCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """How often a tool was called, and how its calls were answered.
+
+    Attributes:
+        name: the tool.
+        calls: all calls, with valid arguments or invalid ones.
+        succeeded: calls that returned a result without isError.
+        refused: calls that returned an error, or a result with isError.
+    """
+
+    name: str
+    calls: int = 0
+    succeeded: int = 0
+    refused: int = 0
+
+    @property
+    def never_succeeded(self) -> bool:
+        """Whether it was called, and every answer was an error."""
+        return self.refused > 0 and not self.succeeded
+
+
 class CallLimit:
     """Counts the calls of each tool and refuses those that the plan does not allow.
 
@@ -72,16 +93,18 @@ class CallLimit:
     def __init__(self, calls: int = DEFAULT_CALLS) -> None:
         self.calls = calls
         self.made: Counter[str] = Counter()
+        self._succeeded: Counter[str] = Counter()
+        self._failed: Counter[str] = Counter()
         self._reserved: Counter[str] = Counter()
         self._refused: dict[str, str] = {}
-        self._listed: set[str] = set()
+        self._listed: dict[str, None] = {}
         # A server may ignore case, so a name in other case counts as a call of the tool.
         self._folded: dict[str, str] = {}
 
     def decide(self, names: Iterable[str], refused: Mapping[str, str]) -> None:
         """Set the tools of a server, and the reasons why some may not be called."""
         self._refused = dict(refused)
-        self._listed.update(names)
+        self._listed.update(dict.fromkeys(names))
         self._folded = {name.casefold(): name for name in self._listed}
 
     def reserve(self, name: str) -> None:
@@ -121,6 +144,24 @@ class CallLimit:
         if self.made[name] >= self.calls:
             raise CallRefused(self.exhausted_text([name]))
         self.made[name] += 1
+
+    def note_answer(self, name: str, *, is_error: bool) -> None:
+        """Count the answer to a call; names that the server does not list are left out."""
+        if name in self._listed or name in self.made:
+            (self._failed if is_error else self._succeeded)[name] += 1
+
+    def counts(self, name: str) -> ToolCounts:
+        """Return how often a tool was called, and how its calls were answered."""
+        return ToolCounts(
+            name=name,
+            calls=self.made[name],
+            succeeded=self._succeeded[name],
+            refused=self._failed[name],
+        )
+
+    def all_counts(self) -> list[ToolCounts]:
+        """Return the counts of every tool that is listed or was called."""
+        return [self.counts(name) for name in {**self._listed, **self.made}]
 
     def claim_all(self, message: object) -> None:
         """Count the calls in a message or batch that is about to be sent.

@@ -16,9 +16,11 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 import msgspec
 
+from accord.check.probing.tool_calls import ToolCounts
 from accord.check.rendering.wording import (
     area_of,
     by_area,
+    count_calls,
     escape_unprintable,
     excerpt,
     mark_value,
@@ -44,7 +46,8 @@ def as_json(report: Report) -> str:
         "counts": {name: report.count(name) for name in VERDICTS},
         "coverage": msgspec.to_builtins(report.coverage),
         "calls": setting.calls,
-        "called": dict(setting.called),
+        "called": setting.called,
+        "tools": msgspec.to_builtins(setting.tools),
         "not_called": dict(setting.not_called),
         "notes": list(setting.notes),
         "score": report.score,
@@ -58,6 +61,8 @@ def as_json(report: Report) -> str:
 
 State: TypeAlias = Literal["pass", "fail", "skip", "warn"]
 
+# The suite of the tools, beside those of the areas.
+CALLS_SUITE: Final = "calls"
 _SKIPPED: Final = ("not-exercised", "not-recorded", "not-applicable")
 
 
@@ -76,8 +81,24 @@ class JunitCase(msgspec.Struct, frozen=True, kw_only=True):
 def as_junit(report: Report) -> str:
     """Return the report for continuous integration: a suite per area, a case per requirement."""
     cases = [_requirement_case(result) for result in report.results]
+    cases += calls_cases(report.setting.tools)
     suites = [area for area, _ in by_area(report)]
+    suites += [CALLS_SUITE] if report.setting.called else []
     return format_junit(report.target, cases, suites, seconds=report.setting.seconds)
+
+
+def calls_cases(tools: Iterable[ToolCounts]) -> list[JunitCase]:
+    """Return a test case for each tool that was called: how its calls were answered."""
+    return [
+        JunitCase(
+            suite=CALLS_SUITE,
+            name=f"{each.name}: {count_calls(each)}",
+            state="warn" if each.never_succeeded else "pass",
+            message="no call succeeded",
+        )
+        for each in tools
+        if each.calls
+    ]
 
 
 def format_junit(

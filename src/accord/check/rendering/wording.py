@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from accord.check.probing.tool_calls import ToolCounts
 from accord.check.report import VERDICTS, Report, RequirementResult, ViolationGroup
 from accord.protocol.catalogue import AREAS, catalogue
 from accord.protocol.excerpt import Mark
@@ -179,12 +180,27 @@ def tool_lines(report: Report) -> Iterator[str]:
     if setting.calls is not None:
         names = _few([f"{excerpt(name)} ({count})" for name, count in setting.called.items()])
         yield f"calls, at most {setting.calls} of each tool: {names or 'none'}"
+    yield from never_succeeded(setting.never_succeeded)
     reasons = [
         f"{_few([excerpt(name) for name in names])} ({escape_unprintable(reason)})"
         for reason, names in names_by_reason(setting.not_called).items()
     ]
     if reasons:
         yield f"not called: {'; '.join(reasons)}"
+
+
+def count_calls(counts: ToolCounts) -> str:
+    """Return how often a tool was called, and how its calls were answered, as text."""
+    called = plural(counts.calls, "call")
+    return f"{called}, {counts.succeeded} succeeded, {counts.refused} refused"
+
+
+def never_succeeded(names: Sequence[str]) -> list[str]:
+    """Return the warning that every call of these tools was answered with an error."""
+    if not names:
+        return []
+    tools = _few([excerpt(name) for name in names])
+    return [f"no call of {tools} succeeded; give examples of valid arguments in its inputSchema"]
 
 
 def names_by_reason(reasons: Mapping[str, str]) -> dict[str, list[str]]:
@@ -220,7 +236,7 @@ def state(report: Report) -> VerdictName:
     """Return the verdict on the whole; `not-exercised` if nothing was put to the test."""
     if report.has_failed:
         return "fail"
-    if report.count("warn"):
+    if report.count("warn") or report.setting.never_succeeded:
         return "warn"
     return "pass" if report.coverage.exercised else "not-exercised"
 
