@@ -134,7 +134,7 @@ def test_the_plan_is_reported_before_the_first_call(command, tmp_path):
     done = run(COMMANDS[command], LOGGED, tools, tmp_path / "log")
     first, second = done.stderr.splitlines()
     assert first.startswith("will call, each at most 150 times (--calls): get_user")
-    assert second.startswith("will not call: add_user (neither readOnlyHint nor its name")
+    assert second.startswith("will not call: add_user (it might change data (no readOnlyHint)")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -179,11 +179,11 @@ def test_the_report_names_the_tools_that_were_called_and_those_that_were_not(for
     if form == "json":
         shown = json.loads(done.stdout)
         assert (shown["calls"], shown["called"]) == (150, {"get_user": made})
-        assert "neither readOnlyHint nor its name" in shown["not_called"]["add_user"]
+        assert "it might change data (no readOnlyHint)" in shown["not_called"]["add_user"]
     else:
         told = done.stdout.replace("\\_", "_")
         assert f"calls, at most 150 of each tool: get_user ({made})" in told
-        assert "not called: add_user (neither readOnlyHint nor its name" in told
+        assert "not called: add_user (it might change data (no readOnlyHint)" in told
 
 
 # -- the number of calls

@@ -1,9 +1,12 @@
 import json
 
+import msgspec
 import pytest
 
+from accord.check.probing.tool_calls import ToolCounts
 from accord.check.rendering.html import as_badge, as_html
 from accord.check.rendering.machine_readable import as_json
+from accord.check.rendering.markup import BADGE_COLOURS
 from accord.check.rendering.text import as_markdown, as_text
 from accord.check.rendering.wording import summary
 from accord.check.report import (
@@ -41,6 +44,9 @@ def report_of(*verdicts, decidable=("tools.call.content-array",)):
         ([verdict("pass"), verdict("fail", "SHOULD")], 75),
         ([verdict("fail"), verdict("pass", "MAY")], 25),
         ([verdict("pass", "MUST NOT"), verdict("warn", "FACT")], 87.5),
+        ([verdict("pass")] * 50 + [verdict("fail")], 79),
+        ([verdict("pass")] * 50 + [verdict("fail", "MUST NOT")], 79),
+        ([verdict("pass")] * 50 + [verdict("warn")], 99),
         ([verdict("pass")] * 5000 + [verdict("fail", "FACT")], 99.9),
         ([verdict("not-exercised")], None),
         ([], None),
@@ -231,3 +237,34 @@ def test_a_violation_in_an_active_check_is_shown_with_its_request_and_answer():
     report = merge_revisions({NEW: [wrong]}, target="x", party="server")
     for text in (as_text(report), as_markdown(report)):
         assert text.index('client: {"id": 1}') < text.index('server: {"id": 1, "error": {}}')
+
+
+def test_every_form_says_that_a_failed_must_caps_the_score():
+    report = report_of(*[verdict("pass")] * 50, verdict("fail"))
+    for form in (as_text, as_markdown, as_html, as_badge):
+        assert "capped at 79 because a MUST failed" in form(report)
+    assert json.loads(as_json(report))["score_capped"] is True
+    low = report_of(verdict("pass"), verdict("fail"))
+    assert "capped at" not in summary(low)
+
+
+def test_the_head_says_how_much_was_tested_and_how_many_tools_were_called():
+    tools = (ToolCounts(name="add"), ToolCounts(name="get", calls=2, refused=2))
+    report = msgspec.structs.replace(
+        report_of(verdict("pass"), verdict("not-exercised")), setting=Setting(tools=tools, calls=9)
+    )
+    head = "the 1 of 2 rules tested (50 %); 1 of 2 tools were called; no call of get succeeded"
+    assert head in as_text(report).splitlines()[1]
+    assert head in as_html(report)
+    assert "1 of 2 tools were called" in as_markdown(report)
+    assert "1 of 2 tools were called" in as_badge(report)
+    assert "1 of 2 tools called" in summary(report)
+
+
+def test_a_clean_score_over_little_coverage_is_grey():
+    little = report_of(verdict("pass"), verdict("not-exercised"))
+    enough = report_of(verdict("pass"))
+    assert 'class="ring-little"' in as_html(little)
+    assert 'class="ring-pass"' in as_html(enough)
+    assert BADGE_COLOURS["not-exercised"] in as_badge(little)
+    assert BADGE_COLOURS["pass"] in as_badge(enough)

@@ -3,10 +3,11 @@
 import subprocess
 import sys
 import unicodedata
+from math import inf
 
 import pytest
 
-from accord.cli.terminal import escape_controls, escape_in_json
+from accord.cli.terminal import escape_controls, escape_in_json, progress
 
 LOSING = """\
 import gc, time
@@ -66,3 +67,14 @@ def test_emoji_and_scripts_that_need_joiners_stay(text):
 
 def test_a_letter_that_is_hidden_behind_a_flag_is_escaped():
     assert escape_controls(f"{ENGLAND}\U000e0041") == f"{ENGLAND}\\U000e0041"
+
+
+def test_without_a_terminal_progress_is_a_line_now_and_then(capsys):
+    with progress("checking", 200, pause=0) as advance:
+        advance(50, "asks \x1b[2J")
+    assert capsys.readouterr().err == "checking 25 % asks \\x1b[2J\n"
+    with progress("checking", 200, pause=inf) as advance:
+        advance(50)
+    with progress("checking", 200, pause=0, quiet=True) as advance:
+        advance(50)
+    assert capsys.readouterr().err == ""

@@ -51,7 +51,7 @@ def test_a_good_server_passes_with_exit_code_0(accord, small):
     assert done.stderr.startswith("will call, each at most 150 times (--calls): add\n")
     assert done.stdout.splitlines()[0] == str(small)
     assert "  ok   add answers valid arguments\n" in done.stdout
-    assert "  skip save is not called (neither readOnlyHint nor its name" in done.stdout
+    assert "  skip save is not called (it might change data (no readOnlyHint)" in done.stdout
     assert "0 failed, 1 skipped; " in done.stdout
     left = {each.name for each in small.parent.iterdir()} - {"small.py", "__pycache__"}
     assert left == set()
@@ -201,3 +201,13 @@ def test_a_form_of_http_that_is_chosen_wrongly_is_an_error_that_names_the_right_
         done = accord("test", "--transport", "http", f"http://127.0.0.1:{port}/sse")
     assert (done.returncode, done.stdout) == (2, "")
     assert "speaks HTTP with SSE (the older form), not Streamable HTTP" in done.stderr
+
+
+def test_the_server_of_the_readme_is_tested_and_checked_with_calls(accord, tmp_path):
+    readme = (EXAMPLE.parents[1] / "README.md").read_text()
+    (tmp_path / "desk.py").write_text(readme.split("```python\n", 1)[1].split("```", 1)[0])
+    tested = accord("test", "desk.py", "--examples", "3", cwd=tmp_path)
+    assert "ok   add succeeds for some arguments\n" in tested.stdout
+    assert "0 failed, 0 skipped; " in tested.stdout
+    plan = accord("check", "server", "desk.py", "--plan", cwd=tmp_path)
+    assert plan.stdout == "will call, each at most 150 times (--calls): add\n"

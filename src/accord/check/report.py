@@ -36,9 +36,12 @@ VERDICTS: Final[tuple[VerdictName, ...]] = (
 _CREDIT: Final[dict[str, float]] = {"pass": 1, "warn": 0.5, "fail": 0}
 _HEAVY: Final[tuple[Level, ...]] = ("MUST", "MUST NOT")
 _HEAVY_WEIGHT: Final = 3
+# The highest score of a target that broke a MUST or MUST NOT.
+HIGHEST_WITH_FAILURE: Final = 79
 SCORE_RULE: Final = (
     "over the exercised requirements: a pass counts 1, a warning 0.5, a failure 0;"
-    f" MUST and MUST NOT weigh {_HEAVY_WEIGHT}, all others 1"
+    f" MUST and MUST NOT weigh {_HEAVY_WEIGHT}, all others 1;"
+    f" a failed MUST or MUST NOT caps it at {HIGHEST_WITH_FAILURE}"
 )
 
 # A recording may repeat one mistake with new values each time; a few examples are enough.
@@ -227,6 +230,11 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         """Whether any requirement failed; warnings do not count."""
         return self.count("fail") > 0 or any(each.severity == FAIL for each in self.violations)
 
+    @property
+    def is_capped(self) -> bool:
+        """Whether the score is limited because a MUST or MUST NOT failed."""
+        return self.score == HIGHEST_WITH_FAILURE and any(map(_is_heavy_failure, self.results))
+
     def count(self, verdict: VerdictName) -> int:
         """Return how many requirements got this verdict."""
         return sum(result.verdict == verdict for result in self.results)
@@ -405,7 +413,13 @@ def score_of(exercised: Sequence[Verdict]) -> float | None:
         return None
     earned = sum(_weight(result) * _CREDIT[result.verdict] for result in exercised)
     # Rounded down: only a check without any violation has 100.
-    return floor(1000 * earned / total) / 10
+    found = floor(1000 * earned / total) / 10
+    is_broken = any(map(_is_heavy_failure, exercised))
+    return min(found, HIGHEST_WITH_FAILURE) if is_broken else found
+
+
+def _is_heavy_failure(result: Verdict) -> bool:
+    return result.verdict == "fail" and result.level in _HEAVY
 
 
 def _weight(result: Verdict) -> int:

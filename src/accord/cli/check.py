@@ -250,7 +250,7 @@ async def _plan_calls(plan: "ServerPlan", subject: "ServerTarget") -> "CallPlan"
 async def _check(options: argparse.Namespace, plan: "ServerPlan") -> "Report":
     from accord.check.server_check import check_server
 
-    with progress("checking", 1000) as done:
+    with progress("checking", 1000, quiet=options.quiet) as done:
 
         def step(stage: "CheckProgress") -> None:
             place = stage.revisions.index(stage.revision) + 1
@@ -359,7 +359,7 @@ def _run_client_check(options: argparse.Namespace) -> int:
 
     plan = _plan_client(options)
     try:
-        with progress("checking", 1000) as done:
+        with progress("checking", 1000, quiet=options.quiet) as done:
 
             def step(name: str, count: int, total: int) -> None:
                 done(round(1000 * count / max(total, 1)), name)
@@ -417,7 +417,7 @@ def _judge(options: argparse.Namespace) -> "Report":
         # A pipe has neither a length nor a position.
         is_measured = file.seekable() and not is_piped
         total = os.fstat(file.fileno()).st_size if is_measured else None
-        with progress("judging", total) as done:
+        with progress("judging", total, quiet=options.quiet) as done:
 
             def step(count: int) -> None:
                 if count % _RECORDS_PER_STEP == 0:

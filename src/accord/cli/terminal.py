@@ -7,10 +7,14 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
+from math import inf
+from time import monotonic
 from typing import Final, Protocol, TextIO
 
 # Seconds until a lost interruption is repeated.
 _AGAIN: Final = 0.05
+# Seconds between two lines of progress where there is no terminal.
+_PAUSE: Final = 10.0
 # Unicode's category Cf without signs that are seen: they hide text, or turn its direction.
 _HIDDEN: Final = (
     r"\xad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff\ufff9-\ufffb"
@@ -189,11 +193,35 @@ class Advance(Protocol):
     def __call__(self, done: int, now: str = "", /) -> None: ...
 
 
+def _progress_lines(what: str, total: int | None, pause: float) -> Advance:
+    """Return a function that prints a line of progress, at most one in so many seconds."""
+    due = monotonic() + pause
+
+    def advance(done: int, now: str = "", /) -> None:
+        nonlocal due
+        if monotonic() < due:
+            return
+        due = monotonic() + pause
+        share = f" {100 * done // total} %" if total else ""
+        note(f"{what}{share} {now}".rstrip())
+
+    return advance
+
+
 @contextmanager
-def progress(what: str, total: int | None) -> Iterator[Advance]:
-    """Show a progress bar on stderr, if stderr is a terminal."""
+def progress(
+    what: str, total: int | None, *, quiet: bool = False, pause: float = _PAUSE
+) -> Iterator[Advance]:
+    """Show a progress bar on stderr; if stderr is not a terminal, a line now and then.
+
+    Args:
+        what: what is done.
+        total: the amount of work; None if it is unknown.
+        quiet: print no lines.
+        pause: seconds between two lines.
+    """
     if not is_rich(sys.stderr):
-        yield lambda _done, _now="": None
+        yield _progress_lines(what, total, inf if quiet else pause)
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn

@@ -113,7 +113,7 @@ def run(options: argparse.Namespace) -> int:
                 return 0
             if not options.quiet:
                 announce_plan(plan)
-            ran = _run_tests(contact, tests)
+            ran = _run_tests(contact, tests, quiet=options.quiet)
         return _deliver(options, ran, form, contact.limit)
 
     return run_with_target(options, work)
@@ -207,10 +207,10 @@ def _plan_tests(
             raise UsageError(str(error)) from None
 
 
-def _run_tests(contact: "TestedServer", tests: "list[Test]") -> "list[TestRun]":
+def _run_tests(contact: "TestedServer", tests: "list[Test]", *, quiet: bool) -> "list[TestRun]":
     from accord.check.contract.runner import run_tests
 
-    with interruptible(), progress("testing", len(tests)) as done:
+    with interruptible(), progress("testing", len(tests), quiet=quiet) as done:
         return run_tests(contact, tests, step=done)
 
 

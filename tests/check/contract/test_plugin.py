@@ -29,7 +29,7 @@ def test_each_case_and_each_contract_test_is_an_item(pytester: pytest.Pytester) 
     out = ran(pytester, "-v", "-rs", passed=16, skipped=1)
     assert "a.accord.toml::count answers valid arguments PASSED" in out
     assert "a.accord.toml::it reads PASSED" in out
-    assert "choose it with --tool" in out
+    assert "run with --tool" in out
 
 
 def test_a_failure_is_shown_without_a_traceback(pytester: pytest.Pytester) -> None:

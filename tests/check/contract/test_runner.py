@@ -132,7 +132,7 @@ def test_the_command_shown_repeats_the_failure():
 def test_a_tool_that_is_not_called_gives_the_reason():
     (skipped,) = (each for each in outcomes("good") if each.outcome.verdict == "skip")
     assert skipped.test.subject == "delete_all"
-    assert "choose it with --tool" in skipped.outcome.why
+    assert "run with --tool" in skipped.outcome.why
 
 
 def test_only_chosen_tools_are_called():

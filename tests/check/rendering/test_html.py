@@ -132,7 +132,7 @@ def test_the_summary_has_coverage_before_score_and_how_the_check_was_made():
 @pytest.mark.parametrize(
     ("report", "text"),
     [
-        (server_report(0), "Passed: no violation was found"),
+        (server_report(0), "Passed: no failures in the "),
         (
             build_report([], target="x", revision=NEW, judged_by=NEW, decidable=()),
             "Nothing was put to",
@@ -227,3 +227,14 @@ def test_the_target_is_escaped_in_the_title_of_the_badge():
     root = ET.fromstring(as_badge(hostile_report()))
     assert root.findtext(f"{SVG}title").startswith('x\\x1b[2J\\x9b31m\\u202e\\x00\\n\\ud800"<b>|')
     assert [each.tag for each in root] == [f"{SVG}{e}" for e in ("title", "clipPath", "g", "g")]
+
+
+def test_only_violations_are_unfolded_groups_and_marks_have_words_for_the_pointer():
+    page = as_html(server_report(3))
+    groups = re.findall(
+        r'<section aria-labelledby="all-([a-z-]+)"><details class="group"\n?( open)?', page
+    )
+    assert groups
+    assert all(bool(is_open) == (name in ("fail", "warn")) for name, is_open in groups)
+    assert '<span title="required: a violation fails">MUST</span>' in page
+    assert '<span title="binds the server">server</span>' in page

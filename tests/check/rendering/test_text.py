@@ -22,7 +22,7 @@ def test_text_shows_violations_first_then_areas_coverage_and_score(report):
     places = [
         text.index(each)
         for each in (
-            f"revision {NEW}\n",
+            f"revision {NEW}\n1 requirement failed, 2 warned in the 4 of 5 rules tested (80 %)\n",
             "FAIL tools.call.content-array (MUST, server) 3 times: records 3, 4, 9\n",
             "     clause:  The result of tools/call has",
             "     why:     server sends x\\x1b[2J",
@@ -33,7 +33,7 @@ def test_text_shows_violations_first_then_areas_coverage_and_score(report):
             "jsonrpc     1     0     1              0               0\n",
             "tools       0     1     1              1               0\n",
             "all         1     1     2              1               1\n",
-            "coverage: 5 applicable, 4 exercised\n",
+            "coverage: 4 of 5 rules tested (80 %)\n",
             f"score: 50 of 100 ({SCORE_RULE})\n",
             "result: failed (1 requirement failed, 2 warned)\n",
         )
@@ -43,7 +43,8 @@ def test_text_shows_violations_first_then_areas_coverage_and_score(report):
 
 def test_text_without_violations_says_so(spotless):
     text = as_text(spotless)
-    assert f"session.jsonl: revision not named (judged by {NEW})\n\nno violations\n" in text
+    head = f"session.jsonl: revision not named (judged by {NEW})\n"
+    assert f"{head}no failures in the 1 of 1 rules tested (100 %)\n\nno violations\n" in text
     assert "result: passed (0 requirements failed, 0 warned)" in text
 
 

@@ -82,7 +82,7 @@ def likely_arguments(
         each for each in _list(schema.get("examples"))[:_MOST_VALUES] if isinstance(each, dict)
     )
     values = {
-        name: [*_listed(resolve(rule, schema)), *known.of(name)]
+        name: [*_named_values(resolve(rule, schema)), *known.of(name)]
         for name, rule in properties_of(schema).items()
     }
     values = {name: each for name, each in values.items() if each}
@@ -92,7 +92,7 @@ def likely_arguments(
             yield {**base, **{name: each[number % len(each)] for name, each in chosen.items()}}
 
 
-def _listed(rule: Mapping[str, object]) -> list[object]:
+def _named_values(rule: Mapping[str, object]) -> list[object]:
     """Return the values that a schema names itself."""
     found = [value for key in ("examples", "enum") for value in _list(rule.get(key))]
     return ([rule["default"]] if "default" in rule else []) + found[:_MOST_VALUES]

@@ -18,6 +18,7 @@ from accord.check.probing.raw_connection import RawConnection
 from accord.check.probing.standalone import is_question
 from accord.check.probing.target import ServerTarget
 from accord.check.probing.tool_calls import (
+    ANY_TOOL,
     DEFAULT_CALLS,
     CallLimit,
     CallPlan,
@@ -117,7 +118,7 @@ class ServerFacts(msgspec.Struct, kw_only=True):
         names = list(dict.fromkeys(tool["name"] for tool in named))
         allowed = [name for name in names if name not in self.refused]
         if not self.rules.tools:
-            why = f"a check calls at most {_TOOLS} tools; choose it with --tool"
+            why = f"a check calls at most {_TOOLS} tools; run with {ANY_TOOL} to call it"
             self.refused |= dict.fromkeys(allowed[_TOOLS:], why)
         self.limit.decide(names, self.refused)
 

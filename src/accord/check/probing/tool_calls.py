@@ -208,8 +208,10 @@ _CHANGES: Final = _words(
 _DESTROYS: Final = _words("delete destroy drop erase purge remove rm trash truncate uninstall wipe")
 # snake_case, kebab-case, camelCase, PascalCase, dots, digits, and acronyms before a word.
 _WORD: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
-_ALLOW: Final = "allow it with --tool or --allow-writes"
-_CHOOSE: Final = "choose it with --tool"
+# In a reason: names the tool where the reason is shown for one alone.
+ANY_TOOL: Final = "--tool NAME"
+_ALLOW: Final = f"run with {ANY_TOOL} or --allow-writes to call it"
+_CHOOSE: Final = f"run with {ANY_TOOL} to call it"
 
 
 def tool_refusal(
@@ -271,6 +273,6 @@ def _why_may_change(name: str) -> str | None:
     words = split_name(name)
     # The lists hold ASCII words only.
     if not name.isascii() or not words or words[0] not in _READS:
-        return "neither readOnlyHint nor its name says that it only reads"
+        return "it might change data (no readOnlyHint)"
     changing = next((word for word in words[1:] if word in _CHANGES), None)
     return None if changing is None else f"a word of its name ({changing}) may mean a change"

@@ -34,6 +34,23 @@ _HEADINGS: Final = {
     "not-applicable": "Not applicable",
 }
 _WORDS: Final = {**_HEADINGS, "warn": "Warning"}
+# Shown for the pointer.
+_LEVEL_WORDS: Final = {
+    "MUST": "required: a violation fails",
+    "MUST NOT": "forbidden: a violation fails",
+    "SHOULD": "recommended: a violation warns",
+    "SHOULD NOT": "advised against: a violation warns",
+    "MAY": "optional",
+}
+_OTHER_LEVEL: Final = "stated without such a keyword"
+_PARTY_WORDS: Final = {
+    "server": "binds the server",
+    "client": "binds the client",
+    "sender": "binds the party that sends the message",
+    "receiver": "binds the party that receives the message",
+    "both": "binds both parties",
+}
+_OTHER_PARTY: Final = "the party that the clause binds"
 # Up to this many violations are unfolded.
 _UNFOLDED: Final = 3
 # Before and after a marked value.
@@ -88,8 +105,8 @@ def as_html(report: Report, *, back: str | None = None) -> str:
 
 def _outcome(report: Report) -> str:
     state = wording.state(report)
-    word, counts = wording.outcome(report)
-    summary = {"pass": ": no violation was found", "not-exercised": ""}.get(state, f": {counts}")
+    word, _ = wording.outcome(report)
+    summary = "" if state == "not-exercised" else f": {escape_html(wording.headline(report))}"
     return (
         f'<p class="outcome {state}"><span aria-hidden="true">{SIGNS[state]}</span>'
         f" {word.capitalize()}{summary}</p>"
@@ -125,7 +142,15 @@ def _gauges(report: Report) -> Iterator[str]:
         f"<b>Coverage</b><br>{coverage.exercised} of {coverage.applicable} exercised",
     )
     shown = "none" if report.score is None else f"{report.score:g}"
-    yield draw_ring(f"ring-{state}", report.score or 0, shown, "<b>Score</b><br>of 100")
+    caption = f"of 100, {wording.CAPPED}" if report.is_capped else "of 100"
+    ring = "little" if _is_little_tested(report) else state
+    yield draw_ring(f"ring-{ring}", report.score or 0, shown, f"<b>Score</b><br>{caption}")
+
+
+def _is_little_tested(report: Report) -> bool:
+    """Return whether too little was tested to call a clean score good."""
+    is_clean = wording.state(report) == "pass"
+    return is_clean and wording.percent_covered(report) < wording.ENOUGH_COVERED
 
 
 def _shown_verdicts(report: Report) -> list[VerdictName]:
@@ -202,11 +227,14 @@ def _sections(report: Report) -> Iterator[str]:
             continue
         results.sort(key=lambda result: order[area_of(result.id)])
         is_open = name in ("fail", "warn") and broken <= _UNFOLDED
-        yield f'<section aria-labelledby="all-{name}"><h2 id="all-{name}">{_HEADINGS[name]}'
-        yield f' <span class="quiet count">{len(results)}</span></h2><div class="results">'
+        yield f'<section aria-labelledby="all-{name}"><details class="group"'
+        yield f"{' open' if name in ('fail', 'warn') else ''}><summary>"
+        yield f'<h2 id="all-{name}">{_HEADINGS[name]}'
+        yield f' <span class="quiet count">{len(results)}</span></h2></summary>'
+        yield '<div class="results">'
         for result in results:
             yield from _result(result, is_open=is_open)
-        yield "</div></section>"
+        yield "</div></details></section>"
     yield '<p id="unmatched" class="card empty" hidden>No requirement fits these filters.</p>'
 
 
@@ -224,7 +252,9 @@ def _result(result: RequirementResult, *, is_open: bool) -> Iterator[str]:
     quiet = "" if is_broken else " quiet"
     yield (
         f'<summary>{_mark(verdict)}<span class="id">{id}</span>'
-        f'<span class="tag">{result.level}, {escape_html(result.party)}</span>'
+        f'<span class="tag"><span title="{_LEVEL_WORDS.get(result.level, _OTHER_LEVEL)}">'
+        f'{result.level}</span>, <span title="{_PARTY_WORDS.get(result.party, _OTHER_PARTY)}">'
+        f"{escape_html(result.party)}</span></span>"
         f'<span class="summary{quiet}">{summary}</span></summary>'
     )
     yield '<div class="inside">'
@@ -241,7 +271,7 @@ def _result(result: RequirementResult, *, is_open: bool) -> Iterator[str]:
         yield f"<h3>The same value also breaks</h3><p>{links}</p>"
     yield from _by_revision(result)
     yield from _evidence(result.evidence)
-    if result.repeat is not None:
+    if result.repeat is not None and verdict != "not-applicable":
         yield (
             '<h3>Check just this again</h3><div class="again">'
             f"<pre><code>{escape_html(result.repeat)}</code></pre>"
@@ -261,6 +291,10 @@ def _source(result: RequirementResult) -> str:
 
 
 def _by_revision(result: RequirementResult) -> Iterator[str]:
+    is_broken = result.verdict in ("fail", "warn")
+    if not is_broken and len(set(result.by_revision.values())) == 1:
+        yield f"<h3>Revisions</h3><p>{', '.join(reversed(in_order(result.by_revision)))}</p>"
+        return
     yield '<h3>By revision</h3><ul class="by">'
     for revision in reversed(in_order(result.by_revision)):
         yield f"<li>{escape_html(revision)} {_mark(result.by_revision[revision])}</li>"
@@ -346,5 +380,7 @@ def as_badge(report: Report) -> str:
         f"{report.target}: score {wording.score(report)},"
         f" {wording.percent_covered(report)}% of the applicable requirements exercised,"
         f" {wording.breach_counts(report)}"
+        f"{wording.called_tools(report, '; {} were called')}"
     )
-    return draw_badge(_LABEL, value, BADGE_COLOURS[wording.state(report)], title)
+    state = "not-exercised" if _is_little_tested(report) else wording.state(report)
+    return draw_badge(_LABEL, value, BADGE_COLOURS[state], title)

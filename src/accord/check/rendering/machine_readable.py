@@ -51,6 +51,7 @@ def as_json(report: Report) -> str:
         "not_called": dict(setting.not_called),
         "notes": list(setting.notes),
         "score": report.score,
+        "score_capped": report.is_capped,
         "score_rule": SCORE_RULE,
         "results": msgspec.to_builtins(report.results),
     }

@@ -26,16 +26,19 @@ const filter = () => {
     result.hidden = !fits;
     count += fits;
   }
+  const isNarrowed = words.length > 0 || chosen.some(([, value]) => value !== '');
   for (const section of sections) {
     const left = section.querySelectorAll('.result:not([hidden])').length;
     section.hidden = left === 0;
     section.querySelector('.count').textContent = left;
+    if (isNarrowed) section.querySelector('.group').open = true;
   }
   unmatched.hidden = count > 0 || results.length === 0;
   shown.textContent = `${count} of ${results.length} requirements shown`;
 };
 
 const unfold = (open) => {
+  if (open) for (const group of document.querySelectorAll('.group')) group.open = true;
   for (const result of results) if (!result.hidden) result.open = open;
 };
 
@@ -58,6 +61,7 @@ const follow = () => {
   if (!result?.classList.contains('result')) return;
   form.reset();
   filter();
+  result.closest('.group').open = true;
   result.open = true;
   result.scrollIntoView();
 };

@@ -48,7 +48,8 @@ def as_text(
         quiet: only the violations and the summary line.
         verbose: also every requirement that was not put to the test.
     """
-    lines = [f"{escape_unprintable(report.target)}: {wording.revision(report)}", ""]
+    target = escape_unprintable(report.target)
+    lines = [f"{target}: {wording.revision(report)}", wording.headline(report), ""]
     for group in wording.shown_violations(report):
         severity = paint(_STYLES[group.severity], group.severity.upper())
         requirement = paint("bold", group.violation.requirement)
@@ -61,12 +62,12 @@ def as_text(
     if not report.violations:
         lines += [paint(_STYLES["pass"], "no violations"), ""]
     if quiet:
-        return "\n".join([*lines[2:-1], wording.summary(report)]) + "\n"
+        return "\n".join([*lines[3:-1], wording.summary(report)]) + "\n"
     word, counts = wording.outcome(report)
     lines += [
         *_table(report, paint),
         "",
-        wording.coverage(report),
+        f"coverage: {wording.coverage(report)}",
         *_list_untried(report, verbose=verbose),
         *wording.tool_lines(report),
         *(f"note: {escape_unprintable(note)}" for note in report.setting.notes),
@@ -152,7 +153,7 @@ def as_markdown(report: Report) -> str:
         "",
         f"- **result: {word} ({counts})**",
         f"- {wording.revision(report)}{over}",
-        f"- {wording.coverage(report)}",
+        f"- coverage: {wording.coverage(report)}",
         *(f"- {escape_markdown(line)}" for line in wording.tool_lines(report)),
         *(f"- note: {escape_markdown(note)}" for note in report.setting.notes),
         f"- score: {wording.score(report)} ({SCORE_RULE})",
@@ -209,7 +210,7 @@ def plan_as_text(plan: CallPlan) -> str:
         most = wording.plural(plan.calls, "time")
         lines = [f"will call, each at most {most} (--calls): {_join(plan.called)}"]
     for reason, names in wording.names_by_reason(plan.not_called).items():
-        lines.append(f"will not call: {_join(names)} ({escape_unprintable(reason)})")
+        lines.append(f"will not call: {_join(names)} ({wording.refusal_reason(reason, names)})")
     if plan.cases:
         lines.append(f"your cases call: {_join(plan.cases)}")
     return "\n".join(lines)

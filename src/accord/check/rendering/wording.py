@@ -3,10 +3,17 @@
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from shlex import quote
 from typing import Final, NamedTuple
 
-from accord.check.probing.tool_calls import ToolCounts
-from accord.check.report import VERDICTS, Report, RequirementResult, ViolationGroup
+from accord.check.probing.tool_calls import ANY_TOOL, ToolCounts
+from accord.check.report import (
+    HIGHEST_WITH_FAILURE,
+    VERDICTS,
+    Report,
+    RequirementResult,
+    ViolationGroup,
+)
 from accord.protocol.catalogue import AREAS, catalogue
 from accord.protocol.excerpt import Mark
 from accord.protocol.verdict import Evidence, VerdictName
@@ -18,6 +25,9 @@ _PROOF: Final = 2
 # Lists of names show this many and count the others.
 _NAMED: Final = 6
 _PAGE: Final = re.compile(r"(\d{4}-\d\d-\d\d)((?:/[a-z0-9-]+)+)")
+CAPPED: Final = f"capped at {HIGHEST_WITH_FAILURE} because a MUST failed"
+# Below this percentage of coverage a score without violations is not shown as good.
+ENOUGH_COVERED: Final = 60
 _SPECIFICATION: Final = "https://modelcontextprotocol.io/specification/"
 
 
@@ -156,10 +166,29 @@ def revision(report: Report) -> str:
     return f"revision {report.revision or f'not named (judged by {report.judged_by})'}"
 
 
+def headline(report: Report) -> str:
+    """Return the outcome in a sentence: what was broken, and how much was tested."""
+    is_clean = not report.has_failed and not report.count("warn")
+    broken = "no failures" if is_clean else breach_counts(report)
+    words = [f"{broken} in the {coverage(report)}"]
+    names = [excerpt(name) for name in report.setting.never_succeeded]
+    words += [f"no call of {_few(names)} succeeded"] if names else []
+    return "; ".join(words)
+
+
 def coverage(report: Report) -> str:
-    """Return how many requirements were put to the test, as text."""
+    """Return how many requirements were put to the test, and how many tools were called."""
     counts = report.coverage
-    return f"coverage: {counts.applicable} applicable, {counts.exercised} exercised"
+    tested = f"{counts.exercised} of {counts.applicable} rules tested"
+    return f"{tested} ({percent_covered(report)} %){called_tools(report, '; {} were called')}"
+
+
+def called_tools(report: Report, words: str) -> str:
+    """Return how many of the tools were called, within these words; empty without tools."""
+    setting = report.setting
+    if not setting.tools:
+        return ""
+    return words.format(f"{len(setting.called)} of {len(setting.tools)} tools")
 
 
 def untried_reasons(report: Report) -> list[tuple[str, list[str]]]:
@@ -182,7 +211,7 @@ def tool_lines(report: Report) -> Iterator[str]:
         yield f"calls, at most {setting.calls} of each tool: {names or 'none'}"
     yield from never_succeeded(setting.never_succeeded)
     reasons = [
-        f"{_few([excerpt(name) for name in names])} ({escape_unprintable(reason)})"
+        f"{_few([excerpt(name) for name in names])} ({refusal_reason(reason, names)})"
         for reason, names in names_by_reason(setting.not_called).items()
     ]
     if reasons:
@@ -211,6 +240,13 @@ def names_by_reason(reasons: Mapping[str, str]) -> dict[str, list[str]]:
     return found
 
 
+def refusal_reason(reason: str, names: Sequence[str]) -> str:
+    """Return why tools are not called, with the option that calls the only one."""
+    if len(names) == 1:
+        reason = reason.replace(ANY_TOOL, f"--tool {quote(names[0])}")
+    return escape_unprintable(reason)
+
+
 def _few(names: Sequence[str]) -> str:
     more = len(names) - _NAMED
     return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
@@ -223,8 +259,10 @@ def percent_covered(report: Report) -> int:
 
 
 def score(report: Report) -> str:
-    """Return the score as text."""
-    return "none" if report.score is None else f"{report.score:g} of 100"
+    """Return the score as text, and why it is capped."""
+    if report.score is None:
+        return "none"
+    return f"{report.score:g} of 100" + (f", {CAPPED}" if report.is_capped else "")
 
 
 def plural(count: int, noun: str) -> str:
@@ -257,7 +295,7 @@ def summary(report: Report) -> str:
     return (
         f"{escape_unprintable(report.target)}: {revision(report)}, {breach_counts(report)},"
         f" {report.coverage.exercised} of {report.coverage.applicable} applicable exercised,"
-        f" score {score(report)}"
+        f"{called_tools(report, ' {} called,')} score {score(report)}"
     )
 
 
