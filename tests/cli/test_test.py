@@ -78,7 +78,7 @@ def test_memory_runs_a_file_in_this_process(accord, small):
 def test_the_example_of_cases_passes_and_names_its_own_target(accord):
     done = accord("test", "--cases", EXAMPLE, "--only-cases")
     assert (done.returncode, done.stderr) == (0, "")
-    assert "6 passed, 0 failed, 0 skipped; 6 requests" in done.stdout
+    assert "7 passed, 0 failed, 0 skipped; 8 requests" in done.stdout
 
 
 def test_json_and_junit_have_the_same_results(accord, tmp_path):
@@ -211,3 +211,40 @@ def test_the_server_of_the_readme_is_tested_and_checked_with_calls(accord, tmp_p
     assert "0 failed, 0 skipped; " in tested.stdout
     plan = accord("check", "server", "desk.py", "--plan", cwd=tmp_path)
     assert plan.stdout == "will call, each at most 150 times (--calls): add\n"
+
+
+@pytest.fixture
+def documented(tmp_path):
+    page = (EXAMPLE.parents[1] / "docs" / "testing.md").read_text()
+    for name, language in (("desk.py", "python"), ("desk.accord.toml", "toml")):
+        block = page.split(f"```{language}\n# {name}\n", 1)[1].split("```", 1)[0]
+        (tmp_path / name).write_text(block)
+    return tmp_path
+
+
+def test_the_cases_of_the_documentation_pass(accord, documented):
+    words = ("test", "--cases", "desk.accord.toml")
+    done = accord(*words, "--only-cases", cwd=documented)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "add: 4 calls, 3 succeeded, 1 refused\n3 passed, 0 failed" in done.stdout
+    chosen = accord(*words, "--case", "what it", cwd=documented)
+    assert "add: 2 calls, 2 succeeded, 0 refused\n1 passed, 0 failed" in chosen.stdout
+    unknown = accord(*words, "--case", "x", cwd=documented)
+    assert (unknown.returncode, unknown.stdout) == (2, "")
+    assert "no name of a case contains 'x': 'adds two numbers', 'refuses words'" in unknown.stderr
+
+
+def test_update_snapshots_writes_the_results_that_later_runs_are_compared_with(accord, documented):
+    file = documented / "desk.accord.toml"
+    text = file.read_text().replace('expect = { text = "3", within = 1.0 }', "snapshot = true")
+    file.write_text(text)
+    words = ("test", "--cases", "desk.accord.toml", "--only-cases")
+    assert accord(*words, cwd=documented).returncode == 1
+    assert accord(*words, "--update-snapshots", cwd=documented).returncode == 0
+    kept = json.loads((documented / "desk.accord.snapshots.json").read_text())
+    assert kept["adds two numbers"]["1"]["structuredContent"] == {"result": 3}
+    assert accord(*words, cwd=documented).returncode == 0
+    desk = documented / "desk.py"
+    desk.write_text(desk.read_text().replace("a + b", "b + a + 1"))
+    done = accord(*words, cwd=documented)
+    assert '- "result": 3  + "result": 4' in done.stdout

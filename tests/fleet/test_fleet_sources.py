@@ -493,6 +493,28 @@ def test_a_configuration_of_mcp_jest_becomes_an_entry_and_cases(write, tmp_path)
         assert next(line for line in text.splitlines() if each in line).startswith("# ")
 
 
+def test_variants_of_mcp_jest_call_the_tool_and_keep_what_they_expect(write, tmp_path):
+    filled = "content && content.length > 0"
+    tools = {
+        "echo:valid": {"args": {"message": "a"}, "expect": filled},
+        "echo:missing-message": {"args": {}, "shouldThrow": True},
+        "echo:typed": {"expect": "content[0].type === 'text' && isError === false"},
+        "echo:long": {"expect": "content[0].text.length > 0"},
+    }
+    test = {"server": {"command": "x"}, "tests": {"tools": tools, "prompts": {}}}
+    write("echo.mcp-jest.json", test)
+    (found,), _ = read_source(tmp_path / "echo.mcp-jest.json", tmp_path)
+    assert found.remarks[0].startswith("4 cases translated, 0 not")
+    path = write("cases/echo.accord.toml", found.files["cases/echo.accord.toml"])
+    cases = read_cases(path).case
+    assert [each.call for each in cases] == ["echo"] * 4
+    assert [each.name for each in cases] == [f"call {name}" for name in tools]
+    valid, missing, typed, long = (each.expect for each in cases)
+    assert (valid.not_empty, missing.error) == (True, True)
+    assert typed.at == {"content[0].type": "text", "isError": False}
+    assert long.not_empty == "content[0].text"
+
+
 def test_lists_of_names_of_mcp_jest_become_cases_that_look_for_them(write, tmp_path):
     tests = {"tools": ["add"], "resources": ["note://a", "note://*"]}
     write("mcp-jest.json", {"server": {"command": "x", "args": ["calc.js"]}, "tests": tests})

@@ -68,6 +68,8 @@ _OPTIONS: Final = f"""\
 {TARGET}
 --cases FILE   your own cases; may name the target, too
 --only-cases   generate no tests from what the server declares
+--update-snapshots  keep the results of cases with snapshot, in place of the earlier ones
+--case TEXT    run only cases whose names contain this, and no generated tests; may be repeated
 {CALLS.format("150, or 4 times --examples")}
 --examples N   generated arguments per tool (default: 25)
 --seed N       another seed generates other arguments (default: 0)
@@ -95,6 +97,8 @@ def run(options: argparse.Namespace) -> int:
     _fill_in_options(options, file)
     if options.only_cases and options.cases is None:
         raise UsageError("--only-cases needs --cases FILE")
+    if options.case:
+        file = _choose_cases(file, options.case)
     demand_target(options, "test")
 
     def work(found: Any, settings: Any) -> int:
@@ -106,6 +110,7 @@ def run(options: argparse.Namespace) -> int:
         contacting = TestedServer(
             target, settings, patience=patience, command=_call_options(options)
         )
+        contacting.updates_snapshots = options.update_snapshots
         with temporary_hypothesis_home(), _naming_form(options, found), contacting as contact:
             tests, plan = _plan_tests(contact, options, file)
             if options.plan:
@@ -176,6 +181,17 @@ def _call_options(options: argparse.Namespace) -> "CallCommand":
     if options.command:
         return CallCommand(after=f"{words} -- {join(options.command)}")
     return CallCommand(before=f"{quote(display_target(options.target))} ", after=words)
+
+
+def _choose_cases(file: "CaseFile", texts: "Sequence[str]") -> "CaseFile":
+    """Return the file with only those cases whose names contain one of the texts."""
+    from msgspec.structs import replace
+
+    chosen = [each for each in file.case if any(text in each.name for text in texts)]
+    if not chosen:
+        known = ", ".join(repr(each.name) for each in file.case) or "the file has none"
+        raise UsageError(f"no name of a case contains {' or '.join(map(repr, texts))}: {known}")
+    return replace(file, case=chosen, contract=False)
 
 
 def _rules(options: argparse.Namespace, file: "CaseFile") -> "ContractRules | None":

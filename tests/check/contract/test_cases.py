@@ -1,5 +1,6 @@
 """Files of cases: read, refused with the line of the mistake, and run."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -14,7 +15,9 @@ from accord.check.contract.cases import (
     rules_of,
     server_of,
 )
+from accord.check.contract.runner import plan_tests
 from accord.check.contract.tested_server import TestedServer
+from accord.errors import AccordError
 
 LOOSE = Path(__file__).parent / "loose.py"
 GOOD = """
@@ -45,7 +48,7 @@ MISTAKES = {
     "no name": ('\n[[case]]\ncall = "x"', ":2: case 1 has no name"),
     "nothing to ask": ('[[case]]\nname = "n"', ":1: case 'n' has nothing to ask; expected one of"),
     "two things": (f'{CASE}read = "x://y"', ":1: case 'one' has both call and read; expected one"),
-    "unknown key": (f"{CASE}zzz = {{}}", ":1: case 'one' has no key zzz; known: name, call"),
+    "unknown key": (f"{CASE}zzz = {{}}", ":1: case 'one' has no key zzz; known: call, read"),
     "near key": (
         f"{CASE}expects = {{}}",
         ":1: case 'one' has no key expects; did you mean",
@@ -96,6 +99,27 @@ UNMET = {
     "a code": ({"code": -32602}, "expected: an error", "received:"),
     "time": ({"within": 0}, "an answer within 0 s", "one after 0."),
 }
+
+
+LISTED = """
+call = "nosuch"
+expect = { error = true }
+"""
+SEQUENCE = """
+[[case.steps]]
+call = "count"
+arguments = { a = 3 }
+save = { n = "structuredContent.n", text = "content[0].text" }
+
+[[case.steps]]
+call = "count"
+arguments = { a = "${n}" }
+expect = { structured = { n = "${n}" } }
+
+[[case.steps]]
+read = "note://${n}"
+expect = { code = -32602, error = "no such" }
+"""
 
 
 def file_with(tmp_path, text, name="cases.toml"):
@@ -170,6 +194,13 @@ def outcome_of(server, tmp_path, lines):
         'offers = "tool count"',
         'offers = "resource note://1"',
         'offers = "prompt hello"',
+        'call = "count"\narguments = { a = 3 }\nexpect = { not_empty = true }',
+        'read = "note://1"\nexpect = { not_empty = "contents[0].text" }',
+        'prompt = "hello"\narguments = { name = "Ada" }\nexpect = { not_empty = true }',
+        'call = "count"\narguments = { a = 3 }\nexpect = { at = { "structuredContent.n" = 3 } }',
+        'read = "note://1"\nexpect = { at = { "contents[*].uri" = "note://1" } }',
+        'call = "count"\narguments = { a = 3 }\nexpect = { not = { contains = ["4", "error"] } }',
+        'call = "count"\narguments = { a = 333 }\nexpect = { error = "no", not = { text = "x" } }',
     ],
     ids=lambda lines: lines.partition("\n")[2].replace("\n", " ") or lines,
 )
@@ -244,3 +275,93 @@ def test_a_server_named_in_a_file_runs_in_memory(tmp_path):
     path = file_with(tmp_path, "target = 'two.py:b'\ntransport = 'memory'")
     with server_of(read_cases(path), path) as server:
         assert server.client.server_info.name == "b"
+
+
+# -- tools that are not listed
+
+
+def test_a_case_of_a_tool_that_is_not_listed_fails_unless_it_is_about_that(server, tmp_path):
+    text = outcome_of(server, tmp_path, LISTED).failure.text()
+    assert "expected: a listed tool nosuch\nreceived: count, delete_all; {" in text
+    about = 'call = "nosuch"\nexpect = { error = "no" }'
+    assert outcome_of(server, tmp_path, about).verdict == "pass"
+
+
+# -- several requests in one case
+
+
+def test_a_step_uses_what_an_earlier_one_saved(server, tmp_path):
+    outcome = outcome_of(server, tmp_path, SEQUENCE)
+    assert (outcome.verdict, outcome.calls) == ("pass", 3)
+
+
+def test_a_failing_step_is_named_with_what_was_sent(server, tmp_path):
+    lines = SEQUENCE.replace("structured = {", "partly = { m = 1,")
+    text = outcome_of(server, tmp_path, lines).failure.text()
+    assert 'sent:     step 2: count {"a": 3}' in text
+    lines = SEQUENCE.replace("structuredContent.n", "structuredContent.m")
+    text = outcome_of(server, tmp_path, lines).failure.text()
+    assert "expected: a value at structuredContent.m, to save as n" in text
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (SEQUENCE.replace("${n}", "${m}"), "step 2: no earlier step saves m"),
+        (SEQUENCE.replace("content[0]", "content[x]"), "'content[x].text' is not a path"),
+        (SEQUENCE.replace("read =", "reed ="), "step 3 has no key reed; did you mean read?"),
+        (f'call = "count"{SEQUENCE}', "has both call and steps; expected one of"),
+        (f"arguments = {{ a = 1 }}{SEQUENCE}", "arguments, expect and snapshot belong to its"),
+        ('call = "count"\nsave = { n = "content" }', "save belongs to a step"),
+        ('call = "count"\nexpect = { not = { textt = "" } }', "expect.not has no key textt; did"),
+        ('call = "count"\nexpect = { not = { code = 1 } }', "not cannot have not, error, code"),
+        ('call = "count"\nexpect = { at = { "a..b" = 1 } }', "'a..b' is not a path"),
+        ('call = "count"\norigin = ["a", "b"]', "has no key origin"),
+    ],
+)
+def test_a_mistake_in_steps_and_paths_is_refused(tmp_path, lines, said):
+    path = file_with(tmp_path, '[[case]]\nname = "it"\n' + lines)
+    with pytest.raises(CaseError) as raised:
+        read_cases(path)
+    assert said in str(raised.value)
+
+
+def test_the_calls_of_all_steps_are_reserved(tmp_path):
+    path = file_with(tmp_path, '[[case]]\nname = "it"\n' + SEQUENCE)
+    with TestedServer(Server("plain")) as plain:
+        _, plan = plan_tests(plain, None, read_cases(path).case, calls=2)
+    assert plan.cases == {"count": 2}
+
+
+# -- results that are kept
+
+
+def kept(tmp_path):
+    return json.loads((tmp_path / "cases.snapshots.json").read_text())
+
+
+def test_a_result_is_compared_with_the_one_that_was_kept(server, tmp_path):
+    lines = 'call = "count"\narguments = { a = 3 }\nsnapshot = true'
+    text = outcome_of(server, tmp_path, lines).failure.text()
+    assert "--update-snapshots writes it\nreceived: no earlier result" in text
+    server.updates_snapshots = True
+    try:
+        assert outcome_of(server, tmp_path, lines).verdict == "pass"
+    finally:
+        server.updates_snapshots = False
+    assert kept(tmp_path)["it"]["1"]["structuredContent"] == {"n": 3}
+    assert outcome_of(server, tmp_path, lines).verdict == "pass"
+    changed = lines.replace("3", "4")
+    text = outcome_of(server, tmp_path, changed).failure.text()
+    assert '"n": 3' in text
+    assert '"n": 4' in text
+    excluded = 'snapshot = { without = ["structuredContent.n", "content[*].text"] }'
+    without = changed.replace("snapshot = true", excluded)
+    assert outcome_of(server, tmp_path, without).verdict == "pass"
+
+
+def test_a_broken_file_of_snapshots_is_an_error(server, tmp_path):
+    (tmp_path / "cases.snapshots.json").write_text("[]")
+    lines = 'call = "count"\narguments = { a = 3 }\nsnapshot = true'
+    with pytest.raises(AccordError, match="is not a file of snapshots"):
+        outcome_of(server, tmp_path, lines)

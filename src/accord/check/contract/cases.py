@@ -3,16 +3,20 @@
 import importlib.util
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from shlex import join, quote
 from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from accord.check.contract.data_files import parse_toml, parse_yaml
 from accord.check.contract.declared_tests import ContractRules
+from accord.check.contract.expectations import Expectation, faults_of, mismatches
+from accord.check.contract.result_paths import parse_path, values_at, wire_form
+from accord.check.contract.snapshots import find_difference
 from accord.check.contract.tested_server import (
     CallCommand,
     Failure,
@@ -28,14 +32,7 @@ from accord.client import blocking
 from accord.errors import AccordError
 from accord.protocol.revisions import HANDSHAKE
 from accord.server import Server
-from accord.types import (
-    CallToolResult,
-    EmbeddedResource,
-    GetPromptResult,
-    JsonObject,
-    ReadResourceResult,
-    TextContent,
-)
+from accord.types import JsonObject
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -49,6 +46,7 @@ _LISTS: Final = {
     "prompt": ("prompts", "name"),
 }
 _NAMED: Final = 10
+_VARIABLE: Final = re.compile(r"\$\{(\w+)\}")
 _WORDS: Final = {
     "array": "a list",
     "bool": "true or false",
@@ -64,43 +62,49 @@ class CaseError(AccordError):
     """A mistake in a file of cases; the message names the line."""
 
 
-class Expectation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The expected answer; everything that is given has to match.
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which parts of a result may differ from the one that was kept.
 
     Attributes:
-        text: the text of all content, line by line.
-        contains: a part of the text, or a list of parts.
-        matches: a regular expression, found anywhere in the text.
-        structured: the whole structured result.
-        partly: members of the structured result, at any depth.
-        error: True for any error, or a part of its text.
-        code: of a JSON-RPC error.
-        within: seconds.
+        without: their paths, such as `structuredContent.items[*].time`.
     """
 
-    text: str | None = None
-    contains: str | list[str] = []
-    matches: str | None = None
-    structured: Any = msgspec.UNSET
-    partly: Any = msgspec.UNSET
-    error: bool | str = False
-    code: int | None = None
-    within: float | None = None
+    without: list[str] = []
 
 
-class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One case: `call` a tool, `read` a resource, get a `prompt`, or find an entry.
+class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One request: `call` a tool, `read` a resource or get a `prompt`, and the expected answer.
+
+    Attributes:
+        save: variables for later steps: their names, and the paths of their values in the result.
+        snapshot: whether the result must be the one that was kept, or what of it may differ.
+    """
+
+    call: str | None = None
+    read: str | None = None
+    prompt: str | None = None
+    arguments: JsonObject = {}
+    expect: Expectation = Expectation()
+    save: dict[str, str] = {}
+    snapshot: bool | Snapshot = False
+
+
+class Case(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One case: a request, several `steps`, or an entry to find.
 
     `offers` names the entry with its kind, such as "tool add".
     """
 
     name: str
-    call: str | None = None
-    read: str | None = None
-    prompt: str | None = None
     offers: str | None = None
-    arguments: JsonObject = {}
-    expect: Expectation = Expectation()
+    steps: list[Step] = []
+    # The file, and the name of the case in it.
+    origin: tuple[Path, str] | None = None
+
+    @property
+    def requests(self) -> Sequence[Step]:
+        """The steps; the case itself if it has none."""
+        return self.steps or (self,)
 
 
 class CaseFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -168,13 +172,14 @@ class _Reader:
         if not isinstance(listed, list):
             raise CaseError(f"{self._path}: case is not a list; write [[case]] with two brackets")
         cases = [self._case(number, each) for number, each in enumerate(listed)]
+        cases = [replace(each, origin=(self._path, each.name)) for each in cases]
         names = [each.name for each in cases]
         for number, name in enumerate(names):
             if name in names[:number]:
                 raise CaseError(f"{self._place(number)}: there are two cases {name!r}")
         rest = {key: value for key, value in loaded.items() if key != "case"}
         file = self._convert(rest, CaseFile, str(self._path))
-        return msgspec.structs.replace(file, case=cases)
+        return replace(file, case=cases)
 
     def _place(self, number: int) -> str:
         line = f":{self._lines[number]}" if number < len(self._lines) else ""
@@ -190,19 +195,45 @@ class _Reader:
         self._refuse_unknown(given, Case, where)
         if not is_named:
             raise CaseError(f"{where} has no name")
-        expect = given.get("expect", {})
-        if isinstance(expect, dict):
-            self._refuse_unknown(expect, Expectation, f"{where}: expect")
+        self._refuse_unknown_expectations(given, where)
+        steps = given.get("steps")
+        for step, each in enumerate(steps if isinstance(steps, list) else (), 1):
+            if isinstance(each, dict):
+                self._refuse_unknown(each, Step, f"{where}: step {step}")
+                self._refuse_unknown_expectations(each, f"{where}: step {step}")
         case = self._convert(given, Case, where)
-        asked = [verb for verb in _VERBS if getattr(case, verb) is not None]
-        if len(asked) != 1:
-            said = "has both " + " and ".join(asked) if asked else "has nothing to ask"
-            raise CaseError(f"{where} {said}; expected one of {', '.join(_VERBS)}")
-        _refuse_senseless(case, asked[0], where)
+        _refuse_verbs(case, (*_VERBS, "steps"), where)
+        if case.save:
+            raise CaseError(f"{where}: save belongs to a step; write [[case.steps]]")
+        if case.offers is not None:
+            _refuse_senseless_offer(case, where)
+        elif not case.steps:
+            _refuse_senseless(case, where)
+        elif case.arguments or case.snapshot or case.expect != Expectation():
+            raise CaseError(f"{where}: arguments, expect and snapshot belong to its steps")
+        self._check_steps(case, where)
         return case
 
+    def _refuse_unknown_expectations(self, given: JsonObject, where: str) -> None:
+        expect, place = given.get("expect"), f"{where}: expect"
+        while isinstance(expect, dict):
+            self._refuse_unknown(expect, Expectation, place)
+            expect, place = expect.get("not"), f"{place}.not"
+
+    def _check_steps(self, case: Case, where: str) -> None:
+        known: set[str] = set()
+        for number, step in enumerate(case.steps, 1):
+            place = f"{where}: step {number}"
+            _refuse_verbs(step, _VERBS[:3], place)
+            _refuse_senseless(step, place)
+            for name in variables_in(msgspec.to_builtins(step)):
+                if name not in known:
+                    raise CaseError(f"{place}: no earlier step saves {name}")
+            known |= {*step.save}
+
     def _refuse_unknown(self, given: JsonObject, kind: type[T], where: str) -> None:
-        known = [field.name for field in msgspec.structs.fields(kind)]
+        fields = msgspec.structs.fields(kind)
+        known = [field.encode_name for field in fields if field.name != "origin"]
         for key in given:
             if key not in known:
                 close = get_close_matches(str(key), known, n=1, cutoff=0.6)
@@ -223,26 +254,71 @@ class _Reader:
             raise CaseError(f"{where}: {key}{said[:1].lower()}{said[1:]}") from None
 
 
-def _refuse_senseless(case: Case, verb: str, where: str) -> None:
-    expect = case.expect
-    if verb == "offers":
-        kind, _, name = (case.offers or "").partition(" ")
-        if kind not in _LISTS or not name:
-            kinds = ", ".join(_LISTS)
-            raise CaseError(f"{where}: offers is a kind and a name; the kinds are {kinds}")
-        if case.arguments or expect != Expectation():
-            raise CaseError(f"{where}: a case with offers has neither arguments nor expect")
-    if verb == "read" and case.arguments:
+def _refuse_verbs(step: Step, verbs: Sequence[str], where: str) -> None:
+    asked = [verb for verb in verbs if getattr(step, verb)]
+    if len(asked) != 1:
+        said = "has both " + " and ".join(asked) if asked else "has nothing to ask"
+        raise CaseError(f"{where} {said}; expected one of {', '.join(verbs)}")
+
+
+def _refuse_senseless_offer(case: Case, where: str) -> None:
+    kind, _, name = (case.offers or "").partition(" ")
+    if kind not in _LISTS or not name:
+        kinds = ", ".join(_LISTS)
+        raise CaseError(f"{where}: offers is a kind and a name; the kinds are {kinds}")
+    if case.arguments or case.snapshot or case.expect != Expectation():
+        raise CaseError(f"{where}: a case with offers has neither arguments nor expect")
+
+
+def _refuse_senseless(step: Step, where: str) -> None:
+    expect = step.expect
+    if step.read and step.arguments:
         raise CaseError(f"{where}: a resource takes no arguments; write them into the URI")
-    if verb != "call" and (expect.structured, expect.partly) != (msgspec.UNSET, msgspec.UNSET):
+    if not step.call and (expect.structured, expect.partly) != (msgspec.UNSET, msgspec.UNSET):
         raise CaseError(f"{where}: only a tool has a structured result")
-    if verb == "prompt" and not all(isinstance(each, str) for each in case.arguments.values()):
+    if step.prompt and not all(isinstance(each, str) for each in step.arguments.values()):
         raise CaseError(f"{where}: arguments of a prompt must be strings")
-    if expect.matches is not None:
+    for fault in faults_of(expect):
+        raise CaseError(f"{where}: {fault}")
+    for path in (*step.save.values(), *_snapshot_of(step).without):
         try:
-            re.compile(expect.matches)
-        except re.error as error:
-            raise CaseError(f"{where}: matches is not a regular expression: {error}") from None
+            parse_path(path)
+        except ValueError as error:
+            raise CaseError(f"{where}: {error}") from None
+
+
+def _snapshot_of(step: Step) -> Snapshot:
+    return step.snapshot if isinstance(step.snapshot, Snapshot) else Snapshot()
+
+
+# -- variables of steps
+
+
+def variables_in(value: object) -> Iterator[str]:
+    """Yield the names of the variables, such as `${id}`, in a value."""
+    if isinstance(value, str):
+        yield from _VARIABLE.findall(value)
+    elif isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from variables_in(each)
+
+
+def _fill_in(value: Any, saved: JsonObject) -> Any:
+    """Return a value with the variables in it replaced; a text that is one keeps its type."""
+    if isinstance(value, dict):
+        return {key: _fill_in(each, saved) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_fill_in(each, saved) for each in value]
+    if not isinstance(value, str):
+        return value
+    whole = _VARIABLE.fullmatch(value)
+    if whole is not None:
+        return saved[whole[1]]
+    return _VARIABLE.sub(lambda found: _variable_text(saved[found[1]]), value)
+
+
+def _variable_text(value: object) -> str:
+    return value if isinstance(value, str) else format_json(value)
 
 
 # -- the server that a file names
@@ -330,17 +406,59 @@ def case_test(case: Case) -> Test:
     def run(server: TestedServer) -> TestOutcome:
         if case.offers is not None:
             return _look_for(case.offers, server)
-        answer, given, repeat = _send(case, server)
-        wrong = next(_mismatches(case.expect, answer), None)
-        if wrong is None:
-            return pass_()
-        expected, came = wrong
-        return fail(Failure(expected=expected, came=came, given=given, repeat=repeat))
+        saved: JsonObject = {}
+        for number, each in enumerate(case.requests, 1):
+            step = each
+            if case.steps:
+                step = msgspec.convert(_fill_in(msgspec.to_builtins(each), saved), Step)
+            answer, given, repeat = _send(step, server)
+            wrong = _first_fault(case, number, step, answer, server)
+            if wrong is None:
+                wrong = _save(step, answer, saved)
+            if wrong is not None:
+                expected, came = wrong
+                place = f"step {number}: " if case.steps else ""
+                failure = Failure(
+                    expected=expected, came=came, given=f"{place}{given}", repeat=repeat
+                )
+                return fail(failure, number)
+        return pass_(len(case.requests))
 
-    return Test("case", case.call or case.read or case.prompt or case.offers or "", case.name, run)
+    first = case.requests[0]
+    subject = first.call or first.read or first.prompt or case.offers or ""
+    return Test("case", subject, case.name, run)
 
 
-def _send(case: Case, server: TestedServer) -> tuple[ServerAnswer, str, str]:
+def _first_fault(
+    case: Case, number: int, step: Step, answer: ServerAnswer, server: TestedServer
+) -> tuple[str, str] | None:
+    expect = step.expect
+    # With a code or a text of the error, the case may be about an unknown tool.
+    is_about_it = expect.code is not None or isinstance(expect.error, str)
+    is_error = answer.kind == "error" or getattr(answer.result, "is_error", False)
+    if step.call is not None and is_error and not is_about_it:
+        names = server.tool_names()
+        if names is not None and step.call not in names:
+            return f"a listed tool {step.call}", f"{_first_names(names)}; {answer.summary()}"
+    wrong = next(mismatches(expect, answer), None)
+    if wrong is not None or not step.snapshot or case.origin is None or answer.kind != "result":
+        return wrong
+    without = [parse_path(path) for path in _snapshot_of(step).without]
+    result, update = wire_form(answer.result), server.updates_snapshots
+    return find_difference(case.origin, number, result, without, update=update)
+
+
+def _save(step: Step, answer: ServerAnswer, saved: JsonObject) -> tuple[str, str] | None:
+    """Keep the variables of a step; return what was expected and came if one is missing."""
+    for name, path in step.save.items():
+        found = values_at(wire_form(answer.result), parse_path(path))
+        if not found:
+            return f"a value at {path}, to save as {name}", answer.summary()
+        saved[name] = found[0]
+    return None
+
+
+def _send(case: Step, server: TestedServer) -> tuple[ServerAnswer, str, str]:
     if case.call is not None:
         answer = server.call(case.call, case.arguments, is_reserved=True)
         repeat = server.command.call(case.call, case.arguments)
@@ -362,10 +480,14 @@ def _look_for(offered: str, server: TestedServer) -> TestOutcome:
         return pass_()
     received = answer.summary()
     if answer.kind == "result":
-        more = len(answer.result) - _NAMED
-        names = ", ".join(sorted(answer.result)[:_NAMED]) or "nothing"
-        received = f"{names} and {more} more" if more > 0 else names
+        received = _first_names(answer.result)
     return fail(Failure(expected=f"the {kind} {name}", came=received, given=f"a list of {kind}s"))
+
+
+def _first_names(found: Collection[str]) -> str:
+    more = len(found) - _NAMED
+    names = ", ".join(sorted(found)[:_NAMED]) or "nothing"
+    return f"{names} and {more} more" if more > 0 else names
 
 
 def _list_names(client: blocking.Client, kind: str, **_: object) -> frozenset[str]:
@@ -374,91 +496,3 @@ def _list_names(client: blocking.Client, kind: str, **_: object) -> frozenset[st
     if getattr(client.capabilities, capability) is None:
         return frozenset()
     return frozenset(str(getattr(each, member)) for each in getattr(client, entries)())
-
-
-def _mismatches(expect: Expectation, answer: ServerAnswer) -> Iterator[tuple[str, str]]:
-    if answer.kind in ("silence", "end", "breach"):
-        yield "an answer", answer.summary()
-        return
-    is_error = answer.kind == "error" or getattr(answer.result, "is_error", False)
-    text = answer.text if answer.kind == "error" else _text(answer.result)
-    wants_error = expect.error is not False or expect.code is not None
-    if is_error != bool(wants_error):
-        yield ("an error" if wants_error else "no error"), answer.summary()
-        return
-    if expect.code is not None and answer.code != expect.code:
-        yield f"error {expect.code}", answer.summary()
-    if isinstance(expect.error, str) and expect.error not in text:
-        yield f"an error that contains {expect.error!r}", answer.summary()
-    yield from _text_mismatches(expect, text)
-    if answer.kind == "result":
-        yield from _structure_mismatches(
-            expect, getattr(answer.result, "structured_content", msgspec.UNSET)
-        )
-    if expect.within is not None and answer.seconds > expect.within:
-        yield f"an answer within {expect.within:g} s", f"one after {answer.seconds:.3f} s"
-
-
-def _text_mismatches(expect: Expectation, text: str) -> Iterator[tuple[str, str]]:
-    if expect.text is not None and text != expect.text:
-        yield f"the text {format_json(expect.text)}", format_json(text)
-    parts = [expect.contains] if isinstance(expect.contains, str) else expect.contains
-    for part in parts:
-        if part not in text:
-            yield f"a text that contains {format_json(part)}", format_json(text)
-    if expect.matches is not None and not re.search(expect.matches, text):
-        yield f"a text that matches {expect.matches}", format_json(text)
-
-
-def _structure_mismatches(expect: Expectation, received: object) -> Iterator[tuple[str, str]]:
-    shown = "no structured content" if received is msgspec.UNSET else format_json(received)
-    if expect.structured is not msgspec.UNSET and not _is_equal(expect.structured, received):
-        yield f"the structured content {format_json(expect.structured)}", shown
-    if expect.partly is not msgspec.UNSET:
-        missing = _first_missing(expect.partly, received, "")
-        if missing is not None:
-            yield f"structured content with {missing}", shown
-
-
-def _is_equal(wanted: object, received: object) -> bool:
-    if isinstance(wanted, dict) and isinstance(received, dict):
-        return wanted.keys() == received.keys() and all(
-            _is_equal(wanted[key], received[key]) for key in wanted
-        )
-    if isinstance(wanted, list) and isinstance(received, list):
-        return len(wanted) == len(received) and all(map(_is_equal, wanted, received))
-    # In JSON 1 and 1.0 are the same number, and true is not a number.
-    return isinstance(wanted, bool) == isinstance(received, bool) and bool(wanted == received)
-
-
-def _first_missing(wanted: object, received: object, place: str) -> str | None:
-    """Return the first member that is missing or different, as text."""
-    if not isinstance(wanted, dict):
-        is_there = received is not msgspec.UNSET and _is_equal(wanted, received)
-        return None if is_there else f"{place or 'the value'} = {format_json(wanted)}"
-    if not isinstance(received, dict):
-        return f"an object as {place or 'the whole'}"
-    for key, value in wanted.items():
-        inner = _first_missing(
-            value, received.get(key, msgspec.UNSET), f"{place}.{key}" if place else key
-        )
-        if inner is not None:
-            return inner
-    return None
-
-
-def _text(result: object) -> str:
-    if isinstance(result, ReadResourceResult):
-        return "\n".join(each.text for each in result.contents if each.text is not None)
-    blocks: list[object] = []
-    if isinstance(result, CallToolResult):
-        blocks = list(result.content)
-    elif isinstance(result, GetPromptResult):
-        blocks = [each.content for each in result.messages]
-    return "\n".join(text for text in map(_block_text, blocks) if text is not None)
-
-
-def _block_text(block: object) -> str | None:
-    if isinstance(block, TextContent):
-        return block.text
-    return block.resource.text if isinstance(block, EmbeddedResource) else None

@@ -37,6 +37,7 @@ class ContractFile(pytest.File):
         try:
             file = read_cases(self.path)
             server = server_of(file, self.path)
+            server.updates_snapshots = bool(self.config.getoption("--accord-update", default=False))
             self.config.add_cleanup(server.close)
             tests, _ = plan_tests(server, rules_of(file), file.case)
         except (AccordError, ValueError) as error:

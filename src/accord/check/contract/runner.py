@@ -79,7 +79,8 @@ def plan_tests(
         ValueError: the server does not have a tool that was chosen.
     """
     cases = list(cases)
-    asked = Counter(case.call for case in cases if case.call is not None)
+    requests = (each for case in cases for each in case.requests)
+    asked = Counter(each.call for each in requests if each.call is not None)
     if calls is None:
         calls = None if rules is None else rules.calls
     if calls is None:

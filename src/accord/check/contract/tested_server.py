@@ -98,6 +98,7 @@ class TestedServer:
     Attributes:
         limit: which tools may be called, and how often.
         known: values that the server showed, from which arguments are made.
+        updates_snapshots: whether cases keep their results in place of the earlier ones.
     """
 
     __test__ = False  # pytest collects classes of this name
@@ -114,6 +115,7 @@ class TestedServer:
         self.command = command or CallCommand()
         self.limit = CallLimit()
         self.known = KnownValues()
+        self.updates_snapshots = False
         self._target = target
         self._options: ConnectOptions = options or {}
         self._client: blocking.Client | None = None
@@ -197,6 +199,13 @@ class TestedServer:
                         kind="breach", text=f"{block.mime_type} content is not base64"
                     )
         return answer
+
+    def tool_names(self) -> frozenset[str] | None:
+        """Return the names of the listed tools; None if they cannot be listed."""
+        if self.client.capabilities.tools is None:
+            return frozenset()
+        answer = self.ask(lambda client, **_: [each.name for each in client.tools()])
+        return frozenset(answer.result) if answer.kind == "result" else None
 
     def _note_values(self, result: CallToolResult) -> None:
         if result.is_error:

@@ -15,7 +15,12 @@ from accord.hosts.documents.toml_text import (
 from accord.hosts.sources.entry_forms import convert_entry
 from accord.hosts.sources.found_server import FoundServer, plain_name
 
-_EQUAL: Final = re.compile(r"(?:content|contents)\[0\]\.text\s*={2,3}\s*(.+)", re.DOTALL)
+# A comparison of a value in the result with a text, a number, true, false or null.
+_EQUAL: Final = re.compile(r"([A-Za-z_][\w.\[\]]*)\s*={2,3}\s*(.+)", re.DOTALL)
+_TEXTS: Final = ("content[0].text", "contents[0].text")
+_FILLED: Final = re.compile(r"([A-Za-z_][\w.\[\]]*)\.length\s*(?:>\s*0|>=\s*1)")
+_NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?")
+_CONTENTS: Final = ("content", "contents", "messages")
 _VERBS: Final = {"tools": "call", "resources": "read", "prompts": "prompt"}
 # Names that say nothing about the server.
 _USUAL_NAMES: Final = ("mcp-jest", "mcp-jest.config", "mcp-test", "mcp-jest.generated", "config")
@@ -140,7 +145,9 @@ def _translate_test(verb: str, name: str, test: Mapping[str, Any]) -> _Translati
     given = without_nulls(arguments) if isinstance(arguments, Mapping) else {}
     if verb == "prompt":
         given = {key: _prompt_text(each) for key, each in given.items()}
-    return _case(f"{verb} {name}", verb, name, {} if verb == "read" else given, wanted)
+    # A variant of a test is written behind the name of the tool, which has no colon itself.
+    asked = name.partition(":")[0] if verb == "call" else name
+    return _case(f"{verb} {name}", verb, asked, {} if verb == "read" else given, wanted)
 
 
 def _prompt_text(value: object) -> str:
@@ -159,18 +166,32 @@ def _translate_expectation(given: object) -> dict[str, Any] | None:
     wanted: dict[str, Any] = {}
     parts: list[str] = []
     for each in (part.strip() for part in given.split("&&")):
-        equal = _EQUAL.fullmatch(each)
-        if each == "exists":
+        equal, filled = _EQUAL.fullmatch(each), _FILLED.fullmatch(each)
+        if each == "exists" or f"{each}.length > 0" in given:
             continue
-        if each.startswith("contains:"):
+        if filled is not None and "not_empty" not in wanted:
+            wanted["not_empty"] = True if filled[1] in _CONTENTS else filled[1]
+        elif each.startswith("contains:"):
             parts.append(_unquote(each.removeprefix("contains:").strip()))
-        elif equal is not None and "text" not in wanted:
-            wanted["text"] = _unquote(equal[1].strip())
+        elif equal is not None and equal[1] in _TEXTS and "text" not in wanted:
+            wanted["text"] = _unquote(equal[2].strip())
+        elif equal is not None and _is_literal(equal[2].strip()):
+            wanted.setdefault("at", {})[equal[1]] = _literal(equal[2].strip())
         else:
             return None
     if parts:
         wanted["contains"] = parts[0] if len(parts) == 1 else parts
     return wanted
+
+
+def _is_literal(text: str) -> bool:
+    return (
+        _unquote(text) != text or text in ("true", "false") or _NUMBER.fullmatch(text) is not None
+    )
+
+
+def _literal(text: str) -> object:
+    return _unquote(text) if _unquote(text) != text else json.loads(text)
 
 
 def _unquote(text: str) -> str:
