@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from accord.cli.arguments import read_tool_arguments, split_pairs
 from accord.cli.connection import CONNECTION, run_with_client
 from accord.cli.options import (
+    ENTRY,
     TEXT_OR_JSON,
     Commands,
     UsageError,
@@ -83,7 +84,7 @@ words* TARGET NAME [key=value ...]  see above
 --unchecked         send the arguments of --json even if the tool's input schema forbids them
 --prompt            NAME is a prompt
 --answer KEY=VALUE  fill in a field of a form that the server asks for; may be repeated
-{TEXT_OR_JSON}
+{ENTRY}{TEXT_OR_JSON}
 {CONNECTION}"""
 
 
@@ -101,9 +102,9 @@ def run(options: argparse.Namespace) -> int:
     if not words and not options.target:
         raise UsageError("call needs a TARGET and the NAME of a tool, a resource or a prompt")
     if not words:
-        from accord.cli.target import is_url, locate
+        from accord.cli.target import is_url, locate, names_entry
 
-        if not is_url(options.target):
+        if not is_url(options.target) and not names_entry(options):
             locate(options.target)
         raise UsageError(f"call needs the NAME of a tool; accord list {options.target} shows them")
     name, *pairs = words

@@ -16,6 +16,7 @@ from accord.cli import reporting
 from accord.cli.connection import advise_in_options, auth_of, auth_options, oauth_of
 from accord.cli.options import (
     CALLS,
+    ENTRY,
     ENV,
     TARGET,
     Commands,
@@ -27,7 +28,7 @@ from accord.cli.options import (
     without_secrets,
 )
 from accord.cli.reporting import announce_plan, plan_form, show_plan
-from accord.cli.target import command_of, demand_target, locate
+from accord.cli.target import demand_target, locate, names_entry, reach_server
 from accord.cli.terminal import complain, progress
 from accord.errors import ConnectFailed, MissingExtra, TraceError
 from accord.types import REVISION_IDS
@@ -86,6 +87,7 @@ examples:
 """
 _SERVER_OPTIONS: Final = f"""\
 {TARGET}
+{ENTRY}
 --revision R   check under this revision; may be repeated (default: all that the server speaks)
 --only ID      check only this requirement or area; may be repeated
 --transport T  how to reach it: {", ".join(_SERVER_TRANSPORTS)}
@@ -279,14 +281,15 @@ async def _run_with_target(
     from accord.check.probing.form import with_form
     from accord.check.probing.target import ServerTarget, serve_target
 
-    found = command_of(options)
-    transport = _transport(options, is_url=isinstance(found, str))
+    reached = reach_server(options)
+    found = reached.found
+    transport = _transport(options, is_url=isinstance(found, str)) or reached.transport
     auth_of(options)  # refuses options that contradict each other
     settings: dict[str, Any] = {
         "name": _display_name(options),
-        "headers": headers_of(options),
-        "env": dict(options.env),
-        "cwd": options.cwd,
+        "headers": {**reached.headers, **headers_of(options)},
+        "env": reached.env,
+        "cwd": reached.cwd,
         "patience": options.timeout,
         **({"one_at_a_time": True, "at_once": 1} if options.one_at_a_time else {}),
     }
@@ -295,7 +298,7 @@ async def _run_with_target(
         return await work(await _authorize(subject, options))
     if transport == "stdio":
         return await work(ServerTarget(command=found, **settings))
-    if options.command:
+    if options.command or names_entry(options):
         raise UsageError(f"a command is reached over stdio, not {transport}")
     place = locate(options.target, options.rest).target
     async with serve_target(place, transport, settings["env"]) as url:
@@ -339,7 +342,18 @@ def _describe_setting(options: argparse.Namespace, target: str) -> "Setting":
     words = ["accord check server", *([quote(target)] if options.target else [])]
     words += without_secrets(
         options,
-        *("transport", "cwd", "tool", "allow_writes", "calls", "one_at_a_time", "header", "bearer"),
+        *(
+            "config",
+            "host",
+            "transport",
+            "cwd",
+            "tool",
+            "allow_writes",
+            "calls",
+            "one_at_a_time",
+            "header",
+            "bearer",
+        ),
         *("oauth", "client_id", "issuer", "redirect_uri", "assume_pkce", "scope"),
         *("grant", "other_bearer"),
         *("foreign_bearer", "allow_token_in_query", "env"),

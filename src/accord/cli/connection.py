@@ -13,7 +13,7 @@ from accord.cli.options import (
     bearer_token,
     one_of,
 )
-from accord.cli.target import command_of
+from accord.cli.target import ReachedServer, reach_server
 from accord.cli.terminal import complain, note
 from accord.errors import (
     ConnectFailed,
@@ -187,10 +187,10 @@ def run_with_target(
     The other arguments are those of `run_with_client`.
     """
     stderr = KeptLines()
-    found = command_of(options)
-    settings = connect_settings(options, stderr, **callbacks)
+    reached = reach_server(options)
+    settings = connect_settings(options, stderr, reached, **callbacks)
     try:
-        return run(found, settings)
+        return run(reached.found, settings)
     except ConnectFailed as error:
         stderr.is_live = False
         return report_unreachable(error, stderr)
@@ -207,15 +207,15 @@ def run_with_target(
 
 
 def connect_settings(
-    options: argparse.Namespace, stderr: "StderrSink", **callbacks: Any
+    options: argparse.Namespace, stderr: "StderrSink", reached: ReachedServer, **callbacks: Any
 ) -> "ConnectOptions":
     """Return the options of `connect` that the command line asks for."""
     if options.cwd is not None and not os.path.isdir(options.cwd):
         raise UsageError(f"--cwd: there is no folder {options.cwd}")
     settings: ConnectOptions = {
         # Users expect that a command typed in a shell sees the shell's variables.
-        "env": {**os.environ, **dict(options.env)},
-        "cwd": options.cwd,
+        "env": {**os.environ, **reached.env},
+        "cwd": reached.cwd,
         "stderr": stderr,
         **callbacks,  # type: ignore[typeddict-item]  # by their names in ConnectOptions
     }
@@ -224,8 +224,10 @@ def connect_settings(
     auth = auth_of(options)
     if auth is not None:
         settings["auth"] = auth
-    if options.header:
-        settings["headers"] = dict(options.header)
+    if reached.headers:
+        settings["headers"] = reached.headers
+    if reached.transport is not None:
+        settings["transport"] = reached.transport  # type: ignore[typeddict-item]  # of an entry
     if options.timeout is not None:
         settings["timeout"] = settings["connect_timeout"] = options.timeout
     return settings

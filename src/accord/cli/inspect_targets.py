@@ -200,6 +200,19 @@ def _name_command(command: Sequence[str]) -> str:
 # -- entries of configurations
 
 
+def target_of_entry(options: argparse.Namespace) -> InspectTarget:
+    """Return the server of `--config` or `--host` that TARGET names.
+
+    Raises:
+        UsageError: there is no such server, or it asks for variables that are not set.
+    """
+    if options.config:
+        named: NamedEntry | None = _find_in_file(options.config, options.target)
+    else:
+        named = _find_in_hosts(options.target, options.host)
+    return _target_of_entry(named, options)
+
+
 def _find_in_file(path: str, name: str) -> NamedEntry:
     from accord.client.configuration import folder_of
     from accord.hosts.definition import HostsError

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from accord.cli.arguments import describe
 from accord.cli.connection import CONNECTION, run_with_client
-from accord.cli.options import TARGET, TEXT_OR_JSON, Commands, add_command, is_json
+from accord.cli.options import ENTRY, TARGET, TEXT_OR_JSON, Commands, add_command, is_json
 from accord.cli.target import demand_target
 from accord.cli.terminal import complain, escape_controls, painter, say, say_json, width
 from accord.types import Prompt, Resource, ResourceTemplate, Tool
@@ -48,7 +48,7 @@ class _Row(NamedTuple):
 def register(commands: Commands) -> None:
     """Add the command to the command line."""
     add_command(
-        commands, "list", run, _HELP, f"{TARGET}{TEXT_OR_JSON}\n{CONNECTION}", format="text"
+        commands, "list", run, _HELP, f"{TARGET}{ENTRY}{TEXT_OR_JSON}\n{CONNECTION}", format="text"
     )
 
 

@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Final
 
 from accord.check.probing.secret_filter import display_target
 from accord.cli.connection import CONNECTION, run_with_client
-from accord.cli.options import TARGET, TEXT_OR_JSON, Commands, add_command, is_json
+from accord.cli.options import (
+    ENTRY,
+    TARGET,
+    TEXT_OR_JSON,
+    Commands,
+    add_command,
+    is_json,
+    without_secrets,
+)
 from accord.cli.reporting import write_files
 from accord.cli.target import demand_target
 from accord.cli.terminal import complain, escape_controls, note, painter, say, say_json
@@ -64,7 +72,8 @@ def register(commands: Commands) -> None:
         "lock",
         lock,
         _LOCK_HELP,
-        f"{TARGET}--output FILE  where to write it; - prints it (default: {LOCK})\n{CONNECTION}",
+        f"{TARGET}{ENTRY}--output FILE  where to write it; - prints it (default: {LOCK})\n"
+        f"{CONNECTION}",
         output=LOCK,
     )
     add_command(
@@ -72,7 +81,7 @@ def register(commands: Commands) -> None:
         "verify",
         verify,
         _VERIFY_HELP,
-        f"{TARGET}--lock FILE  the file (default: {LOCK})\n{TEXT_OR_JSON}\n{CONNECTION}",
+        f"{TARGET}{ENTRY}--lock FILE  the file (default: {LOCK})\n{TEXT_OR_JSON}\n{CONNECTION}",
         lock=LOCK,
         format="text",
     )
@@ -140,9 +149,10 @@ def _print_changes(found: "list[Change]", options: argparse.Namespace, *, as_jso
 
 def _accept_command(options: argparse.Namespace) -> str:
     """Return the command that accepts the changes."""
-    from shlex import join
+    from shlex import join, split
 
     words = ["accord", "lock", *([display_target(options.target)] if options.target else [])]
+    words += split(" ".join(without_secrets(options, "config", "host")))
     if options.lock != LOCK:
         words += ["--output", str(options.lock)]
     return join([*words, *(["--", *options.command] if options.command else [])])

@@ -327,6 +327,11 @@ TARGET: Final = """\
 target? TARGET  the server: a URL, or a Python file or module with a Server
 rest* WORD
 """
+ENTRY: Final = """\
+--config FILE  the configuration of a host, such as mcp.json; TARGET is the name of a server in it
+--host HOST    the host whose configuration has the server that TARGET names, such as cursor
+--yes          with --host: launch a server of a project's file without a question
+"""
 TEXT_OR_JSON: Final = "--format F  text or json (default: text)"
 ENV: Final = """\
 --env K=V  a variable for the server, in addition to those of this shell; may be repeated

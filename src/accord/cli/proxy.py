@@ -15,7 +15,7 @@ from accord.cli.connection import (
 from accord.cli.options import TARGET, Commands, UsageError, add_command
 from accord.cli.run import serve
 from accord.cli.run_settings import GRACE, read_settings
-from accord.cli.target import command_of, demand_target
+from accord.cli.target import demand_target, reach_server
 from accord.cli.terminal import complain
 from accord.errors import AccordError, ConnectFailed
 
@@ -93,10 +93,10 @@ def run(options: argparse.Namespace) -> int:
     """Serve until the input ends."""
     demand_target(options, "proxy")
     settings = read_settings(options)
-    found = command_of(options)
     options.header += _headers_of_variables(options)
+    reached = reach_server(options)
     stderr = KeptLines()
-    given: dict[str, Any] = {**connect_settings(options, stderr)}
+    given: dict[str, Any] = {**connect_settings(options, stderr, reached)}
     if options.shared:
         given["connections"] = "shared"
     if options.timeout is not None:
@@ -106,7 +106,7 @@ def run(options: argparse.Namespace) -> int:
         from accord.compose import proxy_server
 
         try:
-            server = proxy_server(found, **given)
+            server = proxy_server(reached.found, **given)
         except ValueError as error:
             raise UsageError(str(error)) from None
         _show_once_started(server, stderr)

@@ -51,8 +51,69 @@ class ServerPlace(NamedTuple):
         return f"{where}:{self.object}" if self.object else where
 
 
+class ReachedServer(NamedTuple):
+    """How a server is reached.
+
+    Attributes:
+        found: the command that launches it, or its URL.
+        env: variables in addition to those of this shell.
+        cwd: the folder it runs in.
+        headers: of every HTTP request, without a token.
+        transport: "sse" if an entry says so.
+    """
+
+    found: list[str] | str
+    env: dict[str, str]
+    cwd: str | None
+    headers: dict[str, str]
+    transport: str | None = None
+
+
+def names_entry(options: "argparse.Namespace") -> bool:
+    """Return whether TARGET is the name of a server in a configuration."""
+    return bool(getattr(options, "config", None) or getattr(options, "host", None))
+
+
+def reach_server(options: "argparse.Namespace") -> ReachedServer:
+    """Return how the server is reached that the command line names.
+
+    Raises:
+        UsageError: it cannot be found.
+    """
+    if not names_entry(options):
+        env, headers = dict(options.env), dict(options.header)
+        return ReachedServer(command_of(options), env, options.cwd, headers)
+    # The entry is read once: its user may be asked whether it may be launched.
+    if getattr(options, "reached", None) is None:
+        options.reached = _reach_entry(options)
+    found: ReachedServer = options.reached
+    return found
+
+
+def _reach_entry(options: "argparse.Namespace") -> ReachedServer:
+    from accord.cli.inspect_targets import target_of_entry
+
+    if options.command:
+        raise UsageError("with --config or --host the TARGET is the name of a server in it")
+    if options.config and options.host:
+        raise UsageError("either --config or --host, not both")
+    target = target_of_entry(options)
+    options.target = target.title
+    if target.url:
+        return ReachedServer(target.url, {}, None, dict(target.headers), target.transport)
+    env = {
+        name: value for name, value in (target.env or {}).items() if os.environ.get(name) != value
+    }
+    return ReachedServer(list(target.command), env, target.cwd, {})
+
+
 def demand_target(options: "argparse.Namespace", command: str) -> None:
     """Check that the command line names one server."""
+    if names_entry(options):
+        if options.rest:
+            raise UsageError(f"{command} takes one TARGET; unexpected {' '.join(options.rest)}")
+        reach_server(options)
+        return
     if not options.target and not options.command:
         raise UsageError(
             f"{command} needs a TARGET: a URL, a Python file, a module, or -- and a command"

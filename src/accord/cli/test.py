@@ -10,6 +10,7 @@ from accord.check.probing.secret_filter import display_target
 from accord.cli.connection import CONNECTION, run_with_target
 from accord.cli.options import (
     CALLS,
+    ENTRY,
     TARGET,
     Commands,
     UsageError,
@@ -19,7 +20,7 @@ from accord.cli.options import (
     without_secrets,
 )
 from accord.cli.reporting import announce_plan, plan_form, show_plan, write_files
-from accord.cli.target import demand_target
+from accord.cli.target import demand_target, names_entry
 from accord.cli.terminal import escape_in_json, interruptible, painter, progress, say
 from accord.errors import ConnectFailed
 
@@ -66,6 +67,7 @@ examples:
 
 _OPTIONS: Final = f"""\
 {TARGET}
+{ENTRY}
 --cases FILE   your own cases; may name the target, too
 --only-cases   generate no tests from what the server declares
 --update-snapshots  keep the results of cases with snapshot, in place of the earlier ones
@@ -143,7 +145,7 @@ def _naming_form(options: argparse.Namespace, found: Any) -> "Iterator[None]":
 
 def _fill_in_options(options: argparse.Namespace, file: "CaseFile") -> None:
     """Take target, transport and revision from the file if the command line has none."""
-    if not options.target and not options.command:
+    if not options.target and not options.command and not names_entry(options):
         from accord.check.contract.cases import resolve_target
 
         options.command = tuple(file.command)
@@ -165,7 +167,7 @@ def _target_over(options: argparse.Namespace, found: Any, settings: Any) -> Any:
         raise UsageError(f"only a URL is reached over {transport}; accord run --http serves a file")
     if transport == "stdio":
         return found
-    if options.command:
+    if options.command or names_entry(options):
         raise UsageError("a command is reached over stdio, not in memory")
     from accord.cli.target import load, locate
 
@@ -176,7 +178,9 @@ def _call_options(options: argparse.Namespace) -> "CallCommand":
     """Return the options with which `accord call` reaches the same server, without secrets."""
     from accord.check.contract.tested_server import CallCommand
 
-    chosen = without_secrets(options, "env", "header", "bearer", "oauth", "cwd", "revision")
+    chosen = without_secrets(
+        options, "config", "host", "env", "header", "bearer", "oauth", "cwd", "revision"
+    )
     words = "".join(f" {each}" for each in chosen)
     if options.command:
         return CallCommand(after=f"{words} -- {join(options.command)}")
