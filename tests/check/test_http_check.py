@@ -1,23 +1,32 @@
 """Checks of servers over HTTP: good ones raise no alarm, protected ones are judged from outside."""
 
 import asyncio
+import json
 import logging
+import socket
 from contextlib import asynccontextmanager
+from typing import Annotated
 
 import pytest
+from msgspec import Meta
 from msgspec.structs import replace
 
+from accord import Server
 from accord.auth import AuthorizationServer, MemoryStore
 from accord.check.probing.authorization import obtain
 from accord.check.probing.target import ServerTarget, serve_target
 from accord.check.server_check import ServerPlan, check_server
 from accord.errors import ConnectFailed
+from accord.protocol.mirroring import decode_header
+from accord.server import Header
 from accord.testing import run_in_virtual_time, unattended
+from accord.types import ToolAnnotations
 from check.mutants.between_http import PROBED, over_http, serving
 from check.mutants.everything import server as everything
 from check.mutants.foundation import found
 from check.mutants.protected import PROBED as AUTH
-from check.mutants.protected import protected
+from check.mutants.protected import RESOURCE, protected
+from check.mutants.standalone_http import refusing
 from check.mutants.standalone_server import server as standalone
 
 OLD, MIDDLE, NEW, NEWEST = "2024-11-05", "2025-03-26", "2025-06-18", "2026-07-28"
@@ -118,6 +127,56 @@ def test_a_protected_server_raises_no_alarm(revision):
     assert breaches(results) == {}
     assert results["auth.token.validated"].verdict == "pass"
     assert results["tools.server.access-controlled"].verdict == "pass"
+
+
+Region = Annotated[str, Header("Region"), Meta(examples=["S\u00f8nderjylland"])]
+
+
+def far_standalone():
+    server = Server("far", revisions=[NEWEST])
+
+    @server.tool(annotations=ToolAnnotations(read_only_hint=True))
+    def get_region(region: Region) -> str:
+        """Tell about a region."""
+        return region
+
+    return server
+
+
+def decodes_once(web):
+    def is_encoded_twice(asked):
+        text = decode_header(asked.headers.get("mcp-param-region", ""))
+        return text is not None and text.startswith("=?base64?")
+
+    refusing(web, is_encoded_twice)
+
+
+def test_an_argument_beyond_ascii_is_encoded_once_in_a_header():
+    making = over_http(decodes_once, server=far_standalone())
+    results = checked(making, NEWEST, ["http.headers", "http.param-headers"])
+    assert breaches(results) == {}
+    assert results["http.headers.decode-before-compare"].verdict == "pass"
+
+
+def names_a_closed_port(web):
+    # Where no other program listens: the port was this test's until now.
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+
+    def body(asked, body):
+        if asked.path.startswith(RESOURCE) and body:
+            issuer = f"http://127.0.0.1:{port}"
+            return json.dumps(json.loads(body) | {"authorization_servers": [issuer]}).encode()
+        return body
+
+    web.body = body
+
+
+def test_an_authorization_server_that_cannot_be_reached_is_not_accused():
+    results = checked(protected(names_a_closed_port), NEW, ["auth.as", "auth.as-metadata"])
+    assert breaches(results) == {}
+    assert results["auth.as.rfc8414-required"].verdict == "not-exercised"
 
 
 # -- targets that are not servers

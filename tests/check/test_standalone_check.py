@@ -5,6 +5,7 @@ Servers that break a requirement are in `check.mutants`.
 
 import asyncio
 import base64
+import json
 import sys
 from pathlib import Path
 
@@ -212,3 +213,32 @@ def test_a_server_that_ends_is_reported_without_a_handshake_too():
         wire.from_client = from_client
 
     assert "jsonrpc.request.answered" in check(hook)
+
+
+def seals_every_other_state(wire: Between) -> None:
+    """Let every other state be readable, and refuse one that was altered."""
+    states: dict[str, str] = {}
+
+    def from_server(message, request):
+        found = message.get("result")
+        if isinstance(found, dict) and "requestState" in found:
+            number, state = len(states), found["requestState"]
+            shown = {"a": number, "b": "x", "c": "y", "d": "z"}
+            found["requestState"] = state if number % 3 == 1 else json.dumps(shown)
+            states[found["requestState"]] = state
+        return message
+
+    def from_client(message):
+        given = params_of(message).get("requestState")
+        if given is not None:
+            message["params"]["requestState"] = states.get(given, "altered")
+        return message
+
+    wire.from_client, wire.from_server = from_client, from_server
+
+
+def test_states_of_several_kinds_are_all_altered(caplog):
+    verdict = verdicts(seals_every_other_state, only=["mrtr.state"])
+    for id in ("mrtr.state.reject-tampered", "mrtr.state.untrusted", "mrtr.state.integrity"):
+        assert verdict[id].verdict == "pass", verdict[id].message
+    assert "the scenario" not in caplog.text

@@ -1,10 +1,14 @@
 """Servers with tasks under check: the correct ones raise no alarm, and most rows are decided."""
 
+import json
+
 import pytest
 
+from accord import Context, Server
 from accord.check.scenarios.server.tasks_lists import why_guessable
 from accord.check.server_check import ServerPlan, check_server
 from accord.testing import run_in_virtual_time
+from accord.types import ToolAnnotations
 from check.mutants.between_http import over_http
 from check.mutants.foundation import in_memory
 from check.mutants.question_server import server as questions
@@ -124,3 +128,40 @@ def test_ids_that_count_up_can_be_guessed(ids):
 )
 def test_random_ids_cannot_be_guessed(ids):
     assert why_guessable(ids) is None
+
+
+# -- correct servers that raised an alarm, or broke the check
+
+
+def repeats_what_it_was_answered(wire):
+    """Let the results of tools quote the last answer of the client, with its `_meta`."""
+    answered, quoted = [], {}
+
+    def from_client(message):
+        if "method" not in message:
+            answered.append(message["result"])
+        return message
+
+    def from_server(message, request):
+        content = message.get("result", {}).get("content")
+        if request.get("method") in ("tools/call", "tasks/result") and content and answered:
+            # The result of a task stays what it was.
+            task = request["params"].get("taskId", request["id"])
+            content[0]["text"] = quoted.setdefault(task, json.dumps(answered[-1]))
+        return message
+
+    wire.from_client, wire.from_server = from_client, from_server
+
+
+def test_a_task_that_asks_may_quote_the_answer_that_names_it():
+    server = Server("asking", revisions=[REVISION])
+
+    @server.tool(annotations=ToolAnnotations(read_only_hint=True), task="optional")
+    async def get_seat(ctx: Context) -> str:
+        """Ask for the seat."""
+        return str(await ctx.elicit("Which row?", int))
+
+    making = in_memory(repeats_what_it_was_answered, server)
+    found = _verdicts(making, ["tasks.result"])
+    assert _alarms(found) == set()
+    assert found["tasks.result.exact"] == "pass"

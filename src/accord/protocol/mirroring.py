@@ -48,13 +48,18 @@ def encode_header(value: str | float) -> str:
     >>> encode_header("eu-1"), encode_header(True), encode_header("två"), encode_header(" x")
     ('eu-1', 'true', '=?base64?dHbDpQ==?=', '=?base64?IHg=?=')
     """
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    text = value if isinstance(value, str) else f"{int(value)}"
+    text = plain_text(value)
     is_plain = text.isascii() and text.isprintable() and text.strip(" ") == text
     if is_plain and not _is_encoded(text):
         return text
     return f"{_PREFIX}{base64.b64encode(text.encode()).decode()}{_SUFFIX}"
+
+
+def plain_text(value: str | float) -> str:
+    """Return a value as text, as a header carries it before it is encoded."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value if isinstance(value, str) else f"{int(value)}"
 
 
 def decode_header(header: str) -> str | None:

@@ -6,6 +6,7 @@ They run in this process, in virtual time: waiting costs nothing, and load chang
 import asyncio
 import logging
 from collections import Counter
+from typing import ClassVar
 
 import pytest
 
@@ -28,7 +29,9 @@ from check.client import (  # noqa: F401  # modules register their mutants
     mutants_tasks,
 )
 from check.client.mutants import FEW, MUTANTS, UNBREAKABLE, RawSse
-from check.client.raw import Raw
+from check.client.mutants_conduct import KEEPS, ODD
+from check.client.mutants_standalone import ROUNDS
+from check.client.raw import Gone, Message, Raw
 from check.client.raw_newer import RawNewer
 from check.client.raw_standalone import RawDual, RawStandalone
 
@@ -109,6 +112,38 @@ def test_a_correct_client_of_both_eras_raises_no_alarm(over):
 
 def test_a_correct_client_over_sse_raises_no_alarm():
     assert found(RawSse, "sse", ("SendsEveryRequest", "ReturnsListsInPages")) == {}
+
+
+class EndsBadlyWhateverItLists(RawStandalone):
+    """Lists the tools once more at its end, and ends with an error if there was one before."""
+
+    has_failed = False
+
+    async def ask(self, method, params=None):
+        reply = await super().ask(method, params)
+        self.has_failed = self.has_failed or "error" in (reply or {})
+        return reply
+
+    async def work(self):
+        await super().work()
+        await self.ask("tools/list", {})
+        if self.has_failed:
+            raise Gone
+
+
+def test_a_client_that_ends_badly_after_it_went_on_did_not_stumble_over_the_first_list():
+    assert "tools.output-schema.any-type" not in found(EndsBadlyWhateverItLists, "http", (ODD,))
+
+
+class DeclaresNothing(RawStandalone):
+    """Can be asked nothing, so that a resource is read at once, and keeps it."""
+
+    capabilities: ClassVar[Message] = {}
+
+
+@pytest.mark.parametrize("over", ["http", "stdio"])
+def test_a_client_that_can_be_asked_nothing_may_keep_a_resource(over):
+    assert found(DeclaresNothing, over, (KEEPS, ROUNDS)) == {}
 
 
 def is_breakable(row, revision):

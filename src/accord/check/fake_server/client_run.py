@@ -110,8 +110,9 @@ class ClientRun(VerdictCollector):
 
     def stumbles_at(self, method: str) -> bool:
         """Return whether the client, which ends well otherwise, ends badly after an answer."""
-        asked = [each for each in self.all_messages if is_request(each)]
-        is_last = bool(asked) and asked[-1].get("method") == method
+        asked = [each.get("method") for each in self.all_messages if is_request(each)]
+        # A client that went on to something else stumbled over something else, too.
+        is_last = method in asked and {*asked[asked.index(method) :]} == {method}
         return is_last and self.usual_exit_code == 0 and self.exit_code not in (0, None)
 
     @property

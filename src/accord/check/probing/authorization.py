@@ -236,8 +236,10 @@ class _DocumentFetcher:
             try:
                 response = await self._sender.send(request)
             except NoResponse as error:
-                if error.is_refused:
-                    self.refused = self.refused or f"{quote_value(url)} was not asked: {error}"
+                # What cannot be reached from here may publish anything.
+                if error.is_refused or _root(url) != self._origin:
+                    said = "was not asked" if error.is_refused else "did not answer"
+                    self.refused = self.refused or f"{quote_value(url)} {said}: {error}"
                 continue
             document = response.object()
             if response.status == 200 and document is not None:

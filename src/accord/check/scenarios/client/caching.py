@@ -217,8 +217,11 @@ def _judge_polls(run: ClientRun, server: NamesOddLifetimes, usual: Counter[_Key]
 
 def _judge_rounds(run: ClientRun, usual: Counter[_Key], *, caches: bool) -> None:
     found = fetches_of(run)
+    # Of a client that can be asked nothing, a resource is read without questions.
+    answered = {params_of(each).get("uri") for each in run.standalone if is_retry(each)}
     for key, count in usual.items():
-        if key.method == "resources/read" and count > 1 and any(map(is_retry, run.standalone)):
+        uri = msgspec.json.decode(key.params).get("uri")
+        if key.method == "resources/read" and count > 1 and uri in answered:
             why = f"keeps the result of a resource that it got by answers: {key.params[:200]}"
             if caches or found[key] < count:
                 run.holds(f"{_P}no-mrtr-results", found[key] >= count, why)

@@ -17,7 +17,7 @@ from accord.check.scenarios._scenario import (
     open_unjudged,
     scenario,
 )
-from accord.protocol.mirroring import NAME_MEMBERS, MirroredArgument, encode_header
+from accord.protocol.mirroring import NAME_MEMBERS, MirroredArgument, encode_header, plain_text
 from accord.types import JsonObject
 
 _MISSING: Final = "http.headers.required-missing-rejected"
@@ -203,8 +203,7 @@ async def _repeat(
 ) -> None:
     given = argument.value(tool.arguments)
     value = _OTHERS[kind] if given is None else given
-    text = encode_header(value)
-    header = argument.header
+    text, header = plain_text(value), argument.header
 
     async def post(value: object, sent: str | None) -> RawResponse:
         message = _call(probe, tool, argument, value)
@@ -220,7 +219,7 @@ async def _repeat(
     heard = await post(value, _other_text(value))
     judge_refusal(probe, _MATCHED, heard, f"{what} with another value in {header}")
     # What is refused in any case proves nothing about other ways to say the same.
-    is_served = (await post(value, text)).code != _HEADER_MISMATCH
+    is_served = (await post(value, encode_header(value))).code != _HEADER_MISMATCH
     if is_served:
         heard = await post(value, _encode(text))
         _judge_service(probe, _DECODED, heard, f"{what} with {header} in base64")

@@ -4,7 +4,7 @@ import base64
 import binascii
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -261,8 +261,13 @@ _INTEGRITY: Final = "mrtr.state.integrity"
 _BOUND: Final = "mrtr.state.bind-request"
 _LARGE: Final = 100_000
 
-Alteration = tuple[str, str, str]
-"""The requirement that it breaks to accept it, what was altered, and the altered state."""
+
+class Alteration(NamedTuple):
+    """The requirement that it breaks to accept it, what was altered, and the altered state."""
+
+    id: str
+    what: str
+    state: str
 
 
 def _alterations(state: str) -> Iterator[Alteration]:
@@ -271,12 +276,14 @@ def _alterations(state: str) -> Iterator[Alteration]:
         # Another letter or digit: an id in a store is not found, and a seal does not fit.
         changed = "x" if state[place : place + 1] not in ("x", "X") else "k"
         altered = state[:place] + changed + state[place + 1 :]
-        yield _TAMPERED, f"a state with one other character at {place}", altered
-    yield _TAMPERED, "a state without its end", state[: len(state) * 2 // 3]
-    for what, altered in _altered_values(state):
-        yield _INTEGRITY, f"a state with another {what}", altered
-    yield _UNTRUSTED, "a text that is not its state", "accord-check"
-    yield _UNTRUSTED, "a long text that is not its state", "A" * _LARGE
+        what = f"a state with one other character after {share:.0%} of it"
+        yield Alteration(_TAMPERED, what, altered)
+    shorter = state[: len(state) * 2 // 3]
+    yield Alteration(_TAMPERED, "a state without its end", shorter)
+    for name, altered in _altered_values(state):
+        yield Alteration(_INTEGRITY, f"a state with another {name}", altered)
+    yield Alteration(_UNTRUSTED, "a text that is not its state", "accord-check")
+    yield Alteration(_UNTRUSTED, "a long text that is not its state", "A" * _LARGE)
 
 
 def _altered_values(state: str) -> Iterator[tuple[str, str]]:
@@ -337,17 +344,18 @@ async def _most_stateful(
 
 
 async def _alter(probe: Probe, connection: RawConnection, found: StatefulRound) -> None:
-    count = 1
-    number = 0
-    while number < count:
-        reply = await found.reach(connection)
-        if reply is None:
+    done: set[str] = set()
+    while reply := await found.reach(connection):
+        # Each state is new, may be used only once, and need not be readable as the one before was.
+        left = [
+            each
+            for each in _alterations(str(reply.result["requestState"]))
+            if each.what not in done
+        ]
+        if not left:
             return
-        # Each state is new, and may be used only once.
-        tried = [*_alterations(str(reply.result["requestState"]))]
-        count = len(tried)
-        id, what, state = tried[number]
-        number += 1
+        id, what, state = left[0]
+        done.add(what)
         given = answers_to(reply, connection) or None
         again = await ask_again(connection, make_retry(connection, found.asking, given, state))
         if again.is_error or found.is_needed:
