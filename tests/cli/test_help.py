@@ -64,6 +64,35 @@ def test_help_fits_a_narrow_terminal_except_for_examples(command, capsys, monkey
     assert max(map(len, lines)) < 60
 
 
+def headings(shown):
+    return re.findall(r"^ *([a-z ]+):$", shown.partition("\nexamples:")[0], re.MULTILINE)
+
+
+def test_help_has_the_commands_in_groups(capsys):
+    outcome("--help")
+    shown = capsys.readouterr().out
+    titles = ["options", "commands", "build and use", "check", "hosts", "operate"]
+    assert headings(shown) == titles
+    assert shown.index("    verify ") < shown.index("  hosts:\n") < shown.index("    add ")
+
+
+@pytest.mark.parametrize(
+    ("command", "groups"),
+    [
+        ("list", ["connection", "authorization"]),
+        ("test", ["output", "connection", "authorization"]),
+        ("check server", ["authorization", "connection", "output"]),
+    ],
+)
+def test_help_has_the_options_of_a_command_in_groups(command, groups, capsys):
+    outcome(*command.split(), "--help")
+    shown = capsys.readouterr().out
+    assert headings(shown)[-len(groups) :] == groups
+    connection = shown.partition("\nconnection:\n")[2].partition("\n\n")[0]
+    assert "--cwd DIR" in connection
+    assert "--oauth" not in connection
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

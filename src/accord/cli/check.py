@@ -97,6 +97,7 @@ _SERVER_OPTIONS: Final = f"""\
 --other-bearer TOKEN    a token of another user, who must not reach the sessions of the first
 --foreign-bearer TOKEN  a token of the same issuer for another server, which must be refused
 --allow-token-in-query  also try the token of --bearer in the query of the URL, where logs keep it
+connection:
 {ENV}
 --one-at-a-time  never run two copies of the server: for one that owns a port or a lock
                  (chosen automatically if a second copy does not start)

@@ -50,6 +50,7 @@ _GRANTS: Final = tuple(_GRANT_VALUES)
 def auth_options(then: str = "and keep it") -> str:
     """Return the options for headers, tokens and OAuth; `then` says what happens to a token."""
     return f"""\
+authorization:
 {CREDENTIALS}
 --oauth             obtain a token as the server asks for it, {then}
 --client-id ID      with --oauth: a client that was registered by hand; {_SECRET}
@@ -64,6 +65,7 @@ def auth_options(then: str = "and keep it") -> str:
 
 
 CONNECTION: Final = f"""\
+connection:
 {ENV}
 --cwd DIR     the folder the server runs in
 --timeout S   seconds to wait for the server to start, and for each answer (default: 30 and 60)
@@ -227,7 +229,7 @@ def connect_settings(
     if reached.headers:
         settings["headers"] = reached.headers
     if reached.transport is not None:
-        settings["transport"] = reached.transport  # type: ignore[typeddict-item]  # of an entry
+        settings["transport"] = reached.transport
     if options.timeout is not None:
         settings["timeout"] = settings["connect_timeout"] = options.timeout
     return settings

@@ -27,28 +27,37 @@ The Model Context Protocol for Python: serve, call, check, look at the rules.
 
 Exit code: 0 success, 1 a call or check failed, 2 the command could not run, 130 interrupted.
 """
-_COMMANDS: Final = {
-    "run": "serve a server over stdin and stdout, or over HTTP",
-    "proxy": "serve another server over another transport, in any revision",
-    "list": "show what a server offers",
-    "call": "call a tool, read a resource, get a prompt",
-    "inspect": "open a page to explore and debug servers",
-    "check": "check servers, clients and recordings",
-    "watch": "judge the traffic of a real client and server, live",
-    "test": "test a server against its own schemas, and your cases",
-    "fleet": "check many servers of one file, with history and a page",
-    "lock": "write what a server shows into a file",
-    "verify": "compare what a server shows with a locked file",
-    "add": "put a server into the configurations of hosts",
-    "remove": "take a server out of the configurations of hosts",
-    "hosts": "show, check and repair the servers of hosts; undo changes",
-    "bundle": "pack a server for hosts that install bundles (.mcpb), or show one",
-    "exec": "launch a command in a folder, with variables of a file",
-    "doctor": "find out why a client cannot use a server",
-    "auth": "remove stored tokens and registrations",
-    "store": "look at the store of several workers, ask workers to drain",
-    "requirements": "show the requirements of the protocol",
+_GROUPS: Final = {
+    "build and use": {
+        "run": "serve a server over stdin and stdout, or over HTTP",
+        "proxy": "serve another server over another transport, in any revision",
+        "list": "show what a server offers",
+        "call": "call a tool, read a resource, get a prompt",
+        "inspect": "open a page to explore and debug servers",
+    },
+    "check": {
+        "check": "check servers, clients and recordings",
+        "watch": "judge the traffic of a real client and server, live",
+        "test": "test a server against its own schemas, and your cases",
+        "fleet": "check many servers of one file, with history and a page",
+        "lock": "write what a server shows into a file",
+        "verify": "compare what a server shows with a locked file",
+        "doctor": "find out why a client cannot use a server",
+        "requirements": "show the requirements of the protocol",
+    },
+    "hosts": {
+        "add": "put a server into the configurations of hosts",
+        "remove": "take a server out of the configurations of hosts",
+        "hosts": "show, check and repair the servers of hosts; undo changes",
+        "bundle": "pack a server for hosts that install bundles (.mcpb), or show one",
+        "exec": "launch a command in a folder, with variables of a file",
+    },
+    "operate": {
+        "auth": "remove stored tokens and registrations",
+        "store": "look at the store of several workers, ask workers to drain",
+    },
 }
+_COMMANDS: Final = {name: help for group in _GROUPS.values() for name, help in group.items()}
 # Commands whose module has another name than the command.
 _MODULES: Final = {"verify": "lock", "inspect": "inspect_"}
 # Commands with several kinds of work, one of which is meant if none is named.
@@ -136,6 +145,20 @@ class _Layout(argparse.RawDescriptionHelpFormatter):
             # argparse measures the names of commands without their indentation.
             self._action_max_length += self._indent_increment
 
+    def _format_action(self, action: argparse.Action) -> str:
+        if not isinstance(action, argparse._SubParsersAction):
+            return super()._format_action(action)
+        listed = {each.dest: each for each in action._get_subactions()}
+        if listed.keys() != _COMMANDS.keys():
+            return super()._format_action(action)
+        parts = []
+        for title, names in _GROUPS.items():
+            parts.append(f"{'':{self._current_indent}}{title}:\n")
+            self._indent()
+            parts += [self._format_action(listed[name]) for name in names]
+            self._dedent()
+        return "".join(parts)
+
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         paragraphs = text.strip().split("\n\n")
         return "\n\n".join(
@@ -157,8 +180,8 @@ def _make_parser(words: Sequence[str]) -> argparse.ArgumentParser:
         version=f"accord {__version__}",
         help="show the version and exit",
     )
-    commands = parser.add_subparsers(metavar="COMMAND", dest="named")
     asked = next((each for each in words if each != "--"), "")
+    commands = parser.add_subparsers(metavar="COMMAND", dest="named", title="commands")
     if asked in _COMMANDS:
         import_module(f"accord.cli.{_MODULES.get(asked, asked)}").register(commands)
     else:

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
@@ -262,15 +263,26 @@ A name with its value has a reader of its own.
 """
 
 
+_HEADING: Final = re.compile(r"[a-z ]+:")
+
+
 def add_options(parser: argparse.ArgumentParser, options: str) -> None:
     """Add options to a parser, from the lines that the help shows.
 
     A line is `--name VALUE  help`, or `--name  help` for a flag; an indented line continues it. A
     value in brackets may be missing; it is `text` then. An option whose help says so may be
     repeated. Arguments are `name VALUE  help`, with `?` after the name of one that may be missing,
-    and `*` if there may be any number. Without a help, an option is not shown.
+    and `*` if there may be any number. Without a help, an option is not shown. A line that is a
+    name and a colon is the heading of those that follow, and may be repeated.
     """
+    groups: dict[str, argparse._ArgumentGroup] = {}
+    group: argparse._ActionsContainer = parser
     for line in filter(None, options.replace("\n ", " ").splitlines()):
+        if _HEADING.fullmatch(line):
+            if line not in groups:
+                groups[line] = parser.add_argument_group(line.removesuffix(":"))
+            group = groups[line]
+            continue
         spec, _, text = line.partition("  ")
         name, _, metavar = spec.partition(" ")
         shown = " ".join(text.split()) or argparse.SUPPRESS
@@ -281,15 +293,15 @@ def add_options(parser: argparse.ArgumentParser, options: str) -> None:
                 name.rstrip("?*"), metavar=metavar, nargs=nargs, default=default, help=shown
             )
         elif not metavar:
-            parser.add_argument(name, action="store_true", help=shown)
+            group.add_argument(name, action="store_true", help=shown)
         else:
             is_repeated = "may be repeated" in shown
             if metavar.startswith("["):
-                parser.add_argument(
+                group.add_argument(
                     name, metavar=metavar.strip("[]"), nargs="?", const="text", help=shown
                 )
                 continue
-            parser.add_argument(
+            group.add_argument(
                 name,
                 metavar=metavar,
                 action="append" if is_repeated else "store",

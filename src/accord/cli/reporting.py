@@ -38,6 +38,7 @@ _PROJECT_FILES: Final = ("pyproject.toml", "package.json", "README.md")
 
 
 OPTIONS: Final = f"""\
+output:
 --format F     {", ".join(_FORMS)} (default: the form that the file's ending names, else text)
 --output FILE  write the report to a file, in the form that its ending names; may be repeated
 --quiet        text: only the violations and one summary line

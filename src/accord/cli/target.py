@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from accord.cli.options import UsageError, did_you_mean
 from accord.runtime.source_files import describe_syntax_error, shorten_path
@@ -59,14 +59,14 @@ class ReachedServer(NamedTuple):
         env: variables in addition to those of this shell.
         cwd: the folder it runs in.
         headers: of every HTTP request, without a token.
-        transport: "sse" if an entry says so.
+        transport: the form of HTTP, if an entry names it.
     """
 
     found: list[str] | str
     env: dict[str, str]
     cwd: str | None
     headers: dict[str, str]
-    transport: str | None = None
+    transport: Literal["http", "sse"] | None = None
 
 
 def names_entry(options: "argparse.Namespace") -> bool:

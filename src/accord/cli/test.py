@@ -77,6 +77,7 @@ _OPTIONS: Final = f"""\
 --seed N       another seed generates other arguments (default: 0)
 --transport T  how to reach it: {", ".join(_TRANSPORTS)} (default: what the URL speaks, else
                stdio); memory runs a Python file in this process
+output:
 --format F     {", ".join(_FORMS)} (default: text)
 --output FILE  write the report to a file, .xml JUnit, .json JSON, else text; may be repeated
 --quiet        text: only what failed
