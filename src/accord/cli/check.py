@@ -284,7 +284,7 @@ async def _run_with_target(
 
     reached = reach_server(options)
     found = reached.found
-    transport = _transport(options, is_url=isinstance(found, str)) or reached.transport
+    transport: Any = _transport(options, is_url=isinstance(found, str)) or reached.transport
     auth_of(options)  # refuses options that contradict each other
     settings: dict[str, Any] = {
         "name": _display_name(options),
