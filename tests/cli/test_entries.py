@@ -13,8 +13,8 @@ server = Server("desk")
 
 
 @server.tool(annotations={"readOnlyHint": True})
-def whoami(name: str = "nobody") -> str:
-    """Say who asks."""
+def greet(name: str = "Bob") -> str:
+    """Greet a user."""
     return f"{name} with {os.environ.get('DESK_KEY')} in {os.path.basename(os.getcwd())}"
 
 
@@ -22,11 +22,11 @@ server.run()
 '''
 # Each command with what it needs, and what stands in its output.
 COMMANDS = {
-    "list": (["list"], [], "whoami"),
-    "call": (["call"], ["whoami", "name=Ada"], "Ada with of the shell in here"),
-    "lock": (["lock", "--output", "-"], [], '"name": "whoami"'),
+    "list": (["list"], [], "greet"),
+    "call": (["call"], ["greet", "name=Ada"], "Ada with of the shell in here"),
+    "lock": (["lock", "--output", "-"], [], '"name": "greet"'),
     "verify": (["verify"], [], "nothing changed since"),
-    "test": (["test", "--examples", "2"], [], "whoami succeeds for some arguments"),
+    "test": (["test", "--examples", "2"], [], "greet succeeds for some arguments"),
     "check": (
         ["check", "server", "--only", "tools.list", "--revision", "2025-06-18"],
         [],
@@ -82,8 +82,8 @@ def test_the_server_of_a_host_is_found_by_its_name(accord, folder):
     servers["mcpServers"]["desk"] |= {"args": [str(folder / "desk.py")]}
     (home / ".cursor" / "mcp.json").write_text(json.dumps(servers))
     env = {"HOME": str(home), "KEY_OF_SHELL": "k"}
-    done = accord("call", "--host", "cursor", "desk", "whoami", cwd=folder / "here", **env)
-    assert (done.returncode, done.stdout) == (0, "nobody with k in here\n")
+    done = accord("call", "--host", "cursor", "desk", "greet", cwd=folder / "here", **env)
+    assert (done.returncode, done.stdout) == (0, "Bob with k in here\n")
 
 
 def test_a_failing_test_is_repeated_by_the_name_of_the_entry(accord, folder):
@@ -92,7 +92,7 @@ def test_a_failing_test_is_repeated_by_the_name_of_the_entry(accord, folder):
     env = {"KEY_OF_SHELL": "k"}
     done = accord("test", "--config", "mcp.json", "desk", cwd=folder, **env)
     assert done.returncode == 1
-    assert "again:    accord call desk whoami --unchecked --json '{}' --config mcp.json" in (
+    assert "again:    accord call desk greet --unchecked --json '{}' --config mcp.json" in (
         done.stdout
     )
 

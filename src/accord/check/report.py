@@ -172,7 +172,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
     @property
-    def called(self) -> dict[str, int]:
+    def call_counts(self) -> dict[str, int]:
         """How many calls each tool got that was called."""
         return {each.name: each.calls for each in self.tools if each.calls}
 

@@ -72,7 +72,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     without: list[str] = []
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CaseStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One request: `call` a tool, `read` a resource or get a `prompt`, and the expected answer.
 
     Attributes:
@@ -89,7 +89,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     snapshot: bool | Snapshot = False
 
 
-class Case(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Case(CaseStep, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One case: a request, several `steps`, or an entry to find.
 
     `offers` names the entry with its kind, such as "tool add".
@@ -97,12 +97,12 @@ class Case(Step, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     name: str
     offers: str | None = None
-    steps: list[Step] = []
+    steps: list[CaseStep] = []
     # The file, and the name of the case in it.
     origin: tuple[Path, str] | None = None
 
     @property
-    def requests(self) -> Sequence[Step]:
+    def requests(self) -> Sequence[CaseStep]:
         """The steps; the case itself if it has none."""
         return self.steps or (self,)
 
@@ -199,7 +199,7 @@ class _Reader:
         steps = given.get("steps")
         for step, each in enumerate(steps if isinstance(steps, list) else (), 1):
             if isinstance(each, dict):
-                self._refuse_unknown(each, Step, f"{where}: step {step}")
+                self._refuse_unknown(each, CaseStep, f"{where}: step {step}")
                 self._refuse_unknown_expectations(each, f"{where}: step {step}")
         case = self._convert(given, Case, where)
         _refuse_verbs(case, (*_VERBS, "steps"), where)
@@ -254,7 +254,7 @@ class _Reader:
             raise CaseError(f"{where}: {key}{said[:1].lower()}{said[1:]}") from None
 
 
-def _refuse_verbs(step: Step, verbs: Sequence[str], where: str) -> None:
+def _refuse_verbs(step: CaseStep, verbs: Sequence[str], where: str) -> None:
     asked = [verb for verb in verbs if getattr(step, verb)]
     if len(asked) != 1:
         said = "has both " + " and ".join(asked) if asked else "has nothing to ask"
@@ -270,7 +270,7 @@ def _refuse_senseless_offer(case: Case, where: str) -> None:
         raise CaseError(f"{where}: a case with offers has neither arguments nor expect")
 
 
-def _refuse_senseless(step: Step, where: str) -> None:
+def _refuse_senseless(step: CaseStep, where: str) -> None:
     expect = step.expect
     if step.read and step.arguments:
         raise CaseError(f"{where}: a resource takes no arguments; write them into the URI")
@@ -287,7 +287,7 @@ def _refuse_senseless(step: Step, where: str) -> None:
             raise CaseError(f"{where}: {error}") from None
 
 
-def _snapshot_of(step: Step) -> Snapshot:
+def _snapshot_of(step: CaseStep) -> Snapshot:
     return step.snapshot if isinstance(step.snapshot, Snapshot) else Snapshot()
 
 
@@ -410,7 +410,7 @@ def case_test(case: Case) -> Test:
         for number, each in enumerate(case.requests, 1):
             step = each
             if case.steps:
-                step = msgspec.convert(_fill_in(msgspec.to_builtins(each), saved), Step)
+                step = msgspec.convert(_fill_in(msgspec.to_builtins(each), saved), CaseStep)
             answer, given, repeat = _send(step, server)
             wrong = _first_fault(case, number, step, answer, server)
             if wrong is None:
@@ -430,7 +430,7 @@ def case_test(case: Case) -> Test:
 
 
 def _first_fault(
-    case: Case, number: int, step: Step, answer: ServerAnswer, server: TestedServer
+    case: Case, number: int, step: CaseStep, answer: ServerAnswer, server: TestedServer
 ) -> tuple[str, str] | None:
     expect = step.expect
     # With a code or a text of the error, the case may be about an unknown tool.
@@ -448,7 +448,7 @@ def _first_fault(
     return find_difference(case.origin, number, result, without, update=update)
 
 
-def _save(step: Step, answer: ServerAnswer, saved: JsonObject) -> tuple[str, str] | None:
+def _save(step: CaseStep, answer: ServerAnswer, saved: JsonObject) -> tuple[str, str] | None:
     """Keep the variables of a step; return what was expected and came if one is missing."""
     for name, path in step.save.items():
         found = values_at(wire_form(answer.result), parse_path(path))
@@ -458,7 +458,7 @@ def _save(step: Step, answer: ServerAnswer, saved: JsonObject) -> tuple[str, str
     return None
 
 
-def _send(case: Step, server: TestedServer) -> tuple[ServerAnswer, str, str]:
+def _send(case: CaseStep, server: TestedServer) -> tuple[ServerAnswer, str, str]:
     if case.call is not None:
         answer = server.call(case.call, case.arguments, is_reserved=True)
         repeat = server.command.call(case.call, case.arguments)

@@ -46,7 +46,7 @@ def as_json(report: Report) -> str:
         "counts": {name: report.count(name) for name in VERDICTS},
         "coverage": msgspec.to_builtins(report.coverage),
         "calls": setting.calls,
-        "called": setting.called,
+        "called": setting.call_counts,
         "tools": msgspec.to_builtins(setting.tools),
         "not_called": dict(setting.not_called),
         "notes": list(setting.notes),
@@ -84,7 +84,7 @@ def as_junit(report: Report) -> str:
     cases = [_requirement_case(result) for result in report.results]
     cases += calls_cases(report.setting.tools)
     suites = [area for area, _ in by_area(report)]
-    suites += [CALLS_SUITE] if report.setting.called else []
+    suites += [CALLS_SUITE] if report.setting.call_counts else []
     return format_junit(report.target, cases, suites, seconds=report.setting.seconds)
 
 

@@ -188,7 +188,7 @@ def called_tools(report: Report, words: str) -> str:
     setting = report.setting
     if not setting.tools:
         return ""
-    return words.format(f"{len(setting.called)} of {len(setting.tools)} tools")
+    return words.format(f"{len(setting.call_counts)} of {len(setting.tools)} tools")
 
 
 def untried_reasons(report: Report) -> list[tuple[str, list[str]]]:
@@ -207,7 +207,7 @@ def tool_lines(report: Report) -> Iterator[str]:
     """Yield which tools were called and how often, and which were not and why."""
     setting = report.setting
     if setting.calls is not None:
-        names = _few([f"{excerpt(name)} ({count})" for name, count in setting.called.items()])
+        names = _few([f"{excerpt(name)} ({count})" for name, count in setting.call_counts.items()])
         yield f"calls, at most {setting.calls} of each tool: {names or 'none'}"
     yield from never_succeeded(setting.never_succeeded)
     reasons = [

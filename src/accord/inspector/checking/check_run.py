@@ -281,7 +281,7 @@ def describe_report(report: Report) -> JsonObject:
         "revisions": list(report.setting.revisions),
         "seconds": report.setting.seconds,
         "notes": list(report.setting.notes),
-        "called": report.setting.called,
+        "called": report.setting.call_counts,
         "not_called": dict(report.setting.not_called),
         "results": [_describe_result(each) for each in results],
     }
