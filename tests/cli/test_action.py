@@ -73,6 +73,19 @@ def test_every_input_and_output_is_explained_and_every_input_used():
     assert all(f"inputs.{name}" in text for name in ACTION["inputs"])
 
 
+def test_what_contract_tests_need_is_installed(runner, tmp_path):
+    asked = tmp_path / "asked"
+    venv = '#!/bin/sh\nfor last; do :; done\nmkdir -p "$last/bin"\ncp recorder "$last/bin/python"\n'
+    (tmp_path / "recorder").write_text(f'#!/bin/sh\necho "$@" > {shlex.quote(str(asked))}\n')
+    (tmp_path / "python").write_text(venv)
+    for name in ("recorder", "python"):
+        (tmp_path / name).chmod(0o755)
+    done, _ = runner("Install accord", {"python": "./python"})
+    assert done.returncode == 0, done.stderr
+    extras = asked.read_text().strip().partition("[")[2].rstrip("]").split(",")
+    assert {"standard", "test"} <= {*extras}
+
+
 OPTIONS = "--only\nping\n"
 
 

@@ -161,6 +161,19 @@ class HangOnCall(RawServer):
         return None
 
 
+class SlowCalls(RawServer):
+    """Has more tools than there is time for, and ends when one of the last is called."""
+
+    def tools(self):
+        return [tool(f"get_{number}") for number in range(60)]
+
+    def call(self, params):
+        if params["name"] == "get_59":
+            os._exit(3)
+        time.sleep(0.05)
+        return super().call(params)
+
+
 class Rubbish(RawServer):
     """Prints other text to standard output."""
 
@@ -396,6 +409,7 @@ KINDS = {
     "failing-test": FailingTest,
     "crash-on-call": CrashOnCall,
     "hang-on-call": HangOnCall,
+    "slow-calls": SlowCalls,
     "rubbish": Rubbish,
     "wrong-id": WrongId,
     "huge-line": HugeLine,

@@ -91,7 +91,7 @@ LATE = result(state="timed-out", verdicts={rule(0): "not-exercised"})
 SKIPPED = result(state="skipped", verdicts={}, reasons=("needs TOKEN",))
 STARTED = StageResult(name="start", state="passed")
 NO_SURFACE = StageResult(name="surface", state="failed", text="tools/list fails")
-NO_TESTS = StageResult(name="test", state="skipped", text="no hypothesis")
+NO_TESTS = StageResult(name="test", state="failed", text="no hypothesis")
 
 CASES = {
     "nothing changed": (OK, OK, []),

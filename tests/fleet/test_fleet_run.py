@@ -506,12 +506,28 @@ def test_a_terminal_gets_a_question_and_a_live_table(fleet):
 
 
 @pytest.mark.thorough
-def test_tests_that_could_not_be_made_are_named_once(fleet: Fleet) -> None:
+def test_contract_tests_that_cannot_be_made_fail_the_run_until_they_can(fleet: Fleet) -> None:
     (fleet.folder / "without" / "hypothesis.py").parent.mkdir()
     (fleet.folder / "without" / "hypothesis.py").write_text("raise ImportError('not here')\n")
-    for name in ("one", "two"):
-        fleet.add(name, "raw", expected="contract = true")
+    fleet.add("one", "raw", expected="contract = true")
     path = os.pathsep.join([str(fleet.folder / "without"), os.environ.get("PYTHONPATH", "")])
     done = fleet.run(PYTHONPATH=path)
-    assert done.stdout.count("note: no contract tests: ") == 1
-    assert "(2 servers)" in done.stdout
+    assert done.returncode == 1
+    assert "the stage test failed: no contract tests: " in done.stdout
+    assert "pip install" in done.stdout
+    again = by_name(fleet.result())["one"]
+    assert (again["state"], again["reused_from"]) == ("ok", "")
+
+
+@pytest.mark.thorough
+def test_a_server_whose_tests_had_no_time_timed_out_and_is_not_reused(fleet: Fleet) -> None:
+    fleet.add("many", "slow-calls", expected="contract = true\ntime = 8")
+    done = fleet.run("--fail-on", "failure", "--fail-on", "regression")
+    assert done.returncode == 1
+    assert "timed out" in done.stdout
+    assert "no time for " in done.stdout
+    assert "a larger time lets them run" in done.stdout
+    again = by_name(fleet.result())["many"]
+    assert (again["state"], again["reused_from"]) == ("timed-out", "")
+    assert again["tests"]["no_time"]
+    assert "did not end" in again["not_cached"]

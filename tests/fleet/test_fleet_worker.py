@@ -361,9 +361,23 @@ def test_ten_thousand_tools_are_masked_in_a_moment() -> None:
 
 
 @pytest.mark.thorough
-def test_contract_tests_are_skipped_where_their_generator_is_missing(tmp_path: Path) -> None:
+def test_contract_tests_that_had_no_time_are_counted_and_the_stage_timed_out() -> None:
+    worked = Worked(job("slow-calls", contract=True, time=6.0))
+    assert worked.stages["test"] == "timed-out"
+    tests = worked.report.tests
+    assert tests.passed
+    assert tests.no_time
+    assert not tests.skipped
+    assert list(tests.names.values()).count("no-time") == tests.no_time
+    said = f"6 s, was over before {tests.no_time} of {len(tests.names)} tests began"
+    assert said in worked.text("test")
+
+
+@pytest.mark.thorough
+def test_the_stage_test_fails_where_the_generator_of_arguments_is_missing(tmp_path: Path) -> None:
     (tmp_path / "hypothesis.py").write_text("raise ImportError('not here')\n")
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     worked = Worked(job("raw", contract=True), PYTHONPATH=path)
-    assert worked.stages["test"] == "skipped"
+    assert worked.stages["test"] == "failed"
     assert "needs the extra 'test'" in worked.text("test")
+    assert "contract = false" in worked.text("test")

@@ -1,7 +1,6 @@
 """Runs a fleet: prepares servers, lets workers check them, judges, compares, and keeps the run."""
 
 import os
-from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -179,6 +178,7 @@ class FleetRunner:
         earlier = prepared.earlier
         surface = None if report.surface is None else summarize_surface(report.surface)
         state, reasons = _describe_end(outcome)
+        doubt = _describe_doubt(outcome)
         result = ServerResult(
             name=outcome.name,
             line=prepared.server.line,
@@ -196,8 +196,8 @@ class FleetRunner:
             server_version=report.server_version or prepared.version,
             stderr=report.stderr,
             left_processes=report.left_processes,
-            cache_key=prepared.key.key,
-            not_cached=prepared.key.why_not,
+            cache_key="" if doubt else prepared.key.key,
+            not_cached=prepared.key.why_not or doubt,
             load_lag=report.load_lag,
             repeated=outcome.repeated,
         )
@@ -280,8 +280,7 @@ class FleetRunner:
             return result
         if prepared.job is not None and prepared.job.lock is not None:
             if report.lock_problem:
-                reasons = (*result.reasons, report.lock_problem)
-                return replace(result, reasons=reasons, state="failed")
+                return replace(result, reasons=(*result.reasons, report.lock_problem))
             return replace(result, changes=report.changes, changed_since="lock")
         if prepared.server.lock is not None and not self._settings.is_locking:
             # A lock that was deleted must not pass quietly.
@@ -337,7 +336,6 @@ class FleetRunner:
     def _make_run(self, *, is_interrupted: bool) -> FleetRun:
         results = [self._results[name] for name in self._prepared if name in self._results]
         notes = [*self._fleet.notes, *self._history.notes]
-        notes += _describe_skipped(results)
         missing = len(self._prepared) - len(results)
         if is_interrupted or missing:
             why = "interrupted" if is_interrupted else "ended by --fail-fast"
@@ -406,26 +404,28 @@ def _show_path(path: Path) -> str:
     return path.name if ".." in relative.parts or relative.is_absolute() else relative.as_posix()
 
 
-def _describe_skipped(results: Sequence[ServerResult]) -> list[str]:
-    """Return why tests were left out, each reason once."""
-    counts = Counter(
-        stage.text
-        for each in results
-        for stage in each.stages
-        if stage.name == "test" and stage.state == "skipped" and stage.text
-    )
-    return [f"{text} ({plural(count, 'server')})" for text, count in counts.items()]
-
-
 def _describe_end(outcome: WorkerOutcome) -> tuple[ServerState, tuple[str, ...]]:
     """Return the state of a server as far as its worker knows it, and why it is not better."""
     if outcome.report.unreachable:
         return "unreachable", (outcome.report.unreachable,)
-    if outcome.ended == "timed-out":
-        return "timed-out", (outcome.text,)
     if outcome.ended == "crashed":
         return "failed", (outcome.text,)
+    late = tuple(each.text for each in outcome.report.stages if each.state == "timed-out")
+    if late or outcome.ended == "timed-out":
+        return "timed-out", late or (outcome.text,)
     return "ok", ()
+
+
+def _describe_doubt(outcome: WorkerOutcome) -> str:
+    """Return why a later run may find something else about an equal server; empty if it may not."""
+    if outcome.ended != "finished":
+        return "the work on it did not end"
+    undone = [
+        each.name
+        for each in outcome.report.stages
+        if each.state in ("failed", "timed-out") and each.name in ("check", "test")
+    ]
+    return f"the stage {undone[0]} did not end" if undone else ""
 
 
 def _reuse(result: ServerResult, earlier: ReusableResult) -> tuple[ServerResult, Report]:

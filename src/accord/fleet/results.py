@@ -26,6 +26,9 @@ STAGES: Final[tuple[StageName, ...]] = (
 )
 """The stages of the work on one server, in their order."""
 
+StageState: TypeAlias = Literal["passed", "failed", "timed-out", "skipped", "reused"]
+"""How a stage ended; `timed-out` left something undone because the server's time was over."""
+
 Severity: TypeAlias = Literal["warn", "info"]
 
 
@@ -33,7 +36,7 @@ class StageResult(msgspec.Struct, frozen=True, kw_only=True):
     """How one stage ended; `text` says why it failed or was left out."""
 
     name: StageName
-    state: Literal["passed", "failed", "skipped", "reused"]
+    state: StageState
     seconds: float = 0.0
     text: str = ""
 
@@ -78,15 +81,30 @@ class FailedTest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TestCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """The tests of one server: how many, and the names of all for reports that list them."""
+    """The tests of one server: how many, and the names of all for reports that list them.
+
+    Attributes:
+        passed: how many passed.
+        failed: how many failed.
+        skipped: how many may not be run, such as those of tools that may not be called.
+        no_time: how many were left out because the time of the server was over.
+        failures: those that failed.
+        names: each test: "pass", "fail", "skip" or "no-time".
+    """
 
     __test__ = False  # pytest collects classes of this name
 
     passed: int = 0
     failed: int = 0
     skipped: int = 0
+    no_time: int = 0
     failures: tuple[FailedTest, ...] = ()
-    names: Mapping[str, str] = {}  # each test: "pass", "fail" or "skip"
+    names: Mapping[str, str] = {}
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether there are tests that should run; those that were skipped should not."""
+        return bool(self.passed or self.failed or self.no_time)
 
 
 class SurfaceSummary(msgspec.Struct, frozen=True, kw_only=True):

@@ -210,7 +210,7 @@ def _compare_verdicts(
 def _is_left_out(result: ServerResult, stage: StageName) -> bool:
     """Return whether a stage was not asked for, rather than prevented by one that failed."""
     states = {each.name: each.state for each in result.stages}
-    return bool(states) and stage not in states and "failed" not in states.values()
+    return bool(states) and stage not in states and not {"failed", "timed-out"} & {*states.values()}
 
 
 def _find_verdicts(result: ServerResult) -> dict[str, str]:
@@ -275,7 +275,7 @@ def _compare_tests(
     if not old:
         return
     stage = next((each for each in after.stages if each.name == "test"), None)
-    if not new and stage is not None and stage.state in ("failed", "skipped"):
+    if not new and stage is not None and stage.state == "failed":
         text = f"the {len(old)} tests could not be run: {stage.text}"
         yield RunDifference(kind="coverage-lost", server=after.name, text=text)
         return

@@ -170,6 +170,8 @@ def _find_details(result: ServerResult) -> Iterator[tuple[str, Any]]:
     for name, value in members.items():
         if name not in _ELSEWHERE and value != _PLAIN[name]:
             yield name, value
+    if result.tests.no_time:
+        yield "tests_no_time", result.tests.no_time
     if result.tests.failures:
         yield "failed_tests", msgspec.to_builtins(result.tests.failures)
 

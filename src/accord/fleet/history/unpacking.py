@@ -73,6 +73,7 @@ def unpack_result(packed: PackedResult, part: FindPart[Any]) -> ServerResult:
         "passed": packed.tests_passed,
         "failed": packed.tests_failed,
         "skipped": packed.tests_skipped,
+        "no_time": members.pop("tests_no_time", 0),
         "failures": members.pop("failed_tests", ()),
         "names": {} if tests is None else msgspec.json.decode(expand(tests.names)),
     }

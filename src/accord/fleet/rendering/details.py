@@ -14,6 +14,7 @@ from accord.fleet.rendering.elements import (
     state_mark,
 )
 from accord.fleet.rendering.wording import (
+    STAGE_WORDS,
     counted_breaches,
     coverage_text,
     reused_text,
@@ -23,10 +24,17 @@ from accord.fleet.rendering.wording import (
 )
 from accord.fleet.results import RequirementBreach, ServerResult
 
-_STAGE_SIGNS: Final = {"passed": "\u2713", "failed": "\u2715", "skipped": "\u2013", "reused": "="}
+_STAGE_SIGNS: Final = {
+    "passed": "\u2713",
+    "failed": "\u2715",
+    "timed-out": "\u2026",
+    "skipped": "\u2013",
+    "reused": "=",
+}
 _STAGE_VERDICTS: Final = {
     "passed": "pass",
     "failed": "fail",
+    "timed-out": "fail",
     "skipped": "not-applicable",
     "reused": "not-exercised",
 }
@@ -100,7 +108,7 @@ def _facts(result: ServerResult, page: PageContext) -> Iterator[tuple[str, str]]
         yield "Coverage", coverage_text(result)
         yield "Score", score_text(result.score)
     yield "Accepted", str(result.accepted) if result.accepted else ""
-    yield "Tests", tests_text(result) if result.tests.passed or result.tests.failed else ""
+    yield "Tests", tests_text(result) if result.tests.is_wanted else ""
     if surface is not None:
         counts = [
             plural(count, noun)
@@ -136,7 +144,8 @@ def _stages(result: ServerResult) -> Iterator[str]:
         sign, verdict = _STAGE_SIGNS[stage.state], _STAGE_VERDICTS[stage.state]
         took = f" {seconds_text(stage.seconds)}" if stage.seconds else ""
         text = f': <span class="quiet">{shorten(stage.text)}</span>' if stage.text else ""
-        yield f"<li>{mark(verdict, f'{stage.name} {stage.state}', sign)}{took}{text}</li>"
+        ended = mark(verdict, f"{stage.name} {STAGE_WORDS[stage.state]}", sign)
+        yield f"<li>{ended}{took}{text}</li>"
     yield "</ol>"
 
 

@@ -4,12 +4,15 @@ What a server may break according to the fleet file is a warning here, as it is 
 """
 
 from collections.abc import Iterator
+from typing import Final
 
 from accord.check.rendering.machine_readable import JunitCase, State, format_junit
 from accord.check.rendering.wording import escape_unprintable
 from accord.fleet.rendering.wording import STATE_WORDS, fleet_title, was_exercised
 from accord.fleet.results import FleetView, RequirementBreach, ServerResult
 from accord.protocol.catalogue import catalogue
+
+_TEST_STATES: Final[dict[str, State]] = {"pass": "pass", "skip": "skip", "no-time": "skip"}
 
 
 def as_junit(view: FleetView) -> str:
@@ -62,8 +65,8 @@ def _cases(result: ServerResult, suite: str) -> Iterator[JunitCase]:
         yield JunitCase(
             suite=suite,
             name=f"test: {escape_unprintable(name)}",
-            state=_state(result, "fail") if failed or outcome == "fail" else outcome,  # type: ignore[arg-type]
-            message=escape_unprintable(failed.summary) if failed else outcome,
+            state=_state(result, "fail") if failed else _TEST_STATES.get(outcome, "fail"),
+            message=escape_unprintable(failed.summary) if failed else outcome.replace("-", " "),
             details=escape_unprintable(f"again: {failed.repeat}") if failed else "",
             type=escape_unprintable(failed.kind) if failed else None,
             seconds=failed.seconds if failed else None,

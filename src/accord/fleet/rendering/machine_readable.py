@@ -122,7 +122,14 @@ def _row_names() -> list[str]:
 _FACTS: Final = ("server", "state", "owner", "tags", "target", "transport", "revision")
 _COUNTS: Final = (
     *("failures", "warnings", "accepted", "exercised", "applicable", "coverage_percent", "score"),
-    *("tests_passed", "tests_failed", "tests_skipped", "start_seconds", "call_median_seconds"),
+    *(
+        "tests_passed",
+        "tests_failed",
+        "tests_skipped",
+        "tests_no_time",
+        "start_seconds",
+        "call_median_seconds",
+    ),
     *("call_95_seconds", "seconds", "tools", "resources", "templates", "prompts", "tokens"),
 )
 _END: Final = (
@@ -141,6 +148,7 @@ def _row(
         "tests_passed": tests.passed,
         "tests_failed": tests.failed,
         "tests_skipped": tests.skipped,
+        "tests_no_time": tests.no_time,
         "start_seconds": timing.start,
         "call_median_seconds": timing.call_median,
         "call_95_seconds": timing.call_95,

@@ -86,7 +86,7 @@ def _table(view: FleetView) -> Iterator[str]:
             *((str(result.failures), str(result.warnings)) if result.applicable else ("", "")),
             coverage_text(result) if result.applicable else "",
             score_text(result.score) if result.applicable else "",
-            tests_text(result) if result.tests.passed or result.tests.failed else "",
+            tests_text(result) if result.tests.is_wanted else "",
             change,
         ]
         yield f"| {' | '.join(cells)} |"

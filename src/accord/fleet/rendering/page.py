@@ -354,8 +354,8 @@ def _cells(
             "coverage": _cell("coverage", shown, percent),
             "score": _cell("score", score_text(result.score), result.score or 0),
         }
-    if result.tests.passed or result.tests.failed:
-        style = "is-fail" if result.tests.failed else ""
+    if result.tests.is_wanted:
+        style = "is-fail" if result.tests.failed or result.tests.no_time else ""
         cells["tests"] = _cell("tests", tests_text(result), result.tests.failed, style)
     if result.timing.start is not None:
         start = result.timing.start

@@ -149,7 +149,6 @@ def _cells(
     result: ServerResult, view: FleetView, differences: Sequence[RunDifference]
 ) -> dict[str, str]:
     has_check, surface = bool(result.applicable), result.surface
-    has_tests = bool(result.tests.passed or result.tests.failed)
     cells = {
         "server": result.name,
         "state": STATE_WORDS[result.state],
@@ -157,7 +156,7 @@ def _cells(
         "warnings": str(result.warnings) if has_check else "-",
         "coverage": coverage_text(result) if has_check else "-",
         "score": score_text(result.score) if has_check else "-",
-        "tests": tests_text(result) if has_tests else "-",
+        "tests": tests_text(result) if result.tests.is_wanted else "-",
         "start": "-" if result.timing.start is None else seconds_text(result.timing.start),
         "tools": "-" if surface is None else f"{surface.tools:,}",
         "tokens": "-" if surface is None else f"{surface.tokens:,}",

@@ -18,6 +18,7 @@ from accord.fleet.results import (
     RunDifference,
     ServerResult,
     ServerState,
+    StageState,
 )
 from accord.protocol.catalogue import AREAS, catalogue
 from accord.protocol.revisions import newest
@@ -28,6 +29,13 @@ STATE_WORDS: Final[dict[ServerState, str]] = {
     "unreachable": "unreachable",
     "timed-out": "timed out",
     "skipped": "skipped",
+}
+STAGE_WORDS: Final[dict[StageState, str]] = {
+    "passed": "passed",
+    "failed": "failed",
+    "timed-out": "timed out",
+    "skipped": "skipped",
+    "reused": "reused",
 }
 DIFFERENCE_WORDS: Final[dict[DifferenceKind, str]] = {
     "new-failure": "new failure",
@@ -154,13 +162,13 @@ def score_text(score: float | None) -> str:
 
 
 def tests_text(result: ServerResult) -> str:
-    """Return how many tests passed, of those that ran."""
+    """Return how many tests passed, of those that ran, and how many did not run."""
     tests = result.tests
     ran = tests.passed + tests.failed
-    skipped = f"{tests.skipped} skipped" if tests.skipped else ""
-    if not ran:
-        return skipped or "none"
-    return f"{tests.passed} of {ran}{f', {skipped}' if skipped else ''}"
+    parts = [f"{tests.passed} of {ran}"] if ran else []
+    parts += [f"no time for {tests.no_time}"] if tests.no_time else []
+    parts += [f"{tests.skipped} skipped"] if tests.skipped else []
+    return ", ".join(parts) or "none"
 
 
 def seconds_text(seconds: float | None) -> str:

@@ -11,7 +11,7 @@ import msgspec
 
 from accord.bindings.lines import LineReader
 from accord.check.probing.secret_filter import SecretFilter
-from accord.fleet.results import StageName, StageResult
+from accord.fleet.results import StageName, StageResult, StageState
 from accord.fleet.worker.job import (
     DECODER,
     WorkerJob,
@@ -41,7 +41,7 @@ class WorkerOutcome(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         name: of the server in the fleet.
         ended: how; all but "finished" leave something out.
-        report: what the stages found that ended; one that did not is "failed".
+        report: what the stages found that ended; one that did not is "failed" or "timed-out".
         stage: the stage that did not end; None if all did.
         text: why it did not finish; empty if it did.
         seconds: of the whole.
@@ -138,7 +138,8 @@ class WorkerProcess:
             text = self._explain(ended)
             if self._stage is not None:
                 took = round(monotonic() - self._stage_began, 3)
-                stage = StageResult(name=self._stage, state="failed", seconds=took, text=text)
+                state: StageState = "timed-out" if ended == "timed-out" else "failed"
+                stage = StageResult(name=self._stage, state=state, seconds=took, text=text)
                 report = msgspec.structs.replace(report, stages=(*report.stages, stage))
         return WorkerOutcome(
             name=self._job.name,

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from time import monotonic
 from typing import Final
 
@@ -12,16 +12,15 @@ from accord.check.contract.cases import Case, CaseFile, read_cases
 from accord.check.contract.declared_tests import ContractRules
 from accord.check.contract.hypothesis_home import temporary_hypothesis_home
 from accord.check.contract.runner import TestRun, plan_tests, run_test
-from accord.check.contract.tested_server import Test, TestedServer, skip
+from accord.check.contract.tested_server import Test, TestedServer
 from accord.errors import MissingExtra
 from accord.fleet.results import FailedTest, TestCounts
-from accord.fleet.worker.job import WorkerReport
+from accord.fleet.worker.job import WorkerJob, WorkerReport
 from accord.fleet.worker.stages import ServerWork, StageOutcome
 from accord.types import REVISION_IDS
 
 # The part of the time of a server after which no further test begins.
 _TIME_SHARE: Final = 0.8
-_NO_TIME: Final = "the time of the server was used up"
 
 
 async def run_contract_tests(work: ServerWork) -> StageOutcome:
@@ -40,20 +39,20 @@ def _run(work: ServerWork, files: Sequence[CaseFile]) -> StageOutcome:
     patience = max([job.patience, *(file.timeout for file in files if file.case)])
     tests = TestedServer(access.target, options, patience=patience)
     with temporary_hypothesis_home(job.generator_home), tests as server:
-        rules, note = _rules(work, files), ""
+        rules, missing = _rules(work, files), ""
         cases = _cases(files)
         try:
             planned, _ = plan_tests(server, rules, cases, calls=job.calls)
         except MissingExtra as error:
-            note = f"no contract tests: {error}"
-            if not cases:
-                return StageOutcome(state="skipped", text=note)
+            missing = f"no contract tests: {error}; or leave them out: contract = false"
             planned, _ = plan_tests(server, None, cases, calls=job.calls)
-        ran = _run_each(work, server, planned)
-    late = sum(each.outcome.why == _NO_TIME for each in ran)
-    if late:
-        note = "; ".join(filter(None, [note, f"{_NO_TIME}: {late} of {len(ran)} tests left out"]))
-    return StageOutcome(WorkerReport(tests=count_tests(ran)), text=note)
+        ran, left_out = _run_each(work, server, planned)
+    found = WorkerReport(tests=count_tests(ran, left_out))
+    if missing:
+        return StageOutcome(found, "failed", missing)
+    if left_out:
+        return StageOutcome(found, "timed-out", _describe_left_out(job, ran, left_out))
+    return StageOutcome(found)
 
 
 def _rules(work: ServerWork, files: Sequence[CaseFile]) -> ContractRules | None:
@@ -84,7 +83,18 @@ def _cases(files: Sequence[CaseFile]) -> list[Case]:
     return found
 
 
-def _run_each(work: ServerWork, server: TestedServer, tests: Sequence[Test]) -> list[TestRun]:
+def _describe_left_out(job: WorkerJob, ran: Sequence[TestRun], left_out: Sequence[Test]) -> str:
+    return (
+        f"the time of the server, {job.time:g} s, was over before"
+        f" {len(left_out)} of {len(ran) + len(left_out)} tests began; a larger time lets them run,"
+        " fewer revisions or calls make them quicker"
+    )
+
+
+def _run_each(
+    work: ServerWork, server: TestedServer, tests: Sequence[Test]
+) -> tuple[list[TestRun], list[Test]]:
+    """Run tests while there is time; return what ran, and what was left out."""
     ends = work.began + work.job.time * _TIME_SHARE
     # Cases first: the user wrote them, and there are few.
     ordered = sorted(tests, key=lambda test: test.kind != "case")
@@ -92,21 +102,20 @@ def _run_each(work: ServerWork, server: TestedServer, tests: Sequence[Test]) -> 
     for number, test in enumerate(ordered):
         work.channel.report_progress("test", number / len(ordered), test.name)
         start = monotonic()
-        outcome = skip(_NO_TIME) if start > ends else run_test(server, test)
+        if start > ends:
+            return ran, ordered[number:]
+        outcome = run_test(server, test)
         ran.append(TestRun(test=test, outcome=outcome, seconds=monotonic() - start))
-    return ran
+    return ran, []
 
 
-def count_tests(ran: Sequence[TestRun]) -> TestCounts:
+def count_tests(ran: Sequence[TestRun], left_out: Sequence[Test] = ()) -> TestCounts:
     """Return the counts, the names with their verdicts, and the details of failures."""
     counts = Counter(each.outcome.verdict for each in ran)
     names: dict[str, str] = {}
     failures: list[FailedTest] = []
     for each in ran:
-        name, number = each.test.name, 1
-        while name in names:
-            number += 1
-            name = f"{each.test.name} ({number})"
+        name = _free_name(each.test.name, names)
         names[name] = each.outcome.verdict
         if each.outcome.failure is not None:
             failure = each.outcome.failure
@@ -119,10 +128,22 @@ def count_tests(ran: Sequence[TestRun]) -> TestCounts:
                     seconds=round(each.seconds, 3),
                 )
             )
+    for test in left_out:
+        names[_free_name(test.name, names)] = "no-time"
     return TestCounts(
         passed=counts["pass"],
         failed=counts["fail"],
         skipped=counts["skip"],
+        no_time=len(left_out),
         failures=tuple(failures),
         names=names,
     )
+
+
+def _free_name(name: str, taken: Container[str]) -> str:
+    """Return a name for a test; one that is taken gets a number."""
+    found, number = name, 1
+    while found in taken:
+        number += 1
+        found = f"{name} ({number})"
+    return found

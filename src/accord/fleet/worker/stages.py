@@ -5,10 +5,10 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from time import monotonic
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from accord.errors import AccordError
-from accord.fleet.results import ServerTiming, StageName, StageResult, SurfaceChange
+from accord.fleet.results import ServerTiming, StageName, StageResult, StageState, SurfaceChange
 from accord.fleet.running.processes import end_processes, find_descendants, reap
 from accord.fleet.worker.channel import ParentChannel
 from accord.fleet.worker.job import WorkerJob, WorkerReport
@@ -32,7 +32,7 @@ class StageOutcome(NamedTuple):
     """What a stage found, and how it ended."""
 
     found: WorkerReport = WorkerReport()
-    state: Literal["passed", "failed", "skipped", "reused"] = "passed"
+    state: StageState = "passed"
     text: str = ""
 
 
