@@ -295,6 +295,13 @@ class IgnoresTerminate(RawServer):
         time.sleep(300)
 
 
+class SlowEnd(RawServer):
+    """Takes longer than three seconds to end."""
+
+    def leave(self):
+        time.sleep(4)
+
+
 class Stubborn(LeavesDaemon):
     """Leaves a child and a process of its own, never answers, and does not want to end."""
 
@@ -422,6 +429,7 @@ KINDS = {
     "leaves-child": LeavesChild,
     "leaves-daemon": LeavesDaemon,
     "ignores-terminate": IgnoresTerminate,
+    "slow-end": SlowEnd,
     "stubborn": Stubborn,
     "needs-variable": NeedsVariable,
     "many-tools": ManyTools,

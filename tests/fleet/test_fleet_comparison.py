@@ -310,6 +310,35 @@ def test_a_server_is_slower_if_it_was_slow_twice(earlier, before, after, is_slow
     assert found == ([("slower", "the start")] if is_slower else [])
 
 
+@pytest.mark.parametrize(
+    ("cpu", "lag", "found"),
+    [
+        ((0.3, 0.31, 0.3), 0.0, []),  # the machine was slow, not the server
+        ((0.3, 0.9, 0.9), 2.0, [("slower", "the start (CPU time)")]),
+        ((None, 0.9, 0.9), 0.0, [("slower", "the start")]),  # an older history
+        ((None, None, None), 0.3, []),
+    ],
+)
+def test_a_busy_machine_makes_no_server_slower(cpu, lag, found):
+    base, before, after = (
+        ServerTiming(start=start, start_cpu=used)
+        for start, used in zip((1.2, 4.0, 2.3), cpu, strict=True)
+    )
+    compared = compare(
+        [result(timing=before)],
+        [result(timing=after, load_lag=lag)],
+        earlier={"tickets": base},
+    )
+    assert compared == found
+
+
+@pytest.mark.parametrize(("lag", "is_slower"), [(0.0, True), (0.3, False)])
+def test_slow_calls_count_only_on_a_machine_that_was_not_busy(lag, is_slower):
+    slow = [result(timing=ServerTiming(ping_95=time), load_lag=lag) for time in (0.9, 0.95)]
+    base = {"tickets": ServerTiming(ping_95=0.1)}
+    assert bool(compare(slow[:1], slow[1:], earlier=base)) == is_slower
+
+
 @pytest.mark.parametrize(("tool", "is_slower"), [("add", True), ("sub", False)])
 def test_only_calls_of_the_same_tool_are_compared(tool, is_slower):
     slow = [result(timing=ServerTiming(call_95=time, tool=tool)) for time in (0.9, 0.95)]

@@ -11,10 +11,11 @@ import pytest
 from accord.check.report import merge_revisions
 from accord.check.verdicts import chosen_requirements
 from accord.fleet.definition import FleetError, ResolvedServer
+from accord.fleet.results import FailedTest, TestCounts
 from accord.fleet.running.pool import PoolRun, count_cores, default_jobs, run_all
 from accord.fleet.running.repetition import find_doubtful, make_repetition, replace_doubtful
 from accord.fleet.running.shards import shard
-from accord.fleet.running.worker_process import WorkerOutcome
+from accord.fleet.running.worker_process import DoubtfulVerdicts, WorkerOutcome
 from accord.fleet.worker.job import WorkerJob, WorkerProgress, WorkerReport
 from accord.protocol.verdict import Verdict, VerdictName
 from fleet.jobs import MARK, STATES, job, marked_processes
@@ -196,13 +197,56 @@ def test_only_waiting_in_vain_on_a_busy_machine_is_doubtful(
     verdict: VerdictName, message: str, lag: float, *, is_doubtful: bool
 ) -> None:
     outcome = outcome_with({PING: (verdict, message), EMPTY: ("pass", "held")}, lag)
-    assert find_doubtful(outcome) == ((PING,) if is_doubtful else ())
+    assert find_doubtful(outcome).requirements == ((PING,) if is_doubtful else ())
+
+
+def outcome_of_tests(lag: float, **failures: str) -> WorkerOutcome:
+    """An outcome with tests that failed with these summaries, and one that passed."""
+    tests = TestCounts(
+        passed=1,
+        failed=len(failures),
+        failures=tuple(
+            FailedTest(name=name, kind="tool", summary=said) for name, said in failures.items()
+        ),
+        names={"fine": "pass", **dict.fromkeys(failures, "fail")},
+    )
+    report = WorkerReport(tests=tests, load_lag=lag, is_complete=True)
+    return WorkerOutcome(name="x", ended="finished", report=report, seconds=2.0)
+
+
+def test_a_test_that_waited_in_vain_on_a_busy_machine_is_doubtful_until_it_is_repeated() -> None:
+    waited = "expected a result; received no answer within 5 s"
+    quiet = outcome_of_tests(0.05, late=waited)
+    assert not any(find_doubtful(quiet))
+    first = outcome_of_tests(0.3, late=waited, hangs=waited, wrong="expected 1; received 2")
+    assert find_doubtful(first).tests == ("late", "hangs")
+    first = msgspec.structs.replace(first, doubtful=find_doubtful(first))
+    second = outcome_of_tests(0.0, hangs=waited)
+    tests = msgspec.structs.replace(
+        second.report.tests, names={"late": "pass", "hangs": "fail", "fine": "fail"}
+    )
+    report = msgspec.structs.replace(second.report, tests=tests)
+    both = replace_doubtful(first, msgspec.structs.replace(second, report=report))
+    assert both.report.tests.names == {
+        "fine": "pass",
+        "late": "pass",
+        "hangs": "fail",
+        "wrong": "fail",
+    }
+    assert (both.report.tests.passed, both.report.tests.failed) == (2, 2)
+    assert {each.name for each in both.report.tests.failures} == {"wrong", "hangs"}
+    assert both.repeated == {"late": "fail", "hangs": "fail"}
+    assert not any(both.doubtful)
+    # What the repetition did not reach stays doubtful.
+    nothing = WorkerOutcome(name="x", ended="timed-out", report=WorkerReport())
+    assert replace_doubtful(first, nothing).doubtful == first.doubtful
 
 
 def test_the_second_verdict_counts_and_the_first_is_kept_beside_it() -> None:
     first = outcome_with({PING: ("fail", SILENT), EMPTY: ("pass", "held")}, 0.3)
+    first = msgspec.structs.replace(first, doubtful=find_doubtful(first))
     second = outcome_with({PING: ("pass", "held")}, 0.0)
-    both = replace_doubtful(first, (PING,), second)
+    both = replace_doubtful(first, second)
     assert both.repeated == {PING: "fail"}
     assert both.seconds == 4.0
     report = both.report.report
@@ -215,20 +259,31 @@ def test_the_second_verdict_counts_and_the_first_is_kept_beside_it() -> None:
 
 def test_a_second_check_without_a_verdict_changes_nothing() -> None:
     first = outcome_with({PING: ("fail", SILENT)}, 0.3)
+    first = msgspec.structs.replace(first, doubtful=find_doubtful(first))
     silent = outcome_with({PING: ("not-exercised", "no occasion")}, 0.0)
-    assert replace_doubtful(first, (PING,), silent).report == first.report
+    assert replace_doubtful(first, silent).report == first.report
     crashed = WorkerOutcome(name="x", ended="crashed", report=WorkerReport())
-    assert replace_doubtful(first, (PING,), crashed) == first
+    assert replace_doubtful(first, crashed) == first
 
 
 @in_loop
 async def test_some_requirements_can_be_checked_again_alone() -> None:
     work = job("raw", lock=None, revisions=("2025-06-18",), contract=True, measure=True)
-    ran = await run_all([make_repetition(work, (EMPTY,))])
+    ran = await run_all([make_repetition(work, DoubtfulVerdicts(requirements=(EMPTY,)))])
     outcome = ran.outcomes["raw"]
     assert [each.name for each in outcome.report.stages] == ["start", "check"]
     assert outcome.report.report is not None
     assert [(each.id, each.verdict) for each in outcome.report.report.results] == [(EMPTY, "pass")]
+
+
+@in_loop
+async def test_some_tests_can_be_run_again_alone() -> None:
+    work = job("raw", contract=True, checks=True, measure=True)
+    chosen = "get_number answers valid arguments"
+    ran = await run_all([make_repetition(work, DoubtfulVerdicts(tests=(chosen,)))])
+    report = ran.outcomes["raw"].report
+    assert [each.name for each in report.stages] == ["start", "test"]
+    assert report.tests.names == {chosen: "pass"}
 
 
 # -- shards

@@ -197,6 +197,30 @@ def test_each_kind_of_server_is_a_row(kind: str, stage: str, state: str, text: s
         assert worked.report.tests.failed == 1
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems show no CPU time")
+def test_the_cpu_time_of_a_start_leaves_out_what_the_server_waits_for() -> None:
+    timing = Worked(job("slow-start")).report.timing
+    assert timing.start is not None
+    assert timing.start_cpu is not None
+    assert timing.start > 0.8
+    assert 0 < timing.start_cpu < timing.start
+
+
+@pytest.mark.thorough
+def test_a_server_may_take_longer_to_end_on_a_busy_machine() -> None:
+    script = Path(__file__).with_name("busy_stop_process.py")
+    ran = subprocess.run(
+        [sys.executable, str(script), *command("slow-end")],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=LONG,
+        check=True,
+    )
+    stage = DECODER.decode(ran.stdout)
+    assert isinstance(stage, WorkerReport)
+    assert [(each.name, each.state, each.text) for each in stage.stages] == [("stop", "passed", "")]
+
+
 # -- joining parts
 
 

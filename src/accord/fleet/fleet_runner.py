@@ -420,6 +420,8 @@ def _describe_doubt(outcome: WorkerOutcome) -> str:
     """Return why a later run may find something else about an equal server; empty if it may not."""
     if outcome.ended != "finished":
         return "the work on it did not end"
+    if any(outcome.doubtful):
+        return "what failed while the machine was busy could not be checked again"
     undone = [
         each.name
         for each in outcome.report.stages

@@ -29,6 +29,9 @@ STAGES: Final[tuple[StageName, ...]] = (
 StageState: TypeAlias = Literal["passed", "failed", "timed-out", "skipped", "reused"]
 """How a stage ended; `timed-out` left something undone because the server's time was over."""
 
+BUSY: Final = 0.1
+"""An event loop that is late by so many seconds runs on a busy machine."""
+
 Severity: TypeAlias = Literal["warn", "info"]
 
 
@@ -171,9 +174,14 @@ class SurfaceChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServerTiming(msgspec.Struct, frozen=True, kw_only=True):
-    """How fast a server is, in seconds; None where it was not measured."""
+    """How fast a server is, in seconds; None where it was not measured.
+
+    `start` is what a user waits; `start_cpu` is the CPU time of it, which a busy machine does not
+    change.
+    """
 
     start: float | None = None
+    start_cpu: float | None = None
     ping_median: float | None = None
     ping_95: float | None = None
     call_median: float | None = None
@@ -219,7 +227,7 @@ class ServerResult(msgspec.Struct, frozen=True, kw_only=True):
         reused_from: when the reused result was made, as ISO 8601; empty if it is new.
         flaky: requirements whose verdicts change without cause.
         load_lag: the largest delay of the event loop that the worker noticed, in seconds.
-        repeated: requirements that were checked again alone, with the verdict before.
+        repeated: requirements and tests that were checked again alone, with the verdict before.
         line: of its entry in the fleet file.
     """
 
@@ -261,6 +269,11 @@ class ServerResult(msgspec.Struct, frozen=True, kw_only=True):
     load_lag: float = 0.0
     repeated: Mapping[str, VerdictName] = {}
     line: int | None = None
+
+    @property
+    def was_busy(self) -> bool:
+        """Whether the machine was busy, so that what waited in vain says little."""
+        return self.load_lag > BUSY
 
     @property
     def is_as_expected(self) -> bool:

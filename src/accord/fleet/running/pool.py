@@ -125,7 +125,7 @@ class _Pool:
         self._remote = asyncio.Semaphore(_REMOTE_JOBS)
         self._hosts: dict[str, asyncio.Lock] = {}
         self._tasks: list[asyncio.Task[None]] = []
-        self._doubtful: list[tuple[WorkerJob, tuple[str, ...]]] = []
+        self._doubtful: list[WorkerJob] = []
         self._process_lock = threading.Lock()
         self._secrets: set[str] = set()
         # Children that are not to be ended here.
@@ -139,7 +139,7 @@ class _Pool:
         if not is_interrupted:
             self._tasks = [asyncio.create_task(self._repeat_doubtful())]
             is_interrupted = await self._finish()
-        for job, _ in self._doubtful:
+        for job in self._doubtful:
             # The first outcome counts if there was no time for a second one.
             self._deliver(self.outcomes[job.name])
         await asyncio.to_thread(self._end_orphans)
@@ -176,10 +176,11 @@ class _Pool:
                 await slots.enter_async_context(self._hosts.setdefault(host, asyncio.Lock()))
             await slots.enter_async_context(self._remote if job.server.url else self._local)
             outcome = await self._work(self._fit_to_machine(job))
-        self.outcomes[job.name] = outcome
         doubtful = find_doubtful(outcome)
-        if doubtful:
-            self._doubtful.append((job, doubtful))
+        outcome = msgspec.structs.replace(outcome, doubtful=doubtful)
+        self.outcomes[job.name] = outcome
+        if any(doubtful):
+            self._doubtful.append(job)
             self._report_waiting(job.name)
         else:
             self._deliver(outcome)
@@ -224,10 +225,10 @@ class _Pool:
 
     async def _repeat_doubtful(self) -> None:
         while self._doubtful:
-            job, requirements = self._doubtful[0]
-            second = await self._work(make_repetition(job, requirements))
+            job = self._doubtful[0]
             first = self.outcomes[job.name]
-            self.outcomes[job.name] = replace_doubtful(first, requirements, second)
+            second = await self._work(make_repetition(job, first.doubtful))
+            self.outcomes[job.name] = replace_doubtful(first, second)
             del self._doubtful[0]
             self._deliver(self.outcomes[job.name])
 

@@ -30,7 +30,10 @@ _PS_SECONDS: Final = 5.0
 
 
 class RunningProcess(NamedTuple):
-    """A process of the system's table; `started` tells it from a later one with the same id."""
+    """A process of the system's table; `started` tells it from a later one with the same id.
+
+    `ticks` is the CPU time of it and of its children that have ended; 0 where that is unknown.
+    """
 
     pid: int
     parent: int
@@ -38,6 +41,7 @@ class RunningProcess(NamedTuple):
     session: int
     state: str
     started: str
+    ticks: int = 0
 
     @property
     def is_zombie(self) -> bool:
@@ -75,7 +79,10 @@ def _read_stat(pid: str) -> RunningProcess | None:
             stat = file.read(1024).decode("utf-8", "replace")
         # The name in parentheses may contain anything, so the fields count from its end.
         state, parent, group, session, *rest = stat.rpartition(")")[2].split()
-        return RunningProcess(int(pid), int(parent), int(group), int(session), state, rest[15])
+        ticks = sum(map(int, rest[7:11]))
+        return RunningProcess(
+            int(pid), int(parent), int(group), int(session), state, rest[15], ticks
+        )
     except (OSError, ValueError, IndexError):
         return None  # it has ended meanwhile
 
@@ -113,6 +120,15 @@ def find_children() -> list[RunningProcess]:
     """Return our own children, also those that have ended."""
     own = os.getpid()
     return [each for each in list_processes() if each.parent == own]
+
+
+def descendants_cpu() -> float | None:
+    """Return the CPU seconds of all that this process launched; None where that is unknown."""
+    if sys.platform != "linux":
+        return None
+    ended = os.times()
+    ticks = sum(each.ticks for each in find_descendants())
+    return ended.children_user + ended.children_system + ticks / os.sysconf("SC_CLK_TCK")
 
 
 # -- adopting

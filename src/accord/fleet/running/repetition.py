@@ -1,16 +1,17 @@
-"""Verdicts that a busy machine may have caused: found, checked again alone, and replaced."""
+"""Verdicts that a busy machine may have caused: found, made again alone, and replaced."""
 
 import re
+from collections.abc import Container, Mapping
 from typing import Final
 
 import msgspec
 
 from accord.check.report import Report, RequirementResult, replace_results
-from accord.fleet.running.worker_process import WorkerOutcome
+from accord.fleet.results import BUSY, TestCounts
+from accord.fleet.running.worker_process import DoubtfulVerdicts, WorkerOutcome
 from accord.fleet.worker.job import WorkerJob, WorkerReport
+from accord.protocol.verdict import VerdictName
 
-# An event loop that is late by so many seconds runs on a busy machine.
-BUSY: Final = 0.1
 # What verdicts say that rest on waiting in vain.
 _WAITED: Final = re.compile(
     r"within [\d.]+ ?s\b|\bsilent\b|\bin time\b|\bnothing more\b|\bno (?:answer|response)\b"
@@ -20,12 +21,16 @@ _WAITED: Final = re.compile(
 _DECIDED: Final = ("pass", "warn", "fail")
 
 
-def find_doubtful(outcome: WorkerOutcome) -> tuple[str, ...]:
-    """Return the requirements that failed by waiting in vain while the machine was busy."""
-    report = outcome.report.report
-    if report is None or outcome.ended != "finished" or outcome.report.load_lag <= BUSY:
-        return ()
-    return tuple(each.id for each in report.results if each.verdict == "fail" and _has_waited(each))
+def find_doubtful(outcome: WorkerOutcome) -> DoubtfulVerdicts:
+    """Return what failed by waiting in vain while the machine was busy."""
+    found = outcome.report
+    if outcome.ended != "finished" or found.load_lag <= BUSY:
+        return DoubtfulVerdicts()
+    results = () if found.report is None else found.report.results
+    return DoubtfulVerdicts(
+        tuple(each.id for each in results if each.verdict == "fail" and _has_waited(each)),
+        tuple(each.name for each in found.tests.failures if _WAITED.search(each.summary)),
+    )
 
 
 def _has_waited(result: RequirementResult) -> bool:
@@ -33,33 +38,69 @@ def _has_waited(result: RequirementResult) -> bool:
     return any(_WAITED.search(text) for text in texts)
 
 
-def make_repetition(job: WorkerJob, requirements: tuple[str, ...]) -> WorkerJob:
-    """Return the job that checks some requirements again, and does nothing else."""
-    return msgspec.structs.replace(job, requirements=requirements, lock=None, reuse_if="")
+def make_repetition(job: WorkerJob, doubtful: DoubtfulVerdicts) -> WorkerJob:
+    """Return the job that makes some verdicts again, and does nothing else."""
+    return msgspec.structs.replace(
+        job, requirements=doubtful.requirements, tests=doubtful.tests, lock=None, reuse_if=""
+    )
 
 
-def replace_doubtful(
-    first: WorkerOutcome, requirements: tuple[str, ...], second: WorkerOutcome
-) -> WorkerOutcome:
-    """Return an outcome in which the verdicts of the second check count, where it has any."""
-    report, again = first.report.report, second.report.report
-    if report is None or again is None:
-        return first
-    newer = {
-        each.id: each
-        for each in again.results
-        if each.id in requirements and each.verdict in _DECIDED
+def replace_doubtful(first: WorkerOutcome, second: WorkerOutcome) -> WorkerOutcome:
+    """Return an outcome in which the second verdicts count, where there are any.
+
+    Args:
+        first: the outcome with what is doubtful in it.
+        second: that of the repetition, alone.
+    """
+    results = _newer_results(second.report.report, first.doubtful.requirements)
+    tests = {
+        name: verdict
+        for name, verdict in second.report.tests.names.items()
+        if name in first.doubtful.tests and verdict in _DECIDED
     }
-    repeated = {each.id: each.verdict for each in report.results if each.id in newer}
+    report, repeated = first.report, dict[str, VerdictName]()
+    if report.report is not None and results:
+        repeated |= {e.id: e.verdict for e in report.report.results if e.id in results}
+        report = _with_results(report, report.report, results)
+    if tests:
+        repeated |= dict.fromkeys(tests, "fail")
+        counts = _with_tests(report.tests, tests, second.report.tests)
+        report = msgspec.structs.replace(report, tests=counts)
     return msgspec.structs.replace(
         first,
-        report=_with_results(first.report, report, newer),
+        report=report,
         seconds=round(first.seconds + second.seconds, 3),
         repeated=repeated,
+        doubtful=DoubtfulVerdicts(
+            tuple(each for each in first.doubtful.requirements if each not in results),
+            tuple(each for each in first.doubtful.tests if each not in tests),
+        ),
     )
+
+
+def _newer_results(
+    report: Report | None, requirements: Container[str]
+) -> dict[str, RequirementResult]:
+    results = () if report is None else report.results
+    return {
+        each.id: each for each in results if each.id in requirements and each.verdict in _DECIDED
+    }
 
 
 def _with_results(
     whole: WorkerReport, report: Report, newer: dict[str, RequirementResult]
 ) -> WorkerReport:
     return msgspec.structs.replace(whole, report=replace_results(report, newer))
+
+
+def _with_tests(counts: TestCounts, newer: Mapping[str, str], second: TestCounts) -> TestCounts:
+    """Return tests with the newer verdicts, all of which were failures before."""
+    passed = sum(verdict == "pass" for verdict in newer.values())
+    kept = [each for each in counts.failures if each.name not in newer]
+    return msgspec.structs.replace(
+        counts,
+        passed=counts.passed + passed,
+        failed=counts.failed - passed,
+        failures=(*kept, *(each for each in second.failures if each.name in newer)),
+        names={**counts.names, **newer},
+    )

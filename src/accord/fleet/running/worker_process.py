@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Callable
 from time import monotonic
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -35,6 +35,13 @@ OnWorkerProgress: TypeAlias = Callable[[str, WorkerProgress], object]
 WorkerEnd: TypeAlias = Literal["finished", "timed-out", "crashed", "interrupted"]
 
 
+class DoubtfulVerdicts(NamedTuple):
+    """Failures that a busy machine may have caused: requirements, and names of tests."""
+
+    requirements: tuple[str, ...] = ()
+    tests: tuple[str, ...] = ()
+
+
 class WorkerOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """How the work on one server ended, and what it found until then.
 
@@ -45,7 +52,8 @@ class WorkerOutcome(msgspec.Struct, frozen=True, kw_only=True):
         stage: the stage that did not end; None if all did.
         text: why it did not finish; empty if it did.
         seconds: of the whole.
-        repeated: requirements that were checked again alone, with the verdict before.
+        repeated: requirements and tests that were checked again alone, with the verdict before.
+        doubtful: what failed while the machine was busy, and was not checked again yet.
     """
 
     name: str
@@ -55,6 +63,7 @@ class WorkerOutcome(msgspec.Struct, frozen=True, kw_only=True):
     text: str = ""
     seconds: float = 0.0
     repeated: dict[str, VerdictName] = {}
+    doubtful: DoubtfulVerdicts = DoubtfulVerdicts()
 
 
 class WorkerProcess:

@@ -30,6 +30,6 @@ async def check(work: ServerWork) -> StageOutcome:
         report = await check_server(work.access.check_target(), plan, step=step, setting=setting)
     work.end_leftovers()
     found = WorkerReport(
-        report=report, load_lag=round(lag.worst, 3), transport=report.setting.transport or ""
+        report=report, load_lag=lag.seconds, transport=report.setting.transport or ""
     )
     return StageOutcome(found)

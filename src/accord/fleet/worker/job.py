@@ -44,7 +44,9 @@ class WorkerJob(msgspec.Struct, frozen=True, kw_only=True):
         withheld: variables of this process that neither worker nor server sees.
         repeat: the command line that checks this server, up to where options go.
         artifact: the fleet file, in which tools for source code show violations.
-        requirements: check these again, alone, and do nothing else; empty does everything.
+        requirements: check these again, alone, and do nothing else but `tests`; if both are
+            empty, everything is done.
+        tests: run the tests with these names again, and do nothing else but `requirements`.
         generator_home: a folder in which the generator of arguments keeps its tables, for all
             workers of a run; empty makes one.
     """
@@ -70,6 +72,7 @@ class WorkerJob(msgspec.Struct, frozen=True, kw_only=True):
     repeat: str = ""
     artifact: str = ""
     requirements: tuple[str, ...] = ()
+    tests: tuple[str, ...] = ()
     generator_home: str = ""
 
     @property
@@ -113,7 +116,7 @@ class WorkerReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         revision: the one that it was connected to with.
         stderr: its last lines.
         left_processes: what still ran after it was stopped, such as "sleep (pid 7)".
-        load_lag: the largest delay of the event loop during the check, in seconds.
+        load_lag: the largest delay of the event loop while the server worked, in seconds.
         is_reusable: whether the surface is the one of `WorkerJob.reuse_if`, so that an earlier
             result holds.
         unreachable: why the server could not be reached; empty if it could.

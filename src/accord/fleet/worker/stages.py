@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from accord.errors import AccordError
 from accord.fleet.results import ServerTiming, StageName, StageResult, StageState, SurfaceChange
-from accord.fleet.running.processes import end_processes, find_descendants, reap
+from accord.fleet.running.processes import descendants_cpu, end_processes, find_descendants, reap
 from accord.fleet.worker.channel import ParentChannel
 from accord.fleet.worker.job import WorkerJob, WorkerReport
 from accord.fleet.worker.server_access import ServerAccess
@@ -62,9 +62,8 @@ class ServerWork:
 
     async def run(self) -> WorkerReport:
         """Do all stages, and return the last part of the report."""
-        if self.job.requirements:
-            if await self._connect(lists=False):
-                await self._do("check", self._check)
+        if self.job.requirements or self.job.tests:
+            await self._repeat()
             return self._last_part()
         if not await self._connect():
             return self._last_part()
@@ -79,10 +78,19 @@ class ServerWork:
         if self.job.measure:
             from accord.fleet.worker.timing_stages import TimedServer
 
-            async with TimedServer(self) as timed:
+            async with LagMeter() as lag, TimedServer(self, lag) as timed:
                 if await self._do("measure", timed.measure):
                     await self._do("stop", timed.stop)
         return self._last_part()
+
+    async def _repeat(self) -> None:
+        """Make the verdicts again that the job names, and no others."""
+        if not await self._connect(lists=False):
+            return
+        if self.job.requirements:
+            await self._do("check", self._check)
+        if self.job.tests:
+            await self._do("test", self._test)
 
     def _last_part(self) -> WorkerReport:
         # Every copy of the server was stopped, so whatever runs now was left behind.
@@ -151,21 +159,22 @@ class ServerWork:
         from accord.client import connect
 
         access = self.access
-        began = monotonic()
         client: Client | None = None
         last: BaseException | None = None
-        for revision in self._start_revisions():
-            began = monotonic()
-            try:
-                client = await connect(access.target, **access.connect_options(revision))
-                break
-            except (AccordError, OSError, ValueError, ImportError) as error:
-                last = error
+        timing = ServerTiming()
+        async with LagMeter() as lag:
+            for revision in self._start_revisions():
+                began, cpu = monotonic(), descendants_cpu()
+                try:
+                    client = await connect(access.target, **access.connect_options(revision))
+                    timing = _measure_start(began, None if self.job.server.url else cpu)
+                    break
+                except (AccordError, OSError, ValueError, ImportError) as error:
+                    last = error
         if client is None:
             text = access.explain(last) if last is not None else "not tried"
             found = WorkerReport(unreachable=text, stderr=access.stderr.lines)
             return None, StageOutcome(found, "failed", text)
-        seconds = monotonic() - began
         await access.keep_token()
         if access.token:
             self.channel.add_secrets((access.token,))
@@ -173,7 +182,8 @@ class ServerWork:
         self.version = client.server_info.version
         server = self.job.server
         found = WorkerReport(
-            timing=ServerTiming(start=round(seconds, 4)),
+            timing=timing,
+            load_lag=lag.seconds,
             server_name=client.server_info.name,
             server_version=client.server_info.version,
             transport=(server.transport or "http") if server.url else "stdio",
@@ -253,15 +263,20 @@ class ServerWork:
         reap(end_processes(find_descendants, grace=_LEFT_GRACE))
 
 
-class LagMeter:
-    """Measures how late the event loop is, which tells how busy the machine is.
+def _measure_start(began: float, cpu: float | None) -> ServerTiming:
+    """Return how long a server took from a moment at which its processes had used this CPU time."""
+    start = round(monotonic() - began, 4)
+    used = None if cpu is None else descendants_cpu()
+    if cpu is None or used is None:
+        return ServerTiming(start=start)
+    return ServerTiming(start=start, start_cpu=round(used - cpu, 4))
 
-    Attributes:
-        worst: the largest delay, in seconds.
-    """
+
+class LagMeter:
+    """Measures how late the event loop is, which tells how busy the machine is."""
 
     def __init__(self) -> None:
-        self.worst = 0.0
+        self._worst = 0.0
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -272,9 +287,14 @@ class LagMeter:
         if self._task is not None:
             self._task.cancel()
 
+    @property
+    def seconds(self) -> float:
+        """The largest delay so far."""
+        return round(self._worst, 3)
+
     async def _measure(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
             due = loop.time() + _LAG_PAUSE
             await asyncio.sleep(_LAG_PAUSE)
-            self.worst = max(self.worst, loop.time() - due)
+            self._worst = max(self._worst, loop.time() - due)

@@ -1,0 +1,34 @@
+"""Stops a server as a worker does whose event loop was late: `python busy_stop_process.py COMMAND`.
+
+Writes a report with the stage to standard output.
+"""
+
+import asyncio
+import sys
+import time
+
+from accord.fleet.definition import ResolvedServer
+from accord.fleet.results import StageResult
+from accord.fleet.worker.channel import ParentChannel
+from accord.fleet.worker.job import WorkerJob, WorkerReport
+from accord.fleet.worker.stages import LagMeter, ServerWork
+from accord.fleet.worker.timing_stages import TimedServer
+
+
+async def main() -> None:
+    channel = ParentChannel()
+    server = ResolvedServer(name="late", command=tuple(sys.argv[1:]))
+    work = ServerWork(WorkerJob(server=server), channel)
+    work.revision = "2025-06-18"
+    async with LagMeter() as lag:
+        while lag.seconds <= 0.3:
+            await asyncio.sleep(0.01)
+            time.sleep(0.5)  # the loop is late, as on a busy machine
+        async with TimedServer(work, lag) as timed:
+            await timed.measure()
+            ended = await timed.stop()
+    stage = StageResult(name="stop", state=ended.state, text=ended.text)
+    channel.send(WorkerReport(stages=(stage,)))
+
+
+asyncio.run(main())
