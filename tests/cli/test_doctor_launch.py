@@ -93,7 +93,8 @@ def test_a_relative_script_is_a_warning(tmp_path, monkeypatch):
     ("text", "advice"),
     [
         ("import no_such_module_of_accord", "install the missing module"),
-        ("import os; os.environ['NO_SUCH_KEY']", "set the variable that it misses"),
+        ("import os; os.environ['NO_SUCH_KEY']", "set the variable that it misses, NO_SUCH_KEY:"),
+        ("import os; os.environ['no such key']", "set the variable that it misses:"),
         ("raise OSError('Address already in use')", "end the other copy"),
         ("raise ValueError('broken')", "mend what it says on standard error"),
     ],

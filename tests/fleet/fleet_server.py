@@ -250,6 +250,15 @@ class CrashAtStart(RawServer):
         sys.exit("cannot open database: no such file")
 
 
+class ExplainsFirst(RawServer):
+    """Ends at once: says why, then how it is used, at length."""
+
+    def run(self):
+        sys.stderr.write("Error: FLEET_TEST_KEY is not set\n")
+        sys.stderr.write("\n".join(f"--option-{number}" for number in range(60)))
+        sys.exit("\nNode.js v20.20.2")
+
+
 class ExitZero(RawServer):
     """Ends at once, as if all were well."""
 
@@ -425,6 +434,7 @@ KINDS = {
     "silent": Silent,
     "slow-start": SlowStart,
     "crash-at-start": CrashAtStart,
+    "explains-first": ExplainsFirst,
     "exit-zero": ExitZero,
     "leaves-child": LeavesChild,
     "leaves-daemon": LeavesDaemon,

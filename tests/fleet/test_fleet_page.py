@@ -287,7 +287,7 @@ def test_details_have_stages_breaches_tests_output_and_what_was_left(desk):
         "✕ case create refuses an empty title expected an error, got a result",
         "accord test cases/tickets.accord.toml --only 'create refuses'",
         f"Verdicts that change without cause {IDS[50]}",
-        "Last lines of stderr starting ready",
+        "First and last lines of stderr starting ready",
     ):
         assert part in own
     assert "✕ start failed 400 ms: exit code 1" in text

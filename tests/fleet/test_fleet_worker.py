@@ -197,6 +197,13 @@ def test_each_kind_of_server_is_a_row(kind: str, stage: str, state: str, text: s
         assert worked.report.tests.failed == 1
 
 
+def test_a_server_that_does_not_start_is_unreachable_for_its_cause() -> None:
+    report = Worked(job("explains-first")).report
+    assert report.unreachable.endswith("; it said: Error: FLEET_TEST_KEY is not set")
+    assert report.stderr[0] == "Error: FLEET_TEST_KEY is not set"
+    assert report.stderr[-1] == "Node.js v20.20.2"
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems show no CPU time")
 def test_the_cpu_time_of_a_start_leaves_out_what_the_server_waits_for() -> None:
     timing = Worked(job("slow-start")).report.timing

@@ -11,7 +11,7 @@ import pytest
 
 from accord.errors import ConnectFailed
 from accord.transports import child as child_module
-from accord.transports.child import Child, StderrTail, describe_exit, group_is_alive, spawn
+from accord.transports.child import Child, StderrLines, describe_exit, group_is_alive, spawn
 from accord.transports.pipes import PolledPipes, ThreadedPipes
 from support.leftovers import Leftovers
 from support.waiting import LONG, run, until
@@ -194,7 +194,7 @@ def test_an_exit_code_is_described_in_words(code, words):
 
 
 def test_the_summary_of_stderr_is_one_line_and_keeps_its_end():
-    tail = StderrTail()
+    tail = StderrLines()
     tail.feed(b"first\n\n  second\nlast")
     tail.end()
     assert tail.summarize(100) == "first | second | last"

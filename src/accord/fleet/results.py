@@ -220,7 +220,7 @@ class ServerResult(msgspec.Struct, frozen=True, kw_only=True):
         seconds: of all stages.
         server_name: as the server says.
         server_version: likewise.
-        stderr: its last lines.
+        stderr: its first and last lines.
         left_processes: what still ran after it was stopped, such as "sleep (pid 7)".
         cache_key: equal keys mean that the same result is expected; empty if unknown.
         not_cached: why it has no key.

@@ -1,8 +1,8 @@
 """Launched processes: start one, feed it, read it, and end it with everything it started.
 
 A child leads a process group of its own, so that one signal reaches whatever it starts. Its output
-is always drained, and the last lines of its stderr are kept for error messages. No child watcher of
-asyncio is involved, so that any loop in any thread will do.
+is always drained, and the first and last lines of its stderr are kept for error messages. No child
+watcher of asyncio is involved, so that any loop in any thread will do.
 """
 
 import asyncio
@@ -15,7 +15,6 @@ import signal
 import subprocess
 import sys
 import threading
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -23,6 +22,7 @@ from typing import IO, Final, Literal, TypeAlias
 
 from accord.bindings.lines import LineReader, LineTooLong
 from accord.errors import ConnectFailed
+from accord.transports.error_lines import FirstAndLastLines
 from accord.transports.pipes import HIGH_WATER, OnChunk, Pipes, attach
 
 log = logging.getLogger("accord.client")
@@ -163,15 +163,11 @@ def _are_all_zombies(group: int) -> bool:
 # -- standard error
 
 
-class StderrTail:
-    """Cuts stderr into lines, keeps the last ones and passes each on.
-
-    Attributes:
-        lines: the last lines, each cut to a length that fits an error message.
-    """
+class StderrLines:
+    """Cuts stderr into lines, keeps the first and the last ones and passes each on."""
 
     def __init__(self, sink: StderrSink = "keep") -> None:
-        self.lines: deque[str] = deque(maxlen=_KEPT_LINES)
+        self._kept = FirstAndLastLines(_KEPT_LINES)
         self._sink = sink
         self._reader = LineReader(_KEPT_LINE_LENGTH * 64)
 
@@ -187,7 +183,7 @@ class StderrTail:
 
     def _take(self, raw: bytes) -> None:
         line = raw.decode("utf-8", "replace").rstrip()
-        self.lines.append(line[:_KEPT_LINE_LENGTH])
+        self._kept.add(line[:_KEPT_LINE_LENGTH])
         try:
             if callable(self._sink):
                 self._sink(line)
@@ -196,6 +192,11 @@ class StderrTail:
         except Exception:
             # The listener may be gone (a closed window, a notebook); the child goes on.
             log.debug("a line of stderr could not be passed on", exc_info=True)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The first and last lines, each cut to a length that fits an error message."""
+        return tuple(self._kept)
 
     def summarize(self, length: int) -> str:
         """Return the end of it in one line: errors end with what matters."""
@@ -223,7 +224,7 @@ class Child:
 
     Attributes:
         pipes: set by `start`; None before and after.
-        stderr: the last lines that it wrote there.
+        stderr: the first and last lines that it wrote there.
     """
 
     def __init__(
@@ -240,7 +241,7 @@ class Child:
     ) -> None:
         self.command = tuple(os.fspath(part) for part in command)
         self.pipes: Pipes | None = None
-        self.stderr = StderrTail(stderr)
+        self.stderr = StderrLines(stderr)
         self._spawn = partial(
             spawn,
             self.command,

@@ -38,8 +38,6 @@ _STAGE_VERDICTS: Final = {
     "skipped": "not-applicable",
     "reused": "not-exercised",
 }
-# Lines of stderr, the last ones.
-_MOST_STDERR: Final = 20
 _WORDS: Final = {"fail": "Failed", "warn": "Warning"}
 
 
@@ -88,10 +86,9 @@ def server_story(result: ServerResult, page: PageContext) -> Iterator[str]:
     yield from _tests(result, page)
     yield from _doubts(result)
     if result.stderr:
-        last = "\n".join(
-            shorten(line, 300) for line in result.stderr[-min(_MOST_STDERR, page.limit) :]
-        )
-        yield f"<h3>Last lines of stderr</h3><pre>{last}</pre>"
+        shown, more = first_entries(result.stderr, page.limit)
+        lines = "\n".join(shorten(line, 300) for line in shown)
+        yield f"<h3>First and last lines of stderr</h3><pre>{lines}</pre>{more}"
 
 
 def _facts(result: ServerResult, page: PageContext) -> Iterator[tuple[str, str]]:

@@ -114,7 +114,7 @@ class WorkerReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         server_version: likewise.
         transport: stdio, http or sse.
         revision: the one that it was connected to with.
-        stderr: its last lines.
+        stderr: its first and last lines.
         left_processes: what still ran after it was stopped, such as "sleep (pid 7)".
         load_lag: the largest delay of the event loop while the server worked, in seconds.
         is_reusable: whether the surface is the one of `WorkerJob.reuse_if`, so that an earlier

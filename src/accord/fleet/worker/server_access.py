@@ -2,12 +2,12 @@
 
 import os
 import shlex
-from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from accord.errors import AccordError, ConnectFailed, FlowFailed
 from accord.fleet.worker.job import WorkerJob
+from accord.transports.error_lines import FirstAndLastLines, find_cause
 
 if TYPE_CHECKING:
     from accord.check.probing.target import ServerTarget
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 # Lines of standard error that a report has, and how long each may be.
 _STDERR_LINES: Final = 40
 _STDERR_LENGTH: Final = 1_000
+_SAID_LENGTH: Final = 200
 # The least seconds that a server may take to start: some fetch packages first.
 _STARTING: Final = 30.0
 # The part of the whole time that may be spent on that.
@@ -26,15 +27,15 @@ _FLEET_ADVICE: Final = 'add a header Authorization with a token to its entry, or
 
 
 class KeptStderr:
-    """The last lines that a server wrote to standard error."""
+    """The first and last lines that a server wrote to standard error."""
 
     def __init__(self) -> None:
-        self._lines: deque[str] = deque(maxlen=_STDERR_LINES)
+        self._lines = FirstAndLastLines(_STDERR_LINES)
 
     def __call__(self, line: str) -> None:
         """Keep a line; a long one is cut."""
         is_long = len(line) > _STDERR_LENGTH
-        self._lines.append(f"{line[:_STDERR_LENGTH]}..." if is_long else line)
+        self._lines.add(f"{line[:_STDERR_LENGTH]}..." if is_long else line)
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -145,8 +146,8 @@ class ServerAccess:
                 text = text.removeprefix(f"{each}: ")
             # Lines of its standard error are reported beside it.
             if isinstance(error, ConnectFailed) and error.stderr:
-                said = error.stderr.splitlines()[-1].strip()
-                text = f"{text.partition('; it said: ')[0]}; it said: {said[:200]}"
+                said = find_cause(error.stderr.splitlines())
+                text = f"{text.partition('; it said: ')[0]}; it said: {said[:_SAID_LENGTH]}"
         elif not isinstance(error, ValueError | OSError):
             text = f"{type(error).__name__}: {text}"
         return text.replace(_ADVICE, _FLEET_ADVICE)

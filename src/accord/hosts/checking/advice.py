@@ -8,13 +8,10 @@ from typing import Final
 
 from accord.check.probing.messages import shorten
 from accord.hosts.checking.findings import Blame
+from accord.transports.error_lines import find_cause, find_missing_variable, telling_lines
 
 _LINES: Final = 3
 _LINE: Final = 200
-# What package managers write in any case.
-_NOISE: Final = re.compile(
-    r"npm (?:notice|warn)\b|Installed \d+ packages? in |\[notice\] ", re.IGNORECASE
-)
 DOWNLOADERS: Final = frozenset({"npx", "uvx", "uv", "bunx", "pipx", "docker", "podman"})
 """Programs whose first start may take minutes."""
 _RUNNERS: Final = {
@@ -59,6 +56,9 @@ def diagnose_start(stderr: Sequence[str], stray: Sequence[str]) -> tuple[Blame, 
         return "machine", "let the user of the host read and run these files"
     if "EADDRINUSE" in text or "Address already in use" in text:
         return "machine", "end the other copy of the server: both want the same port"
+    if variable := find_missing_variable(stderr):
+        option = f"--env {variable}=VALUE here, env in the entry of a host"
+        return "entry", f"set the variable that it misses, {variable}: {option}"
     if "KeyError" in text or "environment variable" in text.lower():
         return (
             "entry",
@@ -74,7 +74,8 @@ def diagnose_start(stderr: Sequence[str], stray: Sequence[str]) -> tuple[Blame, 
 
 
 def quote_stderr(lines: Sequence[str]) -> str:
-    """Return the last lines of standard error, to be added to a message."""
-    telling = [each for each in lines if each.strip() and not _NOISE.match(each)]
-    kept = [shorten(each, _LINE) for each in telling[-_LINES:]]
-    return f"; stderr: {' | '.join(kept)}" if kept else ""
+    """Return the cause and the last lines of standard error, to be added to a message."""
+    cause, last = find_cause(lines), telling_lines(lines)[-_LINES:]
+    kept = last if any(each in cause for each in last) else [cause, *last]
+    shown = [shorten(each, _LINE) for each in kept if each]
+    return f"; stderr: {' | '.join(shown)}" if shown else ""

@@ -27,7 +27,6 @@ _LEAVING: Final = 2.0
 _PAGES: Final = 50
 _TEXT: Final = 200
 _SECRET: Final = 6
-_STDERR_LINES: Final = 20
 _LISTS: Final = {
     "tools": ("tools", "tools/list"),
     "resources": ("resources", "resources/list"),
@@ -45,7 +44,7 @@ class LaunchFacts(msgspec.Struct, kw_only=True):
         version: of the server.
         counts: how many entries each list has.
         milliseconds: from the launch, or the first request, to the first answer.
-        stderr: its last lines on standard error, without secrets.
+        stderr: its first and last lines on standard error, without secrets.
         needs_sign_in: whether it answers nothing without a sign-in.
         broken: requirements of the protocol that its messages broke.
         score: of the full check, in percent.
@@ -299,8 +298,7 @@ class ServerTrial:
     # -- afterwards
 
     def _stderr(self, line: RawConnection) -> list[str]:
-        lines = list(getattr(line.carrier, "stderr", ()))[-_STDERR_LINES:]
-        return [self._hide(each) for each in lines]
+        return [self._hide(each) for each in getattr(line.carrier, "stderr", ())]
 
     def _stray(self, line: RawConnection) -> list[str]:
         return [each.raw for each in line.log.records if each.sender == "server" and each.raw]
