@@ -161,6 +161,18 @@ class HangOnCall(RawServer):
         return None
 
 
+class NeverSucceeds(RawServer):
+    """Has a second tool that answers every call with an error."""
+
+    def tools(self):
+        schema = {**SCHEMA, "required": ["number"]}
+        return [tool(), tool("get_order", "Returns an order.", inputSchema=schema)]
+
+    def call(self, params):
+        result = super().call(params)
+        return {**result, "isError": params["name"] == "get_order"}
+
+
 class SlowCalls(RawServer):
     """Has more tools than there is time for, and ends when one of the last is called."""
 
@@ -425,6 +437,7 @@ KINDS = {
     "failing-test": FailingTest,
     "crash-on-call": CrashOnCall,
     "hang-on-call": HangOnCall,
+    "never-succeeds": NeverSucceeds,
     "slow-calls": SlowCalls,
     "rubbish": Rubbish,
     "wrong-id": WrongId,

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from accord.check.probing.tool_calls import ToolCounts
 from accord.fleet.results import (
     FailedTest,
     FleetRun,
@@ -110,12 +111,16 @@ def full_result(name: str, number: int, *, failing: Iterable[str] = ()) -> Serve
         tests=TestCounts(
             passed=36,
             failed=1,
+            no_time=2,
             names={
                 f"{tool}: {kind}": "pass" for tool in tools for kind in ("valid", "odd", "text")
             },
             failures=(
                 FailedTest(name=f"{tools[0]}: odd", kind="contract", summary="said nothing"),
             ),
+        ),
+        tool_calls=tuple(
+            ToolCounts(name=tool, calls=40, succeeded=30, refused=10) for tool in tools
         ),
         surface=SurfaceSummary(
             digest=f"{name:0>64}",

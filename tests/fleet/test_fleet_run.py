@@ -505,6 +505,29 @@ def test_a_terminal_gets_a_question_and_a_live_table(fleet):
     assert (fleet.folder / "trust.json").is_file()  # the answer is kept
 
 
+def test_a_tool_of_which_no_call_succeeds_is_a_finding(fleet: Fleet) -> None:
+    fleet.add("desk", "never-succeeds", expected="contract = true")
+    result = by_name(fleet.result())["desk"]
+    found = [each for each in result["findings"] if each["id"] == "calls.never-succeeded"]
+    assert [(each["subject"], each["severity"]) for each in found] == [("tool get_order", "warn")]
+    calls = {each["name"]: each for each in result["tool_calls"]}
+    assert calls["get_number"]["succeeded"]
+    assert calls["get_order"]["refused"]
+    assert not calls["get_order"]["succeeded"]
+    # Reused, and accepted.
+    with fleet.file.open("a") as file:
+        file.write(
+            '[[server.desk.accept]]\nid = "calls.never-succeeded"\nreason = "no orders here"\n'
+            "until = 2999-12-31\n"
+        )
+    again = by_name(fleet.result())["desk"]
+    assert again["reused_from"]
+    assert again["tool_calls"] == result["tool_calls"]
+    assert [e["accepted"] for e in again["findings"] if e["id"] == "calls.never-succeeded"] == [
+        "no orders here (until 2999-12-31)"
+    ]
+
+
 @pytest.mark.thorough
 def test_contract_tests_that_cannot_be_made_fail_the_run_until_they_can(fleet: Fleet) -> None:
     (fleet.folder / "without" / "hypothesis.py").parent.mkdir()

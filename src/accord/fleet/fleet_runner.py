@@ -33,6 +33,11 @@ from accord.fleet.results import (
     SurfaceFinding,
 )
 from accord.fleet.rule_set import RuleSet
+from accord.fleet.run_findings import (
+    count_tool_calls,
+    find_failing_tools,
+    find_left_behind,
+)
 from accord.fleet.running.pool import run_all
 from accord.fleet.running.worker_process import WorkerOutcome
 from accord.fleet.surfaces.changes import find_surface_changes
@@ -189,6 +194,7 @@ class FleetRunner:
             stages=(StageResult(name="resolve", state="passed"), *report.stages),
             surface_revision=report.revision,
             tests=report.tests,
+            tool_calls=count_tool_calls(report),
             surface=surface,
             timing=report.timing,
             seconds=round(outcome.seconds, 3),
@@ -242,15 +248,8 @@ class FleetRunner:
     ) -> list[SurfaceFinding]:
         server, resolved = prepared.server, prepared.resolved
         found = [
-            SurfaceFinding(
-                id="process.left-behind",
-                severity="warn",
-                text=f"{each} still ran after the server was stopped, and was ended: a server ends"
-                " what it starts when its standard input closes",
-                subject="process",
-                server=server.name,
-            )
-            for each in report.left_processes
+            *find_left_behind(report, server.name),
+            *find_failing_tools(result.tool_calls, server.name),
         ]
         if report.surface is None:
             return found
@@ -445,6 +444,7 @@ def _reuse(result: ServerResult, earlier: ReusableResult) -> tuple[ServerResult,
             result,
             stages=(*result.stages, *reused),
             tests=old.tests,
+            tool_calls=old.tool_calls,
             timing=timing,
             reused_from=earlier.started,
             repeated=old.repeated,

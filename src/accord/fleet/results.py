@@ -8,6 +8,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from accord.check.probing.tool_calls import ToolCounts
 from accord.protocol.verdict import VerdictName
 from accord.types import JsonObject, RevisionId
 
@@ -212,6 +213,7 @@ class ServerResult(msgspec.Struct, frozen=True, kw_only=True):
         breaches: requirements that failed or warned.
         verdicts: of every requirement that was asked.
         tests: contract tests and cases.
+        tool_calls: how often each tool was called, and how its calls were answered.
         surface: what it offers, summarized; None if it was not listed.
         findings: of the lint.
         changes: against the lock, or against the run before.
@@ -252,6 +254,7 @@ class ServerResult(msgspec.Struct, frozen=True, kw_only=True):
     breaches: tuple[RequirementBreach, ...] = ()
     verdicts: Mapping[str, VerdictName] = {}
     tests: TestCounts = TestCounts()
+    tool_calls: tuple[ToolCounts, ...] = ()
     surface: SurfaceSummary | None = None
     findings: tuple[SurfaceFinding, ...] = ()
     changes: tuple[SurfaceChange, ...] = ()

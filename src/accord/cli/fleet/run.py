@@ -141,6 +141,7 @@ def _read(options: argparse.Namespace) -> "Fleet":
 
     from accord.fleet.definition import DEFAULT_FILE
     from accord.fleet.file.reader import read_fleet
+    from accord.fleet.run_findings import RUN_FINDINGS
     from accord.fleet.surfaces.readiness import known_findings
 
     if not options.file and not Path(DEFAULT_FILE).is_file():
@@ -151,7 +152,7 @@ def _read(options: argparse.Namespace) -> "Fleet":
     fleet = read_fleet(
         Path(options.file or DEFAULT_FILE),
         allow_literals=options.allow_literals,
-        lint_ids={*known_findings(), "process.left-behind"},
+        lint_ids=known_findings() | RUN_FINDINGS,
     )
     changes: dict[str, Any] = {}
     if options.revision:

@@ -17,7 +17,7 @@ from accord.fleet.file.section import Section, suggest
 from accord.types import REVISION_IDS
 
 # Ids of findings, which are not in the catalogue of requirements.
-FINDING_PREFIXES: Final = ("surface.", "safety.", "directory.", "process.")
+FINDING_PREFIXES: Final = ("surface.", "safety.", "directory.", "process.", "calls.")
 # A limit that does not count: TOML has no null.
 _ANY: Final = "any"
 # Ten years in hours: dates have an end.

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from accord.check.rendering.markup import escape_html
-from accord.check.rendering.wording import plural
+from accord.check.rendering.wording import count_calls, plural
 from accord.fleet.rendering.elements import (
     PageContext,
     facts,
@@ -84,6 +84,7 @@ def server_story(result: ServerResult, page: PageContext) -> Iterator[str]:
     yield from _stages(result)
     yield from _breaches(result, page)
     yield from _tests(result, page)
+    yield from _tool_calls(result, page)
     yield from _doubts(result)
     if result.stderr:
         shown, more = first_entries(result.stderr, page.limit)
@@ -187,6 +188,20 @@ def _tests(result: ServerResult, page: PageContext) -> Iterator[str]:
             )
         yield "</li>"
     yield f"</ul>{more}"
+
+
+def _tool_calls(result: ServerResult, page: PageContext) -> Iterator[str]:
+    called = [each for each in result.tool_calls if each.calls]
+    if not called:
+        return
+    # Those that never worked first.
+    ordered = sorted(called, key=lambda each: not each.never_succeeded)
+    shown, more = first_entries(ordered, page.limit)
+    yield f'<details class="fold"><summary>Calls of {plural(len(called), "tool")}</summary><ul>'
+    for each in shown:
+        style = ' class="f"' if each.never_succeeded else ""
+        yield f"<li{style}><code>{shorten(each.name, 100)}</code>: {count_calls(each)}</li>"
+    yield f"</ul>{more}</details>"
 
 
 def _doubts(result: ServerResult) -> Iterator[str]:

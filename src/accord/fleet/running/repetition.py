@@ -65,7 +65,8 @@ def replace_doubtful(first: WorkerOutcome, second: WorkerOutcome) -> WorkerOutco
     if tests:
         repeated |= dict.fromkeys(tests, "fail")
         counts = _with_tests(report.tests, tests, second.report.tests)
-        report = msgspec.structs.replace(report, tests=counts)
+        calls = (*report.tool_calls, *second.report.tool_calls)
+        report = msgspec.structs.replace(report, tests=counts, tool_calls=calls)
     return msgspec.structs.replace(
         first,
         report=report,

@@ -52,8 +52,9 @@ def _run(work: ServerWork, files: Sequence[CaseFile]) -> StageOutcome:
         if job.tests:
             named = {name: test for name, test in named.items() if name in job.tests}
         ran = _run_each(work, server, named)
+        calls = tuple(each for each in server.limit.all_counts() if each.calls)
     left_out = [name for name in named if name not in ran]
-    found = WorkerReport(tests=count_tests(ran, left_out))
+    found = WorkerReport(tests=count_tests(ran, left_out), tool_calls=calls)
     if missing:
         return StageOutcome(found, "failed", missing)
     if left_out:

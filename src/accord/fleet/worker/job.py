@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from accord.check.probing.tool_calls import ToolCounts
 from accord.check.report import Report
 from accord.fleet.definition import DEFAULT_PATIENCE, DEFAULT_TIME, ResolvedServer
 from accord.fleet.results import (
@@ -106,6 +107,7 @@ class WorkerReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         stages: how each ended.
         report: of the check; its results have the verdicts by revision.
         tests: contract tests and cases.
+        tool_calls: how often these tests called each tool, and how the calls were answered.
         surface: what the server lists, as `accord.testing.surface_of` returns it.
         changes: against the lock.
         lock_problem: why there is no comparison with the lock.
@@ -126,6 +128,7 @@ class WorkerReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     stages: tuple[StageResult, ...] = ()
     report: Report | None = None
     tests: TestCounts = TestCounts()
+    tool_calls: tuple[ToolCounts, ...] = ()
     surface: JsonObject | None = None
     changes: tuple[SurfaceChange, ...] = ()
     lock_problem: str = ""
