@@ -249,7 +249,7 @@ MISTAKES = [
     ("[zzz]", 13, "there is no table zzz; known: fleet, defaults, server, mcpServers"),
     ("[other]\ncommand = 'x'", 13, "server 'other' belongs into [mcpServers.other]"),
     ("[defaults]\nexpct = 1", 14, "defaults: there is no key expct; did you mean expect?"),
-    ("[defaults]\nlock = 'x'", 14, "defaults: there is no key lock; it belongs into a [server.NA"),
+    ("[defaults]\nlock = 'x'", 14, "defaults: lock is one file for all servers: write {name} for"),
     ("[defaults]\nexpect = { score = 'x' }", 14, "defaults: expect: score is a text, expected a n"),
     ("[mcpServers.x]\n", 13, "server 'x' has neither command nor url"),
     ("[mcpServers.x]\ncomand = 'y'", 14, "there is no key comand; did you mean command?"),
@@ -377,6 +377,34 @@ def test_a_byte_order_mark_and_windows_line_ends_are_read(tmp_path):
 
 
 # -- extends
+
+
+def test_the_defaults_name_the_locks_of_all_servers(write, tmp_path):
+    fleet = read_fleet(
+        write(
+            "[defaults]\nlock = 'locks/{name}.lock.json'\n[mcpServers.a]\ncommand = 'a'\n"
+            "[mcpServers.'../b c']\ncommand = 'b'\n[mcpServers.c]\ncommand = 'c'\n"
+            "[mcpServers.'..']\ncommand = 'd'\n[server.c]\nlock = 'own.{name}.lock'\n"
+        )
+    )
+    locks = [each.lock and each.lock.relative_to(tmp_path).as_posix() for each in fleet.servers]
+    assert locks == [
+        "locks/a.lock.json",
+        "locks/%2E.%2Fb%20c.lock.json",
+        "own.{name}.lock",
+        "locks/%2E..lock.json",
+    ]
+
+
+def test_locks_of_a_file_that_is_extended_are_beside_it(write, tmp_path):
+    (tmp_path / "base").mkdir()
+    base = "[defaults]\nlock = '{name}.lock'\n[mcpServers.a]\ncommand = 'a'\n"
+    write(base, "base/all.toml")
+    more = "[fleet]\nextends = 'base/all.toml'\n[mcpServers.b]\ncommand = 'b'\n"
+    assert [each.lock for each in read_fleet(write(more)).servers] == [
+        tmp_path / "base" / "a.lock",
+        tmp_path / "base" / "b.lock",
+    ]
 
 
 def test_a_file_extends_another(write, tmp_path):

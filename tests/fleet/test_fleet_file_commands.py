@@ -8,6 +8,7 @@ import tomllib
 import pytest
 
 from accord.cli.main import main
+from accord.fleet.definition import DEFAULT_TIME
 from accord.fleet.file.reader import read_fleet
 from accord.fleet.file.trust import TrustStore
 
@@ -53,6 +54,13 @@ def test_init_writes_the_servers_of_a_repository(accord, path, tmp_path):
     fleet = read_fleet(path)
     assert [each.name for each in fleet.servers] == ["git", "desk"]
     assert fleet.rules == "2026-11"
+    assert {each.time for each in fleet.servers} == {DEFAULT_TIME}
+    with_locks = tmp_path / "with-locks.toml"
+    with_locks.write_text(path.read_text().replace("# lock =", "lock ="))
+    assert [each.lock.name for each in read_fleet(with_locks).servers] == [
+        "git.lock.json",
+        "desk.lock.json",
+    ]
     before = path.read_bytes()
     assert accord("init")[::2] == (
         *(2, "accord: accord-fleet.toml exists already; accord fleet add and import extend it\n"),
@@ -91,7 +99,20 @@ def test_add_writes_a_command(accord, path):
     path.write_text("# mine\n[mcpServers.a]\ncommand = 'x'\n")
     code, out, err = accord(
         *("add", "tickets", "--env", f"API_KEY={SECRET}", "--env", "MODE=dev", "--tag", "t"),
-        *("--owner", "team-a", "--need", "DB_URL", "--cwd", "sub", "--", "python", "-m", "x y"),
+        *(
+            "--owner",
+            "team-a",
+            "--lock",
+            "locks/t.json",
+            "--need",
+            "DB_URL",
+            "--cwd",
+            "sub",
+            "--",
+            "python",
+            "-m",
+            "x y",
+        ),
     )
     assert (code, err) == (0, "")
     assert out == (
@@ -109,7 +130,14 @@ def test_add_writes_a_command(accord, path):
                 "cwd": "sub",
             },
         },
-        "server": {"tickets": {"owner": "team-a", "tags": ["t"], "needs": ["DB_URL"]}},
+        "server": {
+            "tickets": {
+                "owner": "team-a",
+                "tags": ["t"],
+                "lock": "locks/t.json",
+                "needs": ["DB_URL"],
+            }
+        },
     }
 
 

@@ -9,7 +9,7 @@ from accord.cli.fleet.history import draw_sparkline
 from accord.cli.main import main
 from accord.fleet.history import open_history
 from accord.fleet.rendering import render_fleet
-from accord.fleet.results import FleetView, RunOrigin
+from accord.fleet.results import FleetView, RunOrigin, ServerTiming
 from fleet.past_runs import SMALL, result, rule, run, summary, view
 
 
@@ -54,6 +54,20 @@ def test_runs_are_listed_the_newest_first(capsys):
     assert accord("history", "--limit", "1", "--format", "json") == 0
     (newest,) = json.loads(capsys.readouterr().out)
     assert (newest["id"], newest["is_finished"]) == (2, False)
+
+
+def test_a_skipped_server_is_not_counted_as_expected(capsys):
+    save(result("a"), result("b", "skipped"), result("c", "failed"))
+    assert accord("history", "--format", "json") == 0
+    (only,) = json.loads(capsys.readouterr().out)
+    assert (only["as_expected"], only["servers"]) == (1, 3)
+
+
+def test_large_numbers_are_written_without_an_exponent(capsys):
+    for start in (10.291, 14.05):
+        save(result(timing=ServerTiming(start=start)))
+    assert accord("history", "tickets") == 0
+    assert "10,291 to 14,050" in capsys.readouterr().out
 
 
 def test_several_fleets_in_one_history_are_named(capsys):

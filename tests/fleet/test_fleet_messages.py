@@ -165,7 +165,7 @@ def test_a_lock_replaces_only_a_lock(accord, capsys):
     assert not write_locks(servers, given)
     assert "no lock was written: " in capsys.readouterr().err
     assert write_locks([], given)
-    assert 'write lock = "locks/NAME.lock.json" into [server.NAME]' in capsys.readouterr().err
+    assert 'write lock = "locks/{name}.lock.json" into [defaults]' in capsys.readouterr().err
 
 
 def test_every_change_against_the_lock_is_in_the_report():

@@ -114,6 +114,28 @@ def test_other_sources_of_a_repository_are_found(write, tmp_path):
     assert found[-1].remarks == ("its program is not built yet: npm run build",)
 
 
+@pytest.mark.parametrize(
+    ("members", "script"),
+    [
+        ({"main": "dist/a.js", "scripts": {"start": "node dist/index.js"}}, "desk/dist/index.js"),
+        ({"scripts": {"start": "node --enable-source-maps ./b.mjs --stdio"}}, "desk/b.mjs"),
+        ({"main": "dist/a.js", "scripts": {"start": "tsx src/index.ts"}}, "desk/dist/a.js"),
+        ({"bin": {"desk": "c.js"}, "scripts": {"start": "node d.js"}}, "desk/c.js"),
+        ({"main": "dist/a.js"}, None),  # a library
+        ({"scripts": {"start": "tsx src/index.ts"}}, None),
+        ({"main": "dist/a.js", "scripts": {"start": ["node"]}}, None),
+    ],
+)
+def test_a_package_of_node_without_a_program_is_found_by_its_start(
+    write, tmp_path, members, script
+):
+    needed = {"@modelcontextprotocol/sdk": "^1.0.0"}
+    write("desk/package.json", {"name": "@x/desk", "dependencies": needed, **members})
+    found = [(each.name, each.entry) for each in find_servers(tmp_path)]
+    expected = [("desk", {"command": "node", "args": [script]})] if script else []
+    assert found == expected
+
+
 def test_paths_are_relative_to_the_fleet_file(write, tmp_path):
     write("repo/a.py", "import fastmcp\nfastmcp.FastMCP('w').run()")
     write("repo/.vscode/mcp.json", {"servers": {"m": {"command": "x"}}})

@@ -35,6 +35,7 @@ url? URL  where it is, if it is not launched
 --cwd FOLDER   the folder it runs in (default: that of the file)
 --tag WORD     a word to choose servers by; may be repeated
 --owner TEAM   the people that look after it
+--lock FILE    the file with what it should offer, which accord fleet --update-locks writes
 --need NAME    a variable without which it is skipped; may be repeated
 """
 
@@ -59,6 +60,8 @@ def run(options: argparse.Namespace) -> int:
         settings["owner"] = options.owner
     if options.tag:
         settings["tags"] = list(options.tag)
+    if options.lock is not None:
+        settings["lock"] = str(options.lock)
     if options.need:
         settings["needs"] = list(options.need)
     try:

@@ -154,9 +154,14 @@ def _sparklines(past: "ServerPast") -> Iterator[str]:
     for name, values in series.items():
         known = [each for each in values if each is not None]
         if known:
-            least, most = f"{min(known):.4g}", f"{max(known):.4g}"
+            least, most = _format_number(min(known)), _format_number(max(known))
             span = least if least == most else f"{least} to {most}"
             yield f"{name:<10} {draw_sparkline(values, _bars())}  {span}"
+
+
+def _format_number(number: float) -> str:
+    """Return a number without an exponent; a score has one digit after the point."""
+    return f"{number:,.1f}".removesuffix(".0")
 
 
 def _bars() -> str:

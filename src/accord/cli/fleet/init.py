@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from accord.cli.options import Commands, UsageError, add_command
 from accord.cli.terminal import escape_controls, note, say
-from accord.fleet.definition import DEFAULT_FILE, DEFAULT_HISTORY
+from accord.fleet.definition import DEFAULT_FILE, DEFAULT_HISTORY, DEFAULT_TIME
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,8 +42,9 @@ name = {name}
 rules = {rules}  # scores are comparable as long as this stays
 
 [defaults]
-time = 120  # seconds for everything about one server
+time = {time:g}  # seconds for everything about one server
 expect = {{ failures = 0 }}  # also: warnings, score, coverage, tests, start, tokens
+# lock = "locks/{{name}}.lock.json"  # what each should offer; accord fleet --update-locks writes it
 """
 _EXAMPLE: Final = """\
 
@@ -119,7 +120,7 @@ def file_text(name: str, found: "Sequence[FoundServer]") -> str:
 
     printable = "".join(each for each in name if each.isprintable()).strip() or "fleet"
     rules = format_text(find_rule_set(LATEST).version)
-    text = _HEAD.format(name=format_text(printable), rules=rules)
+    text = _HEAD.format(name=format_text(printable), rules=rules, time=DEFAULT_TIME)
     return text + (toml_addition(text, found) if found else _EXAMPLE)
 
 

@@ -289,7 +289,7 @@ def write_locks(servers: "Sequence[FleetServer]", view: "FleetView") -> bool:
     if not texts:
         note(
             "no lock was written: no server of the run names a lock file and could be listed;"
-            ' write lock = "locks/NAME.lock.json" into [server.NAME]'
+            ' write lock = "locks/{name}.lock.json" into [defaults]'
         )
     for path in texts:
         if not _is_free(path):

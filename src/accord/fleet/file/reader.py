@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+from urllib.parse import quote
 
 from accord.client.configuration import MEMBERS, find_entries, folder_of, is_disabled
 from accord.client.server_entry import kind_of
@@ -13,7 +14,7 @@ from accord.fleet.definition import Fleet, FleetError, FleetServer
 from accord.fleet.file.document import FleetDocument, read_document
 from accord.fleet.file.entries import check_entry
 from accord.fleet.file.section import Section, suggest
-from accord.fleet.file.settings import merge_settings, read_settings
+from accord.fleet.file.settings import LOCK_NAME, merge_settings, read_settings
 from accord.hosts.definition import KeyPath
 from accord.hosts.entries.literals import find_literals
 
@@ -81,7 +82,7 @@ def read_fleet(
         if enabled[-1:] == [False] or is_disabled(entry.members):
             notes.append(f"server {name!r} is disabled")
             continue
-        settings = merge_settings([*(each.defaults for each in parts), *own])
+        settings = merge_settings([*(_defaults_of(each, name) for each in parts), *own])
         servers.append(_make_server(name, entry, part, settings))
     if not servers:
         raise FleetError(
@@ -130,6 +131,18 @@ def _read_part(path: Path, lint_ids: Collection[str]) -> _FleetPart:
             inner = tables.inner(name, subject=f"server {name!r}")
             settings[name] = read_settings(inner, lint_ids)
     return _FleetPart(document, fleet, entries, defaults, settings)
+
+
+def _defaults_of(part: _FleetPart, name: str) -> dict[str, Any]:
+    """Return the defaults of a file for one server."""
+    pattern = part.defaults.get("lock")
+    if pattern is None:
+        return part.defaults
+    # A name may be anything, and must not lead out of the folder.
+    safe = quote(name, safe="")
+    own = pattern.replace(LOCK_NAME, f"%2E{safe[1:]}" if safe.startswith(".") else safe)
+    section = Section(part.document, ("defaults",), "defaults")
+    return {**part.defaults, "lock": section.path("lock", own)}
 
 
 def is_fleet_file(document: FleetDocument) -> bool:

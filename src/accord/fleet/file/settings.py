@@ -18,6 +18,8 @@ from accord.types import REVISION_IDS
 
 # Ids of findings, which are not in the catalogue of requirements.
 FINDING_PREFIXES: Final = ("surface.", "safety.", "directory.", "process.", "calls.")
+LOCK_NAME: Final = "{name}"
+"""Stands for the name of the server where `[defaults]` name lock files."""
 # A limit that does not count: TOML has no null.
 _ANY: Final = "any"
 # Ten years in hours: dates have an end.
@@ -82,6 +84,17 @@ def _read_lock(section: Section, key: str) -> object:
     return path
 
 
+def _read_lock_pattern(section: Section, key: str) -> str:
+    pattern = section.text(key)
+    if LOCK_NAME not in pattern:
+        raise section.fault(
+            key,
+            f"{key} is one file for all servers: write {LOCK_NAME} for the name, as in"
+            f' "locks/{LOCK_NAME}.lock.json"',
+        )
+    return pattern
+
+
 def _read_only(section: Section, key: str) -> object:
     from accord.check.verdicts import is_chosen
     from accord.protocol.catalogue import catalogue
@@ -131,7 +144,7 @@ _READERS: Final[Mapping[str, ReadSetting]] = {
     "enabled": Section.flag,
 }
 # What only one server can have.
-_OWN: Final = ("lock", "version", "enabled")
+_OWN: Final = ("version", "enabled")
 
 
 def read_settings(
@@ -140,7 +153,8 @@ def read_settings(
     """Read the table of one server, or the defaults of all.
 
     Returns:
-        values by the attributes of `FleetServer`; `expect` as a dictionary, to be merged.
+        values by the attributes of `FleetServer`; `expect` as a dictionary, to be merged, and
+        `lock` of the defaults as a text with `LOCK_NAME` in it.
 
     Raises:
         FleetError: names the line, the key, and the nearest one that exists.
@@ -160,10 +174,11 @@ def read_settings(
     )
     if "timeout" in section and "patience" in section:
         raise section.fault("timeout", "timeout and patience are the same: keep one of them")
+    readers = {**_READERS, "lock": _read_lock_pattern} if is_default else _READERS
     found = {
-        "patience" if key == "timeout" else key: _READERS[key](section, key)
+        "patience" if key == "timeout" else key: readers[key](section, key)
         for key in section.values
-        if key in _READERS
+        if key in readers
     }
     if "accept" in section:
         found["accept"] = _read_accepted(section, lint_ids)

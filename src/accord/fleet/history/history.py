@@ -269,7 +269,7 @@ class History:
         """Return the newest runs, the newest first; also those that were interrupted."""
         rows = self._db.rows(
             """SELECT run.*, count(result.id) AS servers,
-                coalesce(sum(result.state IN ('ok', 'skipped')), 0) AS as_expected
+                coalesce(sum(result.state = 'ok'), 0) AS as_expected
             FROM run LEFT JOIN result ON result.run = run.id GROUP BY run.id ORDER BY run.id DESC"""
         )
         wanted = fleet_key(fleet, file)

@@ -2,8 +2,9 @@
 
 import ast
 import os
+import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,6 +33,8 @@ _USUAL_STEMS: Final = ("server", "main", "app", "__main__", "__init__", "mcp_ser
 # Modules whose function `run` serves nothing by itself.
 _OTHER_RUNS: Final = frozenset({"asyncio", "anyio", "trio", "subprocess", "uvicorn"})
 _HTTP: Final = frozenset({"http", "streamable-http", "sse"})
+# Options of node with a value of their own have it after "=".
+_NODE_START: Final = re.compile(r"\s*node(?:\s+-\S+)*\s+([^-\s]\S*\.[cm]?js)\b")
 _SDK: Final = ("@modelcontextprotocol/sdk", "@modelcontextprotocol/server", "fastmcp")
 
 
@@ -136,9 +139,10 @@ def _from_package(path: Path, folder: Path, named: set[Path]) -> list[FoundServe
             needed |= set(data[member])
     if not needed & set(_SDK):
         return []
-    bins: Any = data.get("bin")
+    own = str(data.get("name") or path.parent.name)
+    bins: Any = data.get("bin") or _started_script(data)
     if isinstance(bins, str):
-        bins = {str(data.get("name") or path.parent.name): bins}
+        bins = {own: bins}
     found = []
     for name, file in bins.items() if isinstance(bins, dict) else ():
         script = path.parent / str(file)
@@ -154,6 +158,17 @@ def _from_package(path: Path, folder: Path, named: set[Path]) -> list[FoundServe
             )
         )
     return found
+
+
+def _started_script(data: Mapping[str, Any]) -> str | None:
+    """Return the script that `npm start` runs with node; else `main`, if there is a start."""
+    scripts = data.get("scripts")
+    start = scripts.get("start") if isinstance(scripts, dict) else None
+    if not isinstance(start, str):
+        return None  # a library
+    found = _NODE_START.match(start)
+    main = data.get("main")
+    return found[1] if found else main if isinstance(main, str) else None
 
 
 # -- Python
