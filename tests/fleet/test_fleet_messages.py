@@ -1,5 +1,7 @@
 """Mistakes of beginners: each message names the cause, the place and what to do."""
 
+import csv
+import io
 import json
 import os
 from pathlib import Path
@@ -11,6 +13,7 @@ from accord.cli.fleet.run import write_locks
 from accord.cli.main import main
 from accord.fleet.file.reader import read_fleet
 from accord.fleet.history import open_history
+from accord.fleet.rendering import render_fleet
 from accord.fleet.rendering.finding_groups import group_findings
 from accord.fleet.rendering.markdown import as_markdown
 from accord.fleet.rendering.text import as_text
@@ -209,6 +212,39 @@ def test_equal_findings_of_a_server_are_one_line():
     ) in text
     assert "**a** tool one, tool two: has no hint; say what it does\n" in as_markdown(found)
     assert "<summary>5 findings</summary>" in as_markdown(found)
+
+
+def test_every_report_counts_the_same_findings():
+    found = view(result("a", findings=SEVERAL))
+    summary = json.loads(render_fleet(found, "json"))["summary"]
+    assert (summary["findings"], summary["hints"]) == (5, 1)
+    header, row = csv.reader(io.StringIO(render_fleet(found, "csv")))
+    assert dict(zip(header, row, strict=True))["findings"] == "5"
+    page = render_fleet(found, "html")
+    assert '<h2 id="findings">Findings <span class="quiet count">5</span></h2>' in page
+    assert "5 findings, 1 hint" in page
+
+
+def test_limits_that_are_too_loose_are_one_line():
+    def better(name, limit, number, state="ok"):
+        remark = f"better than expected: lower expect.{limit} to {number}"
+        return result(name, state, remarks=(remark, "another remark"))
+
+    text = as_text(
+        view(better("a", "failures", 1), better("b", "failures", 0), better("c", "tests", 2))
+    )
+    line = (
+        "note: better than expected: lower expect.failures of a (to 1), b (to 0);"
+        " expect.tests of c (to 2)\n"
+    )
+    assert line in text
+    assert text.count("better than expected") == 1
+    assert text.count("note: another remark") == 3
+
+
+def test_a_server_without_numbers_has_its_reason_in_the_table_of_markdown():
+    down = result("a", "unreachable", verdicts={}, reasons=("it said: KEY is not set",))
+    assert "| a | \u274c unreachable: it said: KEY is not set |" in as_markdown(view(down))
 
 
 def test_findings_of_two_servers_stay_apart_and_long_lists_are_counted():

@@ -20,6 +20,8 @@ from accord.fleet.rule_set import RuleSet
 from accord.protocol.catalogue import catalogue
 
 _EXERCISED: Final = ("pass", "fail", "warn")
+IMPROVED: Final = "better than expected: lower "
+"""Begins remarks on limits that a server does not need."""
 
 
 class _Acceptances:
@@ -235,12 +237,12 @@ def _improvements(limits: ServerLimits, result: ServerResult) -> Iterator[str]:
     if not result.exercised:
         return
     if limits.failures and result.failures < limits.failures:
-        yield f"better than expected: lower expect.failures to {result.failures}"
+        yield f"{IMPROVED}expect.failures to {result.failures}"
     if limits.warnings and result.warnings < limits.warnings:
-        yield f"better than expected: lower expect.warnings to {result.warnings}"
+        yield f"{IMPROVED}expect.warnings to {result.warnings}"
     has_run = result.tests.passed + result.tests.failed
     if limits.tests and has_run and result.tests.failed < limits.tests:
-        yield f"better than expected: lower expect.tests to {result.tests.failed}"
+        yield f"{IMPROVED}expect.tests to {result.tests.failed}"
 
 
 def _describe_drift(changes: Sequence[SurfaceChange]) -> Iterator[str]:

@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from accord.fleet.outcome import is_warning
+from accord.fleet.rendering.wording import all_findings
 from accord.fleet.results import FleetRun, SurfaceFinding
 
 # Before it a finding says what is wrong, after it what to change.
@@ -27,8 +29,7 @@ class FindingGroup(NamedTuple):
 
 def counted_findings(run: FleetRun) -> list[SurfaceFinding]:
     """Return the warnings that are not accepted, those about several servers first."""
-    found = [*run.findings, *(each for result in run.results for each in result.findings)]
-    return [each for each in found if each.severity == "warn" and not each.accepted]
+    return list(filter(is_warning, all_findings(run)))
 
 
 def group_findings(findings: Iterable[SurfaceFinding]) -> list[FindingGroup]:

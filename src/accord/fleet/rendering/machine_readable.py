@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from accord.check.rendering.wording import escape_unprintable
+from accord.fleet.outcome import is_warning
 from accord.fleet.rendering.wording import (
     change_text,
     coverage_percent,
@@ -154,7 +155,7 @@ def _row(
         "call_95_seconds": timing.call_95,
         "server": result.name,
         "surface": surface.digest if surface else None,
-        "findings": sum(not each.accepted for each in result.findings),
+        "findings": sum(map(is_warning, result.findings)),
         "reasons": "; ".join(result.reasons),
         "run": view.run.id,
         "started": view.run.started,

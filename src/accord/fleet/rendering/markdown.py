@@ -79,10 +79,14 @@ def _table(view: FleetView) -> Iterator[str]:
     for result in sorted(view.run.results, key=lambda each: STATES.index(each.state)):
         change = change_text(differences.get(result.name, ())) if view.comparison else ""
         state = f"{_SIGNS.get(result.state, _BAD)} {STATE_WORDS[result.state]}"
-        made = reused_text(result, view.run)
+        if made := reused_text(result, view.run):
+            state += f", {_text(made)}"
+        elif result.reasons and not result.applicable:
+            # Its row has no numbers that could tell.
+            state += f": {_text(result.reasons[0])}"
         cells = [
             _text(result.name),
-            f"{state}, {_text(made)}" if made else state,
+            state,
             *((str(result.failures), str(result.warnings)) if result.applicable else ("", "")),
             coverage_text(result) if result.applicable else "",
             score_text(result.score) if result.applicable else "",

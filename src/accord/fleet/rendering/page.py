@@ -28,6 +28,7 @@ from accord.fleet.rendering.elements import (
     shorten,
     state_mark,
 )
+from accord.fleet.rendering.finding_groups import counted_findings
 from accord.fleet.rendering.trends import trend_box
 from accord.fleet.rendering.wording import (
     STATE_WORDS,
@@ -214,6 +215,7 @@ def _counts(view: FleetView) -> str:
         "exception": summary.accepted,
         "changed server": summary.drift,
         "finding": summary.findings,
+        "hint": summary.hints,
         "reused result": summary.reused,
     }
     return ", ".join(plural(count, noun) for noun, count in counts.items() if count)
@@ -417,7 +419,7 @@ def _sections(page: PageContext) -> Iterator[str]:
         ("breaks", "What breaks most", len(most_broken(run)), sections.broken_requirements(page)),
         ("areas", "Servers and areas", None, sections.area_matrix(page)),
         ("drift", "Drift", sum(bool(e.changes) for e in run.results), sections.drift_list(page)),
-        ("findings", "Findings", sections.finding_count(page), sections.finding_list(page)),
+        ("findings", "Findings", len(counted_findings(run)), sections.finding_list(page)),
         ("trends", "Trends", None, sections.trend_list(page)),
     )
     for id, title, count, lines in parts:

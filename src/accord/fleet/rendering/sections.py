@@ -235,12 +235,6 @@ def _change(change: SurfaceChange) -> Iterator[str]:
 # -- findings
 
 
-def finding_count(page: PageContext) -> int:
-    """Return how many findings there are, about the fleet and about single servers."""
-    run = page.view.run
-    return len(run.findings) + sum(len(result.findings) for result in run.results)
-
-
 def finding_list(page: PageContext) -> Iterator[str]:
     """Yield the findings by their id; those about several servers together are first."""
     run = page.view.run

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from accord.check.rendering.text import Painter, no_style
 from accord.check.rendering.wording import escape_unprintable, plural
+from accord.fleet.judging import IMPROVED
 from accord.fleet.rendering.finding_groups import counted_findings, group_findings
 from accord.fleet.rendering.wording import (
     DIFFERENCE_WORDS,
@@ -108,6 +109,7 @@ def as_text(
         f"rules {run.rules.version}",
         *([f"compared with {view.comparison.against}"] if view.comparison else []),
     ]
+    lines += _improvements(view, style)
     lines += [f"note: {escape_unprintable(note)}" for note in run.notes]
     lines += [*_wrap(f"{title}{', '.join(facts)}", style, ""), outcome]
     return "\n".join(lines) + "\n"
@@ -213,7 +215,8 @@ def _cut(text: str, width: int) -> str:
 
 def _server(result: ServerResult, style: _Style) -> Iterator[str]:
     """Yield why a server is not as expected; nothing if it is, and nothing is to be said."""
-    remarks = [f"note: {remark}" for remark in result.remarks]
+    # What is better than expected is one line for all servers.
+    remarks = [f"note: {e}" for e in result.remarks if not e.startswith(IMPROVED)]
     left = [f"left running: {each}" for each in result.left_processes]
     if result.state == "ok" and not remarks and not left:
         return
@@ -236,6 +239,19 @@ def _last_lines(result: ServerResult) -> list[str]:
     said = " ".join(result.reasons)
     fresh = [line for line in dict.fromkeys(result.stderr) if line.strip() not in said]
     return fresh[-3:]
+
+
+def _improvements(view: FleetView, style: _Style) -> Iterator[str]:
+    """Yield which limits are looser than servers need, in one line."""
+    found: dict[str, list[str]] = {}
+    for result in view.run.results:
+        for remark in result.remarks:
+            if remark.startswith(IMPROVED):
+                limit, _, number = remark.removeprefix(IMPROVED).partition(" to ")
+                found.setdefault(limit, []).append(f"{result.name} (to {number})")
+    if found:
+        limits = "; ".join(f"{limit} of {', '.join(names)}" for limit, names in found.items())
+        yield from _wrap(f"note: {IMPROVED}{limits}", style, "")
 
 
 def _lock_changes(result: ServerResult, style: _Style) -> Iterator[str]:

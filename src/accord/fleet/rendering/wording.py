@@ -9,6 +9,7 @@ import msgspec
 
 from accord.check.rendering.wording import area_of, page_of, plural
 from accord.check.report import anchor
+from accord.fleet.outcome import is_warning
 from accord.fleet.results import (
     STATES,
     DifferenceKind,
@@ -19,6 +20,7 @@ from accord.fleet.results import (
     ServerResult,
     ServerState,
     StageState,
+    SurfaceFinding,
 )
 from accord.protocol.catalogue import AREAS, catalogue
 from accord.protocol.revisions import newest
@@ -76,7 +78,8 @@ class FleetSummary(msgspec.Struct, frozen=True, kw_only=True):
         regressions: how many differences are regressions; None if there is no comparison.
         fixes: how many differences are fixes, likewise.
         drift: how many servers offer something else than before.
-        findings: how many findings count.
+        findings: how many findings are warnings that are not accepted.
+        hints: how many findings are only hints, and not accepted.
         reused: how many results were made by an earlier run.
     """
 
@@ -93,6 +96,7 @@ class FleetSummary(msgspec.Struct, frozen=True, kw_only=True):
     fixes: int | None
     drift: int
     findings: int
+    hints: int
     reused: int
 
 
@@ -100,7 +104,8 @@ def summarize(view: FleetView) -> FleetSummary:
     """Return a run in numbers."""
     results, comparison = view.run.results, view.comparison
     states = Counter(result.state for result in results)
-    found = [*view.run.findings, *(each for result in results for each in result.findings)]
+    counted = [each for each in all_findings(view.run) if not each.accepted]
+    warnings = sum(map(is_warning, counted))
     return FleetSummary(
         headline=headline(view),
         servers=len(results),
@@ -114,9 +119,15 @@ def summarize(view: FleetView) -> FleetSummary:
         regressions=None if comparison is None else len(comparison.regressions),
         fixes=None if comparison is None else sum(e.kind in FIXES for e in comparison.differences),
         drift=sum(bool(result.changes) for result in results),
-        findings=sum(not each.accepted for each in found),
+        findings=warnings,
+        hints=len(counted) - warnings,
         reused=sum(bool(result.reused_from) for result in results),
     )
+
+
+def all_findings(run: FleetRun) -> list[SurfaceFinding]:
+    """Return all findings, those about several servers first."""
+    return [*run.findings, *(each for result in run.results for each in result.findings)]
 
 
 def headline(view: FleetView) -> str:
