@@ -5,6 +5,7 @@ import re
 import pytest
 from msgspec.structs import replace
 
+from accord.fleet.definition import ServerLimits
 from accord.fleet.rendering.page import as_html
 from accord.fleet.results import (
     FleetView,
@@ -13,6 +14,7 @@ from accord.fleet.results import (
     ServerResult,
     SurfaceChange,
 )
+from accord.protocol.catalogue import catalogue
 from fleet.page_elements import PageElements, section_text
 from fleet.views import (
     EVIL,
@@ -102,14 +104,16 @@ def test_the_summary_line_and_the_facts_come_first(desk):
         text.index(each)
         for each in (
             "MCP fleet report desk servers",
-            "25 of 30 as expected; 1 skipped; 3 regressions",
+            "4 of 30 need attention; 25 of 30 as expected; 1 skipped; 3 regressions",
             "Fleet file accord-fleet.toml",
             "Date 2026-11-17 08:02 UTC",
             "Duration 2 min 23 s, 4 workers",
             "accord 0.9.0",
             "Rule set 2026-11 (",
+            "Requirements tried 5,653 of 7,273",
             "Commit 4f1c2a9d77e0 (main, with changes that are not committed)",
             "Compared with run 56 of 2026-11-16 08:02",
+            "4/30 Need attention servers",
             "the entry 'old' is disabled",
         )
     ]
@@ -117,7 +121,7 @@ def test_the_summary_line_and_the_facts_come_first(desk):
 
 
 def rows_of(page):
-    return re.findall(r'<tr data-server="\d+" data-state.*?</tr>', page, re.DOTALL)
+    return re.findall(r'<tbody data-server="\d+" data-state.*?</tbody>', page, re.DOTALL)
 
 
 def test_the_table_has_every_server_the_worst_first(desk):
@@ -127,12 +131,69 @@ def test_the_table_has_every_server_the_worst_first(desk):
         *("tickets", "people-and-places-with-a-long-name", "broken", "slow", "secret")
     ]
     assert texts[0] == (
-        "tickets team-a; internal, billing 4 requirements fail, 0 may ✕ Failed ✕ 4 ! 2"
-        " 219 of 279 78 % 93 38 of 39 950 ms 39 28,083 1.9.0 2 regressions"
+        "tickets ✕ Failed ✕ 4 ! 2 219 of 279 93 38 of 39 39 2 regressions, changed risky text"
+        " 4 requirements fail, 0 may"
+        " team-a · internal, billing · start 950 ms · 28,083 tokens · version 1.9.0"
     )
-    assert texts[2].startswith(
-        "broken team-b the server ended with exit code 1 before its first answer ⊘ Unreachable – –"
+    assert texts[2].startswith("broken ⊘ Unreachable – –")
+    assert texts[2].endswith(" the server ended with exit code 1 before its first answer team-b")
+    assert "no time for 413" in texts[3]
+
+
+def test_what_the_limits_allow_is_grey_and_names_the_limit(desk):
+    [row] = [row for row in rows_of(desk) if "chat<" in row]
+    assert PageElements(row).text.startswith(
+        "chat ~ Within the limits 2 of 3 allowed ! 1 236 of 296 96.5 60 of 64 4 may fail, 9 skipped"
     )
+    assert not {"pass", "fail"} & set(re.findall(r'class="mark ([\w-]+)"', row))
+    assert "is-fail" not in row
+    over = as_html(
+        FleetView(run=run_of([server("x", failures=4, expect=ServerLimits(failures=3))]))
+    )
+    assert 'class="is-fail" data-name="failures"' in rows_of(over)[0]
+    assert "✕ 4 of 3 allowed" in PageElements(rows_of(over)[0]).text
+
+
+def test_each_state_that_is_not_expected_has_a_colour_of_its_own(desk):
+    bar = re.findall(r'<rect class="fill-([\w-]+)" x=', desk)
+    assert bar == ["fail", "unreachable", "warn", "not-applicable", "pass"]
+
+
+def test_owners_are_told_what_to_do_the_one_with_most_first(desk):
+    text = section_text(desk, "owners")
+    order = [
+        "✕ 2 to do team-b",
+        "✕ 1 to do platform",
+        "✕ 1 to do team-a",
+        "✓ Nothing to do no owner",
+    ]
+    places = [text.index(each) for each in order]
+    assert places == sorted(places)
+    own = text[places[2] : places[3]]
+    assert "✕ Failed tickets 4 requirements fail, 0 may 2 regressions" in own
+    assert catalogue()[failing_server("tickets").breaches[0].requirement].mend in own
+    nameless = as_html(FleetView(run=run_of([server("x", owner="")])))
+    assert 'id="owners"' not in nameless
+
+
+def test_a_changed_text_that_may_be_dangerous_is_red(desk):
+    said = 'safety.instruction the description says "do not tell the user"'
+    assert f"✕ Changed tickets tool list: description changed {said}" in section_text(
+        desk, "changes"
+    )
+    assert f"✕ Text tool list description changed {said}" in section_text(desk, "drift")
+    harmless = failing_server("x")
+    page = as_html(FleetView(run=run_of([replace(harmless, findings=())])))
+    assert "! Text tool list description changed" in section_text(page, "drift")
+
+
+def test_a_long_reason_is_unfolded_by_a_click_and_not_cut():
+    reason = "the reason " + "is long " * 100
+    page = as_html(FleetView(run=run_of([unreachable("x", reasons=(reason,))])))
+    [row] = rows_of(page)
+    assert reason.strip() in PageElements(row).text
+    assert '<details class="text">' in row
+    assert "characters)" not in page
 
 
 def test_coverage_stands_before_the_score(desk):
@@ -170,7 +231,7 @@ def test_columns_without_a_comparison_or_trends_are_left_out():
 def test_areas_have_counts_with_a_sign(desk):
     text = section_text(desk, "areas")
     assert "Requirements of each area: ✕ failed" in text
-    [row] = re.findall(r"tickets</a></th>(.*?)</tr>", desk, re.DOTALL)
+    [row] = re.findall(r'<th scope="row"><a href="#server-2">tickets</a></th>(.*?)</tr>', desk)
     assert '<td class="f">✕4</td>' in row
     assert '<td class="w">!2</td>' in row
     assert '<td class="p">✓14</td>' in row
@@ -210,7 +271,8 @@ def test_regressions_stand_before_fixes_and_flaky_changes_are_neither(desk):
         f"New failure tickets {IDS[12]} passed before, fails now",
         "Unreachable broken",
         "Fixed 1",
-        "Other changes 2",
+        "Other changes 3",
+        "Changed tickets",
         "New warning mail",
         "flaky",
         "New rules, which are never regressions (1)",
@@ -227,7 +289,7 @@ def test_equal_runs_are_said_to_be_equal():
 
 def test_drift_has_a_diff_of_what_changed(desk):
     text = section_text(desk, "drift")
-    assert "✕ Breaking tickets 2 changes 1 breaking, 1 text since the last run" in text
+    assert "✕ Risky text tickets 2 changes 1 breaking, 1 text since the last run" in text
     assert "<ins>+   &quot;title&quot;</ins>" in desk
     assert "<del>- &quot;Lists the tickets that are open.&quot;</del>" in desk
 

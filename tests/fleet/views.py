@@ -2,6 +2,7 @@
 
 import msgspec
 
+from accord.fleet.definition import ServerLimits
 from accord.fleet.results import (
     FailedTest,
     FleetRun,
@@ -163,7 +164,7 @@ def failing_server(name):
             SurfaceFinding(
                 id="safety.instruction",
                 severity="info",
-                subject="tool send",
+                subject="tool list",
                 text='the description says "do not tell the user"',
                 server=name,
             ),
@@ -221,6 +222,15 @@ def desk_view():
     results[5] = server(
         "wiki", breaches=(breach(11, accepted="vendor promised a fix"),), accepted=1
     )
+    results[8] = server(
+        "chat",
+        failures=2,
+        warnings=1,
+        state="ok",
+        reasons=(),
+        expect=ServerLimits(failures=3, tests=4),
+        tests=TestCounts(passed=60, failed=4, skipped=9),
+    )
     results.insert(2, failing_server("tickets"))
     results.insert(9, server("people-and-places-with-a-long-name", failures=1, warnings=3))
     results.insert(14, unreachable("broken"))
@@ -228,8 +238,9 @@ def desk_view():
         ServerResult(
             name="slow",
             state="timed-out",
-            reasons=("check took longer than 120 s",),
+            reasons=("the time of the server, 120 s, was over before 413 of 413 tests began",),
             owner="platform",
+            tests=TestCounts(no_time=413),
         )
     )
     results.append(
@@ -257,6 +268,12 @@ def desk_view():
                 server="tickets",
                 subject="tool create",
                 text="title became required",
+            ),
+            RunDifference(
+                kind="surface-changed",
+                server="tickets",
+                subject="tool list",
+                text="tool list: description changed",
             ),
             RunDifference(kind="unreachable", server="broken", text="was reachable before"),
             RunDifference(

@@ -115,7 +115,9 @@ def judge_server(
         replace(each, accepted=accepted.reason_for(each.id, each.subject))
         for each in result.findings
     )
-    result = replace(result, findings=findings, owner=server.owner, tags=server.tags)
+    result = replace(
+        result, findings=findings, owner=server.owner, tags=server.tags, expect=server.expect
+    )
     if report is not None:
         result = _with_report(result, report, _count(report, rules, accepted))
     remarks = [*result.remarks, *accepted.remarks(report)]

@@ -9,6 +9,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from accord.check.probing.tool_calls import ToolCounts
+from accord.fleet.definition import ServerLimits
 from accord.protocol.verdict import VerdictName
 from accord.types import JsonObject, RevisionId
 
@@ -196,6 +197,7 @@ class ServerResult(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         name: of the server in the fleet.
         state: whether it is as expected.
+        expect: the limits that it was judged by.
         reasons: why it is not, or why it could not be checked; one sentence each.
         remarks: such as "better than expected: lower the number".
         target: the command or URL, without secrets.
@@ -237,6 +239,7 @@ class ServerResult(msgspec.Struct, frozen=True, kw_only=True):
     state: ServerState
     owner: str = ""
     tags: tuple[str, ...] = ()
+    expect: ServerLimits = ServerLimits()
     reasons: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     target: str = ""

@@ -5,6 +5,7 @@ from typing import Final
 
 from accord.check.rendering.markup import escape_html
 from accord.check.rendering.wording import count_calls, plural
+from accord.fleet.outcome import is_warning
 from accord.fleet.rendering.elements import (
     PageContext,
     facts,
@@ -12,6 +13,7 @@ from accord.fleet.rendering.elements import (
     mark,
     shorten,
     state_mark,
+    unfold,
 )
 from accord.fleet.rendering.wording import (
     STAGE_WORDS,
@@ -51,7 +53,8 @@ def server_details(page: PageContext) -> Iterator[str]:
         result = page.view.run.results[place]
         said = result.reasons[0] if result.reasons else _in_short(result)
         yield (
-            f'<details class="result server" id="server-{place}" data-server="{place}">'
+            f'<details class="result server{_attention(result)}" id="server-{place}"'
+            f' data-server="{place}">'
             f'<summary>{state_mark(result)}<span class="id">{shorten(result.name, 80)}</span>'
             f'<span class="tag">{shorten(result.server_version, 40)}</span>'
             f'<span class="summary quiet">{shorten(said, 200)}</span></summary>'
@@ -59,6 +62,11 @@ def server_details(page: PageContext) -> Iterator[str]:
         )
         yield from server_story(result, page)
         yield "</div></details>"
+
+
+def _attention(result: ServerResult) -> str:
+    """Return the class of what is printed unfolded."""
+    return "" if result.is_as_expected else " attention"
 
 
 def _in_short(result: ServerResult) -> str:
@@ -79,11 +87,12 @@ def server_story(result: ServerResult, page: PageContext) -> Iterator[str]:
     ):
         if lines:
             yield f"<h3>{title}</h3><ul>"
-            yield from (f"<li>{shorten(line)}</li>" for line in lines[: page.limit])
+            yield from (f"<li>{unfold(line)}</li>" for line in lines[: page.limit])
             yield "</ul>"
     yield from _stages(result)
     yield from _breaches(result, page)
     yield from _tests(result, page)
+    yield from _findings(result, page)
     yield from _tool_calls(result, page)
     yield from _doubts(result)
     if result.stderr:
@@ -141,7 +150,7 @@ def _stages(result: ServerResult) -> Iterator[str]:
     for stage in result.stages:
         sign, verdict = _STAGE_SIGNS[stage.state], _STAGE_VERDICTS[stage.state]
         took = f" {seconds_text(stage.seconds)}" if stage.seconds else ""
-        text = f': <span class="quiet">{shorten(stage.text)}</span>' if stage.text else ""
+        text = f': <span class="quiet">{unfold(stage.text)}</span>' if stage.text else ""
         ended = mark(verdict, f"{stage.name} {STAGE_WORDS[stage.state]}", sign)
         yield f"<li>{ended}{took}{text}</li>"
     yield "</ol>"
@@ -166,7 +175,7 @@ def _breach(breach: RequirementBreach) -> str:
     verdict = breach.verdict if breach.counts else "not-applicable"
     return (
         f"<li>{mark(verdict, _WORDS[breach.verdict])} <code>{shorten(breach.requirement, 100)}"
-        f'</code> <span class="tag">{escape_html(breach.level)}</span> {shorten(breach.message)}'
+        f'</code> <span class="tag">{escape_html(breach.level)}</span> {unfold(breach.message)}'
         f' <span class="quiet">{"; ".join(notes)}</span></li>'
     )
 
@@ -179,7 +188,7 @@ def _tests(result: ServerResult, page: PageContext) -> Iterator[str]:
     for test in shown:
         yield (
             f"<li>{mark('fail', shorten(test.kind, 40) or 'test')} <b>{shorten(test.name, 120)}</b>"
-            f" {shorten(test.summary)}"
+            f" {unfold(test.summary)}"
         )
         if test.repeat:
             yield (
@@ -187,6 +196,21 @@ def _tests(result: ServerResult, page: PageContext) -> Iterator[str]:
                 '<button type="button" class="copy" hidden>Copy</button></div>'
             )
         yield "</li>"
+    yield f"</ul>{more}"
+
+
+def _findings(result: ServerResult, page: PageContext) -> Iterator[str]:
+    """Yield the findings about a server that count, warnings first."""
+    counted = [each for each in result.findings if not each.accepted]
+    if not counted:
+        return
+    ordered = sorted(counted, key=lambda each: not is_warning(each))
+    shown, more = first_entries(ordered, page.limit)
+    yield f'<h3>Findings ({len(counted)})</h3><ul class="breaches">'
+    for each in shown:
+        said = mark("warn", "Warning") if is_warning(each) else mark("not-exercised", "Hint", "i")
+        subject = f"<b>{shorten(each.subject, 120)}</b> " if each.subject else ""
+        yield f"<li>{said} <code>{shorten(each.id, 100)}</code> {subject}{unfold(each.text)}</li>"
     yield f"</ul>{more}"
 
 

@@ -9,17 +9,17 @@ import msgspec
 
 from accord.check.rendering.markup import SIGNS, escape_html
 from accord.check.rendering.wording import plural
-from accord.fleet.rendering.wording import STATE_WORDS
+from accord.fleet.rendering.wording import FIXES, STATE_WORDS
 from accord.fleet.results import FleetView, RunDifference, ServerResult, ServerState
 
 Item = TypeVar("Item")
 
-# The verdict that the colour of a state is named after.
+# What the colour of a state is named after: a verdict, or the state where no verdict is like it.
 STATE_VERDICTS: Final[dict[ServerState, str]] = {
     "ok": "pass",
     "failed": "fail",
-    "unreachable": "fail",
-    "timed-out": "fail",
+    "unreachable": "unreachable",
+    "timed-out": "warn",
     "skipped": "not-applicable",
 }
 _STATE_SIGNS: Final[dict[ServerState, str]] = {
@@ -29,9 +29,11 @@ _STATE_SIGNS: Final[dict[ServerState, str]] = {
     "timed-out": "\u2026",
     "skipped": SIGNS["not-applicable"],
 }
-# Characters of a text on the page; the whole is in the JSON form.
+# Characters of a text on the page, and of one that is unfolded; the whole is in the JSON form.
 _MOST_LETTERS: Final = 400
+_MOST_UNFOLDED: Final = 2000
 _MOST_IN_DIFF: Final = 4000
+_MOST_IN_LINE: Final = 500
 _MOST_LINES: Final = 16
 # Lists are shortened until their entries fit into this, as long as texts are of usual length.
 _BYTES_FOR_LISTS: Final = 800_000
@@ -92,9 +94,20 @@ def _list_limit(view: FleetView) -> int:
 
 def shorten(text: str, most: int = _MOST_LETTERS) -> str:
     """Return the beginning of a text, escaped for HTML."""
+    return escape_html(text if len(text) <= most else f"{text[:most].rstrip()}\u2026")
+
+
+def unfold(text: str, most: int = _MOST_LETTERS) -> str:
+    """Return a text, escaped for HTML, of which a click shows what is not shown at first.
+
+    It may stand where blocks may, and not within a paragraph or a summary.
+    """
     if len(text) <= most:
         return escape_html(text)
-    return f"{escape_html(text[:most])} ... ({len(text):,} characters)"
+    return (
+        f'<details class="text"><summary><span class="cut">{shorten(text, most)}</span>'
+        f"<b></b></summary>{shorten(text, _MOST_UNFOLDED)}</details>"
+    )
 
 
 def mark(verdict: str, word: str, sign: str | None = None) -> str:
@@ -103,11 +116,21 @@ def mark(verdict: str, word: str, sign: str | None = None) -> str:
     return f'<span class="mark {verdict}"><span aria-hidden="true">{shown}</span> {word}</span>'
 
 
+def mark_of_state(state: ServerState) -> str:
+    """Return a state as a mark."""
+    return mark(STATE_VERDICTS[state], STATE_WORDS[state].capitalize(), _STATE_SIGNS[state])
+
+
 def state_mark(result: ServerResult) -> str:
-    """Return the state of a server as a mark."""
-    state = result.state
-    word = STATE_WORDS[state].capitalize()
-    return mark(STATE_VERDICTS[state], word, _STATE_SIGNS[state])
+    """Return the state of a server as a mark; grey if it breaks what its limits allow."""
+    if is_within_limits(result):
+        return mark("not-applicable", "Within the limits", "~")
+    return mark_of_state(result.state)
+
+
+def is_within_limits(result: ServerResult) -> bool:
+    """Return whether a server is as expected although something failed."""
+    return result.state == "ok" and bool(result.failures or result.tests.failed)
 
 
 def first_entries(items: Sequence[Item], limit: int) -> tuple[Sequence[Item], str]:
@@ -122,7 +145,9 @@ def difference_mark(each: RunDifference, word: str) -> str:
     """Return the kind of a difference as a mark."""
     if each.is_regression:
         return mark("fail", word)
-    return mark("not-exercised", word, "~") if each.is_flaky else mark("pass", word)
+    if each.kind in FIXES:
+        return mark("pass", word)
+    return mark("not-exercised" if each.is_flaky else "not-applicable", word, "~")
 
 
 def show_diff(before: str | None, after: str | None) -> str:
@@ -133,7 +158,7 @@ def show_diff(before: str | None, after: str | None) -> str:
     lines = [line for line in lines if not line.startswith("@@")]
     tags = {"-": "del", "+": "ins", " ": "span"}
     shown = "".join(
-        f"<{tags[line[0]]}>{line[0]} {shorten(line[1:], 200)}</{tags[line[0]]}>"
+        f"<{tags[line[0]]}>{line[0]} {shorten(line[1:], _MOST_IN_LINE)}</{tags[line[0]]}>"
         for line in lines[:_MOST_LINES]
     )
     more = len(lines) - _MOST_LINES

@@ -3,14 +3,15 @@
 // Everything is in the page already; this sorts, hides, unfolds and copies, and loads nothing.
 const form = document.querySelector('.filters');
 const table = document.querySelector('.fleet-table');
-const body = table.tBodies[0];
-const rows = [...body.rows];
+// Each server is a body of the table with two rows.
+const rows = [...table.tBodies];
 const heads = [...table.tHead.rows[0].cells];
 const parts = [...document.querySelectorAll('[data-server]')];
 const shown = document.querySelector('.shown');
 const unmatched = document.querySelector('#unmatched');
 const announcer = document.querySelector('#announcer');
 const order = form.elements.order;
+const textual = new Set(['server', 'version']);
 const texts = new Map(rows.map((row) => [row, row.textContent.toLowerCase()]));
 
 const filter = () => {
@@ -31,13 +32,13 @@ const filter = () => {
   shown.textContent = `${fitting.size} of ${rows.length} servers shown`;
 };
 
-const valueOf = (row, column) => {
-  const cell = row.cells[column];
-  const value = cell.dataset.value ?? '';
+const valueOf = (row, name) => {
+  const cell = row.querySelector(`[data-name="${name}"]`);
+  const value = cell?.dataset.value ?? '';
   if (value !== '') return Number(value);
-  const isWord = heads[column].classList.contains('words');
-  const text = (cell.querySelector('a') ?? cell).textContent.trim().toLowerCase();
-  return isWord ? text : null;
+  // A word that sorts as a text; a number that is not known has none.
+  const text = (cell?.querySelector('a') ?? cell)?.textContent.trim().toLowerCase();
+  return textual.has(name) && text ? text : null;
 };
 
 // What is not known comes last in both directions; equal rows keep their first order.
@@ -48,23 +49,21 @@ const compare = (first, second, sign) => {
   return sign * first.localeCompare(second, undefined, { numeric: true });
 };
 
-const sort = (column, direction) => {
+const sort = (name, direction) => {
   const sign = direction === 'descending' ? -1 : 1;
-  const sorted = column === null ? rows : [...rows].sort(
-    (first, second) => compare(valueOf(first, column), valueOf(second, column), sign),
+  const sorted = name === '' ? rows : [...rows].sort(
+    (first, second) => compare(valueOf(first, name), valueOf(second, name), sign),
   );
-  body.append(...sorted);
-  heads.forEach((head, place) => {
-    if (place === column) head.setAttribute('aria-sort', direction);
+  table.append(...sorted);
+  for (const head of heads) {
+    if (head.dataset.name === name) head.setAttribute('aria-sort', direction);
     else head.removeAttribute('aria-sort');
-  });
-  order.value = column === null ? '' : String(column);
+  }
+  order.value = name;
 };
 
-const firstOf = (head) => head.dataset.first ?? 'ascending';
-
-heads.forEach((head, place) => {
-  if ('fixed' in head.dataset) return;
+for (const head of heads) {
+  if ('fixed' in head.dataset) continue;
   const button = document.createElement('button');
   button.type = 'button';
   button.append(...head.childNodes);
@@ -72,9 +71,9 @@ heads.forEach((head, place) => {
   button.addEventListener('click', () => {
     const before = head.getAttribute('aria-sort');
     const other = before === 'ascending' ? 'descending' : 'ascending';
-    sort(place, before === null ? firstOf(head) : other);
+    sort(head.dataset.name, before === null ? head.dataset.first ?? 'ascending' : other);
   });
-});
+}
 
 const copy = async (button) => {
   const code = button.parentElement.querySelector('code');
@@ -101,11 +100,10 @@ const follow = () => {
 form.hidden = false;
 form.addEventListener('input', (event) => {
   if (event.target !== order) filter();
-  else if (order.value === '') sort(null);
-  else sort(Number(order.value), firstOf(heads[order.value]));
+  else sort(order.value, order.selectedOptions[0].dataset.first);
 });
 form.addEventListener('submit', (event) => event.preventDefault());
-form.addEventListener('reset', () => setTimeout(() => { sort(null); filter(); }));
+form.addEventListener('reset', () => setTimeout(() => { sort(''); filter(); }));
 for (const button of document.querySelectorAll('.copy')) {
   button.hidden = false;
   button.addEventListener('click', () => copy(button));
@@ -118,8 +116,7 @@ document.addEventListener('click', (event) => {
 // On paper nothing unfolds, so what is not as expected is printed unfolded.
 let folded = [];
 addEventListener('beforeprint', () => {
-  folded = [...document.querySelectorAll('.server:not([open])')]
-    .filter((each) => !each.hidden && each.querySelector('summary .fail'));
+  folded = [...document.querySelectorAll('.attention:not([open])')].filter((each) => !each.hidden);
   for (const each of folded) each.open = true;
 });
 addEventListener('afterprint', () => { for (const each of folded) each.open = false; });

@@ -7,7 +7,7 @@ and the script of this package, by their digests, so injected text could not run
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from string import Template
-from typing import Final, NamedTuple
+from typing import Final
 
 from accord.check.rendering.markup import (
     SIGNS,
@@ -24,59 +24,26 @@ from accord.fleet.rendering.elements import (
     STATE_VERDICTS,
     PageContext,
     facts,
+    mark_of_state,
     page_contexts,
     shorten,
-    state_mark,
 )
 from accord.fleet.rendering.finding_groups import counted_findings
-from accord.fleet.rendering.trends import trend_box
+from accord.fleet.rendering.table import server_table, table_orders
 from accord.fleet.rendering.wording import (
     STATE_WORDS,
-    change_text,
-    coverage_percent,
-    coverage_text,
     date_text,
-    differences_by_server,
     fleet_title,
-    headline,
     most_broken,
     outcome_state,
-    reused_text,
-    score_text,
     seconds_text,
     summarize,
-    tests_text,
 )
-from accord.fleet.results import STATES, FleetView, RunDifference, RunOrigin, ServerResult
+from accord.fleet.results import STATES, FleetView, RunOrigin
 
 _PACKAGE: Final = "accord.fleet.rendering"
 # A page that is larger has shorter lists.
 _MOST_BYTES: Final = 1_900_000
-
-
-class _Column(NamedTuple):
-    """A column of the table; one with the largest value first sorts downwards at first."""
-
-    title: str
-    is_number: bool = True
-    largest_first: bool = False
-
-
-_COLUMNS: Final = {
-    "server": _Column("Server", is_number=False),
-    "state": _Column("State", is_number=False),
-    "failures": _Column("Failures", largest_first=True),
-    "warnings": _Column("Warnings", largest_first=True),
-    "coverage": _Column("Coverage"),
-    "score": _Column("Score"),
-    "tests": _Column("Tests", largest_first=True),
-    "start": _Column("Start", largest_first=True),
-    "tools": _Column("Tools", largest_first=True),
-    "tokens": _Column("Tokens", largest_first=True),
-    "version": _Column("Version", is_number=False),
-    "change": _Column("Change", is_number=False, largest_first=True),
-    "trend": _Column("Trend"),
-}
 
 
 def as_html(view: FleetView, *, links: Mapping[str, str] | None = None) -> str:
@@ -106,8 +73,8 @@ def _render(page: PageContext) -> str:
         "navigation": _navigation(contents),
         "choices": _choices(page),
         "chips": _chips(view),
-        "orders": _orders(page),
-        "table": _table(page),
+        "orders": table_orders(page),
+        "table": server_table(page),
         "sections": contents,
     }
     return Template(read_asset("fleet.html", _PACKAGE)).substitute(
@@ -133,8 +100,17 @@ def _outcome(view: FleetView) -> str:
     state = outcome_state(view.run)
     return (
         f'<p class="outcome {state}"><span aria-hidden="true">{SIGNS[state]}</span>'
-        f" {headline(view)}</p>"
+        f" {_headline(view)}</p>"
     )
+
+
+def _headline(view: FleetView) -> str:
+    """Return the run in one line that begins with what is to be done."""
+    summary = summarize(view)
+    if not summary.attention:
+        return summary.headline
+    verb = "needs" if summary.attention == 1 else "need"
+    return f"{summary.attention} of {summary.servers} {verb} attention; {summary.headline}"
 
 
 def _facts(view: FleetView) -> Iterator[str]:
@@ -147,11 +123,17 @@ def _facts(view: FleetView) -> Iterator[str]:
             ("Duration", f"{seconds_text(run.seconds)}, {workers}" if run.seconds else ""),
             ("accord", escape_html(run.accord)),
             ("Rule set", f"{shorten(run.rules.version, 60)} ({escape_html(run.rules.digest[:8])})"),
+            ("Requirements tried", _coverage(view)),
             ("Commit", _commit(origin)),
             ("Run", _run_number(view)),
             ("Compared with", shorten(view.comparison.against, 120) if view.comparison else ""),
         ]
     )
+
+
+def _coverage(view: FleetView) -> str:
+    summary = summarize(view)
+    return f"{summary.exercised:,} of {summary.applicable:,}" if summary.applicable else ""
 
 
 def _commit(origin: RunOrigin) -> str:
@@ -173,18 +155,13 @@ def _run_number(view: FleetView) -> str:
 
 
 def _gauges(view: FleetView) -> Iterator[str]:
-    summary = summarize(view)
-    if summary.applicable:
-        percent = 100 * summary.exercised // summary.applicable
-        caption = f"{summary.exercised:,} of {summary.applicable:,} exercised"
-        yield draw_ring("covered", percent, f"{percent}%", f"<b>Coverage</b><br>{caption}")
-    share = 100 * summary.as_expected / summary.servers if summary.servers else 0
-    yield draw_ring(
-        f"ring-{outcome_state(view.run)}",
-        round(share, 1),
-        f"{summary.as_expected}/{summary.servers}",
-        "<b>As expected</b><br>servers",
-    )
+    summary, state = summarize(view), outcome_state(view.run)
+    count, caption = summary.as_expected, "As expected"
+    if summary.attention:
+        count, caption = summary.attention, "Need attention"
+    share = 100 * count / summary.servers if summary.servers else 0
+    shown = f"{count}/{summary.servers}"
+    yield draw_ring(f"ring-{state}", round(share, 1), shown, f"<b>{caption}</b><br>servers")
 
 
 def _bar(view: FleetView) -> Iterator[str]:
@@ -202,8 +179,9 @@ def _bar(view: FleetView) -> Iterator[str]:
             yield f'<rect class="{style}" x="{x:.3f}" width="{wide:.3f}" height="1"/>'
         x += wide
     yield '</svg><ul class="counts">'
-    for result in _one_of_each_state(view):
-        yield f"<li>{state_mark(result)} <b>{states[result.state]}</b></li>"
+    for state in STATES:
+        if states[state]:
+            yield f"<li>{mark_of_state(state)} <b>{states[state]}</b></li>"
     yield f'<li class="quiet">{_counts(view)}</li></ul>'
 
 
@@ -221,15 +199,13 @@ def _counts(view: FleetView) -> str:
     return ", ".join(plural(count, noun) for noun, count in counts.items() if count)
 
 
-def _one_of_each_state(view: FleetView) -> list[ServerResult]:
-    found = {result.state: result for result in view.run.results}
-    return [found[state] for state in STATES if state in found]
-
-
 def _remarks(view: FleetView) -> Iterator[str]:
     yield (
-        "<p><b>As expected</b>: a server was checked and is within the limits of the fleet file."
-        " <b>Coverage</b>: how many of the requirements that apply were put to the test; look at it"
+        "<p><b>As expected</b>: a server was checked and is within the limits of the fleet file;"
+        " one that breaks as much as these limits allow is <b>within the limits</b>. <b>Timed"
+        " out</b>: there was no time for all of its tests or requirements. <b>Coverage</b>: how"
+        " many of the requirements that apply were put to the test. It is no mark: a server that"
+        " offers little, or whose tools may not be called, gives little occasion; look at it"
         f" before the score. <b>Score</b>: {SCORE_RULE}. Scores can be compared only if the same"
         " set of rules made them. <b>Tokens</b>: about what the list of tools costs a model.</p>"
     )
@@ -240,6 +216,7 @@ def _remarks(view: FleetView) -> Iterator[str]:
 def _navigation(contents: Iterable[str]) -> Iterator[str]:
     """Yield links to the sections that the page has."""
     names = {
+        "owners": "By owner",
         "changes": "Regressions and fixes",
         "breaks": "What breaks most",
         "areas": "Areas",
@@ -255,7 +232,7 @@ def _navigation(contents: Iterable[str]) -> Iterator[str]:
             yield f'<a href="#{id}">{name}</a>'
 
 
-# -- the table, and what chooses its rows
+# -- what chooses the rows of the table
 
 
 def _choices(page: PageContext) -> Iterator[str]:
@@ -273,140 +250,13 @@ def _choices(page: PageContext) -> Iterator[str]:
 
 
 def _chips(view: FleetView) -> Iterator[str]:
-    for result in _one_of_each_state(view):
-        yield (
-            f'<label class="chip"><input type="checkbox" name="state" value="{result.state}"'
-            f" checked>{STATE_WORDS[result.state].capitalize()}</label>"
-        )
-
-
-def _columns(page: PageContext) -> dict[str, _Column]:
-    """Return the columns of the table; those that would be empty are left out."""
-    absent = set()
-    if page.view.comparison is None:
-        absent.add("change")
-    if not any(len(points) > 1 for points in page.view.trends.values()):
-        absent.add("trend")
-    return {name: column for name, column in _COLUMNS.items() if name not in absent}
-
-
-def _orders(page: PageContext) -> Iterator[str]:
-    """Yield the choices of an order, for screens on which the table has no head."""
-    yield '<option value="">worst first</option>'
-    for place, (name, column) in enumerate(_columns(page).items()):
-        if name != "trend":
-            yield f'<option value="{place}">{column.title}</option>'
-
-
-def _table(page: PageContext) -> Iterator[str]:
-    columns, differences = _columns(page), differences_by_server(page.view)
-    yield "<thead><tr>"
-    for name, column in columns.items():
-        order = ' data-first="descending"' if column.largest_first else ""
-        fixed = " data-fixed" if name == "trend" else ""
-        style = "" if column.is_number else ' class="words"'
-        yield f'<th scope="col"{style}{order}{fixed}>{column.title}</th>'
-    yield "</tr></thead><tbody>"
-    results = page.view.run.results
-    tags = sorted({tag for result in results for tag in result.tags})
-    owners = sorted({result.owner for result in results if result.owner})
-    for place, result in sorted(enumerate(results), key=lambda e: STATES.index(e[1].state)):
-        numbers = " ".join(str(tags.index(tag)) for tag in dict.fromkeys(result.tags))
-        owner = owners.index(result.owner) if result.owner else ""
-        yield (
-            f'<tr data-server="{place}" data-state="{result.state}" data-tags="{numbers}"'
-            f' data-owner="{owner}">'
-        )
-        cells = _cells(page, place, result, differences.get(result.name, []))
-        yield from (cells[name] for name in columns)
-        yield "</tr>"
-    yield "</tbody>"
-
-
-def _cell(name: str, text: str, value: object = "", style: str = "") -> str:
-    """Return a cell; on a narrow screen its label is shown, and it is sorted by its value."""
-    title = _COLUMNS[name].title
-    shown = f' class="{style}"' if style else ""
-    return f'<td{shown} data-label="{title}" data-value="{value}">{text}</td>'
-
-
-def _cells(
-    page: PageContext, place: int, result: ServerResult, differences: list[RunDifference]
-) -> dict[str, str]:
-    surface = result.surface
-    about = [part for part in (result.owner, ", ".join(result.tags)) if part]
-    made, under = reused_text(result, page.view.run), _under("; ".join(about))
-    cells = {
-        "server": f'<th scope="row">{page.link(result.name)}{under}{_why(result)}</th>',
-        "state": _cell(
-            "state", state_mark(result) + _under(made), STATES.index(result.state), "words"
-        ),
-        **{name: _unknown(name) for name in _COLUMNS if name not in ("server", "state")},
-        "change": _change_cell(differences),
-        "trend": _trend_cell(page, place, result),
-    }
-    if result.server_version:
-        cells["version"] = _cell("version", shorten(result.server_version, 24), "", "words")
-    if result.applicable:
-        percent = coverage_percent(result) or 0
-        shown = f'{coverage_text(result)}<span class="under">{percent} %</span>'
-        cells |= {
-            "failures": _count_cell("failures", result.failures, "is-fail"),
-            "warnings": _count_cell("warnings", result.warnings, "is-warn"),
-            "coverage": _cell("coverage", shown, percent),
-            "score": _cell("score", score_text(result.score), result.score or 0),
-        }
-    if result.tests.is_wanted:
-        style = "is-fail" if result.tests.failed or result.tests.no_time else ""
-        cells["tests"] = _cell("tests", tests_text(result), result.tests.failed, style)
-    if result.timing.start is not None:
-        start = result.timing.start
-        cells["start"] = _cell("start", seconds_text(start), f"{start:.4g}")
-    if surface is not None:
-        cells["tools"] = _cell("tools", f"{surface.tools:,}", surface.tools)
-        cells["tokens"] = _cell("tokens", f"{surface.tokens:,}", surface.tokens)
-    return cells
-
-
-def _unknown(name: str) -> str:
-    style = "unknown" if _COLUMNS[name].is_number else "words unknown"
-    return _cell(name, '<span class="quiet">\u2013</span>', "", style)
-
-
-def _under(text: str) -> str:
-    return f'<span class="under">{shorten(text, 120)}</span>' if text else ""
-
-
-def _why(result: ServerResult) -> str:
-    """Return the first reason for a state, in the colour of the state."""
-    if not result.reasons:
-        return ""
-    style = "quiet" if result.is_as_expected else "f"
-    return f'<span class="why {style}">{shorten(result.reasons[0], 120)}</span>'
-
-
-def _count_cell(name: str, count: int, style: str) -> str:
-    sign = SIGNS["fail" if style == "is-fail" else "warn"]
-    text = f'<span aria-hidden="true">{sign}</span> {count:,}' if count else "0"
-    return _cell(name, text, count, style if count else "none")
-
-
-def _change_cell(differences: list[RunDifference]) -> str:
-    worse = sum(each.is_regression for each in differences)
-    style = "words is-fail" if worse else "words"
-    value = 1000 * worse + len(differences)
-    return _cell("change", change_text(differences), value, style)
-
-
-def _trend_cell(page: PageContext, place: int, result: ServerResult) -> str:
-    points = page.view.trends.get(result.name, ())
-    if len(points) < 2:
-        return _unknown("trend")
-    drawing = (
-        f'<svg class="trend" viewBox="{trend_box(points)}" preserveAspectRatio="none"'
-        f' aria-hidden="true"><use href="#t{place}"/></svg>'
-    )
-    return _cell("trend", drawing, "", "spark")
+    present = {result.state for result in view.run.results}
+    for state in STATES:
+        if state in present:
+            yield (
+                f'<label class="chip"><input type="checkbox" name="state" value="{state}"'
+                f" checked>{STATE_WORDS[state].capitalize()}</label>"
+            )
 
 
 # -- the rest
@@ -415,6 +265,7 @@ def _trend_cell(page: PageContext, place: int, result: ServerResult) -> str:
 def _sections(page: PageContext) -> Iterator[str]:
     run, comparison = page.view.run, page.view.comparison
     parts = (
+        ("owners", "What to do, by owner", None, sections.owner_list(page)),
         ("changes", "Regressions and fixes", None, sections.comparison_parts(page)),
         ("breaks", "What breaks most", len(most_broken(run)), sections.broken_requirements(page)),
         ("areas", "Servers and areas", None, sections.area_matrix(page)),

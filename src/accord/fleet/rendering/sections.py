@@ -1,7 +1,7 @@
 """The sections of a fleet's page below its table: areas, breaches, changes, findings, trends."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from accord.check.rendering.markup import SIGNS, escape_html
@@ -13,24 +13,30 @@ from accord.fleet.rendering.elements import (
     mark,
     shorten,
     show_diff,
+    state_mark,
+    unfold,
 )
 from accord.fleet.rendering.trends import trend_svg
 from accord.fleet.rendering.wording import (
     DIFFERENCE_WORDS,
+    DRIFT,
     FIXES,
     STATE_WORDS,
     BrokenRequirement,
     count_by_area,
+    find_risks,
     most_broken,
     used_areas,
 )
 from accord.fleet.results import (
+    STATES,
     ChangeKind,
     RunDifference,
     ServerResult,
     SurfaceChange,
     SurfaceFinding,
 )
+from accord.protocol.catalogue import catalogue
 
 # The cell of an area shows the first of these that it has.
 _CELLS: Final = (
@@ -50,6 +56,8 @@ _CHANGES: Final[dict[ChangeKind, tuple[str, str]]] = {
     "text": ("warn", "Text"),
     "compatible": ("pass", "Compatible"),
 }
+# Reasons of a server that are shown to its owner.
+_MOST_REASONS: Final = 3
 
 
 def section(id: str, title: str, count: int | None, lines: Iterator[str]) -> Iterator[str]:
@@ -61,6 +69,61 @@ def section(id: str, title: str, count: int | None, lines: Iterator[str]) -> Ite
     yield f'<section aria-labelledby="{id}"><h2 id="{id}">{title}{shown}</h2>'
     yield from content
     yield "</section>"
+
+
+# -- owners
+
+
+def owner_list(page: PageContext) -> Iterator[str]:
+    """Yield what each owner has to do, the one with most to do first; nothing without owners."""
+    owned: dict[str, list[ServerResult]] = {}
+    for result in page.view.run.results:
+        owned.setdefault(result.owner, []).append(result)
+    if not any(owned):
+        return
+    worse = Counter(
+        each.server for each in (page.view.comparison.regressions if page.view.comparison else ())
+    )
+    rows = []
+    for owner, results in owned.items():
+        todo = [each for each in results if not each.is_as_expected or worse[each.name]]
+        rows.append((owner, todo, [each for each in results if each not in todo]))
+    yield '<div class="results">'
+    for owner, todo, others in sorted(rows, key=lambda row: (-len(row[1]), row[0])):
+        said = mark("fail", f"{len(todo)} to do") if todo else mark("pass", "Nothing to do")
+        yield (
+            f'<details class="result"{" open" if todo else ""}><summary>{said}'
+            f'<span class="id">{shorten(owner, 80) or "no owner"}</span>'
+            f'<span class="tag">{plural(len(todo) + len(others), "server")}</span></summary>'
+            '<div class="inside"><ul class="breaches">'
+        )
+        order = sorted(todo, key=lambda each: STATES.index(each.state))
+        yield from (_task(each, worse[each.name], page) for each in order)
+        yield "</ul>"
+        if others:
+            names, more = first_entries([page.link(each.name) for each in others], page.limit)
+            yield f'<p class="quiet">Nothing to do: {", ".join(names)}</p>{more}'
+        yield "</div></details>"
+    yield "</div>"
+
+
+def _task(result: ServerResult, regressions: int, page: PageContext) -> str:
+    """Return what is wrong with a server, and what mends it."""
+    lines = [shorten(reason) for reason in result.reasons[:_MOST_REASONS]]
+    if regressions:
+        lines.append(f'<a href="#changes">{plural(regressions, "regression")}</a>')
+    rows = catalogue()
+    mends = dict.fromkeys(
+        rows[each.requirement].mend
+        for each in result.breaches
+        if each.counts and each.verdict == "fail" and each.requirement in rows
+    )
+    lines += [f'<span class="quiet">{shorten(mend)}</span>' for mend in [*mends][:_MOST_REASONS]]
+    shown = "".join(f"<div>{line}</div>" for line in lines)
+    return (
+        f"<li{page.data(result.name)}>{state_mark(result)} <b>{page.link(result.name)}</b>"
+        f"{shown}</li>"
+    )
 
 
 # -- servers and areas
@@ -156,6 +219,7 @@ def comparison_parts(page: PageContext) -> Iterator[str]:
         fixed = [each for each in differences if each.kind in FIXES]
         yield from _differences("Fixed", fixed, page)
         others = [e for e in differences if not e.is_regression and e.kind not in FIXES]
+        others.sort(key=lambda each: not _risks(each, page))
         yield from _differences("Other changes", others, page)
     for title, ids in (
         ("New rules, which are never regressions", comparison.new_rules),
@@ -180,10 +244,26 @@ def _difference(each: RunDifference, page: PageContext) -> str:
     is_named = not each.subject or each.subject in each.text
     subject = "" if is_named else f" <code>{shorten(each.subject, 120)}</code>"
     flaky = ' <span class="tag">flaky</span>' if each.is_flaky else ""
+    word, risks = DIFFERENCE_WORDS[each.kind].capitalize(), _risks(each, page)
+    shown = mark("fail", word) if risks else difference_mark(each, word)
     return (
-        f'<div class="entry"{page.data(each.server)}>'
-        f"{difference_mark(each, DIFFERENCE_WORDS[each.kind].capitalize())}"
-        f"<p><b>{page.link(each.server)}</b>{subject} {shorten(each.text)}{flaky}</p></div>"
+        f'<div class="entry"{page.data(each.server)}>{shown}'
+        f"<div><b>{page.link(each.server)}</b>{subject} {unfold(each.text)}{flaky}"
+        f"{_risk_lines(risks)}</div></div>"
+    )
+
+
+def _risks(each: RunDifference, page: PageContext) -> list[SurfaceFinding]:
+    place = page.places.get(each.server)
+    if place is None or each.kind not in DRIFT:
+        return []
+    return find_risks(page.view.run.results[place]).get(each.subject, [])
+
+
+def _risk_lines(risks: Iterable[SurfaceFinding]) -> str:
+    return "".join(
+        f'<div class="f"><code>{shorten(each.id, 100)}</code> {unfold(each.text)}</div>'
+        for each in risks
     )
 
 
@@ -195,7 +275,10 @@ def drift_list(page: PageContext) -> Iterator[str]:
     yield '<div class="results">'
     for result in results:
         kinds = Counter(change.kind for change in result.changes)
-        worst = next(kind for kind in _CHANGES if kinds[kind])
+        worst = _CHANGES[next(kind for kind in _CHANGES if kinds[kind])]
+        risks = find_risks(result)
+        if any(change.subject in risks for change in result.changes):
+            worst = "fail", "Risky text"
         counts = ", ".join(
             f"{kinds[kind]} {word.lower()}" for kind, (_, word) in _CHANGES.items() if kinds[kind]
         )
@@ -203,7 +286,7 @@ def drift_list(page: PageContext) -> Iterator[str]:
         is_open = " open" if len(results) + len(result.changes) <= 6 else ""
         yield (
             f'<details class="result"{page.data(result.name)}{is_open}><summary>'
-            f'{mark(*_CHANGES[worst])}<span class="id">{shorten(result.name, 80)}</span>'
+            f'{mark(*worst)}<span class="id">{shorten(result.name, 80)}</span>'
             f'<span class="tag">{plural(len(result.changes), "change")}</span>'
             f'<span class="summary quiet">{counts}{since}</span></summary><div class="inside">'
         )
@@ -213,19 +296,22 @@ def drift_list(page: PageContext) -> Iterator[str]:
 
 
 def _changes(result: ServerResult, page: PageContext) -> Iterator[str]:
-    shown, more = first_entries(
-        sorted(result.changes, key=lambda each: list(_CHANGES).index(each.kind)), page.limit
+    risks, kinds = find_risks(result), list(_CHANGES)
+    ordered = sorted(
+        result.changes, key=lambda each: (each.subject not in risks, kinds.index(each.kind))
     )
+    shown, more = first_entries(ordered, page.limit)
     yield '<ul class="breaches">'
     for each in shown:
-        yield from _change(each)
+        yield from _change(each, risks.get(each.subject, []))
     yield f"</ul>{more}"
 
 
-def _change(change: SurfaceChange) -> Iterator[str]:
+def _change(change: SurfaceChange, risks: Sequence[SurfaceFinding]) -> Iterator[str]:
+    verdict, word = _CHANGES[change.kind]
     yield (
-        f"<li>{mark(*_CHANGES[change.kind])} <b>{shorten(change.subject, 120)}</b>"
-        f" {shorten(change.what, 200)}"
+        f"<li>{mark('fail' if risks else verdict, word)} <b>{shorten(change.subject, 120)}</b>"
+        f" {unfold(change.what, 200)}{_risk_lines(risks)}"
     )
     if change.before is not None or change.after is not None:
         yield show_diff(change.before, change.after)
@@ -269,7 +355,7 @@ def _finding(finding: SurfaceFinding, page: PageContext) -> str:
     notes = [shorten(finding.source, 200)] if finding.source else []
     notes += [f"accepted: {shorten(finding.accepted, 200)}"] if finding.accepted else []
     said = f' <span class="quiet">{"; ".join(notes)}</span>' if notes else ""
-    return f"<li{page.data(finding.server)}>{server}{subject}{shorten(finding.text)}{said}</li>"
+    return f"<li{page.data(finding.server)}>{server}{subject}{unfold(finding.text)}{said}</li>"
 
 
 # -- trends

@@ -69,6 +69,7 @@ class FleetSummary(msgspec.Struct, frozen=True, kw_only=True):
         headline: for people, such as "28 of 30 as expected; 2 regressions".
         servers: how many.
         as_expected: how many of them were checked and are as expected.
+        attention: how many are not as expected, without those that were skipped.
         states: how many are in each state.
         failures: how many requirements failed and count, over all servers.
         warnings: likewise.
@@ -86,6 +87,7 @@ class FleetSummary(msgspec.Struct, frozen=True, kw_only=True):
     headline: str
     servers: int
     as_expected: int
+    attention: int
     states: Mapping[str, int]
     failures: int
     warnings: int
@@ -110,6 +112,7 @@ def summarize(view: FleetView) -> FleetSummary:
         headline=headline(view),
         servers=len(results),
         as_expected=states["ok"],
+        attention=sum(not result.is_as_expected for result in results),
         states={state: states[state] for state in STATES},
         failures=sum(result.failures for result in results),
         warnings=sum(result.warnings for result in results),
@@ -268,6 +271,18 @@ def difference_text(each: RunDifference) -> str:
     """Return what differs in a sentence that names the requirement, test or entry."""
     is_named = not each.subject or each.subject in each.text
     return each.text if is_named else f"{each.subject}: {each.text}"
+
+
+def find_risks(result: ServerResult) -> dict[str, list[SurfaceFinding]]:
+    """Return what may be dangerous in the entries of a server, by entry.
+
+    A change of such an entry is no mere change of words.
+    """
+    found: dict[str, list[SurfaceFinding]] = {}
+    for each in result.findings:
+        if each.id.startswith("safety.") and each.subject and not each.accepted:
+            found.setdefault(each.subject, []).append(each)
+    return found
 
 
 # -- areas and requirements
