@@ -14,9 +14,10 @@ from accord.fleet.rendering.page import as_html
 from accord.fleet.rendering.site import write_site
 
 TESTS = Path(__file__).parents[1] / "tests"
-ROWS = "[...document.querySelectorAll('.fleet-table tbody tr')]"
+# Each server is a body of the table: a row of numbers, and a line of text below it.
+ROWS = "[...document.querySelectorAll('.fleet-table tbody')]"
 SHOWN = f"{ROWS}.filter((row) => row.checkVisibility())"
-NAMES = f"{SHOWN}.map((row) => row.cells[0].querySelector('a').textContent)"
+NAMES = f"{SHOWN}.map((row) => row.querySelector('a').textContent)"
 FITS = "document.documentElement.scrollWidth <= innerWidth"
 
 
@@ -33,6 +34,7 @@ def made(folder: Path) -> dict[str, str]:
         "desk": views.desk_view(),
         "hostile": views.hostile_view(),
         "large": views.large_view(),
+        "long": views.long_view(),
     }.items():
         page = folder / f"{name}.html"
         page.write_text(as_html(view), encoding="utf-8")
@@ -66,11 +68,11 @@ async def names(page: Page) -> list[str]:
     return list(await page.run(f"return {NAMES}"))
 
 
-async def column(page: Page, title: str) -> list[str]:
+async def column(page: Page, name: str) -> list[str | None]:
     return list(
         await page.run(
-            f"return {SHOWN}.map((row) => [...row.cells].find((cell) =>"
-            f" cell.dataset.label === {json.dumps(title)}).innerText.split('\\n')[0])"
+            f"return {SHOWN}.map((row) => row.querySelector("
+            f"'[data-name={name}]')?.innerText.split('\\n')[0] ?? null)"
         )
     )
 
@@ -91,13 +93,19 @@ def test_columns_sort_both_ways_and_unknown_values_stay_last(
     async def at(page: Page) -> None:
         first = await names(page)
         assert first[:3] == ["tickets", "people-and-places-with-a-long-name", "broken"]
-        assert await sort_by(page, "Tokens") == "descending"
+        assert await sort_by(page, "Tools") == "descending"
         assert (await names(page))[0] == "big"
-        assert await sort_by(page, "Tokens") == "ascending"
-        tokens = await column(page, "Tokens")
-        known = [int(each.replace(",", "")) for each in tokens[:-3]]
+        assert await sort_by(page, "Tools") == "ascending"
+        tools = await column(page, "tools")
+        known = [int(str(each).replace(",", "")) for each in tools[:-3]]
         assert known == sorted(known)
-        assert tokens[-3:] == ["\u2013"] * 3
+        assert tools[-3:] == ["\u2013"] * 3
+        # Facts without a column are in the choice of the order.
+        await choose(page, "order", "tokens")
+        tokens = await column(page, "tokens")
+        known = [int(str(each).split()[0].replace(",", "")) for each in tokens[:-3]]
+        assert known == sorted(known, reverse=True)
+        assert tokens[-3:] == [None] * 3
         assert await sort_by(page, "Server") == "ascending"
         assert await names(page) == sorted(first)
         assert await page.run("return document.querySelectorAll('[aria-sort]').length") == 1
@@ -182,6 +190,39 @@ def test_the_page_never_scrolls_sideways(look: Look, pages: dict[str, str], name
     look(pages[name], at)
 
 
+@pytest.mark.parametrize("name", ["desk", "hostile"])
+def test_the_table_fits_its_card(look: Look, pages: dict[str, str], name: str) -> None:
+    async def at(page: Page) -> None:
+        for width in (1440, 1920):
+            await page.send(
+                "Emulation.setDeviceMetricsOverride",
+                width=width,
+                height=900,
+                deviceScaleFactor=1,
+                mobile=False,
+            )
+            fits = "const each = document.querySelector('.servers .scroll');"
+            fits += "return each.scrollWidth <= each.clientWidth"
+            assert await page.run(fits), width
+            reason = "document.querySelector('.fleet-table .below').getBoundingClientRect().width"
+            table = "document.querySelector('.fleet-table').getBoundingClientRect().width"
+            assert await page.run(f"return {reason} > 0.9 * {table}")
+
+    look(pages[name], at)
+
+
+def test_a_long_text_is_unfolded_by_a_click(look: Look, pages: dict[str, str]) -> None:
+    async def at(page: Page) -> None:
+        text = "document.querySelector('.fleet-table details.text')"
+        await page.wait_for(text)
+        before = await page.run(f"return {text}.innerText")
+        await page.click(".fleet-table details.text > summary")
+        await page.wait_for(f"{text}.open")
+        assert len(await page.run(f"return {text}.innerText")) > len(before)
+
+    look(pages["long"], at)
+
+
 def test_servers_are_cards_on_a_phone_and_sort_there_too(look: Look, pages: dict[str, str]) -> None:
     async def at(page: Page) -> None:
         assert await page.run(f"return getComputedStyle({ROWS}[0]).display") == "grid"
@@ -229,7 +270,7 @@ def test_the_dark_page_is_dark_and_the_printed_one_unfolds_what_failed(
         await page.run("dispatchEvent(new Event('beforeprint'))")
         opened = "[...document.querySelectorAll('.server[open]')]"
         assert await page.run(f"return {opened}.length") == 4
-        assert await page.run(f"return getComputedStyle({ROWS}[0]).display") == "table-row"
+        assert await page.run(f"return getComputedStyle({ROWS}[0]).display") == "table-row-group"
         assert await page.run(f"return {FITS}")
         await page.run("dispatchEvent(new Event('afterprint'))")
         assert await page.run(f"return {opened}.length") == 0

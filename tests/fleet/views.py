@@ -306,6 +306,11 @@ def desk_view():
     )
 
 
+def long_view():
+    """Return a fleet of one server whose reason is long."""
+    return FleetView(run=run_of([unreachable("long", reasons=("the reason is long " * 100,))]))
+
+
 def large_view(servers=100, runs=50):
     """Return a large fleet in which a third of the servers is in bad shape."""
     results = []

@@ -7,7 +7,6 @@ from accord.check.rendering.markup import SIGNS
 from accord.fleet.rendering.elements import (
     STATE_VERDICTS,
     PageContext,
-    is_within_limits,
     shorten,
     state_mark,
     unfold,
@@ -205,8 +204,6 @@ def _below(result: ServerResult) -> str:
         style = "quiet" if result.is_as_expected else f"state-{STATE_VERDICTS[result.state]}"
         more = f" (and {len(result.reasons) - 1} more)" if len(result.reasons) > 1 else ""
         why = f'<div class="why {style}">{unfold(result.reasons[0], _MOST_REASON)}{more}</div>'
-    elif is_within_limits(result):
-        why = '<div class="why quiet">within the limits of the fleet file</div>'
     about = [shorten(part, 60) for part in (result.owner, ", ".join(result.tags)) if part]
     about += [
         f'<span data-name="{name}" data-value="{value}">{text}</span>'
