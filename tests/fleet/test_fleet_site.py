@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import stat
 from xml.etree import ElementTree as ET
 
@@ -7,12 +8,13 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from accord.check.rendering.html import as_html
 from accord.fleet.definition import FleetError
 from accord.fleet.rendering.site import MARKER, file_names, write_site
 from accord.fleet.results import FleetView, ServerDocuments
 from check.reports import server_report
 from fleet.page_elements import PageElements
-from fleet.views import EVIL, hostile_view, run_of, server, unreachable
+from fleet.views import EVIL, failing_server, hostile_view, run_of, server, unreachable
 
 
 def view_of(*results, **members):
@@ -47,6 +49,25 @@ def test_a_site_has_an_index_pages_badges_and_json(tmp_path):
     assert json.loads((folder / "fleet.json").read_text())["run"]["fleet"] == "desk servers"
     ET.fromstring((folder / "badges/gone.svg").read_text())
     assert json.loads((folder / "badges/good.json").read_text())["label"] == "MCP"
+
+
+def test_the_page_of_a_server_has_its_name_and_leads_to_the_rest(tmp_path):
+    report = msgspec.json.encode(server_report(3))
+    tickets = failing_server("tickets")
+    view = view_of(server("a"), tickets, documents={"tickets": ServerDocuments(report=report)})
+    write_site(view, tmp_path)
+    page = (tmp_path / "servers/tickets.html").read_text()
+    assert "<title>tickets: MCP conformance</title>" in page
+    assert "<h1>tickets</h1>" in page
+    facts = PageElements(re.search('<dl class="facts">.*?</dl>', page, re.DOTALL)[0]).text
+    said = f"In the fleet ✕ Failed Owner {tickets.owner} Tests 38 of 39 Findings 2 Changes 2 Target"
+    assert facts.startswith(said)
+    index = (tmp_path / "index.html").read_text()
+    for part in ("tests", "findings"):
+        assert f'<a href="../index.html#server-1-{part}">' in page
+        assert f'id="server-1-{part}"' in index
+    # A report that stands alone is named after its target.
+    assert f"<h1>{server_report(3).target}</h1>" in as_html(server_report(3))
 
 
 def test_the_page_of_a_server_without_a_report_says_why(tmp_path):

@@ -60,13 +60,22 @@ _SIGN: Final = re.compile(f"([{_BEGIN}{_END}])")
 _TAGS: Final = {_BEGIN: "<mark>", _END: "</mark>"}
 
 
-def as_html(report: Report, *, back: str | None = None) -> str:
+def as_html(
+    report: Report,
+    *,
+    back: str | None = None,
+    title: str = "",
+    about: Iterable[tuple[str, str]] = (),
+) -> str:
     """Return the report as one complete page.
 
     Args:
         report: the report.
         back: the address of the page that lists all reports, if there is one.
+        title: stands in the place of the target, which is a fact then.
+        about: further facts, the first ones; values are HTML.
     """
+    about = [*about, *([("Target", f"<code>{escape_html(report.target)}</code>")] if title else [])]
     style, script = read_asset("page.css"), read_asset("page.js")
     choices: dict[str, Sequence[str]] = {
         "area": [area for area, _ in wording.by_area(report)],
@@ -79,7 +88,7 @@ def as_html(report: Report, *, back: str | None = None) -> str:
         for name in _shown_verdicts(report)
     ]
     parts = {
-        "facts": _facts(report),
+        "facts": (*(_fact(*each) for each in about), *_facts(report)),
         "gauges": _gauges(report),
         "bar": _bar(report),
         "remarks": _remarks(report),
@@ -91,7 +100,7 @@ def as_html(report: Report, *, back: str | None = None) -> str:
     return Template(read_asset("page.html")).substitute(
         {name: "\n".join(lines) for name, lines in parts.items()},
         policy=escape_html(page_policy(style, script)),
-        target=escape_html(report.target),
+        target=escape_html(title or report.target),
         back="" if back is None else f'<a href="{escape_html(back)}">All servers</a>: ',
         style=style,
         outcome=_outcome(report),
@@ -129,7 +138,11 @@ def _facts(report: Report) -> Iterator[str]:
     }
     for name, value in facts.items():
         if value is not None:
-            yield f"<div><dt>{name}</dt><dd>{escape_html(value)}</dd></div>"
+            yield _fact(name, escape_html(value))
+
+
+def _fact(name: str, value: str) -> str:
+    return f"<div><dt>{name}</dt><dd>{value}</dd></div>"
 
 
 def _gauges(report: Report) -> Iterator[str]:

@@ -143,6 +143,11 @@ def _facts(result: ServerResult, page: PageContext) -> Iterator[tuple[str, str]]
     yield "Not reusable", shorten(result.not_cached, 200)
 
 
+def _anchor(result: ServerResult, page: PageContext, part: str) -> str:
+    """Return the attribute by which links lead to a part of the details of a server."""
+    return f' id="server-{page.places[result.name]}-{part}"'
+
+
 def _stages(result: ServerResult) -> Iterator[str]:
     if not result.stages:
         return
@@ -184,7 +189,8 @@ def _tests(result: ServerResult, page: PageContext) -> Iterator[str]:
     if not result.tests.failures:
         return
     shown, more = first_entries(result.tests.failures, page.limit)
-    yield f'<h3>Tests that failed ({result.tests.failed})</h3><ul class="breaches">'
+    anchor = _anchor(result, page, "tests")
+    yield f'<h3{anchor}>Tests that failed ({result.tests.failed})</h3><ul class="breaches">'
     for test in shown:
         yield (
             f"<li>{mark('fail', shorten(test.kind, 40) or 'test')} <b>{shorten(test.name, 120)}</b>"
@@ -206,9 +212,11 @@ def _findings(result: ServerResult, page: PageContext) -> Iterator[str]:
         return
     ordered = sorted(counted, key=lambda each: not is_warning(each))
     shown, more = first_entries(ordered, page.limit)
-    yield f'<h3>Findings ({len(counted)})</h3><ul class="breaches">'
+    anchor = _anchor(result, page, "findings")
+    yield f'<h3{anchor}>Findings ({len(counted)})</h3><ul class="breaches">'
     for each in shown:
-        said = mark("warn", "Warning") if is_warning(each) else mark("not-exercised", "Hint", "i")
+        is_hint = not is_warning(each)
+        said = mark("not-exercised", "Hint", "i") if is_hint else mark("warn", "Warning")
         subject = f"<b>{shorten(each.subject, 120)}</b> " if each.subject else ""
         yield f"<li>{said} <code>{shorten(each.id, 100)}</code> {subject}{unfold(each.text)}</li>"
     yield f"</ul>{more}"

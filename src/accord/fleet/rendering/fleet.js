@@ -90,11 +90,13 @@ const copy = async (button) => {
 };
 
 const follow = () => {
-  const part = document.getElementById(decodeURIComponent(location.hash.slice(1)));
-  if (!part?.classList.contains('server')) return;
-  if (part.hidden) { form.reset(); filter(); }
-  part.open = true;
-  part.scrollIntoView();
+  // The details of a server, or a part of them such as its tests; without the part the whole.
+  const found = location.hash.match(/^#(server-\d+)(-[a-z]+)?$/);
+  const server = found && document.getElementById(found[1]);
+  if (!server) return;
+  if (server.hidden) { form.reset(); filter(); }
+  server.open = true;
+  (document.getElementById(found[0].slice(1)) ?? server).scrollIntoView();
 };
 
 form.hidden = false;

@@ -5,6 +5,7 @@ import json
 import os
 import re
 from collections import Counter
+from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 from string import Template
@@ -15,11 +16,11 @@ from accord.check.rendering.markup import escape_html, page_policy, read_asset
 from accord.fleet.definition import FleetError
 from accord.fleet.rendering.badges import badge_endpoint, badge_svg, fleet_badge, server_badge
 from accord.fleet.rendering.details import server_story
-from accord.fleet.rendering.elements import page_contexts, shorten, state_mark
+from accord.fleet.rendering.elements import PageContext, page_contexts, shorten, state_mark
 from accord.fleet.rendering.machine_readable import as_json
 from accord.fleet.rendering.page import as_html, page_style
 from accord.fleet.rendering.sarif import read_report
-from accord.fleet.rendering.wording import fleet_title
+from accord.fleet.rendering.wording import fleet_title, tests_text
 from accord.fleet.results import FleetView, ServerResult
 
 MARKER: Final = ".accord-fleet-site.json"
@@ -125,9 +126,11 @@ def _digest(name: str) -> str:
 
 def _server_page(result: ServerResult, view: FleetView) -> str:
     report = read_report(view, result.name)
+    page = next(page_contexts(view))
     if report is not None:
-        return report_as_html(report, back="../index.html")
-    style, page = page_style(), next(page_contexts(view))
+        about = _about(result, page)
+        return report_as_html(report, back=f"../{_INDEX}", title=result.name, about=about)
+    style = page_style()
     return Template(read_asset("server.html", "accord.fleet.rendering")).substitute(
         policy=escape_html(page_policy(style, "")),
         style=style,
@@ -137,6 +140,22 @@ def _server_page(result: ServerResult, view: FleetView) -> str:
         story="\n".join(server_story(result, page)),
         version=escape_html(view.run.accord),
     )
+
+
+def _about(result: ServerResult, page: PageContext) -> Iterator[tuple[str, str]]:
+    """Yield what a fleet knows of a server beside its report, with links to the whole."""
+    place = page.places[result.name]
+    for name, value, part in (
+        ("In the fleet", state_mark(result), ""),
+        ("Owner", shorten(result.owner, 80), None),
+        ("Tests", tests_text(result) if result.tests.names else "", "-tests"),
+        ("Findings", str(len(result.findings) or ""), "-findings"),
+        ("Changes", str(len(result.changes) or ""), None),
+    ):
+        if value and part is not None:
+            yield name, f'<a href="../{_INDEX}#server-{place}{part}">{value}</a>'
+        elif value:
+            yield name, value
 
 
 # -- files
