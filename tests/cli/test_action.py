@@ -73,7 +73,7 @@ def test_every_input_and_output_is_explained_and_every_input_used():
     assert all(f"inputs.{name}" in text for name in ACTION["inputs"])
 
 
-def test_what_contract_tests_need_is_installed(runner, tmp_path):
+def test_the_extra_for_contract_tests_is_installed(runner, tmp_path):
     asked = tmp_path / "asked"
     venv = '#!/bin/sh\nfor last; do :; done\nmkdir -p "$last/bin"\ncp recorder "$last/bin/python"\n'
     (tmp_path / "recorder").write_text(f'#!/bin/sh\necho "$@" > {shlex.quote(str(asked))}\n')

@@ -140,7 +140,7 @@ def test_the_table_has_every_server_the_worst_first(desk):
     assert "no time for 413" in texts[3]
 
 
-def test_what_the_limits_allow_is_grey_and_names_the_limit(desk):
+def test_a_count_within_its_limit_is_grey_and_names_the_limit(desk):
     [row] = [row for row in rows_of(desk) if "chat<" in row]
     assert PageElements(row).text.startswith(
         "chat ~ Within the limits 2 of 3 allowed ! 1 236 of 296 96.5 60 of 64 4 may fail, 9 skipped"
@@ -159,7 +159,7 @@ def test_each_state_that_is_not_expected_has_a_colour_of_its_own(desk):
     assert bar == ["fail", "unreachable", "warn", "not-applicable", "pass"]
 
 
-def test_owners_are_told_what_to_do_the_one_with_most_first(desk):
+def test_the_owner_with_the_most_tasks_is_first(desk):
     text = section_text(desk, "owners")
     order = [
         "✕ 2 to do team-b",

@@ -97,8 +97,8 @@ def server_story(result: ServerResult, page: PageContext) -> Iterator[str]:
     yield from _doubts(result)
     if result.stderr:
         shown, more = first_entries(result.stderr, page.limit)
-        lines = "\n".join(shorten(line, 300) for line in shown)
-        yield f"<h3>First and last lines of stderr</h3><pre>{lines}</pre>{more}"
+        written = "\n".join(shorten(line, 300) for line in shown)
+        yield f"<h3>First and last lines of stderr</h3><pre>{written}</pre>{more}"
 
 
 def _facts(result: ServerResult, page: PageContext) -> Iterator[tuple[str, str]]:

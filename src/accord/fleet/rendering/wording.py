@@ -276,7 +276,7 @@ def difference_text(each: RunDifference) -> str:
 def find_risks(result: ServerResult) -> dict[str, list[SurfaceFinding]]:
     """Return what may be dangerous in the entries of a server, by entry.
 
-    A change of such an entry is no mere change of words.
+    A change of such an entry matters more than a change of words.
     """
     found: dict[str, list[SurfaceFinding]] = {}
     for each in result.findings:
