@@ -36,6 +36,7 @@ def describe_result(result: "ServerResult") -> str:
     """Return a result in one line."""
     from accord.check.rendering.wording import escape_unprintable
     from accord.fleet.history.comparison import short_time
+    from accord.fleet.rendering.wording import tests_text
 
     words = [_SIGNS[result.state][1]]
     if result.applicable:
@@ -44,8 +45,8 @@ def describe_result(result: "ServerResult") -> str:
             f" {result.exercised} of {result.applicable} exercised"
         )
         words.append("no score" if result.score is None else f"score {result.score:g}")
-    if result.tests.passed + result.tests.failed:
-        words.append(f"tests {result.tests.passed} of {result.tests.passed + result.tests.failed}")
+    if result.tests.is_wanted:
+        words.append(f"tests {tests_text(result)}")
     if result.reused_from:
         words.append(f"reused, of {short_time(result.reused_from)}")
     line = f"{result.name}: {', '.join(words)} ({result.seconds:.1f} s)"

@@ -204,8 +204,8 @@ def _remarks(view: FleetView) -> Iterator[str]:
         "<p><b>As expected</b>: a server was checked and is within the limits of the fleet file;"
         " one that breaks as much as these limits allow is <b>within the limits</b>. <b>Timed"
         " out</b>: there was no time for all of its tests or requirements. <b>Coverage</b>: how"
-        " many of the requirements that apply were put to the test. It does not rate a server: one that"
-        " offers little, or whose tools may not be called, gives little occasion; look at it"
+        " many of the requirements that apply were put to the test. It does not rate a server: one"
+        " that offers little, or whose tools may not be called, gives little occasion; look at it"
         f" before the score. <b>Score</b>: {SCORE_RULE}. Scores can be compared only if the same"
         " set of rules made them. <b>Tokens</b>: about what the list of tools costs a model.</p>"
     )
