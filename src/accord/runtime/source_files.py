@@ -9,7 +9,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, TypeAlias
 
-import accord
 from accord.errors import ConfigurationError
 
 # Path, time of change, size and number of each Python file.
@@ -26,7 +25,7 @@ _SKIPPED: Final = ("__pycache__", "node_modules", "site-packages")
 _ENVIRONMENT: Final = "pyvenv.cfg"
 _NAMED: Final = 3
 _LONGEST_LINE: Final = 80
-_OURS: Final = os.path.dirname(accord.__file__) + os.sep
+_OURS: Final = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _STANDARD_LIBRARY: Final = os.path.dirname(os.__file__) + os.sep
 
 

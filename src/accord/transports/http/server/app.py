@@ -175,7 +175,7 @@ class HttpApp:
                 except Exception as error:
                     from accord.runtime.source_files import trim_traceback
 
-                    log.error("the server did not start", exc_info=trim_traceback(error))
+                    log.exception("the server did not start", exc_info=trim_traceback(error))
                     await send({"type": "lifespan.startup.failed", "message": str(error)})
                     return
                 await send({"type": "lifespan.startup.complete"})
