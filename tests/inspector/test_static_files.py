@@ -75,7 +75,7 @@ def imports_of(path: Path) -> list[Path]:
 
 
 def test_the_modules_of_the_first_view_are_loaded_side_by_side() -> None:
-    waiting = [STATIC / "app.js", STATIC / "panes/overview.js"]
+    waiting = [STATIC / "app.js", STATIC / "panes/tools.js"]
     needed: set[Path] = set()
     while waiting:
         each = waiting.pop()

@@ -137,10 +137,11 @@ def _start_connection(session: InspectedSession) -> None:
 
 async def _describe_session(session: InspectedSession) -> dict[str, Any]:
     found: Any = await load_actions()["session.get"].run(session, Nothing())
-    counters = found["counters"]
+    counters, server = found["counters"], found["server"] or {}
     return {
         "index": session.index,
         "title": session.target.title,
+        "name": server.get("title") or server.get("name") or "",
         "kind": session.kind,
         "transport": found["transport"],
         "state": found["state"],

@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from accord.inspector.actions import Nothing, action
+from accord.inspector.actions import READ, Nothing, action
 from accord.inspector.definition import ActionRefused
 from accord.inspector.live.connection import LiveConnection
 from accord.inspector.live.surface_entries import SurfaceKind
 from accord.inspector.live.surfaces import Surfaces
+from accord.inspector.live.task_list import TaskList
 
 if TYPE_CHECKING:
     from accord.inspector.session import InspectedSession
@@ -28,6 +29,21 @@ class ListParams(msgspec.Struct):
 async def list_surface(session: "InspectedSession", params: ListParams) -> object:
     """Return a part of a list."""
     return session.part(Surfaces).snapshot(params.kind, params.text, params.start, params.count)
+
+
+@action("surface.counts", kinds=READ)
+async def count_surface(session: "InspectedSession", params: Nothing) -> object:
+    """Return how much the server offers of each kind, and what it does not offer at all.
+
+    Without a connection nothing is known.
+    """
+    if session.kind != "live" or session.part(LiveConnection).current is None:
+        return {"counts": {}, "lacks": []}
+    surfaces = session.part(Surfaces)
+    lacks = surfaces.absent_kinds()
+    if not session.part(TaskList).support()[0]:
+        lacks.append("tasks")
+    return {"counts": surfaces.counts(), "lacks": lacks}
 
 
 class EntryParams(msgspec.Struct):

@@ -70,13 +70,12 @@ class Surfaces:
     def fetch_all(self, client: "Client") -> None:
         """Fetch every list that the server declares, in the background."""
         for kind in LISTS:
-            fetched = self._lists[kind]
             if not self.is_declared(kind, client):
-                was_absent, self._lists[kind] = fetched.state == "absent", FetchedList()
-                if not was_absent:
-                    self._session.mark("surface")
+                self._lists[kind] = FetchedList()
             else:
                 self.fetch(kind)
+        # Also an absent list is news: it was not known before.
+        self._session.mark("surface")
 
     @staticmethod
     def is_declared(kind: SurfaceKind, client: "Client") -> bool:
@@ -216,16 +215,28 @@ class Surfaces:
             return None
         return value.get("inputSchema") if kind == "tools" else _arguments(value)
 
+    def counts(self) -> dict[str, int]:
+        """Return how many entries there are by capability: templates count as resources."""
+        found: Counter[str] = Counter()
+        for kind, facts in LISTS.items():
+            found[facts.capability] += len(self._lists[kind].entries)
+        return found
+
+    def absent_kinds(self) -> list[str]:
+        """Return the lists that the server does not offer."""
+        return [kind for kind in LISTS if self._lists[kind].state == "absent"]
+
     def snapshot(self, kind: SurfaceKind, text: str, start: int, count: int) -> JsonObject:
         """Return a part of a list."""
         fetched = self._lists[kind]
+        is_known = fetched.state != "absent" or self._session.part(LiveConnection).current
         entries = list(fetched.entries.values())
         wanted = text.strip().lower()
         matching = [each for each in entries if each.matches(wanted)] if wanted else entries
         begin = max(0, start)
         shown = matching[begin : begin + max(0, min(count, _PAGE_ROWS))]
         return {
-            "state": fetched.state,
+            "state": fetched.state if is_known else "unconnected",
             "error": fetched.error or None,
             "total": len(entries),
             "matching": len(matching),

@@ -1,13 +1,13 @@
 // The page: header, navigation, the chosen pane, and the log beside it.
-import { html, render, useEffect, useErrorBoundary, useRef, useState } from "./preact.js";
+import { html, render, useEffect, useErrorBoundary, useState } from "./preact.js";
 import { takeKey } from "./api.js";
 import { followFeed, useAction, useFeed, useRefused } from "./store.js";
-import { FIRST_PANE, go, useRoute } from "./route.js";
+import { go, useRoute } from "./route.js";
 import { applyTheme, remember, remembered } from "./theme.js";
 import { clip, shown } from "./text.js";
-import { Button, Empty, ErrorNote, Split } from "./ui.js";
+import { Button, Empty, ErrorNote, NARROW, Split, useMedia } from "./ui.js";
 import { Header } from "./shell/header.js";
-import { Navigation, PANES, panesOf } from "./shell/navigation.js";
+import { Navigation, PANES, panesOf, useCounts } from "./shell/navigation.js";
 import { Guide, NoKey } from "./shell/guide.js";
 import { SessionNotice, SignInNotice } from "./shell/notice.js";
 import { KeysHelp, useKeys } from "./keys.js";
@@ -19,19 +19,9 @@ import { LogView } from "./log/view.js";
 const WHOLE_PAGE = -1;
 const SETTLING = 2000;
 const WIDE = "(min-width: 1100px)";
-const NARROW = "(max-width: 640px)";
+// Set once a person has opened or closed the log.
+const LOG_KEY = "accord-log";
 const loaded = new Map();
-
-function useMedia(query) {
-  const [matches, setMatches] = useState(() => matchMedia(query).matches);
-  useEffect(() => {
-    const list = matchMedia(query);
-    const follow = () => setMatches(list.matches);
-    list.addEventListener("change", follow);
-    return () => list.removeEventListener("change", follow);
-  }, [query]);
-  return matches;
-}
 
 /** A pane, loaded when it is first shown. */
 function PaneHost({ target, pane, name }) {
@@ -58,21 +48,14 @@ function MissingPane() {
   return html`<${ErrorNote} error="This pane could not be loaded." />`;
 }
 
-/** The pane and the log, side by side where there is room. */
+/** The pane and the log, side by side where there is room, else the log as a drawer below. */
 function Workspace({ target, kind, pane, name, isLogOpen, onLog }) {
   const isWide = useMedia(WIDE);
-  const isNarrow = useMedia(NARROW);
   const chosen = PANES.find((each) => each.id === pane);
   const isOffered = panesOf(kind).includes(chosen);
-  const shownPlace = useRef(`${pane} ${name}`);
-  useEffect(() => {
-    // On a small screen the log would hide the pane that was just chosen.
-    if (isNarrow && isLogOpen && shownPlace.current !== `${pane} ${name}`) onLog(false);
-    shownPlace.current = `${pane} ${name}`;
-  }, [pane, name]);
   const body = html`<main id="main" tabindex="-1">
     <h1>${chosen?.title ?? "Nothing here"}</h1>
-    ${kind === "live" && pane !== FIRST_PANE && html`<${SessionNotice} target=${target} />`}
+    ${kind === "live" && pane !== "overview" && html`<${SessionNotice} target=${target} />`}
     ${kind === "live" && pane !== "questions" && html`<${SignInNotice} target=${target} />`}
     ${isOffered
       ? html`<${PaneHost} key=${`${target} ${pane}`} target=${target} pane=${pane} name=${name} />`
@@ -81,37 +64,52 @@ function Workspace({ target, kind, pane, name, isLogOpen, onLog }) {
         <//>`}
   </main>`;
   const log = isLogOpen && html`<${LogView} target=${target} canClear=${kind === "live"} onClose=${() => onLog(false)} />`;
-  // On a small screen the log takes the place of the pane; the pane keeps what was typed.
-  const only = !isLogOpen ? "first" : isNarrow ? "second" : null;
   return html`<div class="workspace">
     <${Split}
       name=${isWide ? "log-beside" : "log-below"}
       label="Size of the pane and the log"
       isStacked=${!isWide}
-      initial=${isWide ? 56 : 60}
-      only=${only}
+      initial=${isWide ? 62 : 55}
+      isAlone=${!isLogOpen}
     >
       ${body}${log}
     <//>
   </div>`;
 }
 
+/**
+ * Whether the log is open. A recording and watched traffic are their messages; the log of a
+ * connection opens at the first breach, unless a person has opened or closed it before.
+ */
+function useLog(target) {
+  const [chosen, setChosen] = useState(() => remembered(LOG_KEY, ""));
+  const isNarrow = useMedia(NARROW);
+  const isWanted = target && (target.kind === "live" ? target.fail > 0 : !isNarrow);
+  const setOpen = (isOpen) => {
+    remember(LOG_KEY, isOpen ? "yes" : "no");
+    setChosen(isOpen ? "yes" : "no");
+  };
+  return { isLogOpen: chosen === "" ? Boolean(isWanted) : chosen === "yes", onLog: setOpen };
+}
+
+/** The pane that is shown where the address names none: what one can use, or what is wrong. */
+function firstPane(target, lacks) {
+  const isUsable = target?.kind === "live" && target.state !== "failed";
+  return isUsable && !lacks.includes("tools") ? "tools" : "overview";
+}
+
 function App() {
   const route = useRoute();
   const isConnected = useFeed();
   const isRefused = useRefused();
-  const { data, error } = useAction("app.state", -1, "app");
-  const [isLogOpen, setLogOpen] = useState(
-    () => !matchMedia(NARROW).matches && remembered("accord-log", "yes") === "yes",
-  );
+  const { data, error } = useAction("app.state", WHOLE_PAGE, "app");
   const [dialog, setDialog] = useState(null);
   const targets = data?.targets ?? [];
   const count = targets.length;
   const index = targets[route.target] ? route.target : 0;
-  const onLog = (isOpen) => {
-    if (!matchMedia(NARROW).matches) remember("accord-log", isOpen ? "yes" : "no");
-    setLogOpen(isOpen);
-  };
+  const { isLogOpen, onLog } = useLog(targets[index]);
+  const offered = useCounts(count > 0 ? index : WHOLE_PAGE);
+  const pane = route.pane || firstPane(targets[index], offered.lacks);
   useKeys({ target: index, onPalette: () => setDialog("palette"), onHelp: () => setDialog("keys"), onLog });
   useEffect(() => onWish(() => onLog(true)), []);
   useEffect(() => {
@@ -121,11 +119,11 @@ function App() {
     return () => clearTimeout(timer);
   }, [count, route.target]);
   useEffect(() => {
-    const pane = PANES.find((each) => each.id === route.pane)?.title;
-    document.title = [pane, shown(clip(targets[index]?.title, 80)), "accord inspect"]
+    const title = PANES.find((each) => each.id === pane)?.title;
+    document.title = [title, shown(clip(targets[index]?.title, 80)), "accord inspect"]
       .filter(Boolean)
       .join(" - ");
-  }, [route.pane, index, count]);
+  }, [pane, index, count]);
   if (isRefused || error?.status === 401) return html`<${NoKey} isWrong=${true} />`;
   if (!data) {
     return html`<div class="loading">
@@ -145,12 +143,12 @@ function App() {
     ${count === 0
       ? html`<${Guide}><${PaneHost} target=${WHOLE_PAGE} pane="open_trace" /><//>`
       : html`<div class="body">
-          <${Navigation} target=${index} pane=${route.pane} kind=${targets[index].kind} />
+          <${Navigation} target=${index} pane=${pane} kind=${targets[index].kind} offered=${offered} />
           <${Workspace}
             key=${index}
             target=${index}
             kind=${targets[index].kind}
-            pane=${route.pane}
+            pane=${pane}
             name=${route.name}
             isLogOpen=${isLogOpen}
             onLog=${onLog}

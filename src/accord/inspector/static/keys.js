@@ -1,6 +1,7 @@
 // Keys of the whole page, and the dialog that lists them.
 import { html, useEffect, useRef, useState } from "./preact.js";
-import { go, place } from "./route.js";
+import { focusFirstField } from "./first_field.js";
+import { go, lastName } from "./route.js";
 import { remember, remembered } from "./theme.js";
 import { PANES } from "./shell/navigation.js";
 import { Button, Check } from "./ui.js";
@@ -37,6 +38,15 @@ function focusFilter() {
   found?.select();
 }
 
+/** Run what the pane is about; the focus may be anywhere in the pane. */
+function runPane(event) {
+  const main = document.getElementById("main");
+  const isInPane = event.target === document.body || main?.contains(event.target);
+  if (!isInPane || document.querySelector("dialog[open]")) return;
+  event.preventDefault();
+  findElement("[data-run]:not(:disabled)", main)?.click();
+}
+
 /** Listen to the keys of the page while it is shown. */
 export function useKeys(doing) {
   const current = useRef(doing);
@@ -48,6 +58,10 @@ export function useKeys(doing) {
       if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
         event.preventDefault();
         onPalette();
+        return;
+      }
+      if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
+        if (!event.defaultPrevented) runPane(event);
         return;
       }
       if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
@@ -63,8 +77,7 @@ export function useKeys(doing) {
         const pane = PANES.find((each) => each.key === event.key);
         if (pane) {
           event.preventDefault();
-          go(target, pane.id);
-          setTimeout(() => document.getElementById("main")?.focus(), 0);
+          visit(target, pane.id);
           return;
         }
       }
@@ -76,7 +89,7 @@ export function useKeys(doing) {
         event.preventDefault();
         onHelp();
       } else if (event.key === "r") {
-        findElement("#main [data-again]:not(:disabled)")?.click();
+        findElement("#main [data-run=again]:not(:disabled)")?.click();
       }
     };
     addEventListener("keydown", onKeyDown);
@@ -140,8 +153,18 @@ export function KeysHelp({ onClose }) {
   <//>`;
 }
 
-/** Go to a place and put the focus there. */
-export function visit(target, pane, name) {
-  go(target ?? place().target, pane, name);
+/** Go to a pane and put the focus there. */
+export function visit(target, pane) {
+  go(target, pane, lastName(target, pane));
   setTimeout(() => document.getElementById("main")?.focus(), 50);
+}
+
+/** Go to an entry and put the focus into its form. */
+export function visitEntry(target, pane, name) {
+  go(target, pane, name);
+  // The dialog that was just closed gives the focus back first.
+  setTimeout(() => {
+    document.getElementById("main")?.focus();
+    focusFirstField(target, pane, name);
+  }, 50);
 }

@@ -2,7 +2,7 @@
 import { html, useEffect, useId, useMemo, useRef, useState } from "./preact.js";
 import { call } from "./api.js";
 import { useAction } from "./store.js";
-import { Dialog, visit } from "./keys.js";
+import { Dialog, visit, visitEntry } from "./keys.js";
 import { setTheme } from "./theme.js";
 import { panesOf } from "./shell/navigation.js";
 import { shown } from "./text.js";
@@ -24,7 +24,7 @@ function actionsOf(target, targets, onLog) {
   }));
   targets.forEach((each, index) => {
     if (index !== target) {
-      found.push({ title: each.title, what: "server", run: () => visit(index, "overview") });
+      found.push({ title: each.title, what: "server", run: () => visit(index, "") });
     }
   });
   if (current?.kind === "live") {
@@ -51,7 +51,7 @@ function useEntries(target, text) {
       title: entry.name,
       detail: entry.title,
       what,
-      run: () => visit(target, pane, entry.name),
+      run: () => visitEntry(target, pane, entry.name),
     }));
   });
 }

@@ -11,12 +11,12 @@ function clamp(share) {
 }
 
 /**
- * Two children; the share of the first in percent is kept under `name`. `only` hides one of the
- * two without taking it out of the page, so that it keeps what was typed.
- * @param {{name: string, label: string, isStacked?: boolean, initial?: number,
- *   only?: "first" | "second" | null, children?: any}} props
+ * Two children; the share of the first in percent is kept under `name`. `isAlone` gives the whole
+ * place to the first.
+ * @param {{name: string, label: string, isStacked?: boolean, initial?: number, isAlone?: boolean,
+ *   children?: any}} props
  */
-export function Split({ name, label, isStacked = false, initial = 55, only = null, children }) {
+export function Split({ name, label, isStacked = false, initial = 55, isAlone = false, children }) {
   const key = `accord-split-${name}`;
   const box = useRef(null);
   const [shares, setShares] = useState({});
@@ -56,15 +56,15 @@ export function Split({ name, label, isStacked = false, initial = 55, only = nul
   const [first, second] = children;
   return html`<div
     ref=${box}
-    class=${"split" + (isStacked ? " is-stacked" : "") + (only ? ` only-${only}` : "")}
+    class=${"split" + (isStacked ? " is-stacked" : "") + (isAlone ? " is-alone" : "")}
     style=${{ "--share": `${share}%` }}
   >
-    <div class="split-first" hidden=${only === "second"}>${first}</div>
+    <div class="split-first">${first}</div>
     <div
       role="separator"
       tabindex="0"
       class="split-border"
-      hidden=${only !== null}
+      hidden=${isAlone}
       aria-label=${label}
       aria-orientation=${isStacked ? "horizontal" : "vertical"}
       aria-valuenow=${share}
@@ -74,6 +74,6 @@ export function Split({ name, label, isStacked = false, initial = 55, only = nul
       onPointerMove=${onPointerMove}
       onKeyDown=${onKeyDown}
     ></div>
-    <div class="split-second" hidden=${only === "first"}>${second}</div>
+    <div class="split-second" hidden=${isAlone}>${second}</div>
   </div>`;
 }

@@ -268,6 +268,21 @@ export function Progress({ value, total, label }) {
   return html`<progress aria-label=${label} max="1" value=${share ?? undefined}></progress>`;
 }
 
+/** A screen as narrow as that of a phone; the style sheet has the same width. */
+export const NARROW = "(max-width: 640px)";
+
+/** Whether a media query fits. */
+export function useMedia(query) {
+  const [matches, setMatches] = useState(() => matchMedia(query).matches);
+  useEffect(() => {
+    const list = matchMedia(query);
+    const follow = () => setMatches(list.matches);
+    list.addEventListener("change", follow);
+    return () => list.removeEventListener("change", follow);
+  }, [query]);
+  return matches;
+}
+
 let region = null;
 
 /** Say something to screen readers, politely. */

@@ -104,15 +104,20 @@ export function TextField({ form, name, pointer, model, node, onNode, isFixed })
     <div class="form-line">
       ${control}
       ${!isLong &&
-      model.format !== "password" &&
-      html`<${Button} class="plain small" title="Several lines" aria-label=${`Several lines for ${shown(name)}`} onClick=${() => {
+      mayHaveLines(model) &&
+      html`<${Button} class="plain small" title="Write several lines" aria-label=${`Several lines for ${shown(name)}`} onClick=${() => {
         setTall(true);
         focusIn(bound.id);
-      }}>↵<//>`}
+      }}>↵ lines<//>`}
     </div>
     ${isOther && html`<p class="hint">This value is JSON of another type; typing replaces it by a text.</p>`}
     ${model.encoding === "base64" && html`<${File} name=${name} onNode=${onNode} />`}
   <//>`;
+}
+
+/** Whether line ends make sense in a text; the schema says what most texts look like. */
+function mayHaveLines(model) {
+  return !model.format && !(model.limits ?? []).some((each) => each.startsWith("matches "));
 }
 
 function placeholderOf(model, node) {

@@ -2,13 +2,15 @@
 import { html, useEffect, useId, useLayoutEffect, useRef, useState } from "../preact.js";
 import { call } from "../api.js";
 import { parseJson, printJson } from "../json_text.js";
-import { Button, ErrorNote, Field, Tabs, Text, announce, plural, useWork } from "../ui.js";
+import { Button, ErrorNote, Field, Tabs, Text, announce, useWork } from "../ui.js";
 import { shown } from "../text.js";
-import { initialText } from "./model.js";
+import { idOf, initialText } from "./model.js";
 import { Form, focusPlace } from "./form.js";
 
 const WAIT = 150;
 const MOST_LISTED = 20;
+// The place of the whole as JSON; no JSON Pointer is like this.
+const EVERYTHING = "*";
 // Which of the kinds of calls in the history fills in the same form.
 const HISTORY = { tools: "tool", prompts: "prompt" };
 const COMPLETED = { prompts: "prompt", templates: "template" };
@@ -59,23 +61,67 @@ function useErrors(target, kind, name, text, onErrors) {
   return found;
 }
 
-/** All errors with their places; each leads to its field. */
-function ErrorList({ errors, onGo }) {
+/** Errors with their places; each leads to its field, or to the nearest that is drawn. */
+function ErrorList({ errors, nameOf, onGo }) {
   if (errors.length === 0) return null;
   return html`<div class="form-errors" role="group" aria-label="Errors">
-    <p class="error">${plural(errors.length, "error")}</p>
     <ul>
       ${errors.slice(0, MOST_LISTED).map(
         ({ pointer, message }, index) => html`<li key=${index}>
           <button type="button" class="form-link" onClick=${() => onGo(pointer)}>
-            <code><${Text}>${pointer || "the whole"}<//></code>
+            <${Text}>${nameOf(pointer)}<//>
           </button>
-          ${" "}<${Text}>${message}<//>
+          ${" "}<span class="error"><${Text}>${message}<//></span>
         </li>`,
       )}
     </ul>
     ${errors.length > MOST_LISTED && html`<p class="hint">${errors.length - MOST_LISTED} more</p>`}
   </div>`;
+}
+
+/** The place of an error in words. */
+function wordsOf(pointer) {
+  const parts = pointer.split("/").slice(1);
+  return parts.map((each) => each.replaceAll("~1", "/").replaceAll("~0", "~")).join(" › ");
+}
+
+/**
+ * Which errors are shown. A person is told about a place once the focus has left it, and about all
+ * places once it was tried to send the whole; both are forgotten when the form is filled in anew.
+ */
+function useShown(errors, tries) {
+  const [left, setLeft] = useState(new Set());
+  const [forgotten, setForgotten] = useState(0);
+  const isAll = tries > forgotten || left.has(EVERYTHING);
+  const isLeft = (pointer) => {
+    if (isAll || left.has(pointer)) return true;
+    const around = pointer.slice(0, pointer.lastIndexOf("/"));
+    return around !== "" && isLeft(around);
+  };
+  const onLeave = (event) => {
+    const found = [];
+    for (let each = event.target.closest("[data-place]"); each; ) {
+      if (each.contains(event.relatedTarget)) break;
+      found.push(each.dataset.place);
+      each = each.parentElement.closest("[data-place]");
+    }
+    if (found.some((each) => !left.has(each))) setLeft(new Set([...left, ...found]));
+  };
+  const forget = () => {
+    setLeft(new Set());
+    setForgotten(tries);
+  };
+  return { shown: errors.filter(({ pointer }) => isLeft(pointer)), isAll, onLeave, forget };
+}
+
+/** The errors among some that no field shows, such as those inside a field that is JSON. */
+function useUnplaced(errors, prefix) {
+  const [unplaced, setUnplaced] = useState([]);
+  useLayoutEffect(() => {
+    const found = errors.filter(({ pointer }) => !document.getElementById(prefix + idOf(pointer)));
+    if (JSON.stringify(found) !== JSON.stringify(unplaced)) setUnplaced(found);
+  });
+  return unplaced;
 }
 
 function Raw({ text, onText, syntax, id }) {
@@ -85,6 +131,7 @@ function Raw({ text, onText, syntax, id }) {
       html`<textarea
         ...${bound}
         data-raw=${id}
+        data-place=${EVERYTHING}
         class="form-raw"
         rows=${Math.min(30, Math.max(6, text.split("\n").length + 1))}
         spellcheck=${false}
@@ -155,13 +202,16 @@ function useChanged(model) {
  * @param {any} props.model of the form
  * @param {string} props.text
  * @param {(text: string) => void} props.onText
+ * @param {number} [props.tries] how often it was tried to send this
  * @param {(errors: {pointer: string, message: string}[]) => void} [props.onErrors]
  * @param {string[]} [props.completes] the arguments that the server completes
  */
-export function ArgumentEditor({ target, kind, name, model, text, onText, onErrors, completes = [] }) {
+export function ArgumentEditor({ target, kind, name, model, text, onText, tries = 0, onErrors, completes = [] }) {
   const prefix = "form" + useId();
   const [view, setView] = useState("form");
   const { errors, syntax, problem } = useErrors(target, kind, name, text, onErrors);
+  const { shown: told, isAll, onLeave, forget } = useShown(errors, tries);
+  const unplaced = useUnplaced(told, prefix);
   const hasChanged = useChanged(model);
   const wanted = useRef(null);
   // A form that was not filled in yet starts with what its required fields start with;
@@ -194,18 +244,23 @@ export function ArgumentEditor({ target, kind, name, model, text, onText, onErro
     return call("calls.complete", { target, kind: COMPLETED[kind], name, argument, value, context });
   };
   const form = () =>
-    html`<${Form} key="form" model=${model} text=${text} onText=${onText} errors=${errors} idPrefix=${prefix} completes=${completes} onComplete=${COMPLETED[kind] ? complete : undefined} />`;
-  const raw = () => html`<${Raw} key="raw" id=${shown(name)} text=${text} onText=${onText} syntax=${syntax} />`;
+    html`<${Form} key="form" model=${model} text=${text} onText=${onText} errors=${told} idPrefix=${prefix} completes=${completes} onComplete=${COMPLETED[kind] ? complete : undefined} />`;
+  const raw = () => html`<${Raw} key="raw" id=${shown(name)} text=${text} onText=${onText} syntax=${isAll && syntax} />`;
   const tabs = [
     { id: "form", title: "Form", body: form },
     { id: "json", title: "JSON", body: raw },
     { id: "both", title: "Both", body: () => html`<div class="form-both">${form()}${raw()}</div>` },
   ];
-  return html`<div class="form-editor">
+  const fill = (next) => {
+    forget();
+    onText(next);
+  };
+  const isForm = view !== "json";
+  return html`<div class="form-editor" onFocusOut=${onLeave}>
     ${hasChanged && html`<p class="note is-info">The schema has changed; what is filled in was kept.</p>`}
-    <${Fill} target=${target} kind=${kind} name=${name} model=${model} text=${text} onFill=${onText} />
+    <${Fill} target=${target} kind=${kind} name=${name} model=${model} text=${text} onFill=${fill} />
     <${Tabs} label="View of the arguments" tabs=${tabs} chosen=${view} onChoose=${setView} />
     <${ErrorNote} error=${problem} />
-    <${ErrorList} errors=${errors} onGo=${goTo} />
+    <${ErrorList} errors=${isForm ? unplaced : told} nameOf=${isForm ? wordsOf : (pointer) => pointer || "/"} onGo=${goTo} />
   </div>`;
 }

@@ -63,19 +63,18 @@ export function Notes({ form, pointer, model }) {
       html`<p>For example: <${Text}>${model.examples.join("  ")}<//></p>`}
       ${model.note && html`<p><${Text}>${model.note}<//></p>`}
     </div>`}
-    ${errors.length > 0 &&
-    html`<div id=${id + "-error"}>
-      ${errors.map((each) => html`<p class="error"><${Text}>${each}<//></p>`)}
-    </div>`}`;
+    ${errors.length > 0 && html`<p class="error" id=${id + "-error"}><${Text}>${errors.join("; ")}<//></p>`}`;
 }
 
-function stateOf(model, node) {
+/** What the control does not show: nothing, null and an empty text look alike in it. */
+function stateOf(model, node, isFixed) {
   if (node === undefined) {
-    return (model.required ? "missing" : "left out") + (model.default == null ? "" : `, default ${model.default}`);
+    const standard = model.default == null ? "" : `default ${model.default}`;
+    return [model.required ? "" : "left out", standard].filter(Boolean).join(", ");
   }
   if (node.kind === "null") return "null";
-  if (node.kind === "string" && node.value === "") return "an empty text is sent";
-  return "";
+  const isChoice = model.nullable || (!model.required && !isFixed);
+  return isChoice && node.kind === "string" && node.value === "" ? "an empty text is sent" : "";
 }
 
 /**
@@ -83,7 +82,7 @@ function stateOf(model, node) {
  * states: typing sets a value, and emptying an optional text leaves it out again.
  */
 export function Presence({ form, name, model, node, onNode, isFixed, pointer, onAdd }) {
-  const state = stateOf(model, node);
+  const state = stateOf(model, node, isFixed);
   const label = shown(name);
   const set = (next) => () => {
     onNode(next);
@@ -119,7 +118,7 @@ function setWord(node) {
 /** A field with one control. */
 export function Frame({ form, name, pointer, model, presence, children }) {
   const id = form.id(pointer);
-  return html`<div class="form-field">
+  return html`<div class="form-field" data-place=${pointer}>
     <div class="form-head">
       <label for=${id}><${Label} name=${name} model=${model} /></label>
       <${FieldFacts} id=${id} model=${model} />
@@ -133,12 +132,12 @@ export function Frame({ form, name, pointer, model, presence, children }) {
 export function Group({ form, name, pointer, model, presence, tools, children, isRoot }) {
   const id = form.id(pointer);
   if (isRoot) {
-    return html`<div class="form-root" id=${id} tabindex="-1">
+    return html`<div class="form-root" id=${id} data-place=${pointer} tabindex="-1">
       <${Notes} form=${form} pointer=${pointer} model=${{ ...model, description: "" }} />
       ${children}
     </div>`;
   }
-  return html`<fieldset class="form-group" id=${id} tabindex="-1" aria-describedby=${bind(form, pointer, model)["aria-describedby"]}>
+  return html`<fieldset class="form-group" id=${id} data-place=${pointer} tabindex="-1" aria-describedby=${bind(form, pointer, model)["aria-describedby"]}>
     <legend><${Label} name=${name} model=${model} /></legend>
     <div class="form-head"><${FieldFacts} id=${id} model=${model} />${tools}</div>
     ${presence}

@@ -140,7 +140,7 @@ export function UnionGroup({ form, name, pointer, model, node, onNode, isFixed, 
   };
   const chosen = option === undefined ? null : model.options[option];
   const inner = chosen && { ...chosen.model, required: true };
-  return html`<div class="form-group" role="group" aria-labelledby=${id + "-title"}>
+  return html`<div class="form-group" data-place=${pointer} role="group" aria-labelledby=${id + "-title"}>
     <div class="form-head">
       <label for=${id} id=${id + "-title"}><${Label} name=${name} model=${isRoot ? { title: model.title } : model} /></label>
       <${FieldFacts} id=${id} model=${model} />

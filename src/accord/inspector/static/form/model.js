@@ -227,11 +227,11 @@ const EXAMPLES = {
   ipv6: "such as ::1",
 };
 
-/** What a field takes, in a few words. */
+/** What a field takes, in a few words; that it takes text says the field itself. */
 export function describeModel(model) {
   const kind = {
-    text: model.encoding || model.format || "text",
-    multiline: model.format || "text",
+    text: model.encoding || model.format || "",
+    multiline: model.format || "",
     json: "any JSON",
     choice: model.multiple ? "any of these" : "",
     map: "names and values",
@@ -240,10 +240,10 @@ export function describeModel(model) {
   }[model.kind];
   const example = Object.hasOwn(EXAMPLES, model.format ?? "") ? EXAMPLES[model.format] : "";
   return [
-    kind ?? model.kind,
-    example,
-    ...(model.limits ?? []),
     model.required ? "required" : "",
+    kind ?? model.kind,
+    model.examples?.length > 0 ? "" : example,
+    ...(model.limits ?? []),
     model.deprecated ? "deprecated" : "",
     model.read_only ? "read only" : "",
   ].filter(Boolean);

@@ -22,7 +22,7 @@ import {
   useWork,
 } from "../ui.js";
 import { ExportMenu } from "./exports.js";
-import { WaitingQuestion } from "./question_notice.js";
+import { CallQuestions } from "./questions.js";
 
 const RECENT = 10;
 
@@ -53,7 +53,7 @@ function Running({ target, current }) {
   const [cancel, isBusy, error] = useWork(() => call("calls.cancel", { target, id: current.id }));
   const { progress } = current;
   return html`<div>
-    <${WaitingQuestion} target=${target} call=${current.id} />
+    <${CallQuestions} target=${target} call=${current.id} />
     <${Progress} label="Progress" value=${progress?.value} total=${progress?.total} />
     <p aria-live="off">
       ${progress
@@ -71,11 +71,38 @@ function announceEnd(data) {
   announce(`${shown(data.name)}: ${word} after ${formatSeconds(data.seconds)}`);
 }
 
+/**
+ * What runs an entry, below its card: always in view, also while a long form or a long result is.
+ * It says how the last call ended, and leads to its result.
+ */
+export function RunBar({ target, call: id, children, innerRef }) {
+  const line = useCalls(target).find((each) => each.id === id);
+  return html`<div class="run-bar" role="group" aria-label="Run" ref=${innerRef}>
+    ${children}
+    ${line &&
+    html`<span class="run-outcome">
+      <${Outcome} call=${line} />
+      <span class="quiet"> ${[formatSeconds(line.seconds), formatSize(line.size)].filter(Boolean).join(", ")}</span>
+    </span>`}
+  </div>`;
+}
+
+/** Bring a call that was just chosen or made into view; one that was shown before stays where it is. */
+function useInView(id, facts) {
+  const box = useRef(null);
+  const first = useRef(id);
+  useEffect(() => {
+    if (id !== first.current) box.current?.scrollIntoView({ block: "nearest" });
+  }, [id, facts]);
+  return box;
+}
+
 /** The chosen call: progress and cancel while it runs, then what it brought. */
 export function CallView({ target, id }) {
   const [reveal, setReveal] = useState(false);
   const { data, error } = useCall(target, id, reveal);
   const before = useRef(null);
+  const box = useInView(id, data?.state);
   useEffect(() => {
     if (!data) return;
     if (before.current === `${id} running` && data.state !== "running") announceEnd(data);
@@ -87,7 +114,7 @@ export function CallView({ target, id }) {
   const actions = html`<${Button} kind="plain small" onClick=${() => showInLog({ filter: { call: id } })}>
     Messages of this call
   <//>`;
-  return html`<${Panel} title="Result" actions=${actions}>
+  return html`<div class="call" ref=${box}><${Panel} title="Result" actions=${actions}>
     ${data.rule_answers > 0 &&
     html`<p class="quiet">A standing answer was given to ${plural(data.rule_answers, "question")}.</p>`}
     ${data.is_late && html`<p class="note is-warn">The answer came after the call was given up.</p>`}
@@ -112,7 +139,7 @@ export function CallView({ target, id }) {
       </ol>
     <//>`}
     ${data.state !== "running" && html`<${ExportMenu} key=${`export ${id}`} target=${target} call=${id} />`}
-  <//>`;
+  <//></div>`;
 }
 
 /** Earlier calls of the same thing. */

@@ -44,7 +44,8 @@ export function useLate(value, delay = DELAY) {
 }
 
 function said(data, kind, text) {
-  if (data.state === "absent") return `The server offers no ${kind}, or is not connected.`;
+  if (data.state === "unconnected") return `The ${kind} are listed once the server is connected.`;
+  if (data.state === "absent") return `The server offers no ${kind}.`;
   if (data.state === "loading" && !data.total) return "Loading.";
   return text ? "Nothing fits the filter." : `The list of ${kind} is empty.`;
 }

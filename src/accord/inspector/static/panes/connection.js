@@ -52,7 +52,7 @@ export function ConnectionSettings({ target, session }) {
       <${Field} label="Timeout (seconds)" inline>
         <input type="text" inputmode="decimal" size="8" value=${timeout ?? String(session.timeout)} onInput=${(event) => setTimeout(event.currentTarget.value)} />
       <//>
-      <${Button} kind="primary" onClick=${connect} busy=${isBusy}>${isOpen ? "Connect again" : "Connect"}<//>
+      <${Button} kind=${isOpen ? "plain" : "primary"} onClick=${connect} busy=${isBusy}>${isOpen ? "Connect again" : "Connect"}<//>
     </div>
     ${session.url && html`<${Headers} headers=${headers} onHeaders=${setHeaders} />`}
     <${ErrorNote} error=${error ?? problem} />

@@ -18,6 +18,7 @@ import {
   formatCount,
   formatDate,
   formatSeconds,
+  plural,
 } from "../ui.js";
 import { Capabilities } from "./capabilities.js";
 import { ConnectionSettings } from "./connection.js";
@@ -92,15 +93,16 @@ function Verdicts({ target }) {
   const { counters, clauses, breaches } = data;
   const facts = [
     ["messages", formatCount(counters.messages)],
-    ["clauses held", html`<${Sign} severity="pass" word=${formatCount(clauses.held)} />`],
-    [
-      "clauses broken",
-      html`<${Sign} severity=${clauses.broken ? "fail" : "pass"} word=${formatCount(clauses.broken)} />`,
-    ],
-    ["not tried by this traffic", formatCount(clauses.untried)],
     ["recorded in", data.record],
   ];
   return html`<${Panel} title="Rules of the protocol">
+    <p>
+      <${Sign}
+        severity=${clauses.broken ? "fail" : "pass"}
+        word=${`${plural(clauses.held, "rule")} kept, ${formatCount(clauses.broken)} broken`}
+      />
+      ${" "}<span class="quiet">(${formatCount(clauses.untried)} not tested yet)</span>
+    </p>
     <${Facts} facts=${facts} />
     ${breaches.length === 0
       ? html`<p class="quiet">No message broke a rule so far.</p>`

@@ -1,7 +1,6 @@
 // Says aloud that a question of the server has come, wherever the person is; the focus stays.
-import { html, useEffect, useRef } from "../preact.js";
+import { useEffect, useRef } from "../preact.js";
 import { useAction } from "../store.js";
-import { addressOf } from "../route.js";
 import { announce } from "../ui.js";
 
 export const TITLES = {
@@ -23,14 +22,4 @@ export function QuestionNotice({ target }) {
     if (fresh.length > 1) announce(`The server has ${fresh.length} new questions.`);
   }, [questions]);
   return null;
-}
-
-/** A way to the questions that a running call waits for; nothing if it waits for none. */
-export function WaitingQuestion({ target, call }) {
-  const { data } = useAction("questions.list", target, "questions");
-  if (!(data?.questions ?? []).some((each) => each.call === call)) return null;
-  return html`<p class="note is-warn">
-    The server asks you something before it goes on.${" "}
-    <a href=${addressOf(target, "questions")}>Answer it</a>
-  </p>`;
 }

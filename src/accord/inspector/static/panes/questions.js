@@ -1,5 +1,6 @@
-// The questions of the server that wait for a person: a queue; nothing opens by itself.
-import { html, useState } from "../preact.js";
+// The questions of the server that wait for a person: all of them in their pane, those of a call
+// also where its result will be.
+import { html, useEffect, useRef, useState } from "../preact.js";
 import { call } from "../api.js";
 import { useAction } from "../store.js";
 import {
@@ -15,7 +16,7 @@ import {
   formatTime,
 } from "../ui.js";
 import { addressOf } from "../route.js";
-import { ArgumentEditor } from "../form/editor.js";
+import { ArgumentEditor, findErrors } from "../form/editor.js";
 import { useDraft } from "./drafts.js";
 import { SamplingAnswer, SamplingRequest } from "./sampling.js";
 import { KeepAnswer, StandingAnswers } from "./standing_answers.js";
@@ -48,8 +49,14 @@ function TimeLeft({ expires }) {
 
 function Elicitation({ target, question, work }) {
   const [text, setText] = useDraft(target, "question", question.id, "text", "{}");
-  const [errors, setErrors] = useState([]);
-  const isWrong = errors.length > 0;
+  const [tries, setTries] = useState(0);
+  const [isWrong, setWrong] = useState(false);
+  const accept = async () => {
+    setTries(tries + 1);
+    const found = await findErrors(target, "question", question.id, text);
+    setWrong(found.length > 0);
+    if (found.length === 0) await work.answer("accept", { content: text });
+  };
   return html`
     <${ArgumentEditor}
       target=${target}
@@ -57,24 +64,21 @@ function Elicitation({ target, question, work }) {
       name=${question.id}
       model=${question.form}
       text=${text}
+      tries=${tries}
       onText=${setText}
-      onErrors=${(found) => setErrors(found ?? [])}
+      onErrors=${(found) => setWrong(isWrong && found.length > 0)}
     />
-    ${isWrong && html`<p class="quiet">The server gets nothing before the errors above are mended.</p>`}
+    ${isWrong && html`<p class="note is-warn">Nothing is sent: the answer does not fit the form.</p>`}
     <${KeepAnswer} isKept=${work.isKept} onKeep=${work.setKept} isForm />
-    <${Choices} work=${work} content=${{ content: text }} accept="Accept and send" />
+    <${Choices} work=${work} onAccept=${accept} accept="Accept and send" />
   `;
 }
 
 /** The three answers of an elicitation. */
-function Choices({ work, content = {}, accept }) {
+function Choices({ work, onAccept = () => work.answer("accept"), accept }) {
   const busy = work.busy;
   return html`<div class="actions">
-    <${Button}
-      kind="primary"
-      busy=${busy === "accept"}
-      onClick=${() => work.answer("accept", content)}
-    >
+    <${Button} kind="primary" busy=${busy === "accept"} title="Ctrl+Enter" data-accept="" onClick=${onAccept}>
       ${accept}
     <//>
     <${Button} onClick=${() => work.answer("decline")}>Decline<//>
@@ -129,7 +133,7 @@ function SignIn({ question, work }) {
         />
       <//>
       <div class="actions">
-        <${Button} type="submit" kind="primary" busy=${work.busy === "accept"}>
+        <${Button} type="submit" kind="primary" data-accept="" busy=${work.busy === "accept"}>
           Use this address
         <//>
         <${Button} onClick=${() => work.answer("cancel")}>
@@ -149,14 +153,20 @@ function CallLink({ target, calls, id }) {
   </a>`;
 }
 
-function Question({ target, question, calls, onAnswered }) {
+function onAcceptKey(event) {
+  if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
+  event.preventDefault();
+  event.currentTarget.querySelector("[data-accept]")?.click();
+}
+
+function Question({ target, question, calls = [], level = 2, onAnswered }) {
   const work = useAnswer(target, question, onAnswered);
   const kind = question.kind;
-  return html`<li>
-    <${Panel} title=${TITLES[kind] ?? kind}>
+  return html`<div onKeyDown=${onAcceptKey}>
+    <${Panel} title=${TITLES[kind] ?? kind} level=${level}>
       <p class="quiet">
         Asked at ${formatTime(question.at)}${" "}<${TimeLeft} expires=${question.expires_at} />
-        ${question.call && html`${" "}during <${CallLink} target=${target} calls=${calls} id=${question.call} />`}
+        ${question.call && level === 2 && html`${" "}during <${CallLink} target=${target} calls=${calls} id=${question.call} />`}
       </p>
       ${question.message &&
       kind !== "sampling" &&
@@ -170,7 +180,37 @@ function Question({ target, question, calls, onAnswered }) {
       ${kind === "sign-in" && html`<${SignIn} question=${question} work=${work} />`}
       <${ErrorNote} error=${work.error} />
     <//>
-  </li>`;
+  </div>`;
+}
+
+const FIELDS = ":is(input, select, textarea):not([type=checkbox], [type=file])";
+
+function focusedField() {
+  const element = /** @type {HTMLInputElement} */ (document.activeElement);
+  return { element, value: element.value };
+}
+
+/** The questions that a running call waits for, answered where its result will be. */
+export function CallQuestions({ target, call: id }) {
+  const { data } = useAction("questions.list", target, "questions");
+  const own = (data?.questions ?? []).filter((each) => each.call === id);
+  const box = useRef(null);
+  const [before] = useState(focusedField);
+  useEffect(() => {
+    if (own.length === 0) return;
+    box.current.scrollIntoView({ block: "nearest" });
+    const { element, value } = focusedField();
+    const isHere = element === document.body || element.closest("#main");
+    // A person who went on, or types something else meanwhile, is not interrupted.
+    if (isHere && element === before.element && value === before.value) {
+      (box.current.querySelector(FIELDS) ?? box.current.querySelector("a[href], button"))?.focus();
+    }
+  }, [own[0]?.id]);
+  return html`<div ref=${box}>
+    ${own.map(
+      (each) => html`<${Question} key=${each.id} target=${target} question=${each} level=${3} onAnswered=${focusPane} />`,
+    )}
+  </div>`;
 }
 
 export function Pane({ target }) {
@@ -193,16 +233,17 @@ export function Pane({ target }) {
     </p>`}
     <ol class="plain-list">
       ${(questions ?? []).map(
-        (each) => html`<${Question}
-          key=${each.id}
-          target=${target}
-          question=${each}
-          calls=${calls}
-          onAnswered=${() => {
-            setAnswered(each.call);
-            focusPane();
-          }}
-        />`,
+        (each) => html`<li key=${each.id}>
+          <${Question}
+            target=${target}
+            question=${each}
+            calls=${calls}
+            onAnswered=${() => {
+              setAnswered(each.call);
+              focusPane();
+            }}
+          />
+        </li>`,
       )}
     </ol>
   </div>`;

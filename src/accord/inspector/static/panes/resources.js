@@ -1,11 +1,12 @@
 // Resources and templates: choose, fill in variables, read, subscribe.
-import { html, useEffect, useState } from "../preact.js";
+import { html, useEffect, useRef, useState } from "../preact.js";
 import { call } from "../api.js";
+import { useFirstField } from "../first_field.js";
 import { useAction } from "../store.js";
 import { JsonView } from "../json_view.js";
 import { Button, Copy, Empty, ErrorNote, Field, Fold, Panel, Sign, Tabs, Text, formatTime, useWork } from "../ui.js";
 import { Chooser, EntryList } from "./chooser.js";
-import { CallView, RecentCalls } from "./call_view.js";
+import { CallView, RecentCalls, RunBar } from "./call_view.js";
 import { About } from "./tools.js";
 import { ArgumentEditor } from "../form/editor.js";
 import { useDraft } from "./drafts.js";
@@ -27,8 +28,8 @@ function Subscription({ target, uri }) {
 }
 
 /**
- * Read a URI; the result is below. `resolve` finds the URI out when it is read: what was typed a
- * moment ago counts, even if the URI on the page is still the one before.
+ * Read a URI, in the foot of its card; the result is below. `resolve` finds the URI out when it is
+ * read: what was typed a moment ago counts, even if the URI on the page is still the one before.
  */
 function Reader({ target, uri, place = uri, resolve }) {
   const [shownCall, setShownCall] = useDraft(target, "resources", place, "call", null);
@@ -37,34 +38,29 @@ function Reader({ target, uri, place = uri, resolve }) {
     if (!wanted) throw new Error("Fill in a URI first.");
     setShownCall((await call("calls.read", { target, uri: wanted })).id);
   });
-  return html`<div class="bar">
-      <${Button} kind="primary" onClick=${read} busy=${isBusy} data-again="" title="Ctrl+Enter">
-        ${shownCall === null ? "Read" : "Read again"}
+  const isAgain = shownCall !== null;
+  return html`<${RunBar} target=${target} call=${shownCall}>
+      <${ErrorNote} error=${error} />
+      <${Button} kind="primary" onClick=${read} busy=${isBusy} data-run=${isAgain ? "again" : ""} title="Ctrl+Enter">
+        ${isAgain ? "Read again" : "Read"}
       <//>
       ${uri && html`<${Subscription} target=${target} uri=${uri} />`}
-    </div>
-    <${ErrorNote} error=${error} />
+    <//>
     <${CallView} target=${target} id=${shownCall} />
     <${RecentCalls} target=${target} kind="resource" name=${uri} chosen=${shownCall} onChoose=${setShownCall} />`;
 }
 
-/** Ctrl+Enter anywhere in the entry reads it. */
-function onRunKey(event) {
-  if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
-    event.preventDefault();
-    event.currentTarget.querySelector("[data-again]:not(:disabled)")?.click();
-  }
-}
-
 function Resource({ target, uri }) {
   const { data, error } = useAction("surface.entry", target, "surface", { kind: "resources", name: uri });
+  const box = useRef(null);
+  useFirstField(target, "resources", uri, box);
   // A link or a template may lead to what is not listed; it can be read all the same.
-  return html`<div onKeyDown=${onRunKey}>
+  return html`<div ref=${box}>
     <${Panel} title=${html`<${Text}>${data?.title || uri}<//>`} actions=${html`<${Copy} text=${uri} label="Copy the URI" />`}>
       <p><code><${Text}>${uri}<//></code></p>
       ${data && html`<${About} entry=${{ ...data, title: "" }} />`}
       ${error && html`<p class="quiet">This URI is not in the list of resources.</p>`}
-      ${data && html`<${Fold} title="Definition as it came"><${JsonView} text=${data.raw} /><//>`}
+      ${data && html`<${Fold} title="Raw definition"><${JsonView} text=${data.raw} /><//>`}
     <//>
     <${Reader} key=${uri} target=${target} uri=${uri} />
   </div>`;
@@ -99,7 +95,7 @@ function Template({ target, template }) {
   const [text, setText] = useDraft(target, "templates", template, "text", "{}");
   const expanded = useExpanded(target, template, text);
   if (!data) return error ? html`<${ErrorNote} error=${error} />` : html`<${Empty}>Loading.<//>`;
-  return html`<div onKeyDown=${onRunKey}>
+  return html`<div>
     <${Panel} title=${html`<${Text}>${data.title || template}<//>`}>
       <p><code><${Text}>${template}<//></code></p>
       <${About} entry=${{ ...data, title: "" }} />
@@ -116,7 +112,7 @@ function Template({ target, template }) {
         <input type="text" readonly class="mono" value=${expanded.uri} />
       <//>
       <${ErrorNote} error=${expanded.error} />
-      <${Fold} title="Definition as it came"><${JsonView} text=${data.raw} /><//>
+      <${Fold} title="Raw definition"><${JsonView} text=${data.raw} /><//>
     <//>
     <${Reader}
       target=${target}
@@ -130,7 +126,7 @@ function Template({ target, template }) {
 /** Any URI can be read, listed or not. */
 function OtherUri({ target }) {
   const [uri, setUri] = useDraft(target, "resources", "", "other", "");
-  return html`<div onKeyDown=${onRunKey}>
+  return html`<div>
     <${Panel} title="Read any URI">
       <${Field} label="URI">
         <input type="text" class="mono" spellcheck=${false} value=${uri} onInput=${(event) => setUri(event.currentTarget.value)} />

@@ -159,7 +159,7 @@ export function SamplingAnswer({ target, question, work }) {
     <${Tabs} label="How to answer" tabs=${tabs} chosen=${way} onChoose=${setWay} />
     <${KeepAnswer} isKept=${work.isKept} onKeep=${work.setKept} />
     <div class="actions">
-      <${Button} kind="primary" busy=${work.busy === "accept"} onClick=${send}>
+      <${Button} kind="primary" title="Ctrl+Enter" data-accept="" busy=${work.busy === "accept"} onClick=${send}>
         Send the answer
       <//>
       <${Button} onClick=${() => work.answer("decline")}>Decline<//>

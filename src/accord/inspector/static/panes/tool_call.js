@@ -1,8 +1,9 @@
 // The form of a tool, and the ways to call it.
 import { html, useEffect, useRef, useState } from "../preact.js";
 import { call } from "../api.js";
-import { Button, Check, ErrorNote, Field, Fold, Text, focusIfLost, plural, useWork } from "../ui.js";
+import { Button, Check, ErrorNote, Field, Fold, Panel, Text, focusIfLost, plural, useWork } from "../ui.js";
 import { ArgumentEditor, findErrors } from "../form/editor.js";
+import { RunBar } from "./call_view.js";
 import { useDraft } from "./drafts.js";
 
 const MOST_TIMES = 100;
@@ -70,15 +71,18 @@ function Ask({ question, yes, onYes, onNo, isBusy }) {
 
 const OPTIONS = { meta: "", timeout: "", times: "1", asTask: false };
 
-export function ToolCall({ target, entry, hasCall, onCalled }) {
+/** The card of a tool: what it says, its form, what else belongs to it, and below them Run. */
+export function ToolCall({ target, entry, about, shownCall, onCalled, children }) {
   const [text, setText] = useDraft(target, "tools", entry.name, "text", "{}");
   const [options, setOptions] = useDraft(target, "tools", entry.name, "options", OPTIONS);
   const [errors, setErrors] = useState([]);
+  const [tries, setTries] = useState(0);
   // What has to be agreed to before the call goes out: "errors", or the reason of the server.
   const [asking, setAsking] = useState(null);
   const button = useRef(null);
-  const focusRun = () => focusIfLost(() => button.current?.querySelector("button"));
+  const focusRun = () => focusIfLost(() => button.current?.querySelector("[data-run]"));
   const [run, isBusy, problem] = useWork(async ({ isAnyway = false, confirmed = false } = {}) => {
+    setTries((count) => count + 1);
     const wrong = isAnyway ? [] : await findErrors(target, "tools", entry.name, text);
     setErrors(wrong);
     if (wrong.length > 0) {
@@ -101,47 +105,45 @@ export function ToolCall({ target, entry, hasCall, onCalled }) {
     setAsking(null);
     focusRun();
   };
-  const onKeyDown = (event) => {
-    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
-      event.preventDefault();
-      run();
-    }
-  };
   const many = Number(options.times) > 1 ? ` ${options.times} times` : "";
-  return html`<div onKeyDown=${onKeyDown} role="group" aria-label="Call">
-    <${ArgumentEditor}
-      target=${target}
-      kind="tools"
-      name=${entry.name}
-      model=${entry.form}
-      text=${text}
-      onText=${setText}
-      onErrors=${setErrors}
-    />
-    <${Options} entry=${entry} options=${options} onOptions=${setOptions} />
-    ${asking?.isErrors &&
-    html`<${Ask}
-      question=${`The arguments do not fit the schema (${plural(errors.length, "error")}).`}
-      yes="Send anyway"
-      onYes=${() => run({ isAnyway: true })}
-      onNo=${cancel}
-      isBusy=${isBusy}
-    />`}
-    ${asking?.reason &&
-    html`<${Ask}
-      key="reason"
-      question=${asking.reason}
-      yes="Call it"
-      onYes=${() => run({ isAnyway: true, confirmed: true })}
-      onNo=${cancel}
-      isBusy=${isBusy}
-    />`}
-    <div class="bar" ref=${button}>
-      <${Button} kind="primary" onClick=${() => run()} busy=${isBusy} title="Ctrl+Enter" data-again=${hasCall ? "" : undefined}>
-        ${hasCall ? "Run again" : "Run"}${many}
+  const isAgain = shownCall !== null;
+  return html`<${Panel} title=${html`<${Text}>${entry.name}<//>`}>
+      ${about}
+      <${ArgumentEditor}
+        target=${target}
+        kind="tools"
+        name=${entry.name}
+        model=${entry.form}
+        text=${text}
+        tries=${tries}
+        onText=${setText}
+        onErrors=${setErrors}
+      />
+      <${Options} entry=${entry} options=${options} onOptions=${setOptions} />
+      ${children}
+    <//>
+    <${RunBar} target=${target} call=${shownCall} innerRef=${button}>
+      ${asking?.isErrors &&
+      errors.length > 0 &&
+      html`<${Ask}
+        question=${`The arguments do not fit the schema (${plural(errors.length, "error")}).`}
+        yes="Send anyway"
+        onYes=${() => run({ isAnyway: true })}
+        onNo=${cancel}
+        isBusy=${isBusy}
+      />`}
+      ${asking?.reason &&
+      html`<${Ask}
+        key="reason"
+        question=${asking.reason}
+        yes="Call it"
+        onYes=${() => run({ isAnyway: true, confirmed: true })}
+        onNo=${cancel}
+        isBusy=${isBusy}
+      />`}
+      <${ErrorNote} error=${problem} />
+      <${Button} kind="primary" onClick=${() => run()} busy=${isBusy} title="Ctrl+Enter" data-run=${isAgain ? "again" : ""}>
+        ${isAgain ? "Run again" : "Run"}${many}
       <//>
-      ${errors.length > 0 && html`<span class="error">${plural(errors.length, "error")} in the arguments</span>`}
-    </div>
-    <${ErrorNote} error=${problem} />
-  </div>`;
+    <//>`;
 }

@@ -2,8 +2,8 @@
 import { html, useEffect, useRef, useState } from "../preact.js";
 import { setTheme, theme, THEMES } from "../theme.js";
 import { go, place } from "../route.js";
-import { shown } from "../text.js";
-import { Button, Sign, Text, announce } from "../ui.js";
+import { clip, shown } from "../text.js";
+import { Button, NARROW, Sign, Text, announce, useMedia } from "../ui.js";
 
 const STATES = {
   connecting: ["running", "connecting"],
@@ -26,6 +26,8 @@ const KINDS = {
     closed: ["warn", "watching has ended"],
   },
 };
+
+const LONGEST = 80;
 
 /** The state of a connection as a sign and a word. */
 export function StateSign({ state, kind }) {
@@ -50,9 +52,16 @@ function ThemeSelect() {
   </label>`;
 }
 
+/** What the server calls itself, or how it was named here while it says nothing. */
+function nameOf(target) {
+  return clip(target.name || target.title, LONGEST);
+}
+
 function TargetSelect({ targets, target }) {
   const current = targets[target];
-  if (targets.length < 2) return html`<span class="target"><${Text}>${current.title}<//></span>`;
+  if (targets.length < 2) {
+    return html`<span class="target" title=${shown(current.title)}><${Text}>${nameOf(current)}<//></span>`;
+  }
   return html`<label class="compact">
     <span class="unseen">Server</span>
     <select
@@ -62,31 +71,46 @@ function TargetSelect({ targets, target }) {
     >
       ${targets.map((each, index) => {
         const faults = each.fail ? ` (${each.fail} failed)` : "";
-        return html`<option value=${String(index)}>${shown(each.title)}${faults}</option>`;
+        // Two servers may have one name.
+        const isKnown = targets.some((other) => other !== each && nameOf(other) === nameOf(each));
+        const said = isKnown ? `${nameOf(each)}, ${each.title}` : nameOf(each);
+        return html`<option value=${String(index)}>${shown(said)}${faults}</option>`;
       })}
     </select>
   </label>`;
 }
 
+/** What a person seldom needs, in a menu of a narrow screen. */
+function Menu({ children }) {
+  return html`<details class="menu">
+    <summary>Menu</summary>
+    <div>${children}</div>
+  </details>`;
+}
+
 export function Header({ state, target, isConnected, isLogOpen, onLog, onDialog }) {
   const current = state.targets[target];
+  const isNarrow = useMedia(NARROW);
   const before = useRef(current?.state);
   useEffect(() => {
     if (current && before.current !== current.state) {
-      announce(`${shown(current.title)}: ${STATES[current.state]?.[1] ?? current.state}`);
+      announce(`${shown(nameOf(current))}: ${STATES[current.state]?.[1] ?? current.state}`);
     }
     before.current = current?.state;
   }, [current?.state]);
+  const product = html`<span class="product">accord inspect</span>`;
+  const wire = [current?.revision, current?.transport].filter(Boolean).map(shown).join(", ");
+  const facts = wire && html`<span class="quiet">${wire}</span>`;
+  const settings = html`<${ThemeSelect} />
+    <${Button} onClick=${() => onDialog("keys")} title="Keys (?)" aria-label="Keys">?<//>`;
   return html`<header>
-    <span class="product">accord inspect</span>
+    ${!isNarrow && product}
     ${current &&
     html`<${TargetSelect} targets=${state.targets} target=${target} />
       ${isConnected
         ? html`<${StateSign} state=${current.state} kind=${current.kind} />`
         : html`<${Sign} severity="warn" word="waiting for accord inspect" />`}
-      <span class="quiet">
-        ${[current.revision, current.transport].filter(Boolean).map(shown).join(", ")}
-      </span>
+      ${!isNarrow && facts}
       ${current.fail > 0 && html`<${Sign} severity="fail" count=${current.fail} word="failed" />`}
       ${current.warn > 0 && html`<${Sign} severity="warn" count=${current.warn} word="warned" />`}`}
     <span class="push">
@@ -97,8 +121,7 @@ export function Header({ state, target, isConnected, isLogOpen, onLog, onDialog 
       html`<${Button} onClick=${() => onLog(!isLogOpen)} aria-pressed=${isLogOpen ? "true" : "false"}>
         Log
       <//>`}
-      <${ThemeSelect} />
-      <${Button} onClick=${() => onDialog("keys")} title="Keys (?)" aria-label="Keys">?<//>
+      ${isNarrow ? html`<${Menu}>${product} ${facts} ${settings}<//>` : settings}
     </span>
   </header>`;
 }
