@@ -21,10 +21,10 @@ from urllib.parse import unquote
 import msgspec
 
 from accord.inspector.forms.errors import find_errors
+from accord.inspector.forms.form_actions import example_for
 from accord.inspector.forms.model import build_form
-from accord.inspector.forms.values import TextFault, read_text, write_text
+from accord.inspector.forms.values import TextFault, read_text
 from accord.inspector.web.static_files import StaticFiles
-from accord.json_schema.samples import sample
 
 STATIC: Final = Path(__file__).parents[1] / "src/accord/inspector/static"
 APP: Final = """
@@ -103,7 +103,7 @@ def _answer(schemas: Mapping[str, Any], path: str, params: dict[str, Any]) -> ob
     if path == "/api/model":
         return {"model": build_form(schema)}
     if path == "/api/forms.example":
-        return {"text": write_text(sample(schema), indent=2)}
+        return example_for(schema)
     if path == "/api/history.last":
         return {"arguments": '{"last": 1.10}', "recent": []}
     if path == "/api/calls.complete":

@@ -263,6 +263,9 @@ def test_fields_are_filled_in_by_the_keyboard(run: Run) -> None:
         assert await text_of(page) == {"name": ""}
         await page.fill("name", "Ada")
         await page.fill("count", "99999999999999999999")
+        await page.page.wait_for("window.errors().length === 1")
+        assert await page.page.run("return document.querySelectorAll('.error').length") == 0
+        await page.press("Tab")
         await page.sees("expected at most 10")
         assert "99999999999999999999" in await page.page.run("return window.text()")
         # Absent, null and empty are three states.
@@ -276,6 +279,24 @@ def test_fields_are_filled_in_by_the_keyboard(run: Run) -> None:
         assert (await text_of(page))["note"] == "hi"
         await page.fill("note", "")
         assert "note" not in await text_of(page)
+
+    run("all", work)
+
+
+def test_a_field_is_red_once_it_was_left_and_has_one_line(run: Run) -> None:
+    red = "[...document.querySelectorAll('.error')].map((each) => each.innerText)"
+
+    async def work(page: InspectorPage) -> None:
+        await page.page.wait_for("window.errors().length === 1")
+        await page.go_to("textbox", "count")
+        assert await page.page.run(f"return {red}") == []
+        await page.lacks("an empty text is sent")
+        await page.press("Tab")
+        await page.until(f"{red}.length > 0")
+        assert [each.strip() for each in await page.page.run(f"return {red}")] == ["is missing"]
+        # What is filled in anew was not left yet.
+        await page.use("button", "Clear")
+        await page.until(f"{red}.length === 0")
 
     run("all", work)
 
@@ -329,6 +350,7 @@ def test_json_and_form_are_two_views_of_one_value(run: Run) -> None:
     async def work(page: InspectorPage) -> None:
         await page.use("tab", "Form", "ArrowRight")
         await page.fill("JSON", '{"name": "Ada", "count": 1.50, "unknown": {"a": 1e400}')
+        await page.press("Tab")
         await page.sees("column 55")
         await page.use("tab", "JSON", "ArrowLeft")
         await page.sees("The form shows nothing while the JSON has a fault in line 1, column 55")
@@ -343,6 +365,8 @@ def test_json_and_form_are_two_views_of_one_value(run: Run) -> None:
         assert '"Bob"' in text
         # An error leads to its field.
         await page.sees("expected an integer, got a number (1.5)")
+        assert "/count" not in await page.page.text("main")
+        await page.use("tab", "Form", "ArrowRight")
         await page.use("button", "/count")
         assert await page.focused() == ("textbox", "count")
         assert await page.page.run("return window.errors().length") == 1

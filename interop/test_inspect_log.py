@@ -174,8 +174,14 @@ def test_a_small_screen_needs_no_scrolling_sideways(look: Look) -> None:
             assert await is_narrow_enough(page)
             assert await page.faults() == []
             await page.use("button", "Log")
-            await page.sees("resources/read", where=".log")
+            await page.sees("roots/list", where=".log")
             assert await is_narrow_enough(page)
+            # The log is a drawer: what is above it stays in view.
+            assert await page.page.run(
+                "const [pane, log] = ['main', '.log'].map((each) =>"
+                " document.querySelector(each).getBoundingClientRect());"
+                "return pane.height > 300 && pane.bottom <= log.top"
+            )
             assert await page.faults() == []
 
     look(use)

@@ -63,7 +63,44 @@ def test_a_template_that_is_wrong_is_not_validated():
 
 def test_an_example_of_a_template_fits():
     found = ask("forms.example", kind="templates", name=TEMPLATE)
-    assert json.loads(found["text"]) == {"path": "text"}
+    assert json.loads(found.text) == {"path": "text"}
+
+
+def test_an_example_obeys_patterns_formats_choices_and_sizes():
+    made = form_actions.example_for(
+        {
+            "type": "object",
+            "properties": {
+                "zip": {"type": "string", "pattern": r"^\d{5}$"},
+                "day": {"type": "string", "format": "date"},
+                "country": {"enum": ["PE", "JP"]},
+                "count": {"type": "integer", "minimum": 3, "maximum": 9, "multipleOf": 4},
+                "skus": {
+                    "type": "array",
+                    "minItems": 2,
+                    "uniqueItems": True,
+                    "items": {"type": "string", "pattern": "^[A-Z]{2}-[0-9]+$", "minLength": 6},
+                },
+            },
+            "required": ["zip", "day", "country", "count", "skus"],
+        }
+    )
+    assert made.errors == []
+    assert json.loads(made.text) == {
+        "zip": "12345",
+        "day": "2025-01-31",
+        "country": "PE",
+        "count": 4,
+        "skus": ["AB-123", "BC-234"],
+    }
+
+
+def test_a_pattern_without_an_example_is_said_with_its_place():
+    pattern = "^(?=.*[A-Z])(?=.*[0-9]).{8,}$"
+    schema = {"properties": {"key": {"type": "string", "pattern": pattern}}, "required": ["key"]}
+    made = form_actions.example_for(schema)
+    assert [each.pointer for each in made.errors] == ["/key"]
+    assert pattern in made.errors[0].message
 
 
 def test_a_thing_without_a_schema_has_no_example():

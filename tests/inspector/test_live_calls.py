@@ -34,14 +34,15 @@ async def test_arguments_that_are_not_an_object_are_refused():
 
 
 @on_a_loop
-async def test_tools_that_may_change_things_ask_once():
+async def test_each_tool_that_does_not_say_that_it_only_reads_asks_once():
     async with live_page(**scripted()) as page:
         await page.until_listed()
         asked = await page.ask("calls.tool", name="remove")
         assert asked == {"confirm": "this tool says that it may change or delete things"}
         assert "confirm" in await page.ask("calls.tool", name="unmarked")
-        for name in ("echo", "add_one"):
-            assert "id" in await page.ask("calls.tool", name=name)
+        asked = await page.ask("calls.tool", name="add_one")
+        assert asked == {"confirm": "this tool says that it changes things, and deletes none"}
+        assert "id" in await page.ask("calls.tool", name="echo")
         assert "id" in await page.ask("calls.tool", name="remove", confirmed=True)
         assert "id" in await page.ask("calls.tool", name="remove")
 

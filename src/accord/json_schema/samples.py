@@ -4,10 +4,12 @@ This neither validates nor looks for surprising values. A schema with unusual ke
 value that does not fit.
 """
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from accord.json_schema.patterns import text_for_pattern
 from accord.json_schema.reader import (
     alternatives,
     declared_types,
@@ -42,35 +44,39 @@ _FORMATS: Final = {
 }
 
 
-def sample(schema: object, *, root: Mapping[str, object] | None = None, depth: int = 0) -> Any:
+def sample(
+    schema: object, *, root: Mapping[str, object] | None = None, depth: int = 0, turn: int = 0
+) -> Any:
     """Return a value that fits a schema, as far as its usual keywords tell.
 
     Args:
         schema: the schema, true or false.
         root: the whole schema, where references lead; by default the schema itself.
         depth: how many schemas it stands in.
+        turn: counts values that must differ, such as the items of a list without equal ones.
     """
     if not isinstance(schema, dict) or depth > _DEEPEST:
         return "text" if schema is True or schema is None else None
     root = schema if root is None else root
-    for key in ("const", "default"):
-        if key in schema:
-            return schema[key]
+    if "const" in schema:
+        return schema["const"]
+    if "default" in schema and turn == 0:
+        return schema["default"]
     for key in ("examples", "enum"):
         listed = schema.get(key)
         if isinstance(listed, list) and listed:
-            return listed[0]
+            return listed[turn % len(listed)]
     if "$ref" in schema:
         # What is left of a reference that leads outside is any value.
         found = {key: value for key, value in resolve(schema, root).items() if key != "$ref"}
-        return sample(found, root=root, depth=depth + 1)
+        return sample(found, root=root, depth=depth + 1, turn=turn)
     options = alternatives(schema, root)
     if options:
         not_null = [each for each in options if declared_types(each) != ["null"]]
-        return sample((not_null or options)[0], root=root, depth=depth + 1)
+        return sample((not_null or options)[0], root=root, depth=depth + 1, turn=turn)
     if isinstance(schema.get("allOf"), list):
-        return sample(merge_all_of(schema, root), root=root, depth=depth + 1)
-    return _sample_of_type(_main_type(schema), schema, root, depth)
+        return sample(merge_all_of(schema, root), root=root, depth=depth + 1, turn=turn)
+    return _sample_of_type(_main_type(schema), schema, root, depth, turn)
 
 
 def short_durations(schema: object) -> JsonObject:
@@ -99,29 +105,42 @@ def _main_type(schema: Mapping[str, object]) -> str:
 
 
 def _sample_of_type(
-    type_: str, schema: Mapping[str, object], root: Mapping[str, object], depth: int
+    type_: str, schema: Mapping[str, object], root: Mapping[str, object], depth: int, turn: int
 ) -> object:
     if type_ == "object":
-        return _object(schema, root, depth)
+        return _object(schema, root, depth, turn)
     if type_ == "array":
         return _array(schema, root, depth)
     if type_ in ("integer", "number"):
-        return _number(schema, type_)
+        return _number(schema, type_, turn)
     if type_ == "boolean":
-        return False
-    return None if type_ == "null" else _text(schema)
+        return turn % 2 == 1
+    return None if type_ == "null" else _text(schema, turn)
 
 
-def _object(schema: Mapping[str, object], root: Mapping[str, object], depth: int) -> JsonObject:
+def _object(
+    schema: Mapping[str, object], root: Mapping[str, object], depth: int, turn: int
+) -> JsonObject:
     properties = properties_of(schema)
-    made: JsonObject = {
-        name: sample(properties.get(name, True), root=root, depth=depth + 1)
-        for name in required_names(schema)
-    }
-    least = number_at(schema, "minProperties") or 0
-    for name in properties:
-        if len(made) < least and name not in made:
-            made[name] = sample(properties[name], root=root, depth=depth + 1)
+    made: JsonObject = {}
+
+    def add(name: str) -> None:
+        if name not in made:
+            rule = properties.get(name, schema.get("additionalProperties", True))
+            made[name] = sample(rule, root=root, depth=depth + 1, turn=turn)
+            for needed in required_with.get(name, ()):
+                add(needed)
+
+    asked = schema.get("dependentRequired")
+    required_with = asked if isinstance(asked, dict) else {}
+    for name in required_names(schema):
+        add(name)
+    least = min(number_at(schema, "minProperties") or 0, _MOST_ITEMS)
+    others = [] if schema.get("additionalProperties") is False else range(_MOST_ITEMS)
+    names = schema.get("propertyNames", {"pattern": "^member[0-9]$"})
+    for name in [*properties, *(sample(names, root=root, turn=each) for each in others)]:
+        if len(made) < least:
+            add(str(name))
     return made
 
 
@@ -130,34 +149,69 @@ def _array(schema: Mapping[str, object], root: Mapping[str, object], depth: int)
     made: list[object] = []
     if isinstance(fixed, list):
         made += [sample(each, root=root, depth=depth + 1) for each in fixed]
-    least = number_at(schema, "minItems") or 0
-    while len(made) < min(least, _MOST_ITEMS):
-        made.append(sample(schema.get("items", True), root=root, depth=depth + 1))
+    if "contains" in schema:
+        wanted = min(number_at(schema, "minContains") or 1, _MOST_ITEMS)
+        while len(made) < wanted:
+            made.append(sample(schema["contains"], root=root, depth=depth + 1, turn=len(made)))
+    least = min(number_at(schema, "minItems") or 0, _MOST_ITEMS)
+    is_unique = schema.get("uniqueItems") is True
+    while len(made) < least:
+        turn = len(made) if is_unique else 0
+        made.append(sample(schema.get("items", True), root=root, depth=depth + 1, turn=turn))
     return made
 
 
-def _number(schema: Mapping[str, object], type_: str) -> float:
-    step, least, most = (number_at(schema, key) for key in ("multipleOf", "minimum", "maximum"))
-    above, below = number_at(schema, "exclusiveMinimum"), number_at(schema, "exclusiveMaximum")
-    if above is not None:
-        least = above + 1 if type_ == "integer" or below is None else (above + below) / 2
+def _number(schema: Mapping[str, object], type_: str, turn: int) -> float:
+    step = number_at(schema, "multipleOf")
+    step = step if step and step > 0 else None
+    unit = step or (1 if type_ == "integer" else 0)
+    least, most = _bounds(schema, type_)
     value: float = 1
-    if least is not None and value < least:
+    if value < least:
         value = least
-    if most is not None and value > most:
+    elif value > most:
         value = most
-    if below is not None and value >= below:
-        value = below - 1
-    if step is not None and step > 0:
-        value = -(-value // step) * step
+    if unit:
+        value = math.ceil(value / unit) * unit
+        if value > most:
+            value = math.floor(most / unit) * unit
+    further = value + turn * (unit or 1)
+    value = further if further <= most else value - turn * (unit or 1)
     return int(value) if type_ == "integer" else value
 
 
-def _text(schema: Mapping[str, object]) -> str:
+def _bounds(schema: Mapping[str, object], type_: str) -> tuple[float, float]:
+    """Return the least and the largest number, both included."""
+    least = number_at(schema, "minimum")
+    most = number_at(schema, "maximum")
+    above, below = number_at(schema, "exclusiveMinimum"), number_at(schema, "exclusiveMaximum")
+    low = -math.inf if least is None else least
+    high = math.inf if most is None else most
+    if type_ == "integer":
+        low = max(low, -math.inf if above is None else math.floor(above) + 1)
+        high = min(high, math.inf if below is None else math.ceil(below) - 1)
+        return (low if low == -math.inf else math.ceil(low)), (
+            high if high == math.inf else math.floor(high)
+        )
+    if above is not None and above >= low:
+        limit = min(high, math.inf if below is None else below)
+        low = above + 1 if above + 1 < limit else (above + limit) / 2
+    if below is not None and below <= high:
+        high = below - 1 if below - 1 >= low else (below + low) / 2
+    return low, high
+
+
+def _text(schema: Mapping[str, object], turn: int) -> str:
     if schema.get("format") in _FORMATS:
         return _FORMATS[str(schema["format"])]
-    text = "text"
     least, most = schema.get("minLength"), schema.get("maxLength")
+    pattern = schema.get("pattern")
+    if isinstance(pattern, str):
+        wanted = least if isinstance(least, int) else 0
+        found = text_for_pattern(pattern, least=wanted, turn=turn)
+        if found is not None:
+            return found
+    text = f"{turn + 1}text" if turn else "text"
     if isinstance(least, int) and len(text) < least:
         text = text + "x" * min(least - len(text), _LONGEST_TEXT)
     return text[:most] if isinstance(most, int) and most >= 0 else text

@@ -83,13 +83,26 @@ def _find_faults(text: str, schema: object | None) -> Validated:
     return Validated(errors if schema is None else errors + find_errors(schema, parsed.value))
 
 
+class Example(msgspec.Struct):
+    """Arguments as JSON, and what of them does not fit the schema."""
+
+    text: str
+    errors: list[FormError] = []
+
+
 @action("forms.example")
-async def make_example(session: "InspectedSession", params: ExampleParams) -> dict[str, str]:
-    """Return arguments that fit a schema, as far as they can be guessed."""
+async def make_example(session: "InspectedSession", params: ExampleParams) -> Example:
+    """Return arguments that fit a schema, and where none could be made."""
     schema = _schema_of(session, params.kind, params.name)
     if schema is None:
         raise ActionRefused(f"{params.name!r} has no schema to make an example of", field="name")
-    return {"text": write_text(sample(schema), indent=_INDENT)}
+    return await asyncio.to_thread(example_for, schema)
+
+
+def example_for(schema: object) -> Example:
+    """Make arguments for a schema, validated before they are shown."""
+    made = sample(schema)
+    return Example(write_text(made, indent=_INDENT), find_errors(schema, made))
 
 
 @action("forms.expand")

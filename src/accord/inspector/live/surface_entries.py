@@ -128,11 +128,13 @@ def task_support(value: object) -> str:
 
 
 def reason_to_confirm(value: object) -> str:
-    """Return why a person should agree to a call of a tool first; empty without a reason."""
+    """Return why a person should agree to a call first; empty for a tool that only reads."""
     hints = annotations_of(value)
     is_read_only, is_destructive = hints.get("readOnlyHint"), hints.get("destructiveHint")
-    if is_read_only is True or is_destructive is False:
+    if is_read_only is True:
         return ""
+    if is_destructive is False:
+        return "this tool says that it changes things, and deletes none"
     if is_destructive is True or is_read_only is False:
         return "this tool says that it may change or delete things"
     return "this tool does not say whether it changes things"

@@ -150,9 +150,12 @@ function canFormat(text) {
 }
 
 /** Buttons that fill in the whole: an example, what was used last, nothing. */
-function Fill({ target, kind, name, model, text, onFill }) {
+function Fill({ target, kind, name, model, text, errors, onFill }) {
   const [before, setBefore] = useState(null);
+  // Where no example could be made.
+  const [faults, setFaults] = useState([]);
   const put = (next, said) => {
+    setFaults([]);
     setBefore(text);
     onFill(next);
     announce(said);
@@ -160,6 +163,7 @@ function Fill({ target, kind, name, model, text, onFill }) {
   const [example, isMaking, exampleError] = useWork(async () => {
     const made = await call("forms.example", { target, kind, name });
     put(made.text, "Filled in an example.");
+    setFaults(made.errors);
   });
   const [last, isAsking, lastError] = useWork(async () => {
     const found = await call("history.last", { target, kind: HISTORY[kind], name });
@@ -168,6 +172,7 @@ function Fill({ target, kind, name, model, text, onFill }) {
     return found.arguments;
   });
   const [isUnused, setUnused] = useState(false);
+  const left = faults.filter((each) => errors.some(({ pointer }) => pointer === each.pointer));
   return html`<div class="form-state">
       <${Button} class="plain small" busy=${isMaking} onClick=${example}>Example<//>
       ${HISTORY[kind] &&
@@ -182,6 +187,15 @@ function Fill({ target, kind, name, model, text, onFill }) {
       }}>Undo<//>`}
       ${isUnused && html`<span class="quiet">not called before</span>`}
     </div>
+    ${left.length > 0 &&
+    html`<div class="note is-warn">
+      <p>No example could be made for:</p>
+      <ul>
+        ${left.map(
+          ({ pointer, message }) => html`<li><b><${Text}>${wordsOf(pointer) || "the whole"}<//></b> <${Text}>${message}<//></li>`,
+        )}
+      </ul>
+    </div>`}
     <${ErrorNote} error=${exampleError ?? lastError} />`;
 }
 
@@ -258,7 +272,7 @@ export function ArgumentEditor({ target, kind, name, model, text, onText, tries 
   const isForm = view !== "json";
   return html`<div class="form-editor" onFocusOut=${onLeave}>
     ${hasChanged && html`<p class="note is-info">The schema has changed; what is filled in was kept.</p>`}
-    <${Fill} target=${target} kind=${kind} name=${name} model=${model} text=${text} onFill=${fill} />
+    <${Fill} target=${target} kind=${kind} name=${name} model=${model} text=${text} errors=${errors} onFill=${fill} />
     <${Tabs} label="View of the arguments" tabs=${tabs} chosen=${view} onChoose=${setView} />
     <${ErrorNote} error=${problem} />
     <${ErrorList} errors=${isForm ? unplaced : told} nameOf=${isForm ? wordsOf : (pointer) => pointer || "/"} onGo=${goTo} />

@@ -4,7 +4,7 @@ import { focusFirstField, useFirstField } from "../first_field.js";
 import { go } from "../route.js";
 import { useAction } from "../store.js";
 import { JsonView } from "../json_view.js";
-import { Empty, ErrorNote, Fold, Text, formatCount, plural } from "../ui.js";
+import { Empty, ErrorNote, Fold, Text, formatCount } from "../ui.js";
 import { Chooser, EntryList, Hints } from "./chooser.js";
 import { CallView, RecentCalls, Spread } from "./call_view.js";
 import { ToolCall } from "./tool_call.js";
@@ -72,8 +72,7 @@ function NoTool({ target }) {
   }, [only]);
   if (!data?.total) return null;
   return html`<${Empty}>
-    Choose one of ${plural(data.total, "tool")} to fill in its arguments and run it, or press
-    ${" "}<kbd>Ctrl+K</kbd> and type its name.
+    Choose a tool to fill in its arguments and run it, or press <kbd>Ctrl+K</kbd> and type its name.
   <//>`;
 }
 

@@ -52,9 +52,10 @@ function ThemeSelect() {
   </label>`;
 }
 
-/** What the server calls itself, or how it was named here while it says nothing. */
+/** What the server calls itself, or how it was named here while it says nothing; a file has a name. */
 function nameOf(target) {
-  return clip(target.name || target.title, LONGEST);
+  const isFile = target.kind === "trace";
+  return clip((!isFile && target.name) || target.title, LONGEST);
 }
 
 function TargetSelect({ targets, target }) {
@@ -82,7 +83,10 @@ function TargetSelect({ targets, target }) {
 
 /** What a person seldom needs, in a menu of a narrow screen. */
 function Menu({ children }) {
-  return html`<details class="menu">
+  const onLeave = ({ currentTarget, relatedTarget }) => {
+    if (!currentTarget.contains(relatedTarget)) currentTarget.open = false;
+  };
+  return html`<details class="menu" onFocusOut=${onLeave}>
     <summary>Menu</summary>
     <div>${children}</div>
   </details>`;
@@ -102,7 +106,7 @@ export function Header({ state, target, isConnected, isLogOpen, onLog, onDialog 
   const wire = [current?.revision, current?.transport].filter(Boolean).map(shown).join(", ");
   const facts = wire && html`<span class="quiet">${wire}</span>`;
   const settings = html`<${ThemeSelect} />
-    <${Button} onClick=${() => onDialog("keys")} title="Keys (?)" aria-label="Keys">?<//>`;
+    <${Button} onClick=${() => onDialog("keys")} title="Keys (?)" aria-label="Keys">${isNarrow ? "Keys" : "?"}<//>`;
   return html`<header>
     ${!isNarrow && product}
     ${current &&
