@@ -50,7 +50,7 @@ def place_order(
     return f"{len(items)} items go to {address.zip}"
 
 
-@server.tool(annotations=READS)
+@server.tool
 async def refund(ctx: Context, order: str) -> str:
     """Refund an order, after a question."""
     answer = await ctx.elicit(f"Why refund {order}?", Reason)
@@ -181,6 +181,7 @@ def test_a_question_of_a_call_is_answered_in_its_result(look: Look) -> None:
         await has_focus(page, "textbox", "order")
         await page.write("A-7")
         await page.press("Enter", modifiers=CONTROL)
+        await page.use("button", "Call it")
         await page.sees("Why refund A-7?", where=".call")
         await page.sees("1", where="nav .badge")
         await has_focus(page, "textbox", "why")

@@ -168,7 +168,7 @@ class _Reader:
         parts: list[_Node] = []
         while self._peek() not in ("", "|", ")"):
             part = self._atom(depth)
-            parts.append(self._repeated(part))
+            parts.append(self._repetition(part))
         return _Sequence(parts)
 
     def _atom(self, depth: int) -> _Node:
@@ -200,7 +200,7 @@ class _Reader:
             raise _Unknown
         return found
 
-    def _repeated(self, part: _Node) -> _Node:
+    def _repetition(self, part: _Node) -> _Node:
         least, most = self._count()
         if (least, most) == (1, 1):
             return part

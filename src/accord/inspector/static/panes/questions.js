@@ -183,6 +183,8 @@ function Question({ target, question, calls = [], level = 2, onAnswered }) {
   </div>`;
 }
 
+// What has the focus while a person waits.
+const IDLE = "#main, [data-run]";
 const FIELDS = ":is(input, select, textarea):not([type=checkbox], [type=file])";
 
 function focusedField() {
@@ -200,9 +202,9 @@ export function CallQuestions({ target, call: id }) {
     if (own.length === 0) return;
     box.current.scrollIntoView({ block: "nearest" });
     const { element, value } = focusedField();
-    const isHere = element === document.body || element.closest("#main");
+    const isUnmoved = element === before.element && value === before.value;
     // A person who went on, or types something else meanwhile, is not interrupted.
-    if (isHere && element === before.element && value === before.value) {
+    if (element === document.body || (element.closest("#main") && (isUnmoved || element.matches(IDLE)))) {
       (box.current.querySelector(FIELDS) ?? box.current.querySelector("a[href], button"))?.focus();
     }
   }, [own[0]?.id]);
