@@ -9,7 +9,7 @@ import { Form, focusPlace } from "./form.js";
 
 const WAIT = 150;
 const MOST_LISTED = 20;
-// The place of the whole as JSON; no JSON Pointer is like this.
+// The mark of the whole as JSON; no id of a place is like this.
 const EVERYTHING = "*";
 // Which of the kinds of calls in the history fills in the same form.
 const HISTORY = { tools: "tool", prompts: "prompt" };
@@ -94,7 +94,7 @@ function useShown(errors, tries) {
   const [forgotten, setForgotten] = useState(0);
   const isAll = tries > forgotten || left.has(EVERYTHING);
   const isLeft = (pointer) => {
-    if (isAll || left.has(pointer)) return true;
+    if (isAll || left.has(idOf(pointer))) return true;
     const around = pointer.slice(0, pointer.lastIndexOf("/"));
     return around !== "" && isLeft(around);
   };

@@ -2,7 +2,7 @@
 import { html } from "../preact.js";
 import { Button, Text } from "../ui.js";
 import { shown } from "../text.js";
-import { NULL, describeModel, initialNode, isSame, readText } from "./model.js";
+import { NULL, describeModel, idOf, initialNode, isSame, readText } from "./model.js";
 
 /** The errors at exactly this place. */
 export function errorsAt(form, pointer) {
@@ -118,7 +118,7 @@ function setWord(node) {
 /** A field with one control. */
 export function Frame({ form, name, pointer, model, presence, children }) {
   const id = form.id(pointer);
-  return html`<div class="form-field" data-place=${pointer}>
+  return html`<div class="form-field" data-place=${idOf(pointer)}>
     <div class="form-head">
       <label for=${id}><${Label} name=${name} model=${model} /></label>
       <${FieldFacts} id=${id} model=${model} />
@@ -132,12 +132,12 @@ export function Frame({ form, name, pointer, model, presence, children }) {
 export function Group({ form, name, pointer, model, presence, tools, children, isRoot }) {
   const id = form.id(pointer);
   if (isRoot) {
-    return html`<div class="form-root" id=${id} data-place=${pointer} tabindex="-1">
+    return html`<div class="form-root" id=${id} data-place=${idOf(pointer)} tabindex="-1">
       <${Notes} form=${form} pointer=${pointer} model=${{ ...model, description: "" }} />
       ${children}
     </div>`;
   }
-  return html`<fieldset class="form-group" id=${id} data-place=${pointer} tabindex="-1" aria-describedby=${bind(form, pointer, model)["aria-describedby"]}>
+  return html`<fieldset class="form-group" id=${id} data-place=${idOf(pointer)} tabindex="-1" aria-describedby=${bind(form, pointer, model)["aria-describedby"]}>
     <legend><${Label} name=${name} model=${model} /></legend>
     <div class="form-head"><${FieldFacts} id=${id} model=${model} />${tools}</div>
     ${presence}

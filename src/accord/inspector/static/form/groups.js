@@ -3,7 +3,7 @@ import { html, useId, useState } from "../preact.js";
 import { shown } from "../text.js";
 import { Button, announce } from "../ui.js";
 import { memberOf } from "../json_text.js";
-import { NULL, deeper, initialOption, optionOf, someNode, withMember } from "./model.js";
+import { NULL, deeper, idOf, initialOption, optionOf, someNode, withMember } from "./model.js";
 import { Group, Label, Notes, FieldFacts, Presence, bind } from "./frame.js";
 import { useFocus } from "./lists.js";
 import { ModelField } from "./field.js";
@@ -140,7 +140,7 @@ export function UnionGroup({ form, name, pointer, model, node, onNode, isFixed, 
   };
   const chosen = option === undefined ? null : model.options[option];
   const inner = chosen && { ...chosen.model, required: true };
-  return html`<div class="form-group" data-place=${pointer} role="group" aria-labelledby=${id + "-title"}>
+  return html`<div class="form-group" data-place=${idOf(pointer)} role="group" aria-labelledby=${id + "-title"}>
     <div class="form-head">
       <label for=${id} id=${id + "-title"}><${Label} name=${name} model=${isRoot ? { title: model.title } : model} /></label>
       <${FieldFacts} id=${id} model=${model} />
