@@ -58,6 +58,10 @@ async def test_everything_is_listed_called_and_asked(revision):
         totals = [(await page.until_listed(kind))["total"] for kind in ("tools", "templates")]
         assert totals == [11, 2]
         await page.until_listed("prompts")
+        await page.until_listed("resources")
+        offered = await page.ask("surface.counts")
+        assert offered["counts"] == {"tools": 11, "resources": 23, "prompts": 2}
+        assert offered["lacks"] == ["tasks"]
         entry = await page.ask("surface.entry", kind="tools", name="weather")
         assert (entry["confirm"], entry["hints"]) == ("", ["read-only", "closed world"])
         assert json.loads(entry["output_schema"])["type"] == "object"
@@ -159,6 +163,19 @@ async def test_credentials_of_the_command_line_are_not_shown():
         assert facts["error"]["advice"].startswith("set the variable that it misses")
         assert facts["error"]["stderr"] == ["KeyError: 'API_TOKEN' --api-key=(secret)"]
         assert "a1b2c3d4e5f6" not in json.dumps(facts)
+
+
+@on_a_loop
+async def test_what_a_server_lacks_is_known_only_while_it_is_connected(tmp_path):
+    file = tmp_path / "server.py"
+    file.write_text(DESK)
+    async with live_page(command=launch(file)) as page:
+        assert (await page.until_listed("prompts"))["state"] == "absent"
+        assert (await page.ask("surface.counts"))["lacks"][-2:] == ["prompts", "tasks"]
+        await page.ask("session.disconnect")
+        await page.until_state("closed")
+        assert (await page.ask("surface.list", kind="prompts"))["state"] == "unconnected"
+        assert await page.ask("surface.counts") == {"counts": {}, "lacks": []}
 
 
 @on_a_loop

@@ -137,11 +137,11 @@ def _start_connection(session: InspectedSession) -> None:
 
 async def _describe_session(session: InspectedSession) -> dict[str, Any]:
     found: Any = await load_actions()["session.get"].run(session, Nothing())
-    counters, server = found["counters"], found["server"] or {}
+    counters = found["counters"]
     return {
         "index": session.index,
         "title": session.target.title,
-        "name": server.get("title") or server.get("name") or "",
+        "name": _name_of(found["server"]),
         "kind": session.kind,
         "transport": found["transport"],
         "state": found["state"],
@@ -149,3 +149,10 @@ async def _describe_session(session: InspectedSession) -> dict[str, Any]:
         "fail": counters["fail"],
         "warn": counters["warn"],
     }
+
+
+def _name_of(server: object) -> str:
+    """Return what a server calls itself; watched traffic may hold anything in its place."""
+    members = server if isinstance(server, dict) else {}
+    names = (members.get("title"), members.get("name"))
+    return next((each for each in names if isinstance(each, str) and each), "")
