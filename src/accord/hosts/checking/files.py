@@ -205,12 +205,12 @@ def _move_entries(
 def _pair_faults(file: ConfigFile, entries: Mapping[str, FoundEntry]) -> Iterator[Finding]:
     """Look for entries that differ too little."""
     by_case: dict[str, FoundEntry] = {}
-    seen: list[FoundEntry] = []
+    by_content: dict[str, FoundEntry] = {}
     for each in entries.values():
         first = by_case.setdefault(each.name.casefold(), each)
-        twin = next((other for other in seen if _is_twin(other.value, each.value)), None)
-        seen.append(each)
-        if twin is not None:
+        content = _content(each)
+        twin = by_content.setdefault(content, each) if content else each
+        if twin is not each:
             yield _about_twin(file, twin, each)
         elif first is not each:
             message = f"{each.name} and {first.name} differ only in upper and lower case"
@@ -218,13 +218,12 @@ def _pair_faults(file: ConfigFile, entries: Mapping[str, FoundEntry]) -> Iterato
             yield msgspec.structs.replace(finding, entry=each.name, place=each.place)
 
 
-def _is_twin(one: Any, other: Any) -> bool:
-    def bare(value: Any) -> Any:
-        if not isinstance(value, Mapping):
-            return value
-        return {key: value[key] for key in sorted(value) if key != "name"}
-
-    return isinstance(one, Mapping) and bool(one) and is_same(bare(one), bare(other))
+def _content(entry: FoundEntry) -> str:
+    """Return a text that is the same for entries with the same members; empty without members."""
+    value = entry.value
+    if not isinstance(value, Mapping) or not value:
+        return ""
+    return repr([(key, value[key]) for key in sorted(value) if key != "name"])
 
 
 def _about_twin(file: ConfigFile, first: FoundEntry, second: FoundEntry) -> Finding:

@@ -3,9 +3,13 @@
 import re
 from collections.abc import Callable, Iterator
 from difflib import SequenceMatcher
+from itertools import zip_longest
 from typing import Final, TypeAlias
 
 _CONTEXT: Final = 3
+# A line that is longer is cut: a file may have one line alone.
+_LONGEST: Final = 500
+_AROUND: Final = 60
 # Longer changes are shown as lines that go and lines that come, without looking for equal ones.
 _MOST_COMPARED: Final = 2000
 _Step: TypeAlias = tuple[str, int, int, int, int]
@@ -31,7 +35,7 @@ def show_difference(
         "--- " + ("/dev/null" if before is None else _show(path)),
         "+++ " + ("/dev/null" if after is None else _show(path)),
     ]
-    body = [sign + _show(mask(line)) if sign else line for sign, line in _hunks(old, new)]
+    body = [sign + _show(line) if sign else line for sign, line in _hunks(old, new, mask)]
     return "\n".join([*head, *body]) + "\n"
 
 
@@ -48,7 +52,7 @@ def _show(line: str) -> str:
     )
 
 
-def _hunks(old: list[str], new: list[str]) -> Iterator[tuple[str, str]]:
+def _hunks(old: list[str], new: list[str], mask: Callable[[str], str]) -> Iterator[tuple[str, str]]:
     # Edits change one span: what is equal around it need not be compared.
     start = 0
     while start < min(len(old), len(new)) and old[start] == new[start]:
@@ -62,11 +66,27 @@ def _hunks(old: list[str], new: list[str]) -> Iterator[tuple[str, str]]:
         new_range = _range(group[0][3], group[-1][4])
         yield "", f"@@ -{old_range} +{new_range} @@"
         for kind, a, b, c, d in group:
+            gone, come = map(mask, old[a:b]), map(mask, new[c:d])
             if kind == "equal":
-                yield from _mark(" ", old[a:b])
-            else:
-                yield from _mark("-", old[a:b])
-                yield from _mark("+", new[c:d])
+                yield from _mark(" ", [_shorten(line, line) for line in gone])
+                continue
+            pairs = list(zip_longest(gone, come, fillvalue=""))
+            yield from _mark("-", [_shorten(*each) for each in pairs[: b - a]])
+            yield from _mark("+", [_shorten(new, old) for old, new in pairs[: d - c]])
+
+
+def _shorten(line: str, other: str) -> str:
+    """Return a line, or the part of a long one in which it differs from the other line."""
+    text = line.rstrip("\r\n")
+    if len(text) <= _LONGEST:
+        return line
+    pairs = enumerate(zip(text, other, strict=False))
+    same = next((at for at, (one, two) in pairs if one != two), min(len(text), len(other)))
+    start = max(0, min(same - _AROUND, len(text) - _LONGEST))
+    left = len(text) - start - _LONGEST
+    before = f"({start} characters) ... " if start else ""
+    after = f" ... ({left} characters)" if left else ""
+    return f"{before}{text[start : start + _LONGEST]}{after}{line[len(text) :]}"
 
 
 def _groups(old: list[str], new: list[str], start: int, end: int) -> Iterator[list[_Step]]:

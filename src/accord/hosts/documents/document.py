@@ -64,6 +64,10 @@ class Document(Protocol):
         """Return where a value stands (its key, if it has one); None if it does not exist."""
         ...
 
+    def span(self, keys: KeyPath) -> tuple[int, int] | None:
+        """Return where a value begins and ends; None if it is not written in one place."""
+        ...
+
     def set(self, keys: KeyPath, value: Any) -> Edit:
         """Return the edit that adds a value, or replaces it; objects around it are made if absent.
 

@@ -55,7 +55,7 @@ class JsonDocument:
         self._brackets = BracketedText(text, scan.comments)
         self.data: Any = {} if scan.is_empty else scan.data
         # By their beginning: many entries are looked up in the same few of a large file.
-        self._read: dict[int, BracketContainer] = {}
+        self._read: dict[int, tuple[BracketContainer, dict[str | int, BracketMember]]] = {}
 
     # -- where things are
 
@@ -71,15 +71,21 @@ class JsonDocument:
                 break
             if key is None:
                 break
-            if start not in self._read:
-                self._read[start] = read_container(self._plain, start)
-            containers.append(self._read[start])
-            found = [each for each in containers[-1].members if each.key == key]
-            if not found:
+            container, by_key = self._container(start)
+            containers.append(container)
+            if key not in by_key:
                 break
-            members.append(found[0])
-            start = found[0].value
+            members.append(by_key[key])
+            start = by_key[key].value
         return containers, members
+
+    def _container(self, start: int) -> tuple[BracketContainer, dict[str | int, BracketMember]]:
+        """Return the object or list that begins at a place, and its members by key."""
+        if start not in self._read:
+            container = read_container(self._plain, start)
+            by_key = {each.key: each for each in container.members}
+            self._read[start] = container, by_key
+        return self._read[start]
 
     def find(self, keys: KeyPath) -> TextPlace | None:
         """Return where a value stands (its key, if it has one); None if it does not exist."""
@@ -88,6 +94,13 @@ class JsonDocument:
         if not keys:
             return find_place(self.text, skip_space(self._plain, 0))
         return find_place(self.text, self._path(keys)[1][-1].start)
+
+    def span(self, keys: KeyPath) -> tuple[int, int] | None:
+        """Return where a value begins and ends; None if it does not exist."""
+        members = self._path(keys)[1]
+        if not keys or len(members) < len(keys):
+            return None
+        return members[-1].value, members[-1].end
 
     # -- edits
 
@@ -151,7 +164,7 @@ class JsonDocument:
     def _insert(self, keys: KeyPath, key: str | int, value: Any) -> Edit:
         containers, members = self._path(keys)
         start = members[-1].value if members else skip_space(self._plain, 0)
-        container = read_container(self._plain, start)
+        container = self._container(start)[0]
         around = containers[-1] if containers else None
         step = self._step()
         is_dense = self._is_dense(container.members or members)
@@ -179,7 +192,7 @@ class JsonDocument:
         """Return the indentation of one level."""
         start = skip_space(self._plain, 0)
         if self._plain[start] in "{[":
-            for member in read_container(self._plain, start).members[:20]:
+            for member in self._container(start)[0].members[:20]:
                 indent = indentation(self.text, member.start)
                 if indent and indentation(self.text, start) == "":
                     return indent

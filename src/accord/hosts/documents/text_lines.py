@@ -1,7 +1,9 @@
 """Lines, line ends and indentation of a text, whichever line ends it has."""
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final
 
 from accord.hosts.documents.document import Edit, TextPlace
@@ -15,11 +17,15 @@ _INDENT: Final = re.compile(r"[ \t]*")
 
 def find_place(text: str, at: int) -> TextPlace:
     """Return line and column of a place in a text."""
-    before = text[:at]
-    line = 1 + before.count("\n")
-    # A carriage return ends a line by itself, unless a line feed follows.
-    line += before.count("\r") - text.count("\r\n", 0, at + 1)
-    return TextPlace(line, at - line_start(text, at) + 1)
+    starts = _line_starts(text)
+    line = bisect_right(starts, at)
+    return TextPlace(line, at - starts[line - 1] + 1)
+
+
+@lru_cache(maxsize=4)
+def _line_starts(text: str) -> list[int]:
+    """Return where each line begins; thousands of places are looked up in one text."""
+    return [0, *(found.end() for found in _BREAK.finditer(text))]
 
 
 def line_start(text: str, at: int) -> int:

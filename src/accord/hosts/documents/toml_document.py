@@ -49,17 +49,26 @@ class TomlDocument:
         self.data: Any = read_toml(text)
         self._sections = scan_toml(text)
         self._layout = TomlLayout(text, self._sections)
+        # Thousands of values are looked up in a large file.
+        self._pairs = {pair.path: pair for section in self._sections for pair in section.pairs}
+        self._starts = self._find_starts()
 
     # -- where things are
 
+    def _find_starts(self) -> dict[KeyPath, int]:
+        """Return where each value begins first: its header, or the first pair in it."""
+        places = [(each.path, each.start) for each in self._sections[1:]]
+        places += [(pair.path, pair.start) for pair in self._pairs.values()]
+        starts: dict[KeyPath, int] = {}
+        for path, start in places:
+            for size in range(len(path) + 1):
+                starts[path[:size]] = min(start, starts.get(path[:size], start))
+        return starts
+
     def _pair_around(self, keys: KeyPath) -> TomlPair | None:
         """Return the pair whose value is at a path, or has the path within it."""
-        for section in self._sections:
-            if section.path == keys[: len(section.path)]:
-                for pair in section.pairs:
-                    if pair.path == keys[: len(pair.path)]:
-                        return pair
-        return None
+        found = (self._pairs.get(keys[:size]) for size in range(len(keys) + 1))
+        return next((pair for pair in found if pair is not None), None)
 
     def _brackets(
         self, pair: TomlPair, keys: KeyPath
@@ -90,15 +99,18 @@ class TomlDocument:
             except UneditableDocument:
                 members = []
             return find_place(self.text, members[-1].start if members else pair.start)
-        size = len(keys)
-        places = [each.start for each in self._sections[1:] if each.path[:size] == keys]
-        places += [
-            pair.start
-            for section in self._sections
-            for pair in section.pairs
-            if pair.path[:size] == keys
-        ]
-        return find_place(self.text, min(places, default=0))
+        return find_place(self.text, self._starts.get(keys, 0))
+
+    def span(self, keys: KeyPath) -> tuple[int, int] | None:
+        """Return where a value begins and ends; None if it is not written in one place."""
+        pair = self._pair_around(keys)
+        if pair is None:
+            return None
+        try:
+            members = self._brackets(pair, keys)[1]
+        except UneditableDocument:
+            return None
+        return (members[-1].value, members[-1].end) if members else (pair.value, pair.end)
 
     # -- adding
 

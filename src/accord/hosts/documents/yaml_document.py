@@ -51,6 +51,8 @@ class YamlDocument:
         data, self._tree = read_yaml(text)
         self.data: Any = {} if data is None else data
         self._style = self._find_style()
+        # By the identity of an object or list; thousands of values are looked up in a large file.
+        self._by_key: dict[int, dict[tuple[type, Any], YamlEntry]] = {}
 
     def _find_style(self) -> BlockStyle:
         """Return how the file is indented: as the first object and list within an object are."""
@@ -81,12 +83,26 @@ class YamlDocument:
         entries: list[YamlEntry] = []
         nodes = [] if self._tree.root is None else [self._tree.root]
         for key in keys if nodes else ():
-            found = [each for each in nodes[-1].entries if _is_key(each.key, key)]
-            if not found:
+            entry = self._find_entry(nodes[-1], key)
+            if entry is None:
                 break
-            entries.append(found[0])
-            nodes.append(found[0].node)
+            entries.append(entry)
+            nodes.append(entry.node)
         return nodes, entries
+
+    def _find_entry(self, node: YamlNode, key: str | int) -> YamlEntry | None:
+        if id(node) not in self._by_key:
+            # The first of several, such as <<; 1 and true are two keys.
+            pairs = {(type(each.key), each.key): each for each in reversed(node.entries)}
+            self._by_key[id(node)] = pairs
+        return self._by_key[id(node)].get((type(key), key))
+
+    def span(self, keys: KeyPath) -> tuple[int, int] | None:
+        """Return where a value begins and ends; None if it is not written in one place."""
+        nodes, entries = self._path(keys)
+        if len(entries) < len(keys) or not nodes or nodes[-1].kind == "alias":
+            return None
+        return nodes[-1].start, nodes[-1].end
 
     def find(self, keys: KeyPath) -> TextPlace | None:
         """Return where a value stands (its key, if it has one); None if it does not exist."""
@@ -362,7 +378,3 @@ class YamlDocument:
         if self.text[end : following.start].strip():
             raise UneditableDocument(f"comments stand below {name_path(keys)}; remove it by hand")
         return Edit(entry.start, following.start, "")
-
-
-def _is_key(one: Any, other: Any) -> bool:
-    return type(one) is type(other) and bool(one == other)

@@ -34,12 +34,26 @@ def mask_for(
     found = set(secrets)
     for each in contents:
         found |= _secrets_of(file, each)
-    forms = {form for secret in found for form in _written_forms(secret)}
-    ordered = sorted(forms, key=len, reverse=True)
+    forms = {form for secret in found for form in _written_forms(secret) if form}
+    size = min(map(len, forms), default=1)
+    lengths: dict[str, set[int]] = {}
+    for form in forms:
+        lengths.setdefault(form[:size], set()).add(len(form))
+
+    def mask_forms(text: str) -> Iterator[str]:
+        """Yield parts of a text, with the longest secret at each place masked."""
+        shown = at = 0
+        while at < len(text):
+            known = sorted(lengths.get(text[at : at + size], ()), reverse=True)
+            length = next((each for each in known if text[at : at + each] in forms), 0)
+            if length:
+                yield text[shown:at] + _MASK
+                shown = at + length
+            at += length or 1
+        yield text[shown:]
 
     def mask(text: str) -> str:
-        for each in ordered:
-            text = text.replace(each, _MASK)
+        text = "".join(mask_forms(text))
         for start, end in reversed(list(find_secret_forms(text))):
             text = text[:start] + _MASK + text[end:]
         return text
@@ -100,12 +114,11 @@ def _secret_texts(value: Any, keys: KeyPath, *, is_secret: bool) -> Iterator[tup
 def _forms_in(document: Document, keys: KeyPath, secret: str) -> Iterator[str]:
     """Yield a secret, and its lines if it is written on several, or with other escapes."""
     yield secret
-    try:
-        span = document.set(keys, "")
-    except HostsError:
+    span = document.span(keys)
+    if span is None:
         yield from secret.split()
         return
-    lines = document.text[span.start : span.end].splitlines()
+    lines = document.text[slice(*span)].splitlines()
     forms = list(_written_forms(secret))
     if not any(form in line for form in forms for line in lines):
         yield from (line.strip().strip("\"'|>\\ ") for line in lines)
