@@ -110,6 +110,20 @@ def test_a_broken_file_is_left_alone_with_its_place_and_a_text_to_paste(accord, 
     assert cursor.read_text() == '{"mcpServers": {"a": 1 "b": 2}}'
 
 
+@pytest.mark.parametrize("flag", ["--yes", "--dry-run"])
+def test_a_file_that_the_host_refuses_is_left_alone(accord, home, flag):
+    """Gemini CLI reads comments, and no commas before a closing bracket."""
+    path = home / ".gemini" / "settings.json"
+    path.parent.mkdir()
+    text = '{"mcpServers": {"a": {"command": "x"},},}'
+    path.write_text(text)
+    code, out, err = accord("add", "desk.py", "--host", "gemini-cli", "--no-check", flag)
+    assert code == 2
+    assert "does not take commas before a closing bracket; remove them first" in err
+    assert '"desk": {' in err
+    assert (out, path.read_text()) == ("", text)
+
+
 def test_one_broken_file_does_not_stop_other_hosts(accord, cursor, home):
     cursor.write_text("{")
     (home / ".codex").mkdir()

@@ -77,7 +77,7 @@ def test_a_package_is_launched_by_the_runner_of_its_registry(reader, text, name,
 
 
 @pytest.mark.parametrize("text", ["npm:", "npm:a b", "npm:-y", "pypi:--from", "pypi:a;b", "npm:@a"])
-def test_what_is_not_the_name_of_a_package_is_refused(reader, text):
+def test_a_wrong_name_of_a_package_is_refused(reader, text):
     with pytest.raises(HostsError, match="is not a package of"):
         read(reader, text)
 

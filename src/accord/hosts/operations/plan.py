@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from accord.hosts.definition import ConfigFile, HostEntry, HostsError, Machine
 from accord.hosts.documents.difference import show_difference
+from accord.hosts.documents.document import UneditableDocument
 from accord.hosts.documents.file_document import open_content
 from accord.hosts.documents.text_file import read_text_file
 from accord.hosts.entries.shaping import entries_in, from_host
@@ -73,7 +74,8 @@ def plan_addition(
     Members that only the host knows, of an entry that has the name already, are kept.
 
     Raises:
-        HostsError: the file cannot be read or changed, or the host cannot use the server.
+        HostsError: the file cannot be read or changed, the host refuses a file like it, or cannot
+            use the server.
     """
     before = read_file(find_target(file.path))
     known = raw_entries(file, before).get(entry.name)
@@ -105,11 +107,19 @@ def plan_addition(
 
 
 def _file_remarks(file: ConfigFile, content: bytes, machine: Machine) -> list[str]:
-    """Return what keeps the host from reading a file as it is, whatever its entries are."""
+    """Return what may keep the host from reading a file as it is, whatever its entries are.
+
+    Raises:
+        UneditableDocument: the host is known to refuse such a file, so that an entry is useless.
+    """
     from accord.hosts.checking.files import check_bytes
 
     found = check_bytes(file, content, machine).findings
-    return [each.message for each in found if each.code in ("file-comments", "file-mark")]
+    faults = [each for each in found if each.code in ("file-comments", "file-mark")]
+    for each in faults:
+        if each.severity == "error":
+            raise UneditableDocument(f"{file.path}: {each.message}; {each.change} first")
+    return [each.message for each in faults]
 
 
 def _extra_of(file: ConfigFile, name: str, value: Mapping[str, Any]) -> Mapping[str, Any]:
