@@ -55,7 +55,9 @@ class JsonDocument:
         self._brackets = BracketedText(text, scan.comments)
         self.data: Any = {} if scan.is_empty else scan.data
         # By their beginning: many entries are looked up in the same few of a large file.
-        self._read: dict[int, tuple[BracketContainer, dict[str | int, BracketMember]]] = {}
+        self._read: dict[
+            int, tuple[BracketContainer, dict[str | int | KeyPath, BracketMember]]
+        ] = {}
 
     # -- where things are
 
@@ -79,7 +81,9 @@ class JsonDocument:
             start = by_key[key].value
         return containers, members
 
-    def _container(self, start: int) -> tuple[BracketContainer, dict[str | int, BracketMember]]:
+    def _container(
+        self, start: int
+    ) -> tuple[BracketContainer, dict[str | int | KeyPath, BracketMember]]:
         """Return the object or list that begins at a place, and its members by key."""
         if start not in self._read:
             container = read_container(self._plain, start)
