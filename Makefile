@@ -6,7 +6,7 @@ export PIP_NO_INPUT := 1
 # Some machines forbid the caching of compiled modules; each of some hundred processes would compile.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test lint core check tools ends wire pure scale foreign coverage uvicorn shared thorough mutants bench soak fuzz release-check format clean
+.PHONY: run test lint core check tools ends wire pure scale foreign coverage oldest uvicorn shared thorough mutants bench soak fuzz release-check format clean
 
 run: .venv/ready
 	@$(BIN)/python examples/tour.py
@@ -36,7 +36,7 @@ define run
 rm -rf .pytest_cache/$(1); \
 $(2) -q -o cache_dir=$(CURDIR)/.pytest_cache/$(1) $(4) $(3) || { test $$? -eq 1 && \
 	! grep -v :: .pytest_cache/$(1)/v/cache/lastfailed | grep -q true && \
-	$(BIN)/python tools/failed_tests.py .pytest_cache/$(1)/v/cache/lastfailed && \
+	$(PYTHON) tools/failed_tests.py .pytest_cache/$(1)/v/cache/lastfailed && \
 	echo "A second look at what failed, one at a time:" && \
 	$(2) -o cache_dir=$(CURDIR)/.pytest_cache/$(1) --last-failed --last-failed-no-failures none --verbose $(3); }
 endef
@@ -97,6 +97,10 @@ shared: .venv/ready
 	@export ACCORD_TEST_AUTH_STORE=shared; \
 	$(call run,shared-auth,$(BIN)/pytest,tests/auth,-n 2 --dist worksteal)
 
+# Tests of HTTP, authorization and schemas with the oldest dependencies that pyproject.toml allows.
+oldest: .venv-oldest/ready
+	@$(call run,oldest,.venv-oldest/bin/pytest,$(addprefix tests/,http transports auth schema json_schema),-n 2 --dist worksteal)
+
 # What takes long and changes seldom: every example on every transport, all foreign peers, coverage,
 # and a hundred thousand requests while workers are killed.
 thorough: coverage uvicorn shared .venv-interop/hosts
@@ -129,7 +133,7 @@ format: .venv/ready
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf .venv .venv-bench .venv-interop interop/node_modules interop/more_hosts/node_modules .coverage* .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-bench .venv-interop .venv-oldest interop/node_modules interop/more_hosts/node_modules .coverage* .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	rm -rf .import_linter_cache build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -138,6 +142,14 @@ clean:
 	@echo "setting up .venv ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@$(BIN)/pip install -q -c requirements-dev.txt -r requirements-dev.txt -e '.[schema,cli,http,auth]'
+	@touch $@
+
+.venv-oldest/ready: pyproject.toml requirements-dev.txt tools/least_versions.py
+	@echo "setting up .venv-oldest ..."
+	@test -x .venv-oldest/bin/python || $(PYTHON) -m venv .venv-oldest
+	@.venv-oldest/bin/python tools/least_versions.py > .venv-oldest/least.txt
+	@grep -E '^(h11|prometheus-client|pytest(-timeout|-xdist)?|starlette|uvicorn)==' requirements-dev.txt > .venv-oldest/tools.txt
+	@.venv-oldest/bin/pip install -q -r .venv-oldest/least.txt -r .venv-oldest/tools.txt -e .
 	@touch $@
 
 # The peers that benchmarks compare with live apart: they bring some 70 packages.

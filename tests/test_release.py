@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import importlib.util
+import re
 from pathlib import Path
 
 import pytest
@@ -14,11 +15,15 @@ KINDS = ("breaking", "feature", "fix", "docs")
 FRAGMENTS = [path for path in (ROOT / "changes").glob("*") if path.name != "README.md"]
 
 
-def release_check():
-    spec = importlib.util.spec_from_file_location("check", ROOT / "tools" / "release_check.py")
+def load_tool(name):
+    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def release_check():
+    return load_tool("release_check")
 
 
 def test_the_installed_version_is_the_one_in_the_source():
@@ -40,6 +45,47 @@ def test_a_fragment_describes_one_change_of_a_known_kind(path):
 )
 def test_workflows_and_templates_are_valid_yaml(path):
     assert isinstance(yaml.safe_load(path.read_text()), dict)
+
+
+WORKFLOWS = [*sorted((ROOT / ".github" / "workflows").glob("*.yml")), ROOT / "action.yml"]
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_each_action_is_pinned_by_the_hash_of_a_commit_whose_version_is_named(path):
+    uses = re.findall(r"uses: (.*)", path.read_text())
+    assert uses
+    pinned = re.compile(r"[\w-]+/[\w/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+")
+    assert [each for each in uses if pinned.fullmatch(each) is None] == []
+
+
+def test_an_action_has_one_hash_everywhere():
+    uses = re.findall(r"uses: (.*)@(.*)", "\n".join(path.read_text() for path in WORKFLOWS))
+    assert len(dict(uses)) == len(set(uses))
+
+
+def test_the_least_version_of_every_dependency_is_tested():
+    least = load_tool("least_versions").read_least_versions(ROOT / "pyproject.toml")
+    names = [re.split(r"==|\[", each)[0] for each in least]
+    required = importlib.metadata.requires("accord")
+    expected = {re.split(r"[^\w-]", each)[0] for each in required} - {"accord"}
+    assert names == sorted(expected)
+
+
+@pytest.mark.parametrize("text", ["msgspec", "msgspec<1", "msgspec>=0.21,<1", "msgspec==0.21"])
+def test_a_dependency_without_a_lower_bound_alone_is_refused(tmp_path, text):
+    pyproject = tmp_path / "pyproject.toml"
+    pyproject.write_text(f'[project]\ndependencies = ["{text}"]\n[project.optional-dependencies]\n')
+    with pytest.raises(AssertionError, match="is not NAME>=VERSION"):
+        load_tool("least_versions").read_least_versions(pyproject)
+
+
+def test_extras_that_name_different_bounds_of_one_package_are_refused(tmp_path):
+    pyproject = tmp_path / "pyproject.toml"
+    pyproject.write_text(
+        '[project]\ndependencies = ["a>=1"]\n[project.optional-dependencies]\nx = ["a[b]>=2"]\n'
+    )
+    with pytest.raises(AssertionError, match="differ"):
+        load_tool("least_versions").read_least_versions(pyproject)
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,7 @@ AccordError
 |  |- Fenced                    another worker has taken a log over
 |  |- LogClosed                 a log has its last entry already
 |- MissingExtra (ImportError)   names the extra to install
+|- OutdatedPackage              a package is older than can be used safely; .package .version
 
 Messages are lower case, name the thing and the expectation, and end without a dot.
 """
@@ -62,6 +63,7 @@ __all__ = [
     "MethodNotFound",
     "MissingCapability",
     "MissingExtra",
+    "OutdatedPackage",
     "ParseError",
     "ProtocolError",
     "RegistrationError",
@@ -411,3 +413,17 @@ class MissingExtra(AccordError, ImportError):
             f"run pip install '.[{extra}]' in a checkout of accord"
         )
         self.extra = extra
+
+
+class OutdatedPackage(AccordError):
+    """An optional package is installed in a version with known faults."""
+
+    def __init__(
+        self, package: str, version: str, least: str, *, extra: str, needed_for: str
+    ) -> None:
+        super().__init__(
+            f"{needed_for} needs {package} {least} or newer, but {version} is installed: "
+            f"run pip install '.[{extra}]' in a checkout of accord"
+        )
+        self.package = package
+        self.version = version

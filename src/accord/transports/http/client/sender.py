@@ -145,6 +145,7 @@ def require_sender(url: str, options: HttpClientOptions) -> None:
 
     Raises:
         MissingExtra: the library that it needs is not installed.
+        OutdatedPackage: its version has known faults.
     """
     if _needs_aiohttp(url, options):
         require_aiohttp()
@@ -169,6 +170,8 @@ def _needs_aiohttp(url: str, options: HttpClientOptions) -> bool:
         import httptools  # noqa: F401
     except ImportError:
         return True
+    from accord.transports.http import parser  # noqa: F401  # refuses a version with faults
+
     return False
 
 

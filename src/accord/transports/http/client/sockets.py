@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from math import inf
 from typing import Any, Final, cast
 
-from httptools import HttpResponseParser
-
 from accord.transports.http.client.heads import CookieJar, HttpAddress, parse_address, write_head
 from accord.transports.http.client.known_head import KnownHead, learn_head
 from accord.transports.http.client.sender import (
@@ -24,6 +22,7 @@ from accord.transports.http.client.sender import (
     tls_failure,
 )
 from accord.transports.http.client.socket_response import READ_MOST, AnswerTaker, SocketResponse
+from accord.transports.http.parser import HttpResponseParser
 
 _RESET: Final = (ConnectionResetError, BrokenPipeError)
 # A head, or anything else around a body: trailers, chunk extensions, responses that say "continue".

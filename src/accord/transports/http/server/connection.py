@@ -10,8 +10,11 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-import httptools
-
+from accord.transports.http.parser import (
+    HttpParserError,
+    HttpParserUpgrade,
+    HttpRequestParser,
+)
 from accord.transports.http.server.listened import ListenedRequest
 from accord.transports.http.server.received import ReceivedHead, RepeatedHead
 from accord.transports.http.server.socket_flow import SocketFlow
@@ -56,8 +59,8 @@ class HttpConnection(SocketFlow):
     is_ending = False
     held = 0
     held_since = 0.0
-    _parser: httptools.HttpRequestParser | None = None
-    _rest: httptools.HttpRequestParser | None = None
+    _parser: HttpRequestParser | None = None
+    _rest: HttpRequestParser | None = None
     _known: RepeatedHead | None = None
     # The session, or the tool, that the last request named.
     _about: bytes | None = None
@@ -139,15 +142,15 @@ class HttpConnection(SocketFlow):
             return
         parser = self._rest or self._parser
         if parser is None:
-            parser = self._parser = httptools.HttpRequestParser(self)
+            parser = self._parser = HttpRequestParser(self)
         is_fresh = not self._is_open
         self._fed = len(data)
         self._fed_since += self._fed
         try:
             parser.feed_data(data)
-        except httptools.HttpParserUpgrade as upgrade:
+        except HttpParserUpgrade as upgrade:
             self._read_rest(data[upgrade.args[0] :])
-        except httptools.HttpParserError as error:
+        except HttpParserError as error:
             self._refuse_invalid(error)
         if self._is_open:
             self._count(len(data))
@@ -232,12 +235,12 @@ class HttpConnection(SocketFlow):
         the next request. A second parser, which does not see the upgrade, reads the body.
         """
         framing = [b"%b: %b\r\n" % each for each in self._fields if each[0] in _FRAMING]
-        self._rest = httptools.HttpRequestParser(_BodyReader(self))
+        self._rest = HttpRequestParser(_BodyReader(self))
         try:
             self._rest.feed_data(b"POST / HTTP/1.1\r\n%b\r\n" % b"".join(framing))
             if data and not self._is_ignoring:
                 self._rest.feed_data(data)
-        except httptools.HttpParserError as error:
+        except HttpParserError as error:
             self._refuse_invalid(error)
 
     def _refuse_invalid(self, error: Exception) -> None:

@@ -5,8 +5,7 @@ from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import unquote
 
-import httptools
-
+from accord.transports.http.parser import HttpParserInvalidURLError, parse_url
 from accord.transports.http.server.exchange import Headers, join_headers
 
 _LENGTH: Final = b"content-length"
@@ -101,8 +100,8 @@ class ReceivedHead:
             self.path = target.decode("ascii")
             return None
         try:
-            parsed = httptools.parse_url(target)
-        except httptools.HttpParserInvalidURLError:
+            parsed = parse_url(target)
+        except HttpParserInvalidURLError:
             return "the target of the request is not a path"
         if parsed.schema is not None:
             # RFC 9112, 3.2.2: a target with a host replaces the Host header. One that says
