@@ -1,12 +1,13 @@
 """The sender of a request, as a verified token says."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, Protocol
+from uuid import UUID
 
 import msgspec
 
-__all__ = ["Principal", "UpstreamAccess"]
+__all__ = ["Principal", "UpstreamAccess", "as_principal", "identity_text"]
 
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
@@ -45,7 +46,8 @@ class Principal(msgspec.Struct, frozen=True, eq=False):
         subject: the user, or the client where it acts for itself.
         client_id: the program that acts for the user.
         scopes: what the token allows.
-        issuer: the authorization server that says so.
+        issuer: the authorization server that says so; "python:int" and the like for a caller that
+            is known by a value of another type than text.
         expires_at: when the token ends, in seconds since 1970.
         claims: all that the token says.
         upstream: the account at the identity provider that the user signed in with, if any.
@@ -92,3 +94,48 @@ class Principal(msgspec.Struct, frozen=True, eq=False):
         except (TypeError, ValueError, OverflowError):  # a verifier may put anything there
             claims = {}
         return msgspec.structs.replace(self, claims=claims, upstream=None)
+
+
+def as_principal(value: Hashable) -> Principal | None:
+    """Return the principal that a value stands for; None stands for an anonymous caller.
+
+    Text is the subject. Values of other types get an issuer of their own, so that no two callers
+    are the same principal unless they have the same value of the same type.
+
+    Raises:
+        TypeError: the value has no identity that other processes would know it by.
+    """
+    if value is None or isinstance(value, Principal):
+        return value
+    plain = _plain(value)
+    if isinstance(plain, str):
+        return Principal(plain)
+    kind = "uuid" if isinstance(plain, UUID) else type(plain).__name__
+    text = str(plain) if isinstance(plain, int | UUID) else repr(plain)
+    return Principal(text, issuer=f"python:{kind}")
+
+
+def identity_text(principal: Principal | None) -> str:
+    """Return what a principal is known by, as text; empty for an anonymous caller.
+
+    Each part is quoted, so that none can pass for another one.
+    """
+    return "" if principal is None else repr(principal.identity)
+
+
+def _plain(value: object) -> str | int | bytes | UUID | tuple[Any, ...]:
+    """Return a value without what a subclass has added, such as a `__str__` of its own."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return int(value)
+    if isinstance(value, bytes):
+        return bytes(value)
+    if isinstance(value, UUID):
+        return UUID(int=value.int)
+    if isinstance(value, tuple):
+        return tuple(None if each is None else _plain(each) for each in value)
+    raise TypeError(
+        f"a caller is named by a {type(value).__name__}: let `principal=` return a Principal, a "
+        "str, an int, bytes, a UUID or a tuple of these, such as the id of the user"
+    )

@@ -130,6 +130,48 @@ def test_a_session_serves_only_the_caller_that_opened_it(talk):
     serve(scenario, principal=who)
 
 
+class User:
+    """A user of an application, who chooses the name that is shown."""
+
+    def __init__(self, id, name):
+        self.id = id
+        self.name = name
+
+    def __eq__(self, other):
+        return self.id == other.id
+
+    def __hash__(self):
+        return hash(self.id)
+
+    def __str__(self):
+        return self.name
+
+
+@pytest.mark.parametrize(
+    ("caller", "kind"),
+    [
+        (User(1, "ann"), "User"),
+        (object(), "object"),
+        (True, "bool"),
+        (1.5, "float"),
+        (frozenset({"ann"}), "frozenset"),
+        (("ann", User(1, "ann")), "User"),
+        (["ann"], "list"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_caller_that_is_not_named_by_a_plain_value_is_refused(talk, caplog, caller, kind):
+    async def scenario(port):
+        async with talk(port) as client:
+            opened = await client.post(initialize())
+            assert opened.status == 500
+            assert "mcp-session-id" not in opened.headers
+
+    serve(scenario, principal=lambda scope: caller)
+    reason = f"a caller is named by a {kind}: let `principal=` return a Principal, a str"
+    assert reason in caplog.text
+
+
 # -- limits
 
 

@@ -182,6 +182,22 @@ async def test_a_session_serves_only_the_caller_that_opened_it():
 
 
 @in_virtual_time
+async def test_callers_whose_names_look_alike_do_not_share_a_session():
+    callers = {"a": 1, "b": "1", "c": b"1", "d": (1,), "e": ("1",)}
+
+    def find(scope):
+        return callers[dict(scope["headers"])[b"x-user"].decode()]
+
+    async with serve_shared(Desk().make, 2, principal=find) as crew:
+        for owner in callers:
+            client = await crew.open(user=owner)
+            for user in callers:
+                client.user = user
+                found = [(await client.post(at, call(1, "count"))).status for at in (0, 1)]
+                assert found == ([200, 200] if user == owner else [404, 404]), (owner, user)
+
+
+@in_virtual_time
 async def test_an_anonymous_session_is_not_that_of_a_caller():
     async with serve_shared(Desk().make, 2, principal=by_header) as crew:
         client = await crew.open()

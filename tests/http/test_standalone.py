@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from itertools import count
 from typing import Annotated
 
 import pytest
@@ -737,7 +738,19 @@ def test_a_caller_that_is_named_anew_each_time_may_listen_again():
             assert not requests._listeners
             assert not requests.open
 
+    tokens = count()
+    serve(scenario, offer().asgi(principal=lambda scope: next(tokens)))
+
+
+def test_a_caller_that_is_not_named_by_a_plain_value_is_refused(caplog):
+    async def scenario(client):
+        for message in (call("add", a=1, b=2), modern("tools/list")):
+            response = await client.ask(message)
+            assert response.status == 500
+            assert response.json["error"] == {"code": -32603, "message": "internal error"}
+
     serve(scenario, offer().asgi(principal=lambda scope: object()))
+    assert "a caller is named by a object: let `principal=` return" in caplog.text
 
 
 def test_in_a_session_nothing_listens_but_get():

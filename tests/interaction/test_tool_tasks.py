@@ -2,7 +2,8 @@
 
 import asyncio
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, NamedTuple
+from uuid import UUID
 
 import pytest
 
@@ -672,6 +673,41 @@ async def test_a_task_belongs_to_the_sender_of_its_request_over_http() -> None:
     assert [each["taskId"] for each in listed["result"]["tasks"]] == [id]
     assert (await speak("ben", "tasks/list"))["result"]["tasks"] == []
     assert (await speak("ben", "tasks/result", taskId=id))["error"]["code"] == -32602
+
+
+class Account(NamedTuple):
+    """A user as many applications have them: known by an id, shown by a name."""
+
+    id: int
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@on_a_loop
+async def test_callers_that_look_alike_have_tasks_of_their_own() -> None:
+    callers = [
+        *(1, "1", b"1", (1,), ("1",), UUID(int=1), str(UUID(int=1)), "(1,)", "b'1'"),
+        *(Account(1, "ann"), Account(2, "ann"), "ann"),
+    ]
+    app = make().asgi(principal=lambda scope: callers[int(dict(scope["headers"])[b"x-user"])])
+
+    async def speak(user: int, method: str, **params: Any) -> Any:
+        talk = Asgi(app)
+        opened = await talk.post(initialize(REVISION), x_user=str(user))
+        talk.session = opened.headers["mcp-session-id"]
+        await talk.post(notification("notifications/initialized"), x_user=str(user))
+        request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        return (await talk.post(request, x_user=str(user))).json
+
+    for user in range(len(callers)):
+        assert (await speak(user, "tasks/list"))["result"]["tasks"] == [], callers[user]
+        begun = await speak(user, "tools/call", name="build", arguments={"seconds": 0}, task={})
+        id = begun["result"]["task"]["taskId"]
+        assert [
+            each["taskId"] for each in (await speak(user, "tasks/list"))["result"]["tasks"]
+        ] == [id]
 
 
 # -- stores that fail

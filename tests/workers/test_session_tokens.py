@@ -129,8 +129,6 @@ def test_a_long_name_of_a_client_is_left_out():
         Principal("eve", "app", issuer="https://a"),
         Principal("ada", issuer="https://a"),
         Principal("ada"),
-        "ada",
-        7,
         None,
     ],
 )
@@ -147,11 +145,7 @@ def test_the_same_caller_with_another_token_has_the_same_digest():
 
 def test_an_anonymous_caller_has_an_empty_digest_and_no_other_has():
     assert identify_caller(None) == b""
-    assert len(identify_caller("")) == len(identify_caller("ada")) == 9
-
-
-def test_kinds_of_callers_are_kept_apart():
-    assert len({identify_caller(each) for each in ("7", 7, ("7",), b"7")}) == 4
+    assert len(identify_caller(Principal(""))) == len(identify_caller(Principal("ada"))) == 9
 
 
 def test_parts_of_an_identity_cannot_be_shifted():
@@ -162,4 +156,4 @@ def test_parts_of_an_identity_cannot_be_shifted():
 
 
 def test_a_caller_with_half_a_character_has_a_digest():
-    assert identify_caller("\ud800")
+    assert identify_caller(Principal("\ud800"))

@@ -145,10 +145,7 @@ class Session:
     def principal_of(self, exchange: Exchange) -> Principal | None:
         """Return the sender of a request; over HTTP each request has its own token."""
         origin = exchange.origin
-        if origin is None:
-            return self.principal
-        found = origin.principal
-        return found if found is None or isinstance(found, Principal) else Principal(str(found))
+        return self.principal if origin is None else origin.principal
 
     def forbid(self, exchange: Exchange, scopes: frozenset[str]) -> None:
         """Let the transport answer that a request lacks scopes, where it has its own way to."""

@@ -7,13 +7,12 @@ what they said of themselves, but cannot change it.
 
 import base64
 import hmac
-from collections.abc import Hashable
 from hashlib import sha256
 from typing import Final
 
 import msgspec
 
-from accord.principal import Principal
+from accord.principal import Principal, identity_text
 from accord.stores.key_ring import KeyRing
 
 __all__ = ["SessionToken", "SessionTokens", "identify_caller"]
@@ -99,12 +98,8 @@ class SessionTokens:
         return token if token.format == FORMAT else None
 
 
-def identify_caller(principal: Hashable) -> bytes:
+def identify_caller(principal: Principal | None) -> bytes:
     """Return a digest of a caller, the same on every worker; empty for an anonymous one."""
     if principal is None:
         return b""
-    if isinstance(principal, Principal):
-        text = repr(principal.identity)  # quoted, so that no part can pass for another one
-    else:
-        text = f"{type(principal).__name__}\0{principal}"
-    return sha256(text.encode("utf-8", "surrogatepass")).digest()[:_DIGEST_BYTES]
+    return sha256(identity_text(principal).encode()).digest()[:_DIGEST_BYTES]

@@ -17,7 +17,7 @@ import msgspec
 
 from accord.bindings.headers import RequestFacts
 from accord.errors import ConnectionClosed, MissingCapability, RequestTimeout
-from accord.principal import Principal
+from accord.principal import Principal, identity_text
 from accord.protocol import shape
 from accord.protocol.exchange import Exchange
 from accord.server.channels import KeptResults
@@ -56,11 +56,6 @@ _encode: Final = msgspec.json.Encoder(order="sorted").encode
 _REPORTED_EVERY: Final = 0.1
 
 
-def owner_of(principal: Principal | None) -> str:
-    """Return the principal that tasks belong to, as text; empty without authorization."""
-    return "" if principal is None else _encode(principal.identity).decode()
-
-
 class DetachedOrigin:
     """What is left of where the request of a task came from, once it was answered: its sender."""
 
@@ -69,7 +64,7 @@ class DetachedOrigin:
     backlog = 0
     is_congested = False
 
-    def __init__(self, facts: RequestFacts, principal: object) -> None:
+    def __init__(self, facts: RequestFacts, principal: Principal | None) -> None:
         self.facts = facts
         self.principal = principal
 
@@ -130,7 +125,7 @@ class RunningTask:
         self._notices = TaskNotices()
         self._reporting = RungWork(self._report_notices)
         self.label = label
-        self.owner = owner_of(session.principal_of(exchange))
+        self.owner = identity_text(session.principal_of(exchange))
         self.session = session
         self.is_stopped = False
         self._is_over = False

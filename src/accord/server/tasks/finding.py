@@ -6,15 +6,16 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from accord.errors import InternalError, InvalidParams, StoreUnavailable
+from accord.principal import identity_text
 from accord.protocol.exchange import Exchange
 from accord.protocol.party import Bounded
-from accord.server.tasks.channel import RunningTask, owner_of
 from accord.server.tasks.settings import TaskSettings
 from accord.stores.tasks import MemoryTaskStore, TaskRecord, TaskStore
 
 if TYPE_CHECKING:
     from accord.server.server import Server
     from accord.server.session import Session
+    from accord.server.tasks.channel import RunningTask
     from accord.server.tasks.takeover import Takeover
     from accord.server.tasks.watching import TaskWatches
     from accord.stores.shared_tasks import SharedTaskStore
@@ -79,7 +80,7 @@ class TaskFinder:
             raise store_is_away(error) from error
         if (
             record is None
-            or record.owner != owner_of(session.principal_of(exchange))
+            or record.owner != identity_text(session.principal_of(exchange))
             or record.revision != exchange.revision.id
         ):
             raise InvalidParams(f"there is no task {id[:100]!r}, or it has expired")
@@ -118,7 +119,7 @@ class TaskFinder:
         Raises:
             InternalError: the store does not answer.
         """
-        owner, row = owner_of(session.principal_of(exchange)), exchange.revision.id
+        owner, row = identity_text(session.principal_of(exchange)), exchange.revision.id
         while True:
             try:
                 page = await self.store.page(owner, row, after=after, count=count)

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -11,6 +11,7 @@ import msgspec
 
 from accord.bindings import headers as names
 from accord.bindings import http
+from accord.principal import Principal, as_principal
 from accord.protocol import codec
 from accord.protocol.jsonrpc import ErrorBody
 from accord.runtime.pacing import DONE
@@ -65,7 +66,7 @@ class Admission(msgspec.Struct):
         is_admitted: verifies the token again.
     """
 
-    principal: Hashable
+    principal: Principal
     challenge_for: Callable[[Iterable[str]], tuple[bytes, bytes]]
     is_admitted: Callable[[], Awaitable[bool]]
 
@@ -123,12 +124,16 @@ class HttpExchange(ABC):
     # -- the caller
 
     @property
-    def principal(self) -> Hashable:
-        """The caller, as the option `principal` or the guard around the app names it."""
-        if self.options.principal is None:
-            found: Hashable = self.scope.get("accord.principal")
-            return found
-        return self.options.principal(self.scope)
+    def principal(self) -> Principal | None:
+        """The caller, as the option `principal` or the guard around the app names it.
+
+        Raises:
+            TypeError: it is named by a value that does not identify it.
+        """
+        find = self.options.principal
+        return as_principal(
+            self.scope.get("accord.principal") if find is None else find(self.scope)
+        )
 
     @property
     def is_admitted(self) -> Callable[[], Awaitable[bool]] | None:
@@ -138,10 +143,10 @@ class HttpExchange(ABC):
 
     def expiry(self, now: float) -> float:
         """Return when the request's token expires; its streams end then."""
-        expires_at: float | None = getattr(self.principal, "expires_at", None)
-        if expires_at is None:
+        principal = self.principal
+        if principal is None or principal.expires_at is None:
             return inf
-        left = expires_at - time.time()
+        left = principal.expires_at - time.time()
         return now + (left if left > 0 else _LEEWAY)
 
     # -- responses

@@ -1,9 +1,10 @@
 """A request to the app of a server on the listener, without ASGI in between."""
 
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
+from accord.principal import Principal, as_principal
 from accord.runtime.pacing import DONE
 from accord.transports.http.server.asgi_bridge import build_scope
 from accord.transports.http.server.exchange import Admission, Headers, HttpExchange, Scope
@@ -60,11 +61,11 @@ class ListenedExchange(ListenedRequest, HttpExchange):
         return scope
 
     @property
-    def principal(self) -> Hashable:
+    def principal(self) -> Principal | None:
         """The caller, as the option `principal` or the guard around the app names it."""
         find = self.options.principal
         if find is not None:
-            return find(self.scope)
+            return as_principal(find(self.scope))
         return None if self.admission is None else self.admission.principal
 
     @property

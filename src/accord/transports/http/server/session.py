@@ -11,6 +11,7 @@ from msgspec import Raw, UnsetType
 from accord.bindings import http, sse
 from accord.bindings.headers import RequestFacts, decode_headers
 from accord.errors import InvalidRequest
+from accord.principal import Principal
 from accord.protocol.exchange import Exchange
 from accord.protocol.mirroring import MirroredArgument
 from accord.protocol.party import NONE_OPEN
@@ -74,7 +75,7 @@ class HttpSession:
         state: AppState,
         key: bytes = b"",
         *,
-        principal: Hashable = None,
+        principal: Principal | None = None,
         caller: Hashable = None,
         revision: RevisionId | None = None,
     ) -> None:
@@ -399,7 +400,7 @@ class PostResponse:
             await self.stream.writable()
 
     @property
-    def principal(self) -> Hashable:
+    def principal(self) -> Principal | None:
         return self.exchange.principal
 
     @property

@@ -1,10 +1,10 @@
 """What the record and the id of a session say, made from each other."""
 
-from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from accord.principal import Principal
 from accord.workers.session_records import SessionRecord
 from accord.workers.session_tokens import FORMAT, SessionToken, identify_caller
 
@@ -29,7 +29,9 @@ def make_token(session: "SharedSession", record: SessionRecord, epoch: str) -> S
     )
 
 
-def make_record(token: SessionToken, principal: Hashable, *, broadcasts: int = 0) -> SessionRecord:
+def make_record(
+    token: SessionToken, principal: Principal | None, *, broadcasts: int = 0
+) -> SessionRecord:
     """Return a record for a session of which only the id is left."""
     name, version = token.client
     client = msgspec.json.encode({"name": name, "version": version}) if name else b"null"
@@ -44,10 +46,9 @@ def make_record(token: SessionToken, principal: Hashable, *, broadcasts: int = 0
     )
 
 
-def describe_caller(principal: Hashable) -> str:
+def describe_caller(principal: Principal | None) -> str:
     """Return the name of a caller, for operators."""
-    subject = getattr(principal, "subject", principal)
-    return "" if subject is None else str(subject)
+    return "" if principal is None else principal.subject
 
 
 def mark_ended(record: SessionRecord) -> SessionRecord | None:

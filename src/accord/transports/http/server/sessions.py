@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 
 from accord.bindings import http
 from accord.bindings.addresses import client_network
+from accord.principal import Principal
 from accord.transports.http.server.exchange import HttpExchange
 from accord.transports.http.server.session import HttpSession
 from accord.transports.http.server.session_ids import SessionIds
@@ -32,7 +33,7 @@ _SEARCHED: Final = 1_000
 _LARGEST: Final = 8
 
 
-def caller_key(principal: Hashable, peer: Sequence[object] | None) -> Hashable:
+def caller_key(principal: Principal | None, peer: Sequence[object] | None) -> Hashable:
     """Return the key of the quota that a session counts in.
 
     Args:
@@ -40,12 +41,7 @@ def caller_key(principal: Hashable, peer: Sequence[object] | None) -> Hashable:
         peer: the address and port of the client, as in the ASGI scope.
     """
     if principal is not None:
-        try:
-            hash(principal)
-        except TypeError:
-            pass
-        else:
-            return principal
+        return principal
     return ("peer", None if peer is None else client_network(str(peer[0])))
 
 

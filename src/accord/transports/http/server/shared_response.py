@@ -32,7 +32,6 @@ class StreamCall(msgspec.Struct, frozen=True, kw_only=True):
     ids: list[int | str]
     frames: list[bytes] = []
     principal: Principal | None = None
-    caller: str | None = None
     fence: int = 1
 
 

@@ -122,7 +122,7 @@ class SharedSession(HttpSession):
         sid: str,
         key: bytes,
         *,
-        principal: Hashable,
+        principal: Principal | None,
         caller: Hashable,
     ) -> None:
         super().__init__(sessions.state, key, principal=principal, caller=caller)
@@ -373,13 +373,11 @@ class SharedSession(HttpSession):
         ids = [*dict.fromkeys((*(each.id for each in exchanges), *response.batch_ids))]
         if len(exchanges) == len(ids) and all(map(sharing.is_repeatable, exchanges)):
             frames = [codec.encode_request(e.id, e.name, e.raw) for e in exchanges]
-        is_known = isinstance(principal, Principal)
         record = StreamCall(
             token=self.key,
             ids=ids,
             frames=frames,
-            principal=principal.storable() if isinstance(principal, Principal) else None,
-            caller=None if principal is None or is_known else str(principal),
+            principal=None if principal is None else principal.storable(),
             fence=response.fence,
         )
         worker, duty = self.worker, stream_duty(self.sid, label)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from accord.bindings import http
 from accord.errors import Conflict, StoreError, StoreFull, StoreUnavailable
+from accord.principal import Principal
 from accord.transports.http.server.exchange import HttpExchange
 from accord.transports.http.server.served_sharing import ServedSharing
 from accord.transports.http.server.session_facts import (
@@ -165,7 +166,7 @@ class SharedSessions(HttpSessions):
         return self._by_sid.get(sid)
 
     async def load(
-        self, key: bytes, principal: Hashable, peer: Any = None
+        self, key: bytes, principal: Principal | None, peer: Any = None
     ) -> SharedSession | http.HttpRefusal:
         """Return a session, from here or from the store, if its caller has opened it."""
         token = self.tokens.open(key)
@@ -183,7 +184,7 @@ class SharedSessions(HttpSessions):
         return await asyncio.shield(loading)
 
     async def _load(
-        self, key: bytes, token: SessionToken, principal: Hashable, caller: Hashable
+        self, key: bytes, token: SessionToken, principal: Principal | None, caller: Hashable
     ) -> SharedSession | http.HttpRefusal:
         try:
             if not self.worker.is_valid(self.state.now()):
@@ -223,7 +224,7 @@ class SharedSessions(HttpSessions):
         return await self._load(session.key, token, session.principal, session.caller) is session
 
     def _adopt(
-        self, key: bytes, token: SessionToken, principal: Hashable, caller: Hashable
+        self, key: bytes, token: SessionToken, principal: Principal | None, caller: Hashable
     ) -> SharedSession:
         session = SharedSession(self, token.sid, key, principal=principal, caller=caller)
         session.touched = 0.0  # the store learns that it is in use
@@ -238,7 +239,9 @@ class SharedSessions(HttpSessions):
         super().keep(session)
         self._by_sid[session.sid] = session
 
-    async def _rebuild(self, token: SessionToken, principal: Hashable) -> CachedRecord | None:
+    async def _rebuild(
+        self, token: SessionToken, principal: Principal | None
+    ) -> CachedRecord | None:
         """Make the record of a session anew that the store has lost; None if it has expired.
 
         A record that was deleted by its client stays as a mark, and one that expires has not been
@@ -259,7 +262,7 @@ class SharedSessions(HttpSessions):
             return await self.records.load(token.sid)
 
     def _serve_without_store(
-        self, key: bytes, token: SessionToken, principal: Hashable, caller: Hashable
+        self, key: bytes, token: SessionToken, principal: Principal | None, caller: Hashable
     ) -> SharedSession | http.HttpRefusal:
         """Serve plain requests by the sealed id alone, while the store does not answer."""
         if not token.revision or token.is_older_form:

@@ -5,7 +5,7 @@ that clients have. Any other stream ends with one error for each request that ha
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ import msgspec
 
 from accord.bindings import http
 from accord.errors import StoreUnavailable
+from accord.principal import Principal
 from accord.protocol import codec
 from accord.protocol.jsonrpc import ErrorBody
 from accord.runtime.pacing import DONE
@@ -120,7 +121,7 @@ class SentMessages:
 class DetachedExchange(HttpExchange):
     """The place of a request whose client is not connected here: it follows the log."""
 
-    def __init__(self, options: HttpOptions, principal: Hashable) -> None:
+    def __init__(self, options: HttpOptions, principal: Principal | None) -> None:
         self.options = options
         self.method = "POST"
         self.headers: Mapping[bytes, bytes] = {}
@@ -128,7 +129,7 @@ class DetachedExchange(HttpExchange):
         self._principal = principal
 
     @property
-    def principal(self) -> Hashable:
+    def principal(self) -> Principal | None:
         return self._principal
 
     def receive(self) -> Awaitable[Message]:
@@ -300,8 +301,7 @@ class StreamTakeover:
 
     async def _resume(self, call: StreamCall, sid: str, label: str, sent: SentMessages) -> bool:
         """Let the requests of a stream run again here; return whether they do."""
-        principal: Hashable = call.principal or call.caller
-        session = await self._sessions.load(call.token, principal)
+        session = await self._sessions.load(call.token, call.principal)
         if isinstance(session, http.HttpRefusal):
             return False
         frames = [
@@ -314,7 +314,7 @@ class StreamTakeover:
         page = await self._worker.backend.read(names.stream_of(sid, label), after=BEHIND, limit=1)
         if page is None:
             return False
-        exchange = DetachedExchange(self._sessions.state.options, principal)
+        exchange = DetachedExchange(self._sessions.state.options, call.principal)
         response = ResumedResponse(exchange, session, "stream")
         response.sent, response.fence, response.last = sent, call.fence, page.last
         session.continue_stream(response, label)

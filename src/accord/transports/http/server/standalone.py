@@ -251,6 +251,8 @@ class StandaloneRequests:
         if self._state.is_draining:
             return exchange.refuse(DRAINING)
         assert verdict.standalone is not None
+        if self._state.options.principal is not None:
+            _ = exchange.principal  # a caller without an identity is refused, whatever it asks for
         session = self._session_for(verdict.standalone)
         post = StandaloneResponse(exchange, session, verdict, self)
         events = session.session.dispatcher.receive(body, post)

@@ -57,7 +57,9 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
         allowed_hosts: further Host headers that are served; "*" for all.
         allowed_origins: further Origin headers that are served; "*" for all.
         cors: whether web pages of allowed origins may read responses.
-        principal: returns the caller of a request; a session serves only the caller that opened it.
+        principal: returns the caller of a request: a `Principal`, or what identifies the user, as
+            text, a number, bytes, a UUID or a tuple of these. A session serves only the caller that
+            opened it.
         resumable: whether streams can be resumed.
         events: keeps what was sent on resumable streams; in memory by default.
         retry: milliseconds after which clients should reconnect when a stream is closed.
