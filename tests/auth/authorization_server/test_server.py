@@ -6,10 +6,14 @@ import logging
 import sqlite3
 import subprocess
 import sys
+import threading
+from concurrent import futures
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.client import HTTPConnection
 from urllib.parse import urlencode, urlsplit
 
+import msgspec
 import pytest
 
 from accord import Context, Server
@@ -396,6 +400,51 @@ def test_passwords_may_be_given_as_hashes_and_are_never_shown():
     with online(auth) as wire:
         page = wire.authorize(wire.client())
         assert wire.submit(page, name="ada", password="lovelace").status == 303
+
+
+class HeldUsers(dict):
+    """Users that are found only when the test says so: their passwords are being checked."""
+
+    def __init__(self, users):
+        super().__init__(users)
+        self.looked_up = []
+        self.go = threading.Event()
+
+    def get(self, name, default=None):
+        self.looked_up.append(name)
+        assert self.go.wait(300)
+        return super().get(name, default)
+
+
+def test_logins_that_wait_delay_no_call_and_only_some_of_them_wait():
+    auth = AuthorizationServer({"ada": ADA}, store=None)
+    users = HeldUsers(auth.settings.users)
+    users.go.set()
+    msgspec.structs.force_setattr(auth.settings, "users", users)
+    with online(auth) as wire, ThreadPoolExecutor(11) as browsers:
+        client = wire.client()
+        page = wire.authorize(client)
+        assert wire.submit(page, name="ada", password="lovelace").status == 303
+        code = wire.submit(wire.authorize(client), decision="allow").returned["code"]
+        token = wire.redeem(client, code).json["access_token"]
+        other = Wire(wire.port)
+        page = other.authorize(client)
+        users.go.clear()
+        logins = [
+            browsers.submit(other.submit, page, name=f"user {number}", password="x")
+            for number in range(11)
+        ]
+        try:
+            # Two are checked and eight wait; the server has never seen the token.
+            done, _ = futures.wait(logins, 15, futures.FIRST_COMPLETED)
+            (refused,) = (each.result() for each in done)
+            answer = wire.call(token)
+        finally:
+            users.go.set()
+        assert (refused.status, refused.headers["retry-after"]) == (503, "5")
+        assert "Too many people log in" in refused.text
+        assert answer.json["result"]["content"][0]["text"] == "ada"
+        assert sorted(each.result().status for each in logins) == [401] * 10 + [503]
 
 
 # -- alone

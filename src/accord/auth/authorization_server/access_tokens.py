@@ -11,6 +11,7 @@ import msgspec
 from accord.auth.authorization_server.models import AuthorizationServerSettings
 from accord.auth.authorization_server.secrets import new_secret
 from accord.auth.authorization_server.store import AuthorizationStore, StoredKey
+from accord.auth.authorization_server.work_pool import WorkPool
 from accord.auth.jwks import require_jwt
 from accord.auth.jwt_verifier import principal_from_claims
 from accord.auth.urls import is_loopback_url, is_same_resource
@@ -41,6 +42,8 @@ _REREAD: Final = 1.0
 _STALE_MOST: Final = 30.0
 _REMEMBERED: Final = 300.0
 _CLAIMS: Final = ("iss", "sub", "aud", "exp", "iat", "client_id", "grant")
+# Calls wait for these: not behind anything else that blocks.
+_READERS: Final = WorkPool("accord-tokens", threads=4)
 
 
 class SigningKeys:
@@ -214,7 +217,7 @@ class OwnTokenVerifier:
     async def _read(self, token: str) -> tuple[Principal | None, float]:
         """Return the principal of a token, and how many seconds the token is valid."""
         try:
-            return await asyncio.to_thread(lambda: self._read_lifetime(token))
+            return await _READERS.run(lambda: self._read_lifetime(token))
         except StoreError as error:
             raise _unverifiable(error) from None
 
@@ -281,7 +284,7 @@ class RevokedGrants:
     async def _read(self) -> frozenset[str]:
         changes, now = self._changes, time.monotonic()
         try:
-            known = await asyncio.to_thread(lambda: self._endpoints().store.revoked_grants())
+            known = await _READERS.run(lambda: self._endpoints().store.revoked_grants())
         except StoreError as error:
             if now - self._read_at > _STALE_MOST:
                 raise _unverifiable(error) from None

@@ -21,6 +21,7 @@ from accord.auth.authorization_server.endpoints import (
     decode_headers,
 )
 from accord.auth.authorization_server.lazy_endpoints import LazyEndpoints
+from accord.auth.authorization_server.login import BUSY_PAGE, is_login
 from accord.auth.authorization_server.models import (
     Algorithm,
     AuthorizationServerSettings,
@@ -39,6 +40,7 @@ from accord.auth.authorization_server.upstream_flow import UpstreamFlow
 from accord.auth.authorization_server.upstream_provider import UpstreamProvider
 from accord.auth.authorization_server.upstream_sessions import make_seals
 from accord.auth.authorization_server.upstream_tokens import UpstreamAccounts
+from accord.auth.authorization_server.work_pool import PoolFull, WorkPool
 from accord.auth.guard import App, Guard, respond
 from accord.auth.jwks import require_jwt
 from accord.auth.protected import Protected
@@ -183,6 +185,8 @@ class AuthorizationServer:
         providers = {each.name: UpstreamProvider(each) for each in upstreams}
         self._flow = UpstreamFlow(lambda: self.endpoints, providers)
         self._accounts = None
+        # A password takes a fifth of a second of a core; any client may send one.
+        self._passwords = WorkPool("accord-passwords", threads=2, waiting=8)
         if upstreams:
             forget = self._revoked.forget
             self._accounts = UpstreamAccounts(lambda: self.endpoints, providers, forget)
@@ -300,8 +304,7 @@ class AuthorizationServer:
                 response = await self._flow.respond(request)
             else:
                 request = await self._documents.prepare(request, lambda: self.endpoints)
-                # The store may have to be opened: not on the loop.
-                response = await asyncio.to_thread(lambda: self._respond(request))
+                response = await self._respond_in_thread(request)
             if request.method == "POST":
                 self._revoked.forget()
         except OAuthRefusal as refusal:
@@ -318,6 +321,15 @@ class AuthorizationServer:
         headers = [(name.encode(), value.encode("latin-1")) for name, value in response.headers]
         is_head = scope["method"] == "HEAD"
         await respond(send, response.status, headers, response.body, is_head=is_head)
+
+    async def _respond_in_thread(self, request: Request) -> OAuthResponse:
+        # The store may have to be opened: not on the loop.
+        if not is_login(request, self.settings):
+            return await asyncio.to_thread(lambda: self._respond(request))
+        try:
+            return await self._passwords.run(lambda: self._respond(request))
+        except PoolFull:
+            return BUSY_PAGE
 
     def _respond(self, request: Request) -> OAuthResponse:
         endpoints = self.endpoints
