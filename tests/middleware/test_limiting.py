@@ -87,23 +87,49 @@ async def test_principals_have_limits_of_their_own() -> None:
         assert await _allowed(client, 1) == [False]
 
 
-@pytest.mark.parametrize("transport", ["memory", "http"])
+@pytest.mark.parametrize("by", ["principal", "session"])
 @in_loop
-async def test_callers_without_a_token_share_by_session(transport: Any) -> None:
-    server = make(rate_limit(1, clock=Clock()))
+async def test_callers_in_memory_share_by_connection(by: Any) -> None:
+    server = make(rate_limit(1, by=by, clock=Clock()))
     for _ in range(2):
-        async with connected(server, transport=transport, revision="2025-06-18") as client:
+        async with connected(server, revision="2025-06-18") as client:
             assert await _allowed(client, 2) == [True, False]
 
 
+@pytest.mark.parametrize("revision", ["2025-06-18", "2026-07-28"])
 @in_loop
-async def test_callers_without_a_token_and_a_session_share_by_address() -> None:
+async def test_callers_without_a_token_share_by_address_whatever_sessions_they_open(
+    revision: Any,
+) -> None:
     server = make(rate_limit(1, clock=Clock()))
     allowed = []
-    for _ in range(2):
-        async with connected(server, transport="http", revision="2026-07-28") as client:
+    for _ in range(3):
+        async with connected(server, transport="http", revision=revision) as client:
             allowed += await _allowed(client, 1)
-    assert allowed == [True, False]
+    assert allowed == [True, False, False]
+
+
+@in_loop
+async def test_addresses_of_one_ipv6_network_share_a_limit_and_others_do_not() -> None:
+    app = make(rate_limit(1, clock=Clock())).asgi()
+    allowed = []
+    for address in ("2001:db8::1", "2001:db8::2", "2001:db8:0:1::1", "192.0.2.1", "192.0.2.2"):
+
+        async def serve(scope: Any, receive: Any, send: Any, address: str = address) -> None:
+            await app(scope | {"client": (address, 1)}, receive, send)
+
+        answer = (await Modern(serve).ask(call("add"))).json["result"]
+        allowed.append(not answer["isError"])
+    await app.stop()
+    assert allowed == [True, False, True, True, True]
+
+
+@in_loop
+async def test_a_limit_by_session_counts_each_session_by_itself() -> None:
+    server = make(rate_limit(1, by="session", clock=Clock()))
+    for _ in range(2):
+        async with connected(server, transport="http", revision="2025-06-18") as client:
+            assert await _allowed(client, 2) == [True, False]
 
 
 @in_loop

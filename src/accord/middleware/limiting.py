@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from accord.errors import InternalError, RequestError, StoreError
 from accord.middleware.requests import (
     AnyContext,
-    address_of,
     check_choice,
     check_count,
     check_methods,
@@ -20,6 +19,7 @@ from accord.middleware.requests import (
     check_number,
     describe,
     mark_passing,
+    network_of,
     params_of,
     session_key,
     tool_of,
@@ -64,9 +64,10 @@ def rate_limit(
         rate: requests per second, or a text such as "100/minute".
         burst: how many may come at once; by default as many as the rate has in its unit.
         by: what shares a limit. "principal" is the user as the token says; callers without a token
-            share by session, and without a session by address. "session" is the connection or
-            session, then as before. "tool" is one limit per tool for all callers. A function of ctx
-            returns a key, or None for requests that are not limited.
+            share by address over HTTP, and else by connection. "session" is the connection or
+            session, of which a client can open any number; then as before. "tool" is one limit per
+            tool for all callers. A function of ctx returns a key, or None for requests that are not
+            limited.
         methods: the requests that count.
         shared: whether workers that serve together share the limit; otherwise each has its own.
         when_store_is_away: what happens while the store of the workers does not answer. "local"
@@ -268,8 +269,10 @@ def _describe_rate(rate: float | str) -> str:
 
 
 def _by_principal(ctx: AnyContext) -> Hashable:
-    principal = ctx.principal
-    return _by_session(ctx) if principal is None else ("principal", principal.identity)
+    if ctx.principal is not None:
+        return "principal", ctx.principal.identity
+    # Not by session: any client can open another one.
+    return _by_session(ctx) if ctx.request.url_path is None else ("address", network_of(ctx))
 
 
 def _by_session(ctx: AnyContext) -> Hashable:
@@ -278,7 +281,7 @@ def _by_session(ctx: AnyContext) -> Hashable:
         return "session", session
     if ctx.principal is not None:
         return "principal", ctx.principal.identity
-    return "address", address_of(ctx)
+    return "address", network_of(ctx)
 
 
 def _by_tool(ctx: AnyContext) -> Hashable:

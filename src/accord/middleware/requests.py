@@ -4,6 +4,7 @@ import weakref
 from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from accord.bindings.addresses import client_network
 from accord.errors import RegistrationError
 from accord.protocol.methods import METHODS
 from accord.server import Context, Server
@@ -87,10 +88,13 @@ def session_key(ctx: AnyContext) -> Hashable | None:
     return weakref.ref(session) if session.is_lasting else None
 
 
-def address_of(ctx: AnyContext) -> str | None:
-    """Return the address of the client over HTTP, behind a proxy that of the proxy."""
+def network_of(ctx: AnyContext) -> str | None:
+    """Return the address of the client over HTTP, of IPv6 its network.
+
+    Behind a proxy that is not trusted it is the address of the proxy.
+    """
     peer = ctx.request.peer
-    return None if peer is None else peer[0]
+    return None if peer is None else client_network(peer[0])
 
 
 # -- settings
