@@ -35,7 +35,8 @@ STATE: Final = "http"
 _INITIALIZE: Final = "initialize"
 _REDIRECTS: Final = range(300, 400)
 _BEARER: Final = re.compile(r"(?i)(?:^|[,\s])bearer(?=[\s,]|$)")
-_PARAM: Final = re.compile(r"([\w-]+)\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|([^\s,\"]+))")
+# Nothing is looked at twice, however long it is: not from its middle, and not in shorter parts.
+_PARAM: Final = re.compile(r"(?<![\w-])([\w-]++)\s*+=\s*+(?:\"((?:[^\"\\]|\\.)*+)\"|([^\s,\"]++))")
 
 
 class Posted(msgspec.Struct):
