@@ -623,6 +623,22 @@ def test_headers_repeat_the_arguments_of_a_call(arguments, headers, status):
     serve(scenario, regional().asgi())
 
 
+@pytest.mark.parametrize("arguments", [{"region": "us, eu"}, {"region": "us"}, {}])
+def test_a_header_that_repeats_an_argument_twice_is_refused(arguments):
+    app = regional().asgi()
+
+    async def twice(scope, receive, send):
+        headers = [*scope["headers"], *[(b"mcp-param-region", each) for each in (b"us", b"eu")]]
+        await app(scope | {"headers": headers}, receive, send)
+
+    async def scenario(client):
+        response = await Modern(twice).ask(call("route", **arguments))
+        assert error_of(response) == (400, 1, -32020)
+        assert "Mcp-Param-Region occurs twice" in response.json["error"]["message"]
+
+    serve(scenario, app)
+
+
 # -- tokens
 
 

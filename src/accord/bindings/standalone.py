@@ -257,9 +257,16 @@ def repeats(headers: RawHeaders, method: str, name: str | None) -> bool:
 
 
 def find_argument_mismatch(
-    mirrored: tuple[MirroredArgument, ...], arguments: object, headers: RawHeaders
+    mirrored: tuple[MirroredArgument, ...],
+    arguments: object,
+    headers: RawHeaders,
+    repeated: Collection[bytes] = (),
 ) -> str | None:
     """Return how the `Mcp-Param` headers of a call differ from its arguments, decoded."""
+    for each in mirrored:
+        if repeated and each.header.lower().encode() in repeated:
+            # A gateway that reads only one of them decides about another call.
+            return f"{each.header} occurs twice"
     return find_mismatch(mirrored, arguments, decode_headers(headers.items(), with_secrets=True))
 
 

@@ -141,7 +141,10 @@ class StandaloneResponse(PostResponse):
             HeaderMismatch: they differ.
         """
         given = None if arguments is UNSET else msgspec.json.decode(arguments)
-        why = standalone.find_argument_mismatch(mirrored, given, self.exchange.headers)
+        exchange = self.exchange
+        why = standalone.find_argument_mismatch(
+            mirrored, given, exchange.headers, exchange.repeated
+        )
         if why is not None:
             raise HeaderMismatch(why)
 
