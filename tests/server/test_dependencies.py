@@ -560,6 +560,32 @@ def test_mistakes_are_named_at_registration() -> None:
     with pytest.raises(RegistrationError, match="wide is kept for the server, and needs plain"):
         server.add_tool(use_wide)
 
+    for scope, is_refused in (("server", True), ("session", False), ("request", False)):
+
+        def caller(ctx: Context) -> int:
+            return 1
+
+        def above(x: Annotated[int, Depends(caller, scope=scope)]) -> int:  # type: ignore[arg-type]
+            return x
+
+        def use_context(x: Annotated[int, Depends(caller, scope=scope)]) -> str:  # type: ignore[arg-type]
+            """Use it."""
+            return str(x)
+
+        def use_above(x: Annotated[int, Depends(above, scope=scope)]) -> str:  # type: ignore[arg-type]
+            """Use it."""
+            return str(x)
+
+        for use in (use_context, use_above):
+            if not is_refused:
+                server.add_tool(use, name=f"{use.__name__}_{scope}")
+                continue
+            with pytest.raises(
+                RegistrationError,
+                match=r'caller is kept for the server, and its parameter "ctx" takes the Context',
+            ):
+                server.add_tool(use)
+
     with pytest.raises(RegistrationError, match="without calling it"):
         Depends(plain())  # type: ignore[arg-type]
     with pytest.raises(RegistrationError, match="expected one of request, session, server"):

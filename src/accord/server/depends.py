@@ -28,7 +28,8 @@ def Depends(function: Callable[..., object], *, scope: Scope = "request") -> Any
         function: a function, a generator that yields the value once and cleans up after it, a
             class, or a function that returns a context manager (`@asynccontextmanager`); async or
             not. It may take the `Context`, arguments of the handler by their names, and
-            dependencies of its own.
+            dependencies of its own. For the scope "server" it takes no `Context`, and for the
+            scopes "server" and "session" no arguments.
         scope: how long the value is kept: for one "request", one "session" or the "server".
 
     Raises:

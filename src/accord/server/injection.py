@@ -157,6 +157,12 @@ class _PlanBuilder:
             if nested is not None:
                 filled.append((keyword, nested))
             elif is_context(annotation, Context):
+                if scope == "server":
+                    raise RegistrationError(
+                        f'{where} is kept for the server, and its parameter "{each.name}" takes '
+                        "the Context of the first caller, which others would get: take it in a "
+                        "dependency of scope 'request' or 'session'"
+                    )
                 filled.append((keyword, "context"))
             elif each.name in self._arguments and scope == "request":
                 filled.append((keyword, self._arguments[each.name]))
