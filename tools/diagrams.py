@@ -38,6 +38,7 @@ JOBS = {
     "accord.errors": "every exception, as one tree",
     "accord.keywords": "misspelt keywords and what was meant",
     "accord.principal": "the authenticated caller",
+    "accord.private_files": "files that only their owner may use",
 }
 
 

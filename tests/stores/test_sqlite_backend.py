@@ -87,9 +87,40 @@ async def test_only_the_user_may_read_the_file(file: Path):
 
 
 @in_loop
+async def test_a_file_that_other_users_can_read_is_refused_and_left_alone(file: Path):
+    async with opened(file) as backend:
+        await backend.put("a", b"one", ttl=60)
+    for mode in (0o666, 0o644, 0o640, 0o602):
+        file.chmod(mode)
+        before = file.read_bytes()
+        with pytest.raises(StoreUnavailable, match=rf"\(mode {mode:04o}\), .* chmod 600 {file}"):
+            await SqliteBackend(file).open()
+        assert (file.read_bytes(), stat.S_IMODE(file.stat().st_mode)) == (before, mode)
+    file.chmod(0o600)
+    async with opened(file) as backend:
+        found = await backend.get("a")
+    assert found is not None
+    assert found.value == b"one"
+
+
+@pytest.mark.parametrize("leads_to", ["nothing", "a file"])
+@in_loop
+async def test_a_link_is_refused_and_nothing_is_made_where_it_leads(file: Path, leads_to: str):
+    target = file.with_name("target.db")
+    if leads_to == "a file":
+        target.touch(0o600)
+    file.symlink_to(target)
+    with pytest.raises(StoreUnavailable, match=f"{file} is a link, so it is not used"):
+        await SqliteBackend(file).open()
+    assert target.exists() == (leads_to == "a file")
+    assert [each.name for each in file.parent.iterdir() if each.name != target.name] == [file.name]
+
+
+@in_loop
 async def test_a_file_that_is_not_a_database_is_refused_and_left_alone(file: Path):
     text = "Dear diary, " * 1000
     file.write_text(text)
+    file.chmod(0o600)
     with pytest.raises(StoreUnavailable, match=f"{file} is not a SQLite database"):
         await SqliteBackend(file).open()
     assert file.read_text() == text
@@ -139,6 +170,7 @@ async def test_a_newer_schema_is_refused(file: Path):
 )
 @in_loop
 async def test_a_database_of_another_program_is_refused_and_left_alone(file: Path, statement: str):
+    file.touch(0o600)
     with closing(sqlite3.connect(file)) as db:
         db.execute(statement)
         tables = db.execute("SELECT name FROM sqlite_master").fetchall()
@@ -317,6 +349,7 @@ async def test_a_long_lock_does_not_keep_a_process_from_registering_later(
 
 @in_loop
 async def test_opening_waits_for_a_lock_too(file: Path):
+    file.touch(0o600)
     with closing(sqlite3.connect(file)) as db:
         db.execute("BEGIN EXCLUSIVE")
         with pytest.raises(StoreUnavailable, match=r"locked by another process for 0\.1 s"):

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from accord import stores
-from accord.errors import StoreError
+from accord.errors import StoreError, StoreUnavailable
 from accord.stores import (
     MemoryBackend,
     MemoryTaskStore,
@@ -446,6 +446,13 @@ async def test_a_file_is_for_its_user_alone(path: Path, clock: Clock) -> None:
     for each in path.parent.iterdir():
         assert stat.S_IMODE(each.stat().st_mode) == 0o600
     await store.close()
+    path.chmod(0o666)
+    with pytest.raises(StoreUnavailable, match=f"other users can read {path}"):
+        await fill(SqliteTaskStore(path, clock=clock), "b")
+    path.rename(path.with_name("moved.db"))
+    path.symlink_to("moved.db")
+    with pytest.raises(StoreUnavailable, match="is a link"):
+        await fill(SqliteTaskStore(path, clock=clock), "b")
 
 
 @on_a_loop

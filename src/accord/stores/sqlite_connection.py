@@ -2,11 +2,13 @@
 
 import os
 import sqlite3
+import stat
 import time
 from contextlib import suppress
 from typing import Final
 
 from accord.errors import StoreFull, StoreUnavailable
+from accord.private_files import find_exposure
 
 __all__ = [
     "SLOT",
@@ -15,6 +17,7 @@ __all__ = [
     "file_id",
     "find_slot",
     "is_busy",
+    "make_file",
     "open_connection",
 ]
 
@@ -141,7 +144,7 @@ def open_connection(path: str, *, timeout: float) -> sqlite3.Connection:
     if sqlite3.sqlite_version_info < _LEAST_VERSION:
         least = ".".join(map(str, _LEAST_VERSION))
         raise StoreUnavailable(f"SQLite {least} is needed; this is {sqlite3.sqlite_version}")
-    _make_file(path)
+    make_file(path)
     if file_id(path) in _inherited:
         raise StoreUnavailable(
             f"{path} was open when this process was forked; open it after the fork only"
@@ -167,18 +170,38 @@ def disconnect(db: sqlite3.Connection) -> None:
         db.close()
 
 
-def _make_file(path: str) -> None:
+def make_file(path: str) -> None:
     """Make the file if it does not exist: values may be private, and sqlite3 lets all read it.
 
     A file that exists is not opened here. To close it would end the locks of other connections of
     this process.
+
+    Raises:
+        StoreUnavailable: it cannot be made, or is not private.
     """
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except FileExistsError:
-        return
+        _check_file(path)
     except OSError as error:
         raise StoreUnavailable(f"{path} cannot be made: {error.strerror}") from error
+
+
+def _check_file(path: str) -> None:
+    """Refuse a file that other users may know, or have put in place of ours."""
+    try:
+        found = os.lstat(path)
+    except OSError as error:
+        raise StoreUnavailable(f"{path} cannot be used: {error.strerror}") from error
+    if stat.S_ISLNK(found.st_mode):
+        raise StoreUnavailable(
+            f"{path} is a link, so it is not used: name the file that it leads to"
+        )
+    if not stat.S_ISREG(found.st_mode):
+        raise StoreUnavailable(f"{path} cannot be used: it is not a file")
+    exposure = find_exposure(path, found)
+    if exposure is not None:
+        raise StoreUnavailable(exposure)
 
 
 def _connect(path: str) -> sqlite3.Connection:

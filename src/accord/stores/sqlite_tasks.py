@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from accord.stores.sqlite_connection import make_file
 from accord.stores.tasks import Change, TaskRecord, fail_lost, is_expired
 
 __all__ = ["SqliteTaskStore"]
@@ -156,8 +157,7 @@ class SqliteTaskStore:
 
     def _open(self) -> sqlite3.Connection:
         if self._opened is None:
-            # Results may be private, and sqlite3 would make the file readable for all.
-            os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
+            make_file(self._path)
             db = sqlite3.connect(self._path, isolation_level=None, timeout=10)
             db.execute("PRAGMA journal_mode = WAL")
             db.executescript(_SCHEMA)

@@ -11,6 +11,8 @@ import stat
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
+from accord.private_files import find_exposure
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
@@ -131,23 +133,13 @@ def _read_private(path: str) -> bytes:
         found = os.fstat(handle)
         if not stat.S_ISREG(found.st_mode):
             _refuse(f"{path} is not a file")
-        if sys.platform != "win32":
-            _check_private(path, found)
+        exposure = find_exposure(path, found)
+        if exposure is not None:
+            _refuse(exposure)
         data = file.read(_LARGEST + 1)
     if len(data) > _LARGEST:
         _refuse(f"{path} is larger than 1 MB: it is not a file of variables")
     return data
-
-
-def _check_private(path: str, found: os.stat_result) -> None:
-    if found.st_mode & 0o077:
-        _refuse(
-            f"other users can read {path} (mode {stat.S_IMODE(found.st_mode):04o}), so it is not "
-            f"used; take that right away: chmod 600 {path}"
-        )
-    user = os.geteuid()
-    if user != 0 and found.st_uid not in (user, 0):
-        _refuse(f"{path} belongs to another user (id {found.st_uid}), so it is not used")
 
 
 def _read_value(text: str, place: str) -> str:
