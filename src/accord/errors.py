@@ -33,6 +33,7 @@ AccordError
 |  |- Conflict                  a record or log is not as expected; .record .last
 |  |- Fenced                    another worker has taken a log over
 |  |- LogClosed                 a log has its last entry already
+|  |- DamagedRecord             something was altered, or was not written by accord
 |- MissingExtra (ImportError)   names the extra to install
 |- OutdatedPackage              a package is older than can be used safely; .package .version
 
@@ -49,6 +50,7 @@ __all__ = [
     "Conflict",
     "ConnectFailed",
     "ConnectionClosed",
+    "DamagedRecord",
     "ElicitationRefused",
     "Fenced",
     "FlowFailed",
@@ -402,6 +404,10 @@ class Fenced(StoreError):
 
 class LogClosed(StoreError):
     """A log has its last entry already; nothing was written."""
+
+
+class DamagedRecord(StoreError):
+    """What a store holds was altered, or was not written by accord."""
 
 
 class MissingExtra(AccordError, ImportError):

@@ -104,3 +104,89 @@ async def test_an_unfit_server_is_refused_with_the_reason(info, cause):
         with pytest.raises(StoreUnavailable) as caught:
             await RedisBackend(url).open()
     assert cause in str(caught.value)
+
+
+# -- what a neighbour in the same server may have written, and a server that goes mad
+
+
+WRONG = [
+    None,
+    7,
+    b"",
+    b"x",
+    b"0000000000000007",
+    [],
+    [b"x"],
+    [1, 2],
+    [[]],
+    [b"a", b"b", b"c"],
+    [None],
+]
+PAGES = [[b"1", 1, 0, 1, []], [1, 1, 0, 1, [7]], [1, 1, 0, 1, None], [1, 1, 0, 1, b"items"]]
+OPERATIONS = {
+    "now": lambda backend: backend.now(),
+    "get": lambda backend: backend.get("r"),
+    "put": lambda backend: backend.put("r", b"v", ttl=9),
+    "put a version": lambda backend: backend.put("r", b"v", ttl=9, expect=5),
+    "delete": lambda backend: backend.delete("r", expect=5),
+    "remove": lambda backend: backend.remove("i", ["a"]),
+    "members": lambda backend: backend.members("i"),
+    "count": lambda backend: backend.count("i"),
+    "append": lambda backend: backend.append("l", [b"v"], ttl=9),
+    "read": lambda backend: backend.read("l"),
+    "take": lambda backend: backend.take("b", cost=1, rate=1, burst=1),
+    "describe": lambda backend: backend.describe(),
+}
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+@in_loop
+async def test_a_reply_of_another_form_is_an_error_of_the_store(name):
+    said, failed = [], 0
+
+    def answer(words):
+        return said[-1] if said else None
+
+    async with scripted_engine(answer) as url, opened(url) as backend:
+        for each in WRONG + PAGES:
+            said.append(each)
+            try:
+                await OPERATIONS[name](backend)
+            except StoreError:
+                failed += 1
+    assert failed
+
+
+@pytest.mark.parametrize(
+    ("start", "piece", "limit"),
+    [
+        (b"$%d\r\n" % (65 * 2**20), b"", "sends a value of 68157440 bytes, more than 67108864"),
+        (b"$%d\r\n" % 10**18, b"x" * 2**20, "sends a value of 10{18} bytes"),
+        (
+            b"*%d\r\n" % 10**9,
+            b"$1048576\r\n%b\r\n" % (b"x" * 2**20),
+            "a reply of more than 134217728",
+        ),
+        (b"", b"*1\r\n" * 100, "nests too deep"),
+    ],
+    ids=["large", "endless", "many values", "deep"],
+)
+def test_a_reply_without_end_is_given_up_before_it_takes_the_memory(start, piece, limit):
+    parser = ReplyParser()
+
+    def feed():
+        found = parser.feed(start)
+        for _ in range(300):
+            found += parser.feed(piece)
+        return found
+
+    with pytest.raises(Broken, match=limit):
+        feed()
+
+
+def test_a_reply_as_large_as_a_page_of_a_log_may_be_is_read():
+    parser, item = ReplyParser(), b"x" * (32 * 2**20)
+    one = b"$%d\r\n%b\r\n" % (len(item), item)
+    for _ in range(2):
+        replies = [each for data in (b"*3\r\n", one, one, one) for each in parser.feed(data)]
+        assert replies == [[item] * 3]

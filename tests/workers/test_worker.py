@@ -5,12 +5,12 @@ import time
 
 import pytest
 
-from accord.errors import ConfigurationError, StoreUnavailable
-from accord.stores import MemoryBackend
+from accord.errors import ConfigurationError, StoreError, StoreUnavailable
+from accord.stores import KeyRing, MemoryBackend, SealedBackend
 from accord.workers import names
 from accord.workers.facts import check_keys
 from support.bare_workers import Mate, pass_lease, working
-from support.shared import LEASE, eventually, in_virtual_time, loop_clock
+from support.shared import KEY, LEASE, eventually, in_virtual_time, loop_clock
 
 
 def lost_ids(*mates):
@@ -422,6 +422,53 @@ async def test_a_store_that_has_lost_its_data_has_another_epoch_for_all_workers(
         assert sorted(await mates[0].backend.members(names.WORKERS)) == sorted(
             mate.id for mate in mates
         )
+
+
+@pytest.mark.parametrize("value", [b"", b"\xff\x00", b"no epoch", b"6b49d200-", b"{}"])
+@in_virtual_time
+async def test_a_damaged_epoch_is_replaced_so_that_workers_start(value, caplog):
+    async with working(1) as mates:
+        before = mates[0].epoch
+        await mates.store.backend.put(names.EPOCH, value, ttl=60)
+        joined = await mates.add()
+        assert joined.epoch != before
+        assert await mates[0].renew_epoch() == joined.epoch
+        assert (await mates.add()).epoch == joined.epoch
+        assert joined.epoch_began > 0
+    assert "the record 'epoch' of the store is damaged; another epoch begins" in caplog.text
+
+
+def flip(value):
+    return value[:-1] + bytes([value[-1] ^ 1])
+
+
+@pytest.mark.parametrize("damage", [flip, lambda value: value[:40], lambda value: b""])
+@in_virtual_time
+async def test_a_sealed_epoch_that_was_altered_is_replaced_so_that_workers_start(damage):
+    inner = MemoryBackend(clock=loop_clock)
+    async with working(0) as mates:
+        mates.store.backend = SealedBackend(inner, KeyRing([KEY]))
+        before = (await mates.add()).epoch
+        await inner.put(names.EPOCH, damage((await inner.get(names.EPOCH)).value), ttl=60)
+        joined = await mates.add()
+        assert joined.epoch not in ("", before)
+        assert await mates[0].renew_epoch() == joined.epoch
+
+
+@pytest.mark.parametrize("other", [KeyRing(["another key of the same length, or longer"]), None])
+@in_virtual_time
+async def test_an_epoch_that_was_sealed_with_another_key_is_left_alone(other):
+    inner = MemoryBackend(clock=loop_clock)
+    async with working(0) as mates:
+        mates.store.backend = SealedBackend(inner, KeyRing([KEY]))
+        first = await mates.add()
+        kept = await inner.get(names.EPOCH)
+        mates.store.backend = inner if other is None else SealedBackend(inner, other)
+        with pytest.raises(StoreError, match="key"):
+            await mates.add()
+        assert await inner.get(names.EPOCH) == kept
+        mates.store.backend = SealedBackend(inner, KeyRing([KEY]))
+        assert await first.renew_epoch() == first.epoch
 
 
 @in_virtual_time

@@ -4,10 +4,16 @@ import asyncio
 import logging
 import math
 import re
-from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, TypeVar
 
-from accord.errors import ConfigurationError, StoreError, StoreFull, StoreUnavailable
+from accord.errors import (
+    ConfigurationError,
+    DamagedRecord,
+    StoreError,
+    StoreFull,
+    StoreUnavailable,
+)
 from accord.stores.backend import Allowance, LogPage, OnRing, StoredRecord
 from accord.stores.backend_rules import check_append, check_items, check_version
 from accord.stores.redis_bells import RedisBells
@@ -32,6 +38,7 @@ from accord.stores.redis_url import parse_redis_url
 __all__ = ["RedisBackend"]
 
 log = logging.getLogger("accord.stores")
+Value = TypeVar("Value")
 
 _NAMESPACE: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 # The oldest with which the scripts do all that is said here; Valkey says 7.2 or higher.
@@ -67,6 +74,47 @@ def _record(raw: bytes | None) -> StoredRecord | None:
     if raw is None:
         return None
     return StoredRecord(raw[VERSION_DIGITS:], int(raw[:VERSION_DIGITS]))
+
+
+def _log_page(reply: Any) -> LogPage | None:
+    if reply is None:
+        return None
+    fence, last, is_closed, first, items = reply
+    if not all(isinstance(each, int) for each in (fence, last, is_closed, first)):
+        raise TypeError
+    if not isinstance(items, list) or not all(isinstance(each, bytes) for each in items):
+        raise TypeError
+    return LogPage(
+        items=items,
+        first=first if items else last + 1,
+        last=last,
+        is_closed=bool(is_closed),
+        fence=fence,
+    )
+
+
+def _time(reply: Any) -> float:
+    seconds, microseconds = reply
+    return int(seconds) + int(microseconds) / 1_000_000
+
+
+def _describe_info(info: dict[str, str]) -> dict[str, str | int | float]:
+    return {
+        "engine": "valkey" if "valkey_version" in info else "redis",
+        "version": info.get("valkey_version") or info.get("redis_version", ""),
+        "role": info.get("role", ""),
+        "uptime": int(info.get("uptime_in_seconds", 0)),
+        "clients": int(info.get("connected_clients", 0)),
+        "bytes": int(info.get("used_memory", 0)),
+        "bytes_limit": int(info.get("maxmemory", 0)),
+        "eviction": info.get("maxmemory_policy", ""),
+        "is_appending": int(info.get("aof_enabled", 0)),
+    }
+
+
+def _held(reply: Any) -> tuple[int, int, bool]:
+    held, last, is_closed = map(int, reply)
+    return held, last, bool(is_closed)
 
 
 class RedisBackend:
@@ -156,15 +204,14 @@ class RedisBackend:
 
     async def now(self) -> float:
         """Return the time of the server; in a cluster, of one of them."""
-        seconds, microseconds = await self._command(b"", b"TIME")
-        return int(seconds) + int(microseconds) / 1_000_000
+        return self._read(_time, await self._command(b"", b"TIME"), "TIME")
 
     # -- records
 
     async def get(self, key: str) -> StoredRecord | None:
         """Return a record; None if it does not exist, or has expired."""
         name = self._records + key.encode()
-        return _record(await self._command(name, b"GET", name))
+        return self._read(_record, await self._command(name, b"GET", name), key)
 
     async def put(self, key: str, value: bytes, *, ttl: float, expect: int | None = None) -> int:
         """Write a record; return its version."""
@@ -172,8 +219,8 @@ class RedisBackend:
             PUT, self._records + key.encode(), value, _milliseconds(ttl), _optional(expect)
         )
         if isinstance(reply, list):
-            check_version(key, expect, _record(reply[0]))
-        return int(reply)
+            check_version(key, expect, self._read(lambda found: _record(*found), reply, key))
+        return self._read(int, reply, key)
 
     async def delete(self, key: str, *, expect: int | None = None) -> bool:
         """Delete a record; return whether there was one."""
@@ -182,7 +229,7 @@ class RedisBackend:
             return bool(await self._command(name, b"UNLINK", name, is_repeatable=False))
         reply = await self._run(DELETE, name, b"%d" % expect)
         if isinstance(reply, list):
-            check_version(key, expect, _record(reply[0]))
+            check_version(key, expect, self._read(lambda found: _record(*found), reply, key))
         return bool(reply)
 
     async def touch(self, key: str, *, ttl: float) -> bool:
@@ -201,16 +248,20 @@ class RedisBackend:
     async def remove(self, index: str, members: Iterable[str]) -> int:
         """Remove names from an index; return how many were in it."""
         names = [each.encode() for each in members]
-        return int(await self._run(REMOVE, self._indexes + index.encode(), *names)) if names else 0
+        if not names:
+            return 0
+        reply = await self._run(REMOVE, self._indexes + index.encode(), *names)
+        return self._read(int, reply, index)
 
     async def members(self, index: str, *, limit: int = 1000) -> list[str]:
         """Return names of an index that have not expired, in any order."""
-        names = await self._run(MEMBERS, self._indexes + index.encode(), b"%d" % limit)
-        return [each.decode() for each in names]
+        reply = await self._run(MEMBERS, self._indexes + index.encode(), b"%d" % limit)
+        return self._read(lambda names: [each.decode() for each in names], reply, index)
 
     async def count(self, index: str) -> int:
         """Return how many names of an index have not expired."""
-        return int(await self._run(COUNT, self._indexes + index.encode()))
+        reply = await self._run(COUNT, self._indexes + index.encode())
+        return self._read(int, reply, index)
 
     # -- logs
 
@@ -241,25 +292,14 @@ class RedisBackend:
             *items,
         )
         if isinstance(reply, list):
-            held, last, is_closed = reply
-            check_append(
-                log, last=last, held=held, is_closed=bool(is_closed), fence=fence, after=after
-            )
-        return int(reply)
+            held, last, is_closed = self._read(_held, reply, log)
+            check_append(log, last=last, held=held, is_closed=is_closed, fence=fence, after=after)
+        return self._read(int, reply, log)
 
     async def read(self, log: str, *, after: int = 0, limit: int = 1000) -> LogPage | None:
         """Return the entries after a number; None if there is no such log, or it has expired."""
         reply = await self._run(READ, self._logs + log.encode(), b"%d" % after, b"%d" % limit)
-        if reply is None:
-            return None
-        fence, last, is_closed, first, items = reply
-        return LogPage(
-            items=items,
-            first=first if items else last + 1,
-            last=last,
-            is_closed=bool(is_closed),
-            fence=fence,
-        )
+        return self._read(_log_page, reply, log)
 
     async def seize(self, log: str, *, fence: int) -> bool:
         """Take an open log over from the holder of a fence: it becomes higher by one."""
@@ -309,24 +349,19 @@ class RedisBackend:
         """Take from a bucket that fills by itself; all of the cost, or nothing."""
         numbers = [repr(float(each)).encode() for each in (cost, rate, burst)]
         wait = await self._run(TAKE, self._buckets + bucket.encode(), *numbers)
-        return Allowance(is_granted=wait is None, wait=float(wait or 0))
+        return Allowance(
+            is_granted=wait is None, wait=self._read(float, 0 if wait is None else wait, bucket)
+        )
 
     # -- operation
 
     async def describe(self) -> dict[str, str | int | float]:
         """Return the version of the server, and how much it holds; of one node in a cluster."""
         info = await self._read_info()
+        size = await self._command(b"", b"DBSIZE")
         return {
-            "engine": "valkey" if "valkey_version" in info else "redis",
-            "version": info.get("valkey_version") or info.get("redis_version", ""),
-            "role": info.get("role", ""),
-            "uptime": int(info.get("uptime_in_seconds", 0)),
-            "clients": int(info.get("connected_clients", 0)),
-            "keys": int(await self._command(b"", b"DBSIZE")),
-            "bytes": int(info.get("used_memory", 0)),
-            "bytes_limit": int(info.get("maxmemory", 0)),
-            "eviction": info.get("maxmemory_policy", ""),
-            "is_appending": int(info.get("aof_enabled", 0)),
+            "keys": self._read(int, size, "DBSIZE"),
+            **self._read(_describe_info, info, "INFO"),
         }
 
     async def _read_info(self) -> dict[str, str]:
@@ -336,7 +371,8 @@ class RedisBackend:
             if reply.code != "NOPERM":
                 raise self._failure(reply)
             return {}
-        lines = [line.partition(":") for line in reply.decode(errors="replace").splitlines()]
+        text = self._read(lambda found: found.decode(errors="replace"), reply, "INFO")
+        lines = [line.partition(":") for line in text.splitlines()]
         return {name: value for name, colon, value in lines if colon}
 
     def _check_fitness(self, info: dict[str, str]) -> None:
@@ -385,6 +421,15 @@ class RedisBackend:
             return await self._routes.request(key, packed, deadline, is_repeatable=is_repeatable)
         except Broken as error:
             raise self._unavailable(error) from None
+
+    def _read(self, read: Callable[[Any], Value], reply: Any, name: str) -> Value:
+        """Return what a reply says; others may have written what it is made from."""
+        try:
+            return read(reply)
+        except (TypeError, ValueError, AttributeError, OverflowError):
+            raise DamagedRecord(
+                f"the store {self.url} has something else than accord writes under {name!r}"
+            ) from None
 
     def _unavailable(self, cause: object) -> StoreUnavailable:
         return StoreUnavailable(f"the store {self.url} is not available: {cause}")

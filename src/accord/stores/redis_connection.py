@@ -25,6 +25,12 @@ __all__ = [
 
 # More than any line of the protocol has; what is longer comes from another kind of server.
 _LINE: Final = 64 * 1024
+# Several times what a client may send at once, which is the most that a value holds.
+_VALUE_MOST: Final = 64 * 1024 * 1024
+# A page of a log has up to a thousand values.
+_REPLY_MOST: Final = 128 * 1024 * 1024
+# Those of our scripts have three levels.
+_DEPTH_MOST: Final = 16
 # Parts of the time limit after which the oldest command is looked at.
 _LOOKS: Final = 8
 _SIMPLE, _ERROR, _NUMBER, _BULK, _ARRAY = b"+-:$*"
@@ -74,12 +80,13 @@ class ReplyParser:
         self._size = 0
         self._needed = 0
         self._arrays: list[tuple[list[Any], int]] = []
+        self._taken = 0
 
     def feed(self, data: bytes) -> list[Any]:
         """Return the replies that are complete now; errors are values, too.
 
         Raises:
-            Broken: the bytes are not of this protocol.
+            Broken: the bytes are not of this protocol, or the reply is too large.
         """
         if self._pieces:
             self._pieces.append(data)
@@ -89,6 +96,9 @@ class ReplyParser:
             data = b"".join(self._pieces)
         replies: list[Any] = []
         start = self._parse(data, replies)
+        self._taken = 0 if replies or not self._arrays else self._taken + start
+        if self._taken > _REPLY_MOST:
+            raise Broken(f"it sends a reply of more than {_REPLY_MOST} bytes")
         self._pieces = [data[start:]] if start < len(data) else []
         self._size = len(data) - start
         return replies
@@ -107,7 +117,7 @@ class ReplyParser:
             kind, line = data[start], data[start + 1 : end]
             begin = end + 2
             if kind == _BULK:
-                length = _number(line)
+                length = _value_length(line)
                 stop = begin + length
                 if length >= 0 and size < stop + 2:
                     self._needed = stop + 2 - start
@@ -116,7 +126,7 @@ class ReplyParser:
             elif kind == _ARRAY:
                 length, start = _number(line), begin
                 if length > 0:
-                    arrays.append(([], length))
+                    self._begin_array(length)
                     continue
                 value = None if length < 0 else []
             else:
@@ -132,12 +142,24 @@ class ReplyParser:
                 replies.append(value)
         return start
 
+    def _begin_array(self, length: int) -> None:
+        if len(self._arrays) == _DEPTH_MOST:
+            raise Broken("it sends a reply that nests too deep")
+        self._arrays.append(([], length))
+
 
 def _number(line: bytes) -> int:
     try:
         return int(line)
     except ValueError:
         raise Broken("it does not speak the protocol of Redis") from None
+
+
+def _value_length(line: bytes) -> int:
+    length = _number(line)
+    if length > _VALUE_MOST:
+        raise Broken(f"it sends a value of {length} bytes, more than {_VALUE_MOST}")
+    return length
 
 
 def _read_line(kind: int, line: bytes) -> Any:

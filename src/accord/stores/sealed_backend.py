@@ -13,23 +13,28 @@ from typing import Any, Final
 
 import msgspec
 
-from accord.errors import Conflict, MissingExtra, StoreError
+from accord.errors import Conflict, DamagedRecord, MissingExtra, StoreError
 from accord.stores.backend import Allowance, Backend, LogPage, OnRing, StoredRecord
 from accord.stores.key_ring import KeyRing
 
-__all__ = ["SealedBackend"]
+__all__ = ["SEALED", "SealedBackend"]
 
-_FORMAT: Final = b"\x01"
+SEALED: Final = b"\x01"
+"""What each sealed value begins with."""
 _ID_BYTES: Final = 4
 _SALT_BYTES: Final = 16
 _NONCE_BYTES: Final = 12
 _TAG_BYTES: Final = 16
-_HEAD: Final = len(_FORMAT) + _ID_BYTES + _SALT_BYTES
+_HEAD: Final = len(SEALED) + _ID_BYTES + _SALT_BYTES
 # Random nonces are safe for some 2**32 values of one key (NIST SP 800-38D), which many workers
 # reach within days. So each worker derives keys of its own by a salt, and changes it long before.
 _VALUES_PER_SALT: Final = 2**24
 # Ciphers that are kept for salts of other workers.
 _CIPHERS: Final = 1024
+
+
+class _Altered(ValueError):
+    """Other keys would not open it either."""
 
 
 class _Seal:
@@ -58,7 +63,7 @@ class _Seal:
     def seal(self, value: bytes, name: bytes) -> bytes:
         """Encrypt the value of a name."""
         if not self._left:
-            self._head = _FORMAT + self._first + os.urandom(_SALT_BYTES)
+            self._head = SEALED + self._first + os.urandom(_SALT_BYTES)
             self._left = _VALUES_PER_SALT
         self._left -= 1
         # Random, not counted: processes that are forked from this one have the same salt.
@@ -72,15 +77,17 @@ class _Seal:
         Raises:
             ValueError: it does not open; says why.
         """
-        if len(sealed) < _HEAD + _NONCE_BYTES + _TAG_BYTES or sealed[:1] != _FORMAT:
+        if sealed and sealed[:1] != SEALED:
             raise ValueError("it is not sealed, or by a newer version of accord")
+        if len(sealed) < _HEAD + _NONCE_BYTES + _TAG_BYTES:
+            raise _Altered("it was cut off")
         head = sealed[:_HEAD]
         try:
             opened: bytes = self._find_cipher(head).decrypt(
                 sealed[_HEAD : _HEAD + _NONCE_BYTES], sealed[_HEAD + _NONCE_BYTES :], name
             )
         except self._invalid:
-            raise ValueError("it was altered, or was sealed for another name") from None
+            raise _Altered("it was altered, or was sealed for another name") from None
         return opened
 
     def _find_cipher(self, head: bytes) -> Any:
@@ -141,7 +148,8 @@ class SealedBackend:
         """Return a record, opened; None if it does not exist, or has expired.
 
         Raises:
-            StoreError: it does not open.
+            DamagedRecord: it was altered.
+            StoreError: it was sealed with an unknown key, or is not sealed.
         """
         return self._open_record(key, await self._backend.get(key))
 
@@ -174,7 +182,8 @@ class SealedBackend:
         try:
             value = self._seal.open(record.value, b"record " + key.encode())
         except ValueError as error:
-            raise StoreError(f"the record {key!r} does not open: {error}") from None
+            kind = DamagedRecord if isinstance(error, _Altered) else StoreError
+            raise kind(f"the record {key!r} does not open: {error}") from None
         return StoredRecord(value, record.version)
 
     # -- indexes

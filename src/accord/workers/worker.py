@@ -10,6 +10,7 @@ import logging
 import math
 import os
 import random
+import re
 import socket
 import time
 from collections.abc import Awaitable, Callable
@@ -18,9 +19,10 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from accord.errors import AccordError, Conflict, StoreError, StoreUnavailable
+from accord.errors import AccordError, Conflict, DamagedRecord, StoreError, StoreUnavailable
 from accord.stores.backend import Backend
 from accord.stores.key_ring import KeyRing
+from accord.stores.sealed_backend import SEALED
 from accord.version import __version__
 from accord.workers import names
 from accord.workers.broadcasts import Broadcasts
@@ -38,6 +40,7 @@ OnLost: TypeAlias = Callable[[str], Awaitable[None]]
 
 _ID_BYTES: Final = 5
 _DAY: Final = 86_400.0
+_EPOCH: Final = re.compile(rb"[0-9a-f]{1,12}-[0-9a-f]{12}")
 _EPOCH_TTL: Final = 90 * _DAY
 # How many of the workers after this one, in the order of their ids, it looks after.
 _NEIGHBOURS: Final = 2
@@ -230,15 +233,40 @@ class Worker:
 
     async def renew_epoch(self) -> str:
         """Return the epoch of the store; a store that has lost its data begins another one."""
-        before, made = self.epoch, f"{int(self.now()):x}-{os.urandom(6).hex()}"
-        try:
-            await self.backend.put(names.EPOCH, made.encode(), ttl=_EPOCH_TTL, expect=0)
-            self.epoch = made
-        except Conflict as error:
-            self.epoch = error.record.value.decode()
+        before = self.epoch
+        self.epoch = await self._find_epoch() or await self._replace_epoch()
         if before and self.epoch != before:
             await self._note_lost_data()
         return self.epoch
+
+    async def _find_epoch(self) -> str | None:
+        """Return the epoch, which begins if there is none; None if its record is damaged."""
+        made = f"{int(self.now()):x}-{os.urandom(6).hex()}"
+        try:
+            await self.backend.put(names.EPOCH, made.encode(), ttl=_EPOCH_TTL, expect=0)
+        except Conflict as error:
+            found = bytes(error.record.value)
+            if found.startswith(SEALED):
+                raise StoreError(
+                    "the store is sealed: give the keys that its other workers have"
+                ) from None
+            return found.decode() if _EPOCH.fullmatch(found) else None
+        except DamagedRecord:
+            return None
+        return made
+
+    async def _replace_epoch(self) -> str:
+        """Begin another epoch, as if the store had lost its data: otherwise no worker could serve.
+
+        Raises:
+            StoreError: the record is damaged again.
+        """
+        log.error("the record %r of the store is damaged; another epoch begins", names.EPOCH)
+        await self.backend.delete(names.EPOCH)
+        found = await self._find_epoch()
+        if found is None:
+            raise StoreError(f"the record {names.EPOCH!r} of the store is damaged, time and again")
+        return found
 
     @property
     def epoch_began(self) -> float:
