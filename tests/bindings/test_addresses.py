@@ -75,6 +75,10 @@ def test_a_loopback_host_is_a_name_or_an_address(host, is_ours):
         ("::ffff:127.0.0.1", "loopback"),
         ("64:ff9b::7f00:1", "loopback"),
         ("2606:4700::1111", "public"),
+        *[(each, "private") for each in ("fec0::1", "feff:ffff::1", "3fff::1", "3fff:fff::1")],
+        *[(each, "private") for each in ("192.88.99.1", "192.0.0.8", "192.0.0.9", "192.0.0.170")],
+        *[("::ffff:192.88.99.1", "private"), ("2002:c000:8::1", "private")],
+        *[(each, "public") for each in ("192.88.98.1", "192.0.1.1", "3ffe::1", "2a00::1")],
     ],
 )
 def test_an_address_counts_by_where_it_leads(address, kind):

@@ -23,6 +23,11 @@ _NUMBER: Final = re.compile(r"[0-9]+|0[xX][0-9a-fA-F]*")
 # The smallest network that providers give to one customer (RFC 6177).
 _V6_PREFIX: Final = 64
 _NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
+# The tables of Python lack these, some of them in old versions only: addresses of protocols, old
+# relays of 6to4, site-local addresses, which some networks still route, and documentation.
+_NOT_PUBLIC: Final = tuple(
+    map(ipaddress.ip_network, ("192.0.0.0/24", "192.88.99.0/24", "fec0::/10", "3fff::/20"))
+)
 # Addresses at which cloud machines find their credentials, in addition to link-local ones.
 _METADATA: Final = frozenset(
     map(ipaddress.ip_address, ("100.100.100.200", "fd00:ec2::254", "168.63.129.16", "192.0.0.192"))
@@ -79,7 +84,8 @@ def address_kind(address: str) -> AddressKind:
         return "loopback"
     if ip.is_multicast or ip.is_unspecified or ip.is_reserved:
         return "unusable"
-    return "public" if ip.is_global else "private"
+    is_public = ip.is_global and not any(ip in each for each in _NOT_PUBLIC)
+    return "public" if is_public else "private"
 
 
 def literal_address_kind(host: str) -> AddressKind | None:
