@@ -222,6 +222,12 @@ PROSE = [
     "The tokenizer makes 12 tokens of it; npm_config_registry, hf_hub, sk-learn, AIza.",
     "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----",
     "the key 'token': a word",
+    "The password is case-sensitive, and the token is base64-encoded or utf-8.",
+    "Your password is too short: it is 8 characters, 12-16 are better; the secret is out.",
+    "The token is https://example.com/token1; the passcode is 6-digit, my pin is on the map.",
+    "mapping: 1234, spin: 100 times, pin: 100 things, opinion is 1234, cvc is a code, pin 13",
+    "the order 4111111111111112, at 1700000000000 ms, ISBN 9783161484100, call 1234 5678 9012 3456",
+    "version 4.1111111111111111, id 41111111-1111-1111-8111-111111111111, 4111111111111111_0",
 ]
 
 
@@ -229,6 +235,60 @@ PROSE = [
 def test_ordinary_text_stays_as_it_is(text):
     whole = record({"text": text})
     assert Masks().apply(whole) is whole
+
+
+def test_ordinary_members_and_numbers_stay_as_they_are():
+    whole = record(
+        {
+            "pin": 13,
+            "pinned": 1234,
+            "spin": 1234,
+            "pinCode": 110001,
+            "cvcs": "123",
+            "card": {"title": "Visa"},
+            "cardNumber": "n/a",
+            "cards": 4111111111111111,
+            "hasPin": True,
+            "mapPin": "north",
+            "id": 4111111111111111,
+            "at": 1700000000000000,
+        }
+    )
+    assert Masks().apply(whole) is whole
+
+
+CARDS = [
+    "4111 1111 1111 1111",
+    "4111-1111-1111-1111",
+    "4111111111111111",
+    "4222222222222",
+    "378282246310005",
+    "3782 822463 10005",
+    "5555555555554444",
+    "2223003122003222",
+    "6011111111111117",
+    "3530111333300000",
+    "30569309025904",
+]
+
+
+@pytest.mark.parametrize("number", CARDS)
+def test_the_number_of_a_card_is_masked_in_any_text(number):
+    assert masked({"text": f"charge {number}, please"}) == {"text": "charge masked-1, please"}
+    assert masked({"text": f"it is {number}."}) == {"text": "it is masked-1."}
+    assert masked({"note": [number]}) == {"note": ["masked-1"]}
+
+
+def test_short_codes_and_cards_are_masked_by_the_name_of_their_member():
+    whole = {"pin": "1234", "cardPin": 123456, "cvv": 123, "CVC2": "1234", "csc": "999"}
+    card = {"number": 5, "card_number": 4111111111111111, "ccNo": "4111111111111111"}
+    assert list(masked(whole).values()) == [f"masked-{number}" for number in (1, 2, 3, 1, 4)]
+    assert masked({"card": card}) == {
+        "card": {"number": 5, "card_number": "masked-1", "ccNo": "masked-1"}
+    }
+    assert masked({"text": '{"pin": "1234", cvv=123'}) == {
+        "text": '{"pin": "masked-2", cvv=masked-1'
+    }
 
 
 FORMS = [
@@ -254,6 +314,15 @@ def test_a_key_is_recognised_by_its_form(secret):
 
 
 GIVEN = [
+    ("my password is hunter2", "my password is masked-1"),
+    ("My password is hunter2. Help!", "My password is masked-1. Help!"),
+    ("the passphrase was: Tr0ub4dor&3, then", "the passphrase was: masked-1, then"),
+    ("the password is 'swordfish'", "the password is 'masked-1'"),
+    ("password is P@ssword", "password is masked-1"),
+    ("my pwd is 12345678", "my pwd is masked-1"),
+    ("the api key is abc-123-def", "the api key is masked-1"),
+    ("my PIN is 1234, the CVV: 123", "my PIN is masked-1, the CVV: masked-2"),
+    ("pin=1234&x=1", "pin=masked-1&x=1"),
     ("Authorization: Bearer abc", "Authorization: Bearer masked-1"),
     ("-H 'Authorization: Basic dXNlcg=='", "-H 'Authorization: Basic masked-1'"),
     ("authorization=0123abc", "authorization=masked-1"),

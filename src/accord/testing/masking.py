@@ -34,6 +34,10 @@ _HARMLESS_NAME: Final = re.compile(
     r"progress_?token"
     r"|(?:\w+_)?(?:max|min|total|input|output|prompt|completion|cached|reasoning|used|num)_?tokens"
 )
+# Names that mean a secret only with the digits of one: a pin may be on a board or on a map.
+_CODE_NAME: Final = re.compile(r"(?:^|_)(?:pin|cvv2?|cvc2?|csc)$")
+_CODE: Final = re.compile(r"\d{3,12}")
+_CARD_NAME: Final = re.compile(r"(?:^|_)(?:card|cc)_?(?:number|no|num)?$")
 # Names that mean a secret only in the query of a URL.
 _QUERY_NAMES: Final = frozenset({"key", "sig", "signature", "x_amz_signature"})
 # Members whose own members have free names, which say nothing about their values.
@@ -80,6 +84,36 @@ _PAIR: Final = re.compile(
 _MEMBER: Final = re.compile(
     r"([\"'])([\w.-]{1,60})\1(\s{0,8}:\s{0,8})([\"'])((?:(?!\4)[^\\\n]|\\.){1,4096})\4"
 )
+# As people write it: "my password is hunter2". It has letters with digits or signs, or digits only,
+# or is quoted; "the password is case-sensitive" and "the token is base64-encoded" are prose.
+_IS: Final = r"[ \t]+(?:is|was)[ \t]*:?[ \t]+"
+_PROSE: Final = (
+    r"(?:utf-?\d+|base-?\d+|sha-?\d+|md5|oauth\d?|\d+-?(?:digits?|char\w*|bits?|bytes?))(?![\w@#$])"
+)
+_SENTENCE: Final = re.compile(
+    rf"(?i)(?<![\w-])((?:pass(?:word|wd|phrase|code)|pwd|secret|token|(?:api|access) key){_IS})"
+    rf"(?!{_PROSE}|[a-z]+://)"
+    r"((?=[^\s\"'`]*[a-z])(?=[^\s\"'`]*[\d!@#$%^&*+=~])[^\s\"'`]{3,200}[^\s\"'`.,;:!?)]"
+    r"|\d{5,}(?![\w-]|[.,]\d))"
+)
+_QUOTED_PASSWORD: Final = re.compile(
+    rf"(?i)(?<![\w-])((?:pass(?:word|wd|phrase|code)|pwd){_IS}[\"'`])([^\s\"'`]{{4,200}})(?=[\"'`])"
+)
+_WRITTEN_CODE: Final = re.compile(
+    r"(?i)(?<![\w-])((?:pin|cvv2?|cvc2?)(?:[ \t]+(?:is|was)[ \t]*:?|[ \t]*[:=])[ \t]*)"
+    r"(\d{3,12})(?![\w-]|[ \t]+\w|[.,]\d)"
+)
+# Numbers of cards: digits in one piece, or in the groups that are printed on them.
+_CARD: Final = re.compile(
+    r"(?<![\w.,-])(?:\d{13,19}|\d{4}([ -])\d{4}\1\d{4}\1\d{4}(?:\1\d{1,3})?"
+    r"|\d{4}([ -])\d{6}\2\d{4,5})(?![\w-]|[.,]\d)"
+)
+# By their first digits, and how many there are.
+_CARD_KINDS: Final = re.compile(
+    r"4(?:\d{12}|\d{15}|\d{18})|5[1-5]\d{14}|2[2-7]\d{14}|3[47]\d{13}|3(?:0[0-5]|[68]\d)\d{11}"
+    r"|35\d{14}|6(?:011|5\d\d|4[4-9]\d)\d{12,15}"
+)
+_DOUBLED: Final = (0, 2, 4, 6, 8, 1, 3, 5, 7, 9)
 # A part of a path or of a query that is a key: long, and letters and digits mixed.
 _KEY: Final = re.compile(r"(?=[^/]*\d)(?=[^/]*[A-Za-z])[\w.~-]{24,}")
 # Placeholders instead of a secret.
@@ -91,6 +125,11 @@ _KNOWN_MOST: Final = 10_000
 # Shorter texts occur in many ordinary words.
 _SHORTEST: Final = 4
 _SCHEMES: Final = re.compile(rf"({_SCHEME}) +", re.IGNORECASE)
+# What stands before a secret; in each, the last group is the secret.
+_AFTER: Final = (
+    *(_HEADER, _HEADER_LINE, _BEARER, _USER_INFO, _LONG_USER),
+    *(_SENTENCE, _QUOTED_PASSWORD, _WRITTEN_CODE),
+)
 
 
 @lru_cache(4096)
@@ -109,6 +148,30 @@ def is_secret_name(name: str) -> bool:
     if _HARMLESS_NAME.fullmatch(plain):
         return False
     return _SECRET_NAME.search(plain) is not None or _TOKENS.search(plain) is not None
+
+
+def _is_code(name: str, value: object) -> bool:
+    """Return whether a member is a code of a few digits, or the number of a card."""
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        return False
+    plain, text = _plain_name(name), str(value)
+    if _CODE_NAME.search(plain) is not None:
+        return _CODE.fullmatch(text) is not None
+    return _CARD_NAME.search(plain) is not None and is_card_number(text)
+
+
+def is_card_number(text: str) -> bool:
+    """Return whether digits are those of a card: its kind, its length, and the last digit fit.
+
+    >>> is_card_number("4111 1111 1111 1111"), is_card_number("4111 1111 1111 1112")
+    (True, False)
+    """
+    digits = text.replace(" ", "").replace("-", "")
+    if _CARD_KINDS.fullmatch(digits) is None:
+        return False
+    # ISO/IEC 7812-1, annex B: each second digit is doubled, from the right.
+    plain, doubled = digits[-1::-2], digits[-2::-2]
+    return (sum(map(int, plain)) + sum(_DOUBLED[int(each)] for each in doubled)) % 10 == 0
 
 
 @lru_cache(4096)
@@ -282,6 +345,8 @@ class Masks:
                 clean[name] = each  # base64, a part of which may look like a key
             elif is_secret_name(name):
                 clean[name] = self._secret(each, has_figures=_counts(name))
+            elif _is_code(name, each):
+                clean[name] = self._mask(str(each))
             elif is_pair and name == "value":
                 clean[name] = self._secret(each, has_figures=False)
             else:
@@ -349,10 +414,14 @@ class Masks:
 
     def _forms(self, text: str) -> str:
         text = _FORMS.sub(lambda found: self._mask(found[0]), text)
-        for pattern in (_HEADER, _HEADER_LINE, _BEARER, _USER_INFO, _LONG_USER):
+        for pattern in _AFTER:
             text = pattern.sub(self._last_group, text)
+        text = _CARD.sub(lambda found: self._card(found[0]), text)
         text = _MEMBER.sub(self._member, text)
         return _PAIR.sub(self._pair, text)
+
+    def _card(self, text: str) -> str:
+        return self._mask(text) if is_card_number(text) else text
 
     def _last_group(self, found: re.Match[str]) -> str:
         if _is_masked(found[2]) or _PLACEHOLDER.fullmatch(found[2]):
@@ -377,7 +446,7 @@ class Masks:
     def _is_given(self, name: str, value: str, *, is_secret: bool = False) -> bool:
         """Return whether a name is that of a secret and the value is not a placeholder."""
         if not is_secret and not is_secret_name(name):
-            return False
+            return _is_code(name, value)
         is_figure = _counts(name) and _FIGURE.fullmatch(value) is not None
         return not is_figure and not _is_masked(value) and not _PLACEHOLDER.fullmatch(value)
 
@@ -408,9 +477,16 @@ _SIGNS: Final = tuple(
         *("akia", "asia", "aiza", "hf_", "npm_", "pypi-", "ya29.", "sg.", "eyj"),
         # A name may contain JSON escapes.
         *("private", "@", "\\u00"),
+        *("cvv", "cvc", "csc", 'pin"', "pin ", "pin:", "pin="),
     )
 )
 _PROGRESS: Final = b'"progresstoken"'
+# How the number of a card looks when each digit is a zero.
+_ZEROS: Final = bytes.maketrans(b"123456789", b"0" * 9)
+_CARD_SIGNS: Final = (
+    b"0" * 13,
+    *(b"0000%b%b%b0" % (gap, group, gap) for gap in (b" ", b"-") for group in (b"0000", b"000000")),
+)
 
 
 def _may_hide(data: bytes) -> bool:
@@ -419,7 +495,8 @@ def _may_hide(data: bytes) -> bool:
     if _PROGRESS in lowered:
         # A harmless name that looks like one of a secret, and occurs in many messages.
         lowered = lowered.replace(_PROGRESS, b"")
-    for sign in _SIGNS:  # noqa: SIM110  # a generator takes twice as long
+    for sign in _SIGNS:  # a generator takes twice as long
         if sign in lowered:
             return True
-    return False
+    figures = data.translate(_ZEROS)
+    return any(sign in figures for sign in _CARD_SIGNS)
