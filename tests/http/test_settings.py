@@ -131,7 +131,7 @@ def test_a_session_serves_only_the_caller_that_opened_it(talk):
 
 
 class User:
-    """A user of an application, who chooses the name that is shown."""
+    """A user of an application; the name that is shown can be chosen."""
 
     def __init__(self, id, name):
         self.id = id

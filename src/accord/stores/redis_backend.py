@@ -112,7 +112,7 @@ def _describe_info(info: dict[str, str]) -> dict[str, str | int | float]:
     }
 
 
-def _held(reply: Any) -> tuple[int, int, bool]:
+def _read_refusal(reply: Any) -> tuple[int, int, bool]:
     held, last, is_closed = map(int, reply)
     return held, last, bool(is_closed)
 
@@ -292,7 +292,7 @@ class RedisBackend:
             *items,
         )
         if isinstance(reply, list):
-            held, last, is_closed = self._read(_held, reply, log)
+            held, last, is_closed = self._read(_read_refusal, reply, log)
             check_append(log, last=last, held=held, is_closed=is_closed, fence=fence, after=after)
         return self._read(int, reply, log)
 

@@ -240,7 +240,7 @@ class Worker:
         return self.epoch
 
     async def _find_epoch(self) -> str | None:
-        """Return the epoch, which begins if there is none; None if its record is damaged."""
+        """Return the epoch, a new one in a new store; None if its record is damaged."""
         made = f"{int(self.now()):x}-{os.urandom(6).hex()}"
         try:
             await self.backend.put(names.EPOCH, made.encode(), ttl=_EPOCH_TTL, expect=0)
