@@ -1,7 +1,10 @@
 """The one redirect that is waited for, on this machine."""
 
 import asyncio
+import re
 import socket
+from base64 import b64encode
+from hashlib import sha256
 
 import pytest
 
@@ -48,6 +51,12 @@ def test_only_the_redirect_with_our_state_is_taken():
             assert b"You can close this window" in page
             assert b"no-store" in page
             assert b"default-src 'none'" in page
+            assert b"<h1>Authorization is complete</h1>" in page
+            # The style is that of the other pages, and the policy allows it.
+            style = re.search(rb"<style>(.*)</style>", page, re.DOTALL)[1]
+            allowed = b64encode(sha256(style).digest())
+            assert b"style-src 'sha256-" + allowed + b"'" in page
+            assert b"color-scheme: light dark" in style
             assert await waiting == {"code": "a+b", "state": "right", "iss": "i"}
 
     run(main())

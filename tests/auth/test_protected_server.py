@@ -87,7 +87,7 @@ def test_fixed_tokens_need_no_authorization_server():
         url = f"http://127.0.0.1:{port}/mcp"
         async with connect(url, auth="ann") as client:
             assert await client.call_tool("whoami", result_type=str) == "ann"
-        with pytest.raises(Unauthorized, match=r'or auth="[.]+" with one'):
+        with pytest.raises(Unauthorized, match=r'pass auth="[.]+" with a token; the server'):
             await connect(url)
         with pytest.raises(Unauthorized, match="invalid_token"):
             await connect(url, auth="wrong")

@@ -60,6 +60,35 @@ def test_the_tokens_of_one_server_are_forgotten_for_all_its_clients(store):
 
 
 @pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="tokens are kept elsewhere")
+def test_stored_tokens_are_listed_without_their_secrets(store):
+    def listed(*args):
+        done = subprocess.run(
+            [sys.executable, "-m", "accord.cli.main", "auth", "list", *args],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0
+        return done.stdout, done.stderr
+
+    assert listed() == ("", f"no tokens in {store.path}\n")
+
+    async def main():
+        async with scripted() as one:
+            await log_in(one, store)
+            (grant,) = (json.loads(v) for k, v in stored(store).items() if k.startswith("tokens "))
+            out, err = listed()
+            assert out.startswith(f"{one.url}: issuer {one.issuer}, scopes ")
+            assert err == f"1 token in {store.path}\n"
+            (shown,) = json.loads(listed("--format", "json")[0])["tokens"]
+            assert (shown["resource"], shown["issuer"]) == (one.url, one.issuer)
+            assert grant["access_token"] not in out + json.dumps(shown)
+
+    run(main())
+
+
+@pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="tokens are kept elsewhere")
 def test_all_tokens_are_forgotten(store):
     async def main():
         async with scripted() as one, scripted() as other:

@@ -344,15 +344,16 @@ def test_list_and_call_take_tokens():
     run(main())
 
 
-def test_oauth_on_the_command_line_shows_the_url_without_a_browser(tmp_path):
-    """Without a terminal the code cannot be pasted, and the message says so."""
+def test_oauth_on_the_command_line_needs_a_browser_or_a_terminal(tmp_path):
+    """Without a terminal the code cannot be pasted, so that no URL is shown to open."""
 
     async def main():
         async with scripted() as script:
             env = {"DISPLAY": "", "WAYLAND_DISPLAY": "", "XDG_CONFIG_HOME": str(tmp_path)}
             code, _, err = await accord("list", script.url, "--oauth", **env)
             assert code == 2
-            assert f"{script.issuer}/authorize?" in err
+            assert "open this URL" not in err
+            assert "or run this once in a terminal, which keeps the token" in err
             assert "neither a browser nor a terminal" in err
             assert "try: use --grant client-credentials or --grant device, or a token with" in err
 

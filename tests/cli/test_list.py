@@ -57,8 +57,9 @@ def test_an_empty_server_is_not_an_error(accord, on_terminal, tmp_path):
     path = tmp_path / "empty.py"
     path.write_text("from accord import Server\nserver = Server('empty')\n")
     done = accord("list", path)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert "the server offers nothing" in on_terminal("list", path)[1]
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == "no tools, resources or prompts\n"
+    assert "no tools, resources or prompts" in on_terminal("list", path)[1]
 
 
 def test_a_command_after_two_dashes_is_launched(accord, good):

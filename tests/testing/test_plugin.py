@@ -208,6 +208,18 @@ def test_async_tests_without_our_fixtures_are_left_alone(project: pytest.Pyteste
     ran(project, "async def test_other():\n    pass\n", failed=1)
 
 
+def test_async_tests_that_are_marked_run_without_our_fixtures(project: pytest.Pytester) -> None:
+    code = """
+        import pytest
+
+        @pytest.mark.accord
+        @pytest.mark.parametrize("number", [1, 2])
+        async def test_other(number):
+            assert number == 1
+    """
+    ran(project, code, passed=1, failed=1)
+
+
 def test_snapshots_are_beside_the_test(project: pytest.Pytester) -> None:
     project.makeini("[pytest]\naccord_revisions = 2025-06-18\n")
     code = """

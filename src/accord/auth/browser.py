@@ -14,6 +14,7 @@ from html import escape
 from typing import Any, Final, Self, TypeAlias
 from urllib.parse import parse_qsl, urlsplit
 
+from accord.auth.html_page import STYLE_SOURCE, html_page
 from accord.errors import FlowFailed
 from accord.runtime.tasks import run_in_thread
 
@@ -140,15 +141,17 @@ class LoopbackRedirect:
 
 
 def _page(status: str, title: str) -> bytes:
-    body = (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>accord</title></head>'
-        f"<body><h1>{escape(title)}</h1></body></html>"
-    ).encode()
+    said, _, advice = title.partition(". ")
+    shown = f"<h1>{escape(said.removesuffix('.'))}</h1>"
+    if advice:
+        shown += f"\n<p>{escape(advice)}</p>"
+    body = html_page(said.removesuffix("."), shown).encode()
     head = (
         f"HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8\r\n"
         f"Content-Length: {len(body)}\r\nConnection: close\r\nCache-Control: no-store\r\n"
         "Referrer-Policy: no-referrer\r\nX-Content-Type-Options: nosniff\r\n"
-        "Content-Security-Policy: default-src 'none'; frame-ancestors 'none'\r\n\r\n"
+        f"Content-Security-Policy: default-src 'none'; style-src {STYLE_SOURCE}; "
+        "frame-ancestors 'none'\r\n\r\n"
     )
     return head.encode("ascii") + body
 
@@ -220,6 +223,7 @@ class UserInteraction:
         if isinstance(opened, str):
             return parse_pasted(opened, redirect.state)
         if opened is False:
+            self._require_terminal()
             self.say(f"To authorize, open this URL in a browser:\n\n  {url}\n")
             pasting = asyncio.ensure_future(self._read_pasted())
             tasks.append(pasting)
@@ -252,18 +256,21 @@ class UserInteraction:
             raise FlowFailed(STEP, asked="open_browser", came=came) from None
         return opened if isinstance(opened, str | bool) else None
 
-    async def _read_pasted(self) -> str:
-        if self.paste is not None:
-            pasted = await run_in_thread(self.paste, _THREAD)
-            return str(await pasted if inspect.isawaitable(pasted) else pasted)
-        if sys.stdin is None or not sys.stdin.isatty():
+    def _require_terminal(self) -> None:
+        """Refuse to ask where there is neither a browser nor a terminal to answer on."""
+        if self.paste is None and (sys.stdin is None or not sys.stdin.isatty()):
             raise FlowFailed(
                 STEP,
                 asked="the user",
                 came="neither a browser nor a terminal",
                 hint="use OAuth(grant='client_credentials') or 'device', pass open_browser=, or "
-                'a token with auth="..."',
+                'a token with auth="..."; or run this once in a terminal, which keeps the token',
             )
+
+    async def _read_pasted(self) -> str:
+        if self.paste is not None:
+            pasted = await run_in_thread(self.paste, _THREAD)
+            return str(await pasted if inspect.isawaitable(pasted) else pasted)
         self.say("Then paste the URL that the browser ends up at, or the code, and press enter:")
         return str(await run_in_thread(sys.stdin.readline, _THREAD))
 

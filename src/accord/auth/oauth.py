@@ -20,6 +20,7 @@ from accord.auth.tokens import (
     TokenGrant,
     TokenStore,
     issuer_of_key,
+    read_grant,
     stored_client_key,
     stored_server_key,
 )
@@ -294,11 +295,7 @@ class OAuth:
 
     async def _read_grant(self, url: str) -> TokenGrant | None:
         key = await self._store.read(self._server_key(url))
-        text = None if key is None else await self._store.read(key)
-        try:
-            grant = None if text is None else msgspec.json.decode(text, type=TokenGrant)
-        except msgspec.DecodeError:
-            return None
+        grant = None if key is None else read_grant(await self._store.read(key))
         if grant is None or not belongs_to(grant.resource, url):  # auth.tokens.only-own-issuer
             return None
         if grant.thumbprint != ("" if self.dpop is None else self.dpop.thumbprint):

@@ -101,6 +101,14 @@ def issuer_of_key(key: str) -> str | None:
     return rest.partition(" ")[0] or None if kind == "tokens" else None
 
 
+def read_grant(text: str | None) -> TokenGrant | None:
+    """Read a grant from its text in a store; None without one that can be read."""
+    try:
+        return None if text is None else msgspec.json.decode(text, type=TokenGrant)
+    except msgspec.DecodeError:
+        return None
+
+
 class TokenStore(Protocol):
     """Keeps texts under keys, with locks."""
 

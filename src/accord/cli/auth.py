@@ -1,10 +1,10 @@
-"""`accord auth forget`: remove the tokens and registrations that earlier commands stored."""
+"""`accord auth`: list and forget the tokens and registrations that earlier commands stored."""
 
 import argparse
 from typing import TYPE_CHECKING
 
-from accord.cli.options import Commands, UsageError, add_command
-from accord.cli.terminal import escape_controls, say
+from accord.cli.options import TEXT_OR_JSON, Commands, UsageError, add_command, is_json
+from accord.cli.terminal import escape_controls, note, say, say_json
 from accord.errors import MissingExtra
 
 if TYPE_CHECKING:
@@ -29,7 +29,18 @@ examples:
   accord auth forget https://example.com/mcp
   accord auth forget --all
 """
+_LIST_HELP = """\
+usage: accord auth list [options]
 
+Show the servers for which commands with --oauth have stored a token: who issued it, its scopes, and
+when it expires. The tokens themselves are not shown.
+
+Exit code: 0 shown, 2 the file could not be read.
+
+examples:
+  accord auth list
+  accord auth list --format json
+"""
 
 _OPTIONS = """\
 url? URL  the server whose tokens to forget
@@ -43,6 +54,15 @@ def register(commands: Commands) -> None:
     parser = commands.add_parser("auth", description=_ABOUT, epilog=examples)
     kinds = parser.add_subparsers(metavar="WHAT", required=True)
     add_command(
+        kinds,
+        "list",
+        run_list,
+        _LIST_HELP,
+        TEXT_OR_JSON,
+        help="show for which servers tokens are stored",
+        format="text",
+    )
+    add_command(
         kinds, "forget", run, _HELP, _OPTIONS, help="remove stored tokens and registrations"
     )
 
@@ -53,14 +73,60 @@ def run(options: argparse.Namespace) -> int:
 
     if bool(options.url) is options.all:
         raise UsageError("auth forget needs the URL of a server, or --all")
+    store = _open_store()
+    work = _forget_all(store) if options.all else _forget(store, options.url)
+    say(f"{escape_controls(asyncio.run(work))}\n")
+    return 0
+
+
+def run_list(options: argparse.Namespace) -> int:
+    """Print for which servers tokens are stored."""
+    import asyncio
+
+    store = _open_store()
+    grants = asyncio.run(_stored_grants(store))
+    if is_json(options):
+        say_json({"file": str(store.path), "tokens": grants})
+        return 0
+    for each in grants:
+        about = ", ".join(f"{name} {each[name]}" for name in ("issuer", "scopes", "expires"))
+        line = f"{each['resource']}: {about}"
+        say(f"{escape_controls(line)}\n")
+    note(f"{len(grants) or 'no'} {'token' if len(grants) == 1 else 'tokens'} in {store.path}")
+    return 0
+
+
+def _open_store() -> "FileStore":
     try:
         from accord.auth import FileStore
     except ImportError:
         raise MissingExtra("auth", needed_for="stored tokens") from None
-    store = FileStore()
-    work = _forget_all(store) if options.all else _forget(store, options.url)
-    say(f"{escape_controls(asyncio.run(work))}\n")
-    return 0
+    return FileStore()
+
+
+async def _stored_grants(store: "FileStore") -> list[dict[str, str]]:
+    """Describe the stored tokens, without their secrets."""
+    from datetime import UTC, datetime
+
+    from accord.auth.tokens import read_grant
+
+    found = []
+    for key in sorted(await store.keys()):
+        grant = read_grant(await store.read(key)) if key.startswith("tokens ") else None
+        if grant is None:
+            continue
+        ends = grant.expires_at
+        expires = "never" if ends is None else datetime.fromtimestamp(ends, UTC).isoformat()[:16]
+        renewed = " (renewed by itself)" if grant.refresh_token else ""
+        found.append(
+            {
+                "resource": grant.resource,
+                "issuer": grant.issuer,
+                "scopes": " ".join(grant.scopes) or "none",
+                "expires": f"{expires}{renewed}",
+            }
+        )
+    return found
 
 
 async def _forget(store: "FileStore", url: str) -> str:

@@ -9,7 +9,7 @@ from accord.cli.arguments import describe
 from accord.cli.connection import CONNECTION, run_with_client
 from accord.cli.options import ENTRY, TARGET, TEXT_OR_JSON, Commands, add_command, is_json
 from accord.cli.target import demand_target
-from accord.cli.terminal import complain, escape_controls, painter, say, say_json, width
+from accord.cli.terminal import complain, escape_controls, note, painter, say, say_json, width
 from accord.types import Prompt, Resource, ResourceTemplate, Tool
 
 if TYPE_CHECKING:
@@ -65,6 +65,8 @@ def run(options: argparse.Namespace) -> int:
             _print_json(client, lists)
         else:
             say(_as_text(client, lists))
+            if not any(lists.entries.values()) and not lists.failed:
+                note("no tools, resources or prompts")
         for method, error in lists.failed.items():
             complain(f"{method} failed: {error}")
         return 1 if lists.failed and len(lists.failed) == len(lists.entries) else 0
@@ -101,8 +103,6 @@ def _as_text(client: "Client", lists: "Lists") -> str:
     for kind in dict.fromkeys(row.kind for row in rows):
         chosen = [row for row in rows if row.kind == kind]
         lines += ["", paint("bold", f"{kind}s"), *_table(chosen, columns, paint)]
-    if not rows and not lists.failed:
-        lines += ["", "the server offers nothing"]
     return "".join(f"{line}\n" for line in lines)
 
 

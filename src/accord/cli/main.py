@@ -53,7 +53,7 @@ _GROUPS: Final = {
         "exec": "launch a command in a folder, with variables of a file",
     },
     "operate": {
-        "auth": "remove stored tokens and registrations",
+        "auth": "list and remove stored tokens and registrations",
         "store": "look at the store of several workers, ask workers to drain",
     },
 }

@@ -218,10 +218,11 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
 
 
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run async tests that use our fixtures, unless another plugin does."""
+    """Run async tests that use our fixtures or have our marker, unless another plugin does."""
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
-    if _FIXTURES.isdisjoint(pyfuncitem.fixturenames):
+    is_marked = pyfuncitem.get_closest_marker("accord") is not None
+    if not is_marked and _FIXTURES.isdisjoint(pyfuncitem.fixturenames):
         return None
     import asyncio
 

@@ -9,6 +9,7 @@ from urllib.parse import urlencode, urlsplit
 import pytest
 
 from accord.auth.authorization_server.clients import KnownClient
+from accord.auth.authorization_server.pages import ConsentQuestion, PageForm, consent_page
 from accord.auth.authorization_server.secrets import hash_password
 from support.oauth import ADA, FORM, RETURN, Desk, request_query
 
@@ -43,6 +44,14 @@ def test_another_site_is_shown_by_its_name(desk):
     client = desk.client(redirect_uris=["https://app.example/cb?x=1"])
     page = desk.consent(client, redirect_uri=None)
     assert "<strong>app.example</strong>" in page.text
+
+
+def test_a_user_whose_name_ends_with_a_dot_gets_no_second_one():
+    question = ConsentQuestion(
+        name="Notes", returns_to=RETURN, scopes={}, server="x", user="Example Inc.", may_leave=False
+    )
+    page = consent_page(PageForm("/x", "token", "cookie"), question)
+    assert "<strong>Example Inc.</strong></div>" in page.body.decode()
 
 
 def test_without_scopes_the_page_says_that_everything_is_allowed():

@@ -201,7 +201,7 @@ class UpstreamFlow:
     ) -> OAuthResponse:
         log.info("user %s may not enter: see allow of the upstream", user.subject)
         lines = [
-            f"You signed in with {provider.upstream.title} as {user.shown_name}.",
+            f"You signed in with {provider.upstream.title} as {user.shown_name.rstrip('.')}.",
             "This account may not use this server. Its operator decides which accounts may.",
         ]
         if not user.emails:
