@@ -8,15 +8,21 @@ does not start is left out until it does; the tools that need it say so.
 """
 
 import asyncio
+import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from accord import Server, ToolError
 from accord.compose import proxy
 from accord.errors import InvalidParams
+from accord.types import ToolAnnotations
 
 HERE = Path(__file__).parent
+STARTED = time.monotonic()
+READS = ToolAnnotations(read_only_hint=True)
 UPSTREAM = {
     "desk": proxy(HERE / "everything.py", revision="2025-06-18"),
     "sales": proxy(HERE / "tickets.py", revision="2025-03-26"),
@@ -34,9 +40,13 @@ class Journey:
     total_celsius: int
 
 
-@server.tool
-async def journey(cities: list[str]) -> Journey:
-    """Ask one server about every city at once, and let another one do the sum."""
+@server.tool(annotations=READS)
+async def journey(cities: Annotated[list[str], Meta(min_length=1, max_length=20)]) -> Journey:
+    """Ask one server about every city at once, and let another one do the sum.
+
+    Args:
+        cities: the names of the cities, in their order
+    """
     stops = await asyncio.gather(*(use("desk_weather", city=city) for city in cities))
     total = 0
     for stop in stops:
@@ -45,7 +55,20 @@ async def journey(cities: list[str]) -> Journey:
     return Journey([stop["city"] for stop in stops], total)
 
 
-@server.tool
+@dataclass
+class Health:
+    version: str
+    uptime_seconds: int
+    servers: dict[str, str]
+
+
+@server.tool(annotations=READS)
+def health() -> Health:
+    """Report the version, how long this server has run, and the state of the other ones."""
+    return Health(server.info.version, int(time.monotonic() - STARTED), revisions())
+
+
+@server.tool(annotations=READS)
 def revisions() -> dict[str, str]:
     """Tell which revision each server speaks."""
     return {name: source.revision or "not connected" for name, source in UPSTREAM.items()}
@@ -56,9 +79,11 @@ async def use(tool: str, **arguments: object) -> Any:
     try:
         result = await server.call_tool(tool, arguments)
     except InvalidParams:
-        raise ToolError(f"{tool} is not available") from None
+        details = {"tool": tool, "reason": "not available"}
+        raise ToolError(f"{tool} is not available", data=details) from None
     if result.is_error:
-        raise ToolError(result.text)
+        # The text is for models, the data for programs.
+        raise ToolError(result.text, data={"tool": tool, "arguments": arguments})
     return result.data
 
 

@@ -40,7 +40,7 @@ AccordError
 Messages are lower case, name the thing and the expectation, and end without a dot.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final, Literal
 
 __all__ = [
@@ -235,7 +235,16 @@ class UrlElicitationRequired(RequestError):
 
 
 class ToolError(AccordError):
-    """A tool failed in a way its caller should read: the text becomes a result with isError."""
+    """A tool failed in a way its caller should read: the text becomes a result with isError.
+
+    `data` is JSON for programs: it becomes the structured content of the result.
+    """
+
+    data: Mapping[str, Any] | None = None
+
+    def __init__(self, *args: object, data: Mapping[str, Any] | None = None) -> None:
+        super().__init__(*args)
+        self.data = data
 
 
 class ElicitationRefused(ToolError):

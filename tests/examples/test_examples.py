@@ -346,7 +346,10 @@ def test_plugins_are_added_and_removed_while_the_server_runs(tmp_path):
     failures, lists, said = run(talk())
     assert list(failures) == ["broken.py"]
     assert "broken.py:2: ZeroDivisionError" in failures["broken.py"]
-    assert [sorted(names) for names in lists] == [["hello", "reload"], ["bye", "reload"]]
+    assert [sorted(names) for names in lists] == [
+        ["hello", "plugin_health", "reload"],
+        ["bye", "plugin_health", "reload"],
+    ]
     assert said == "bye"
 
 
@@ -358,10 +361,18 @@ def test_the_plugins_of_the_example_work():
             return (
                 await client.call_tool("shout", {"text": "hello"}, result_type=str),
                 await client.call_tool("count_words", {"text": "a b c"}, result_type=int),
-                await client.call_tool("roll", {"times": 3, "sides": 1}, result_type=list),
+                await client.call_tool("roll", {"times": 3, "sides": 2}, result_type=list),
+                await client.call_tool("roll", {"times": 1000, "sides": 1}),
+                await client.call_tool("plugin_health", result_type=dict),
             )
 
-    assert run(talk()) == ("HELLO!", 3, [1, 1, 1])
+    said, count, rolled, refused, health = run(talk())
+    assert (said, count) == ("HELLO!", 3)
+    assert len(rolled) == 3
+    assert set(rolled) <= {1, 2}
+    assert refused.is_error
+    assert all(f'argument "{name}"' in text_of(refused) for name in ("times", "sides"))
+    assert (health["version"], health["failed_plugins"]) == ("1.0.0", {})
 
 
 # -- orchestrator
@@ -382,6 +393,8 @@ def test_the_orchestrator_joins_three_servers_of_three_revisions():
                 "desk_fly", {"city": "Lima"}, result_type=str, on_progress=steps.append
             )
             spoken = await client.call_tool("revisions", result_type=dict)
+            health = await client.call_tool("health", result_type=dict)
+            assert (health["version"], health["servers"]) == ("2.0.0", spoken)
         return found, landed, [step.progress for step in steps], spoken
 
     found, landed, steps, spoken = run(talk())
@@ -406,7 +419,31 @@ def test_the_orchestrator_works_without_a_server_that_does_not_start(tmp_path):
     names, failed = run(talk())
     assert "desk_weather" in names
     assert not {name for name in names if name.startswith("adder")}
-    assert (failed.is_error, text_of(failed)) == (True, "adder_add is not available")
+    assert failed.is_error
+    assert failed.text.startswith("adder_add is not available\n")
+    assert failed.structured_content == {"tool": "adder_add", "reason": "not available"}
+
+
+def test_the_linter_has_no_advice_for_the_tools_of_the_two_servers(tmp_path):
+    fleet = []
+    for name in ("orchestrator.py", "plugins/server.py"):
+        stem = name.partition("/")[0].removesuffix(".py")
+        lock = [sys.executable, "-m", "accord.cli.main", "lock", "--output", f"{stem}.json"]
+        subprocess.run([*lock, EXAMPLES / name], cwd=tmp_path, timeout=300, check=True)
+        launch = f"command = {json.dumps(sys.executable)}\nargs = [{json.dumps(name)}]"
+        fleet.append(f'[mcpServers.{stem}]\n{launch}\n[server.{stem}]\nlock = "{stem}.json"\n')
+    (tmp_path / "fleet.toml").write_text("\n".join(fleet))
+    done = subprocess.run(
+        [sys.executable, "-m", "accord.cli.main", "fleet", "lint", "--format=json", "fleet.toml"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=True,
+    )
+    mounted = ("tool desk_", "tool sales_", "tool adder_")
+    findings = json.loads(done.stdout)["findings"]
+    assert [each for each in findings if not each["subject"].startswith(mounted)] == []
 
 
 # -- traces

@@ -6,6 +6,7 @@ import threading
 from contextvars import ContextVar
 from typing import Any
 
+import msgspec
 import pytest
 
 from accord import Context, Server, ToolError, connect
@@ -44,6 +45,45 @@ def test_a_tool_that_exits_has_failed(kind: str, caplog: Any) -> None:
         result = run(called(server, "leave"))
     assert result.is_error
     assert "tool leave failed (reference" in caplog.text
+
+
+@pytest.mark.parametrize("data", [{"city": "Oslo", "tried": 2}, None])
+def test_the_data_of_a_tool_error_reaches_programs(data: Any) -> None:
+    server = Server("desk")
+
+    @server.tool
+    async def find() -> int:
+        """Find."""
+        raise ToolError("no such city", data=data)
+
+    async def main() -> None:
+        async with connect(server) as client:
+            result = await client.call_tool("find")
+            shown = (
+                ["no such city"] if data is None else ["no such city", '{"city":"Oslo","tried":2}']
+            )
+            assert result.is_error
+            assert [block.text for block in result.content] == shown  # type: ignore[union-attr]  # texts
+            assert result.structured_content == (msgspec.UNSET if data is None else data)
+            with pytest.raises(ToolError, match=r"^no such city$") as caught:
+                await client.call_tool("find", result_type=int)
+            assert caught.value.data == data
+
+    run(main())
+
+
+def test_data_of_a_tool_error_that_is_not_json_is_logged_and_left_out(caplog: Any) -> None:
+    server = Server("desk")
+
+    @server.tool
+    async def find() -> str:
+        """Find."""
+        raise ToolError("no such city", data={"city": object()})
+
+    result = run(called(server, "find"))
+    assert text(result) == "no such city"
+    assert result.structured_content is msgspec.UNSET
+    assert "the data of ToolError('no such city') is left out" in caplog.text
 
 
 @pytest.mark.parametrize("inline", [False, True])

@@ -99,7 +99,14 @@ def decode_output(name: str, result: CallToolResult, type_: type[Output]) -> Out
         RemoteProtocolError: nothing in the result fits the type.
     """
     if result.is_error:
-        raise ToolError("\n".join(_texts(result)) or f"{name} failed without saying why")
+        texts = _texts(result)
+        data = result.structured_content
+        if len(texts) > 1 and data is not UNSET and _is_json_of(texts[-1], data):
+            texts.pop()  # which says it again
+        raise ToolError(
+            "\n".join(texts) or f"{name} failed without saying why",
+            data=data if isinstance(data, dict) else None,
+        )
     try:
         if result.structured_content is not UNSET:
             return _from_structured(result.structured_content, type_)
@@ -113,6 +120,13 @@ def decode_output(name: str, result: CallToolResult, type_: type[Output]) -> Out
         raise RemoteProtocolError(
             f"the result of {name} does not fit {wanted}: {lower_first(reason)}"
         ) from None
+
+
+def _is_json_of(text: str, value: object) -> bool:
+    try:
+        return bool(msgspec.json.decode(text) == value)
+    except ValueError:
+        return False
 
 
 def _from_structured(value: object, type_: type[Output]) -> Output:

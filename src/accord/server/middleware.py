@@ -167,9 +167,9 @@ class LayeredRequest:
         except ToolError as error:
             if self._exchange.name != "tools/call":
                 raise InternalError(str(error)) from error
-            from accord.server.tools import failure
+            from accord.server.tools import refusal
 
-            return failure(str(error))
+            return refusal(error)
 
     async def _proceed(self, depth: int, *, params: Any = None) -> Any:
         """Call the middleware at this depth, or the handler below the last one."""

@@ -188,7 +188,7 @@ class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
         if isinstance(error, UrlElicitationRequired):
             return require_pages(error, context)
         if isinstance(error, ToolError):
-            return failure(str(error))
+            return refusal(error)
         if isinstance(error, MissingCapability) and context._exchange.revision.handshake:
             return failure(error.message)
         if isinstance(error, RequestError):
@@ -326,6 +326,21 @@ def finish_call(result: CallToolResult, context: Context[object]) -> ToolResult:
         return result
     finished: ToolResult = channel.finish(result)
     return finished
+
+
+def refusal(error: ToolError) -> CallToolResult:
+    """Return the error result of a tool that failed on purpose, with its data for programs."""
+    result = failure(str(error))
+    if error.data is not None:
+        try:
+            data = results.to_json(error.data)
+        except ResultError as fault:
+            log.warning("the data of ToolError(%.80r) is left out: %s", str(error), fault)
+        else:
+            # tools.structured-content.also-text
+            result.content.append(TextContent(data.decode()))
+            result.structured_content = msgspec.json.decode(data)
+    return result
 
 
 def failure(text: str) -> CallToolResult:
