@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from accord import Context, Server, ToolError, connect
-from accord.errors import InternalError
+from accord.errors import InternalError, InvalidParams
 from accord.server.tools import failure
 from accord.types import CallToolResult, TextContent
 from support.waiting import run, until
@@ -45,6 +45,26 @@ def test_a_tool_that_exits_has_failed(kind: str, caplog: Any) -> None:
         result = run(called(server, "leave"))
     assert result.is_error
     assert "tool leave failed (reference" in caplog.text
+
+
+def test_an_unknown_tool_is_answered_with_the_one_that_was_meant_if_the_caller_may_see_it() -> None:
+    server = Server("desk")
+    server.add_tool(lambda: "x", name="find_city", description="Find a city.")
+    server.add_tool(lambda: "x", name="reset_desk", description="Reset.", scopes=["admin"])
+    server.add_tool(lambda: "x", name="open_vault", description="Open it.")
+    server.hide("open_vault")
+
+    async def answer(name: str) -> str:
+        async with connect(server) as client:
+            with pytest.raises(InvalidParams) as caught:
+                await client.call_tool(name)
+            assert caught.value.data == {"name": name}
+            return caught.value.message
+
+    assert run(answer("findCity")) == "unknown tool 'findCity'; did you mean 'find_city'?"
+    assert run(answer("reset_desc")) == "unknown tool 'reset_desc'"
+    assert run(answer("open_vaults")) == "unknown tool 'open_vaults'"
+    assert run(answer("open_vault")) == "unknown tool 'open_vault'"
 
 
 @pytest.mark.parametrize("data", [{"city": "Oslo", "tried": 2}, None])

@@ -47,6 +47,10 @@ if TYPE_CHECKING:
 
 Handler = Callable[["Session", Exchange, Any], Any]
 
+# Within them the search for a similar name takes a millisecond at most.
+_NAMES_SEARCHED: Final = 100
+_NAME_SEARCHED: Final = 64
+
 
 def initialize(
     session: "Session", exchange: Exchange, params: InitializeParams
@@ -114,11 +118,25 @@ def _lists(listing_of: "Callable[[Server[Any]], Listing[Any]]") -> Handler:
     return page
 
 
+def _unknown_tool(session: "Session", exchange: Exchange, name: str) -> InvalidParams:
+    """Return the error for a tool that does not exist for the caller, with one that is named so."""
+    hint, server = "", session.server
+    # The search takes a moment, and runs on the loop.
+    if len(server.tool_entries) <= _NAMES_SEARCHED and len(name) <= _NAME_SEARCHED:
+        from difflib import get_close_matches
+
+        visible = server.access.view(session, exchange, server.tool_entries)
+        names = [each.key for each in server.tool_entries if visible is None or visible(each)]
+        close = get_close_matches(name, names, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+    return InvalidParams(f"unknown tool {name!r}{hint}", data={"name": name})
+
+
 def call_tool(session: "Session", exchange: Exchange, params: CallToolParams) -> Any:
     server = session.server
     entry = server.tool_entries.get(params.name)
     if entry is None or not server.access.admits(session, exchange, entry):
-        raise InvalidParams(f"unknown tool {params.name!r}", data={"name": params.name})
+        raise _unknown_tool(session, exchange, params.name)
     if entry.mirrored and exchange.revision.rounds and exchange.origin is not None:
         exchange.origin.check_arguments(entry.mirrored, params.arguments)
     if entry.task is not None or params.task is not None:
