@@ -81,7 +81,7 @@ def _read_pem_block(block: str) -> VerifyingKey | None:
     from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
-    kinds = {
+    kinds: dict[type, str] = {
         rsa.RSAPublicKey: "RS256",
         ec.EllipticCurvePublicKey: "ES256",
         ed25519.Ed25519PublicKey: "EdDSA",

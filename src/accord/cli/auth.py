@@ -32,7 +32,7 @@ examples:
 _LIST_HELP = """\
 usage: accord auth list [options]
 
-Show the servers for which commands with --oauth have stored a token: who issued it, its scopes, and
+Show the servers for which commands with --oauth have stored a token: its issuer, its scopes, and
 when it expires. The tokens themselves are not shown.
 
 Exit code: 0 shown, 2 the file could not be read.
