@@ -166,7 +166,7 @@ async def test_credentials_of_the_command_line_are_not_shown():
 
 
 @on_a_loop
-async def test_what_a_server_lacks_is_known_only_while_it_is_connected(tmp_path):
+async def test_missing_features_are_known_only_while_the_server_is_connected(tmp_path):
     file = tmp_path / "server.py"
     file.write_text(DESK)
     async with live_page(command=launch(file)) as page:
