@@ -1,6 +1,7 @@
 """Files that others may have written: nothing is launched or sent before the user agrees."""
 
 import json
+import sys
 import threading
 import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -273,6 +274,19 @@ def test_a_command_of_a_file_is_launched_after_consent_alone(accord, desk, arriv
     assert (desk / "launched").exists()
 
 
+def test_an_answer_of_no_launches_nothing_and_writes_nothing(
+    accord, desk, home, arrived, monkeypatch
+):
+    asked = []
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
+    monkeypatch.setattr("builtins.input", lambda question: asked.append(question) or "n")
+    code, out, err = accord("add", write_launching(desk, "mcp.json"), "--host", "cursor")
+    assert (code, asked) == (1, ["try it now? [y/N] "])
+    assert "nothing was launched, and nothing was written" in err
+    check_nothing_happened(desk, arrived, out + err)
+    assert not (home / ".cursor").exists()
+
+
 def test_a_command_that_the_user_typed_is_launched_at_once(accord, desk):
     code, _, err = accord("add", "desk.py", "--host", "cursor")
     assert code == 2
@@ -324,6 +338,11 @@ IN_A_FOLDER = {
     ("inspect", "odd", "--no-open"): 2,
     ("inspect", "odd", "--no-open", "--host", "cursor"): 2,
     ("inspect", "odd", "--no-open", "--watch"): 2,
+    ("call", "odd", "add", "--host", "cursor"): 2,
+    ("list", "odd", "--host", "cursor"): 2,
+    ("check", "server", "odd", "--host", "cursor"): 2,
+    ("test", "odd", "--host", "cursor"): 2,
+    ("lock", "odd", "--host", "cursor"): 2,
     ("fleet",): 2,
     ("fleet", "fleet.toml"): 2,
     ("fleet", "trust"): 2,
@@ -354,7 +373,8 @@ def test_no_command_launches_what_a_file_in_the_folder_names(accord, desk, arriv
     expected = IN_A_FOLDER[words]
     if expected is not None:
         assert code == expected
-    if words[:2] in (("hosts", "check"), ("inspect", "odd")) and "--no-launch" not in words:
+    is_named = words[0] == "inspect" or "--host" in words
+    if (is_named or words[:2] == ("hosts", "check")) and "--no-launch" not in words:
         happens = "odd launches " if kind == "command" else "contacts http://127.0.0.1:"
         assert "--yes" in err
         assert happens.removeprefix("odd ") in err
