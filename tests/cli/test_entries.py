@@ -110,3 +110,18 @@ def test_a_wrong_combination_is_refused(accord, folder, words, said):
     done = accord("list", *words, cwd=folder, KEY_OF_SHELL="k")
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
+
+
+def test_an_entry_of_a_projects_file_of_a_host_is_launched_only_with_consent(accord, folder):
+    (folder / ".cursor").mkdir()
+    text = (folder / "mcp.json").read_text().replace("../desk.py", str(folder / "desk.py"))
+    (folder / ".cursor" / "mcp.json").write_text(text)
+    words = ("call", "--host", "cursor", "desk", "greet")
+    home = {"HOME": str(folder / "none"), "KEY_OF_SHELL": "k"}
+    done = accord(*words, cwd=folder, **home)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "there is no terminal to ask on; --yes answers the question" in done.stderr
+    done = accord(*words, "--yes", cwd=folder, **home)
+    assert "--env NAME=VALUE lets it have a value" in done.stderr
+    done = accord(*words, "--yes", "--env", "KEY_OF_SHELL=given", cwd=folder, **home)
+    assert (done.returncode, done.stdout) == (0, f"Bob with given in {folder.name}\n")

@@ -216,7 +216,8 @@ def test_the_cases_of_the_page_on_testing_can_be_read(tmp_path):
     ((_, found),) = blocks_of(ROOT / "docs" / "testing.md", "toml")
     file = tmp_path / "desk.accord.toml"
     file.write_text(found, encoding="utf-8")
-    assert [case.name for case in read_cases(file).case] == ["adds two numbers", "refuses words"]
+    names = [case.name for case in read_cases(file).case]
+    assert names == ["adds two numbers", "refuses words", "adds to what it added"]
 
 
 def test_the_entry_of_the_page_on_hosts_can_be_read(tmp_path):
