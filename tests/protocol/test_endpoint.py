@@ -1425,6 +1425,20 @@ def test_a_request_without_capabilities_in_its_meta_is_refused(capabilities):
     assert f"{META}clientCapabilities" in event.why
 
 
+@pytest.mark.parametrize(
+    ("declared", "settings"),
+    [
+        ({"a/b": {"x": [1]}, "c/d": {}, "e/f": 5}, {"a/b": {"x": [1]}, "c/d": {}}),
+        (["a/b"], {}),
+        (None, {}),
+    ],
+)
+def test_settings_of_extensions_are_those_that_a_request_declares(declared, settings):
+    body = modern(**{f"{META}clientCapabilities": {"extensions": declared}})
+    event = only(Endpoint("server").receive(request(1, "tools/list", body)))
+    assert event.exchange.peer.extensions == settings
+
+
 MODERN_FAULTS = {
     "unknown method": ("no/such", {}, -32601),
     "method of older revisions": ("logging/setLevel", {"level": "info"}, -32601),

@@ -309,11 +309,11 @@ async def _run(plan: ClientPlan, address: ServerAddress, run: ClientRun) -> None
     env = {**os.environ, **run.server.env, **plan.env}
     child = Child(_fill_in(plan.command, address), env=env, has_input=False)
     child.start()
-    run.stderr = child.stderr.lines
     try:
         await _await_end(plan, child.wait(), run)
     finally:
         await child.stop(terminate_grace=_LEAVING)
+        run.stderr = child.stderr.lines
 
 
 async def _await_end(plan: ClientPlan, work: Awaitable[int | None], run: ClientRun) -> None:

@@ -240,9 +240,9 @@ class Struct(msgspec.Struct, metaclass=MessageType, rename="camel", omit_default
         return _encode(self).decode()
 
 
-if not TYPE_CHECKING:  # type checkers know that there are no such attributes
-    Struct.model_dump = Misnamed("model_dump", "to_dict()")
-    Struct.model_dump_json = Misnamed("model_dump_json", "to_json()")
+for _name, _meant in (("model_dump", "to_dict()"), ("model_dump_json", "to_json()")):
+    # Set here, so that type checkers know no such attributes.
+    setattr(Struct, _name, Misnamed(_name, _meant))
 
 _encode: Final = msgspec.json.Encoder().encode
 

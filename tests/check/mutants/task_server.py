@@ -8,6 +8,7 @@ from msgspec import Meta
 
 from accord import Context, Principal, Server, ToolError, types
 from accord.errors import ElicitationRefused, RequestError
+from accord.server.tasks import TaskSettings
 
 READS = types.ToolAnnotations(read_only_hint=True, open_world_hint=False)
 
@@ -25,7 +26,11 @@ def make_known() -> Any:
 
 def make_server() -> Server[Any]:
     """Return a server whose tools can be called as tasks; it has no tasks yet."""
-    server: Server[Any] = Server("tasks", version="1.0.0", title="Tasks", instructions="Take time.")
+    # Without a grace every call is a task, also one that ends at once.
+    settings = TaskSettings(grace=0)
+    server: Server[Any] = Server(
+        "tasks", version="1.0.0", title="Tasks", instructions="Take time.", tasks=settings
+    )
 
     @server.tool(title="Film", annotations=READS, task="optional")
     async def get_film(title: Annotated[str, Meta(description="which one")] = "sea") -> Film:
