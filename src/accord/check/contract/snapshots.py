@@ -12,6 +12,11 @@ from accord.errors import AccordError
 _UPDATE: Final = "--update-snapshots writes it"
 
 
+def snapshot_file(cases: Path) -> Path:
+    """Return the file with the results of the cases in a file."""
+    return cases.with_suffix(".snapshots.json")
+
+
 def find_difference(
     origin: tuple[Path, str], step: int, result: Any, without: list[ResultPath], *, update: bool
 ) -> tuple[str, str] | None:
@@ -27,7 +32,7 @@ def find_difference(
     Raises:
         AccordError: the file with the results cannot be read or written.
     """
-    path, case = origin[0].with_suffix(".snapshots.json"), origin[1]
+    path, case = snapshot_file(origin[0]), origin[1]
     found = remove_at(result, without)
     kept = _read(path)
     name = str(step)

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
+from accord.check.contract.snapshots import snapshot_file
 from accord.fleet.caching.programs import NotCacheable, digest_program
 from accord.fleet.definition import FleetError, FleetServer, ResolvedServer
 from accord.fleet.results import RuleSetStamp
@@ -53,7 +54,7 @@ def make_key(
     environ = os.environ if environ is None else environ
     try:
         launch: Any = resolved.url or digest_program(resolved, environ)
-        cases = [_digest_file(each) for each in server.cases]
+        cases = [_digest_cases(each) for each in server.cases]
         secret = _user_secret(environ)
     except NotCacheable as error:
         return CacheKey(why_not=str(error))
@@ -84,6 +85,12 @@ def _digest_values(secret: bytes, values: Mapping[str, str]) -> dict[str, str]:
 
 def _digest_value(secret: bytes, value: str) -> str:
     return hmac.new(secret, value.encode(errors="surrogateescape"), sha256).hexdigest()
+
+
+def _digest_cases(path: Path) -> list[str]:
+    """Return the digests of a case file, and of the results that are kept beside it."""
+    kept = snapshot_file(path)
+    return [_digest_file(path), _digest_file(kept) if kept.exists() else ""]
 
 
 def _digest_file(path: Path) -> str:
