@@ -11,7 +11,8 @@ from accord.server.tasks import TaskSettings
 from accord.stores import SqliteTaskStore
 
 # The file outlives the process: results are there after a restart, and for other processes.
-settings = TaskSettings(store=SqliteTaskStore("films.db"), ttl=600, poll_interval=0.1)
+# Without a grace, a call is a task at once, and not only after a second.
+settings = TaskSettings(store=SqliteTaskStore("films.db"), ttl=600, poll_interval=0.1, grace=0)
 server = Server("films", tasks=settings)
 
 

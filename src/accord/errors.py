@@ -124,15 +124,18 @@ class MessageTooLarge(LocalProtocolError):
         self.size = size
         self.limit = limit
         self.setting = setting
-        self.excess = f"{_EXCESS[setting] % size}, more than the limit of {limit} ({setting})"
         self.advice = f"limits=Limits({setting}=...) raises it"
-        super().__init__(f"{what} {self.excess}; {self.advice}")
+        super().__init__(f"{self.explain(what)}; {self.advice}")
+
+    def explain(self, what: str) -> str:
+        """Return what is too large about something, and for which limit."""
+        return _EXCESS[self.setting].format(what=what, size=self.size, limit=self.limit)
 
 
 _EXCESS: Final = {
-    "message_bytes": "has %d bytes",
-    "message_values": "holds %d values",
-    "depth": "nests %d levels deep",
+    "message_bytes": "{what} has {size} bytes, more than the limit of {limit} (message_bytes)",
+    "message_values": "{what} holds {size} values, more than the limit of {limit} (message_values)",
+    "depth": "{what} nests {size} levels deep, more than the limit of {limit} (depth)",
 }
 
 

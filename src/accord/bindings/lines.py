@@ -23,7 +23,7 @@ class LineTooLong(BeyondLimits):
     def __init__(
         self, limit: int, *, id: RequestId | None = None, kind: Kind | None = None
     ) -> None:
-        excess = f"exceeds the limit of {limit} bytes"
+        excess = f"exceeds the limit of {limit} bytes (message_bytes)"
         super().__init__(excess, "message_bytes", what="line", id=id, kind=kind)
 
 

@@ -161,11 +161,9 @@ class Codec:
     def _refuse_excess(self, data: bytes) -> None:
         size, limits = len(data), self.limits
         if size > limits.message_bytes:
-            raise _beyond(
-                data,
-                f"of {size} bytes exceeds the limit of {limits.message_bytes} bytes",
-                "message_bytes",
-            )
+            most = limits.message_bytes
+            why = f"of {size} bytes exceeds the limit of {most} bytes (message_bytes)"
+            raise _beyond(data, why, "message_bytes")
         if not data.isascii():
             try:
                 data.decode()
@@ -178,10 +176,10 @@ class Codec:
         most, depth = limits.message_values, limits.depth
         if size > most and holds_more_values(data, most):
             _refuse_unbalanced(data)
-            raise _beyond(data, f"holds more than {most} values", "message_values")
+            raise _beyond(data, f"holds more than {most} values (message_values)", "message_values")
         if nests_deeper(data, depth):
             _refuse_unbalanced(data)
-            raise _beyond(data, f"nests deeper than {depth} levels", "depth")
+            raise _beyond(data, f"nests deeper than {depth} levels (depth)", "depth")
 
     def _second_look(self, data: bytes) -> Frame | Batch:
         try:

@@ -108,7 +108,7 @@ class BeyondLimits(MalformedMessage):
         id: RequestId | None = None,
         kind: Kind | None = None,
     ) -> None:
-        self.excess = f"{excess} ({setting})"
+        self.excess = excess
         self.setting = setting
         super().__init__(f"{what} {self.excess}", id=id, kind=kind)
 

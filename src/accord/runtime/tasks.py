@@ -199,7 +199,7 @@ class Pending:
 
 def explain_size(name: str, error: MessageTooLarge) -> InternalError:
     """Return the answer that takes the place of one that is too large."""
-    why = f"{name}: the answer {error.excess}"
+    why = error.explain(f"{name}: the answer")
     log.warning("%s; %s", why, error.advice)
     return InternalError(why)
 
