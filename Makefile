@@ -108,8 +108,6 @@ oldest: .venv-oldest/ready
 # and a hundred thousand requests while workers are killed.
 thorough: coverage uvicorn shared .venv-interop/hosts
 	$(BIN)/pytest -q -m thorough $(SCALE)
-	@# Contract tests of the servers of others need it.
-	@.venv-interop/bin/pip install -q -e '.[test]'
 	.venv-interop/bin/pytest -q -n 2 --dist loadgroup -m "thorough or not thorough" interop
 
 bench: .venv-bench/ready
@@ -168,7 +166,7 @@ clean:
 .venv-interop/ready: pyproject.toml interop/requirements.txt interop/older_servers.txt interop/package.json interop/ports/originals.py interop/documents.py
 	@echo "setting up .venv-interop ..."
 	@test -x .venv-interop/bin/python || $(PYTHON) -m venv .venv-interop
-	@.venv-interop/bin/pip install -q -r interop/requirements.txt -e '.[schema,http,auth]'
+	@.venv-interop/bin/pip install -q -r interop/requirements.txt -e '.[schema,http,auth,test]'
 	@cd interop && PATH="$(CURDIR)/.venv-interop/bin:$$PATH" ../.venv-interop/bin/npm install --silent
 	@# Some servers need an older version of the official SDK; they share all other packages.
 	@.venv-interop/bin/python -m venv --without-pip .venv-interop/older-servers
