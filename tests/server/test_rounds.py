@@ -819,6 +819,17 @@ async def keep_first(ctx: Context) -> str:
     return f"{await ctx.elicit('Sure?', bool)}"
 
 
+async def ask_together(ctx: Context) -> str:
+    """Ask two things at once, in two ways."""
+    both = await asyncio.gather(
+        ctx.elicit("One?", bool),
+        ctx.elicit("Two?", bool),
+    )
+    async with asyncio.TaskGroup() as group:
+        third = group.create_task(ctx.elicit("Three?", bool))
+    return f"{both} {third.result()}"
+
+
 REPEATED = {
     charge_first: 'done.append("charged")',
     act_between: "act()",
@@ -826,6 +837,7 @@ REPEATED = {
     set_member: 'ctx.state["seen"]',
     ask_first: None,
     keep_first: None,
+    ask_together: None,
 }
 
 

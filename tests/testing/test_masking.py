@@ -276,7 +276,7 @@ CARDS = [
 def test_the_number_of_a_card_is_masked_in_any_text(number):
     assert masked({"text": f"charge {number}, please"}) == {"text": "charge masked-1, please"}
     assert masked({"text": f"it is {number}."}) == {"text": "it is masked-1."}
-    assert masked({"note": [number]}) == {"note": ["masked-1"]}
+    assert masked({"note": [number, f"a\n{number}\tb"]}) == {"note": ["masked-1", "a\nmasked-1\tb"]}
 
 
 def test_short_codes_and_cards_are_masked_by_the_name_of_their_member():

@@ -27,6 +27,8 @@ _QUESTIONS: Final = frozenset({"elicit", "elicit_url", "sample", "roots"})
 _OF_CONTEXT: Final = frozenset(
     {"progress", "debug", "info", "warning", "error", "log", "once", "wait"}
 )
+# What waits for questions, and calls nothing by itself.
+_OF_WAITING: Final = frozenset({"gather", "TaskGroup", "create_task", "timeout", "wait_for"})
 _OF_VALUES: Final = frozenset(
     {"len", "str", "int", "float", "bool", "list", "dict", "set", "tuple", "min", "max", "sum"}
     | {"abs", "round", "sorted", "range", "enumerate", "zip", "any", "all", "isinstance", "get"}
@@ -123,7 +125,7 @@ def _name_of_call(node: ast.AST) -> str | None:
 def _changes_something(node: ast.AST) -> bool:
     name = _name_of_call(node)
     if name is not None:
-        return name not in _OF_CONTEXT | _OF_VALUES | _QUESTIONS
+        return name not in _OF_CONTEXT | _OF_WAITING | _OF_VALUES | _QUESTIONS
     if not isinstance(node, ast.Attribute | ast.Subscript):
         return False
     return isinstance(node.ctx, ast.Store | ast.Del)

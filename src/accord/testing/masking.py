@@ -483,6 +483,7 @@ _SIGNS: Final = tuple(
 _PROGRESS: Final = b'"progresstoken"'
 # How the number of a card looks when each digit is a zero.
 _ZEROS: Final = bytes.maketrans(b"123456789", b"0" * 9)
+_ESCAPED: Final = re.compile(r"\\.")
 _CARD_SIGNS: Final = (
     b"0" * 13,
     *(b"0000%b%b%b0" % (gap, group, gap) for gap in (b" ", b"-") for group in (b"0000", b"000000")),
@@ -499,4 +500,8 @@ def _may_hide(data: bytes) -> bool:
         if sign in lowered:
             return True
     figures = data.translate(_ZEROS)
-    return any(sign in figures for sign in _CARD_SIGNS)
+    if not any(sign in figures for sign in _CARD_SIGNS):
+        return False
+    # Most long numbers are times and ids. An escaped character before one is no part of it.
+    text = _ESCAPED.sub(" ", data.decode("utf-8", "replace"))
+    return any(is_card_number(found[0]) for found in _CARD.finditer(text))
