@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from accord import Principal, Server
+from accord.auth import Protected, StaticTokens
 from accord.errors import RegistrationError
 from accord.server import CacheHints
 from accord.testing import run_in_virtual_time
@@ -70,19 +71,17 @@ def test_lists_are_private_where_callers_may_differ(method: str) -> None:
     async def layer(ctx: Any, proceed: Any) -> Any:
         return await proceed()
 
-    class Guard:
-        guard = None
-
+    protection = Protected(StaticTokens({"a-token": ["read"]}))
     named = make().acting_as(Principal("ann"))
     guarded = [
         make(policy=lambda principal, entry: True),
         make(middleware=[layer]),
-        make(auth=Guard()),
+        make(auth=protection),
         make(principal=Principal("ann")),
         named,
     ]
     assert [hints(each, method)[1] for each in guarded] == ["private"] * 5
-    stated = make(auth=Guard(), cache=CacheHints(scope="public"))
+    stated = make(auth=protection, cache=CacheHints(scope="public"))
     assert hints(stated, method) == (0, "public")
 
 
