@@ -402,12 +402,13 @@ def test_dependencies_are_hidden_shared_and_closed_alike(hosts: Hosts) -> None:
 def test_no_caller_can_set_a_dependency(hosts: Hosts) -> None:
     forged = calling(("pay", {"owner": "anna", "amount": 1, "balance": 9999}))
     [theirs], [ours] = hosts.play("ledger", forged)
-    assert theirs.is_error  # FastMCP refuses arguments that a tool does not have
-    assert ours.data == {"paid": 1, "left": 119}  # accord ignores them, as the official SDK does
+    assert theirs.is_error
+    assert ours.is_error
+    assert ours.content[0].text == 'unknown argument "balance" (the tool takes owner, amount)'
     order = {"order_id": "ORD-7001", "reason": "broken"}
     [theirs], [ours] = hosts.play("refund_desk", calling(("refund_order", {**order, "cents": 1})))
-    assert ours.data == theirs.data
-    assert ours.data["refunded_cents"] == 1500
+    assert ours.is_error, ours
+    assert theirs.data["refunded_cents"] == 1500
 
 
 # -- sessions

@@ -55,6 +55,8 @@ async def shown(page: Page, fact: str) -> list[str]:
 def test_all_results_are_there_and_the_broken_ones_come_first(look: Look, address: str) -> None:
     async def at(page: Page) -> None:
         everything = await page.run("return document.querySelectorAll('.result').length")
+        assert set(await shown(page, "each.dataset.verdict")) == {"fail", "warn"}
+        await page.click("#unfold")
         assert await page.run(f"return {SHOWN}.length") == everything > 100
         assert await page.text(".shown") == f"{everything} of {everything} requirements shown"
         assert (await page.text("main > section h2")).startswith("Failed")
@@ -79,6 +81,7 @@ def test_a_filter_leaves_what_fits(look: Look, address: str, name: str) -> None:
 
 def test_verdicts_are_switched_off_one_by_one(look: Look, address: str) -> None:
     async def at(page: Page) -> None:
+        await page.click("#unfold")
         before = await shown(page, "each.dataset.verdict")
         assert {"fail", "pass"} <= set(before)
         await page.click("input[value=pass]")

@@ -36,7 +36,9 @@ def limited_caller(ctx: Context) -> str | None:
 def build(ledger_path: str, **settings: Any) -> Server:
     """Make the server."""
     limit = rate_limit(RATE, burst=BURST, by=limited_caller)
-    server = Server(NAME, version="1", **{"log_level": "info", "middleware": [limit], **settings})
+    # Without a grace every call is a task, also one that ends at once.
+    usual = {"log_level": "info", "middleware": [limit], "tasks": TaskSettings(grace=0)}
+    server = Server(NAME, version="1", **{**usual, **settings})
     ledger: list[LedgerWriter] = []
 
     def begin(key: str) -> Run:
