@@ -1,4 +1,4 @@
-"""Sixty-one mistakes that newcomers made, and what accord answers to each.
+"""Mistakes that newcomers made, and what accord answers to each.
 
 Each row is a file `desk.py` and a command, or a script that Python runs. The message has to name
 the cause, the place and what to do, at the first try, in the words given here.
@@ -47,6 +47,7 @@ class Mistake:
     name: str
     says: tuple[str, ...]
     source: str = HEAD + ADD
+    file: str = "desk.py"
     # The words after `accord`; None when Python runs the file.
     command: tuple[str, ...] | None = None
     code: int = 2
@@ -58,17 +59,17 @@ def tool(body: str, head: str = "def f() -> str:", decorator: str = "@server.too
 
 def listed(name: str, source: str, *says: str) -> Mistake:
     """A mistake that is reported when the file is read, with the line."""
-    return Mistake(name, says, source, ("list", "desk.py"))
+    return Mistake(name, says, source, command=("list", "desk.py"))
 
 
 def called(name: str, source: str, *says: str, words: str = "f", code: int = 1) -> Mistake:
     """A mistake that is reported when the tool is called."""
-    return Mistake(name, says, source, ("call", "desk.py", *words.split()), code)
+    return Mistake(name, says, source, command=("call", "desk.py", *words.split()), code=code)
 
 
 def typed(name: str, words: str, *says: str, code: int = 2, source: str = HEAD + ADD) -> Mistake:
     """A mistake in the command."""
-    return Mistake(name, says, source, tuple(words.split()), code)
+    return Mistake(name, says, source, command=tuple(words.split()), code=code)
 
 
 def script(name: str, source: str, *says: str) -> Mistake:
@@ -395,6 +396,18 @@ TYPED = [
 ]
 
 SCRIPTS = [
+    Mistake(
+        "a file with the name of the library",
+        ("cannot import name ", "accord.py"),
+        HEAD,
+        "accord.py",
+        code=1,
+    ),
+    script(
+        "an extra that is not installed",
+        "import sys\nsys.modules['httptools'] = None\n" + HEAD + "server.run('http', port=0)\n",
+        "serving over HTTP needs the extra 'http': run pip install ",
+    ),
     script(
         "arguments that are nested too deep",
         HEAD
@@ -446,7 +459,7 @@ SCRIPTS = [
         HEAD
         + ADD
         + MAIN.format("client = await connect(server)\n    await client.call_tool('ad')"),
-        "unknown tool 'ad'",
+        "unknown tool 'ad'; did you mean 'add'",
     ),
     script(
         "an attribute in camel case",
@@ -488,10 +501,10 @@ def test_a_mistake_is_answered_with_its_cause_and_its_remedy(mistake, accord, tm
             text = text.replace(f"{{{name}}}", value)
         return text
 
-    (tmp_path / "desk.py").write_text(mistake.source)
+    (tmp_path / mistake.file).write_text(mistake.source)
     if mistake.command is None:
         done = subprocess.run(
-            [sys.executable, "desk.py"],
+            [sys.executable, mistake.file],
             cwd=tmp_path,
             env=PLAIN,
             stdin=subprocess.DEVNULL,
@@ -510,5 +523,5 @@ def test_a_mistake_is_answered_with_its_cause_and_its_remedy(mistake, accord, tm
     assert [
         name
         for name in re.findall(r'\(most recent call last\):\n +File "(.*?)"', printed)
-        if not name.endswith("desk.py")
+        if not name.endswith(mistake.file)
     ] == []
