@@ -271,3 +271,10 @@ def test_missing_parts_of_a_challenge_are_empty(value, said):
 def test_a_header_made_to_be_slow_is_read_in_no_time():
     for value in ('Bearer a="' + "\\" * 100_000, "a=" * 50_000, "Bearer " + " ,=" * 30_000):
         parse_challenges([value])
+
+
+def test_an_error_of_oauth_is_shown_by_its_text():
+    body = b'{"error": "invalid_token", "error_description": "it has expired"}'
+    assert explain(400, "application/json", body).startswith("HTTP 400: it has expired")
+    short = b'{"error": "invalid_token"}'
+    assert explain(400, "application/json", short).startswith("HTTP 400: " + short.decode())

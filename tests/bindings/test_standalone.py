@@ -1,6 +1,7 @@
 """Requests over HTTP that stand on their own: how they differ from others, and their headers."""
 
 import json
+from functools import partial
 
 import pytest
 
@@ -289,6 +290,16 @@ def test_arguments_are_compared_with_their_headers():
         given = {b"mcp-param-region": literal.encode()}
         assert find(mirrored, {"region": "eu"}, given) is not None
         assert find(mirrored, {"region": literal}, given) is None
+
+
+@pytest.mark.requirement("http.param-headers.match-validated")
+def test_a_header_that_repeats_an_argument_twice_differs_from_it():
+    mirrored = (MirroredArgument("Mcp-Param-Region", ("region",)),)
+    given = {b"mcp-param-region": b"us, eu"}
+    find = partial(standalone.find_argument_mismatch, mirrored, {"region": "us, eu"}, given)
+    assert find() is None
+    assert find({b"mcp-param-other"}) is None
+    assert find({b"mcp-param-region"}) == "Mcp-Param-Region occurs twice"
 
 
 def test_a_body_of_any_depth_has_no_meta():

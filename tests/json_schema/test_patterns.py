@@ -22,6 +22,8 @@ PATTERNS = [
     r"^[\u4e00-\u9fa5]{2}$",
     r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$",
     r"[\]-]",
+    r"^.\t[\n-\r]\x41$",
+    r"^(a|b+|(c|d{2}))$",
     "a|b",
     "",
 ]
@@ -47,6 +49,13 @@ def test_a_text_is_as_long_as_was_asked_for_if_the_pattern_allows_it():
         r"(a)\1",
         "^a|b$",
         r"\bword",
+        "(?<=a)b",
+        "a)",
+        "[a",
+        "a**",
+        r"\xzz",
+        r"\ud800",
+        r"[^\s\S]",
         "(",
         "a{",
         "[z-a]",
@@ -64,3 +73,8 @@ def test_a_pattern_that_is_not_read_has_no_text(pattern):
 
 def test_repeated_nothing_ends():
     assert text_for_pattern("(a?b*){99999}") == ""
+
+
+def test_a_class_of_unicode_has_characters_of_ascii():
+    # Python's own expressions do not know these classes.
+    assert text_for_pattern(r"^\p{Lu}\p{Nd}$") == "A1"

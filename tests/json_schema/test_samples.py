@@ -40,6 +40,8 @@ NAME = {"$defs": {"name": {"type": "string", "minLength": 6}}}
         {"type": "array", "contains": {"const": 5}, "minContains": 2},
         {"type": "object", "minProperties": 2, "propertyNames": {"pattern": "^x[a-z]$"}},
         {"properties": {"a": {}}, "required": ["a"], "dependentRequired": {"a": ["b"]}},
+        {"required": ["a"], "dependentRequired": {"a": ["b"], "b": ["a"]}},
+        {"type": "integer", "multipleOf": 5, "maximum": 3},
         {"prefixItems": [{"type": "integer"}, {"type": "string"}]},
         {"properties": {"a": {"type": "integer"}, "b": True}, "required": ["a"]},
         {"type": "object", "properties": {"a": {}, "b": {}}, "minProperties": 2},
@@ -52,6 +54,10 @@ NAME = {"$defs": {"name": {"type": "string", "minLength": 6}}}
 )
 def test_a_sample_fits_its_schema(schema: dict[str, Any]):
     assert compile_schema(schema)(sample(schema)) is None
+
+
+def test_a_pattern_that_is_not_read_leaves_a_plain_text():
+    assert sample({"type": "string", "pattern": "(?=a)a", "minLength": 6}) == "textxx"
 
 
 def test_null_is_not_chosen_if_there_is_another_type():
