@@ -502,6 +502,6 @@ def _may_hide(data: bytes) -> bool:
     figures = data.translate(_ZEROS)
     if not any(sign in figures for sign in _CARD_SIGNS):
         return False
-    # Most long numbers are times and ids. An escaped character before one is no part of it.
+    # Most long numbers are times and ids. A number begins after an escape such as \n.
     text = _ESCAPED.sub(" ", data.decode("utf-8", "replace"))
     return any(is_card_number(found[0]) for found in _CARD.finditer(text))
