@@ -793,6 +793,21 @@ def test_a_result_beyond_a_limit_of_its_sender_is_not_sent_and_the_request_stays
     )
 
 
+def test_a_page_of_a_list_is_sent_again_unless_the_id_of_its_request_is_too_long():
+    server = opened(LATEST, limits=Limits(message_bytes=2_000, message_values=200)).server
+    pages = [b'{"tools":[],"nextCursor":"%s"}' % (b"%x" % n * 300) for n in range(17)]
+
+    def ask(id):
+        return only(server.receive(request(id, "tools/list"))).exchange
+
+    for number, page in enumerate((*pages, pages[-1], pages[0])):
+        assert page in server.respond(ask(number), page)
+    with pytest.raises(MessageTooLarge, match=r"2000 \(message_bytes\)"):
+        server.respond(ask("x" * 1_800), pages[0])
+    with pytest.raises(MessageTooLarge, match=r"200 \(message_values\)"):
+        server.respond(ask("values"), b'{"tools":[' + b",".join([b"1"] * 201) + b"]}")
+
+
 @pytest.mark.parametrize("kind", BEYOND)
 def test_a_result_beyond_a_limit_of_its_receiver_fails_its_request(kind):
     limits, result, why = beyond(kind)

@@ -144,6 +144,14 @@ class Codec:
             MessageTooLarge: it is.
         """
         limits = self.limits
+        # Most messages are short enough for all limits but the depth.
+        if (
+            len(data) <= self._countable
+            and not levels
+            and not size
+            and (data.count(b"{") + data.count(b"[") <= limits.depth)
+        ):
+            return data
         what, size = f"{name}: the message", size + len(data)
         if size > limits.message_bytes:
             raise MessageTooLarge(what, size=size, limit=limits.message_bytes)
@@ -151,8 +159,6 @@ class Codec:
             found, limit = values + count_values(data), limits.message_values
             raise MessageTooLarge(what, size=found, limit=limit, setting="message_values")
         depth = limits.depth - levels
-        if len(data) <= self._countable and data.count(b"{") + data.count(b"[") <= depth:
-            return data
         if nests_deeper(data, depth):
             found = levels + count_levels(data)
             raise MessageTooLarge(what, size=found, limit=limits.depth, setting="depth")

@@ -482,11 +482,22 @@ class Endpoint:
             more, name = batch.values + 1, exchange.name
             settings.check_size(reply, name, size=batch.size, values=more, levels=1)
         elif len(reply) > settings.surely_fine:
-            settings.check_size(reply, exchange.name)
+            self._check_reply(reply, exchange.name, result)
         violations = conversation.reply(exchange, shaped, settings.refuse_own)
         if violations:
             self._raise(violations)
         return reply if batch is None else batch.add(reply)
+
+    def _check_reply(self, reply: bytes, name: str, result: Any) -> None:
+        """Check the size of a reply; that of an encoded page of a list only once."""
+        settings = self._settings
+        if result.__class__ is not bytes or not name.endswith("/list"):
+            settings.check_size(reply, name)
+            return
+        is_short = len(reply) <= settings.codec.limits.message_bytes
+        if not is_short or result not in settings.pages_within_limits:
+            settings.check_size(reply, name)
+            settings.keep_page(result)
 
     def fail(self, exchange: Exchange, error: RequestError) -> bytes | None:
         """Answer a request with an error; returns and raises as `respond` does."""

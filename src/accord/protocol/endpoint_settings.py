@@ -12,6 +12,7 @@ from accord.protocol.violation import SERVER, Party, Violation
 from accord.types._base import JsonObject, RevisionId
 
 NO_ROWS: Final[dict[str, Revision]] = {}
+_PAGES_MOST: Final = 16
 
 
 class EndpointSettings:
@@ -22,6 +23,7 @@ class EndpointSettings:
         "codec",
         "enforce",
         "only_row",
+        "pages_within_limits",
         "refuse_own",
         "result_meta",
         "result_meta_text",
@@ -54,7 +56,15 @@ class EndpointSettings:
         self.only_row = rows[0] if is_only else None
         self.codec = codec.codec_for(limits or codec.Limits())
         self.surely_fine = self.codec.surely_fine
+        # Pages are encoded once, and are the same bytes for every client.
+        self.pages_within_limits: set[bytes] = set()
         self.check_size = self.codec.check_size if enforce else codec.skip_size_check
+
+    def keep_page(self, page: bytes) -> None:
+        """Remember a page whose values and levels are within the limits."""
+        if len(self.pages_within_limits) >= _PAGES_MOST:
+            self.pages_within_limits.clear()
+        self.pages_within_limits.add(page)
 
     def refuse_revision(self, named: object) -> UnsupportedRevision:
         """Return the error for a request of a revision that is not spoken here."""
