@@ -28,14 +28,29 @@ def _modules() -> dict[str, ModuleType]:
 
 MODULES = _modules()
 ROOT = Path(__file__).parents[1]
+# What is said there is about the inside of accord, or about the past.
+INTERNAL_PAGES = {"decisions.md", "design.md"}
+# Its public name is accord.Principal.
+INTERNAL_MODULES = {"accord.principal"}
 _BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
-def _public_modules() -> list[str]:
-    """Read the modules that the page on compatibility lists as public."""
+def _public_rows() -> list[tuple[list[str], list[str]]]:
+    """Read the public modules and their pages, row by row, from the page on compatibility."""
     page = (ROOT / "docs" / "compatibility.md").read_text(encoding="utf-8")
-    table = page.partition("**What is public.**")[2].partition("\nFurther")[0]
-    return re.findall(r"`(accord[.\w]*)`", table)
+    table = page.partition("| for | modules | pages |")[2].partition("\n\n")[0]
+    return [
+        (re.findall(r"`(accord[.\w]*)`", modules), re.findall(r"\]\(([\w-]+\.md)\)", pages))
+        for modules, pages in re.findall(r"^\| \w+ \| (.*) \| (.*) \|$", table, re.MULTILINE)
+    ]
+
+
+def _public_modules() -> list[str]:
+    return [name for modules, _ in _public_rows() for name in modules]
+
+
+def _page(name: str) -> str:
+    return (ROOT / "docs" / name).read_text(encoding="utf-8")
 
 
 def _sources() -> Iterator[tuple[str, str]]:
@@ -76,7 +91,50 @@ def test_exports_exist_and_are_listed_once_in_order(name):
 def test_every_public_module_lists_its_names():
     public = _public_modules()
     assert len(public) > 10
-    assert [name for name in public if not getattr(MODULES[name], "__all__", None)] == []
+    assert len(set(public)) == len(public)
+    assert [name for name in public if not getattr(MODULES.get(name), "__all__", None)] == []
+
+
+def test_every_module_directly_below_accord_that_lists_names_is_public():
+    public = {*_public_modules(), *INTERNAL_MODULES}
+    assert [name for name in EXPORTING if name.count(".") < 2 and name not in public] == []
+
+
+def test_every_module_with_exports_that_the_documentation_names_is_public():
+    internal = {name for name in EXPORTING if name not in _public_modules()}
+    pages = [page for page in (ROOT / "docs").glob("*.md") if page.name not in INTERNAL_PAGES]
+    named = {
+        f"{page.name}: {name}"
+        for page in pages
+        for name in re.findall(
+            r"(?<![\w.\"])accord(?:\.[a-z]\w*)+", page.read_text(encoding="utf-8")
+        )
+        if name in internal
+    }
+    assert named == set()
+
+
+def test_every_public_module_is_named_on_a_page_of_its_row():
+    missing = [
+        name
+        for modules, pages in _public_rows()
+        for name in modules
+        if not any(
+            re.search(rf"(?<![\w.]){re.escape(name)}(?!\.?\w)", _page(page)) for page in pages
+        )
+    ]
+    assert missing == []
+
+
+@pytest.mark.parametrize("module", ["accord.compose", "accord.middleware"])
+def test_the_names_of_a_package_are_listed_with_their_pages(module):
+    row = re.search(rf"^\| `{module}` \| (.*) \| (.*) \|$", _page("compatibility.md"), re.MULTILINE)
+    names = re.findall(r"`(\w+)`", row[1])
+    assert sorted(names, key=str.lower) == names
+    assert sorted(names) == sorted(MODULES[module].__all__)
+    pages = "".join(map(_page, re.findall(r"\]\(([\w-]+\.md)\)", row[2])))
+    functions = [name for name in names if name.islower()]
+    assert [name for name in functions if not re.search(rf"\b{name}\(", pages)] == []
 
 
 def test_documentation_and_examples_import_only_what_is_public():
