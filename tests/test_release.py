@@ -88,32 +88,52 @@ def test_extras_that_name_different_bounds_of_one_package_are_refused(tmp_path):
         load_tool("least_versions").read_least_versions(pyproject)
 
 
+LINK = "[Every change](docs/changes-1.2.3.md)"
+SECTION = f"\n## 1.2.3 (today)\n\n{LINK}\n"
+
+
+def write_release(root, *, changelog=SECTION, fragments=(), has_archive=True):
+    (root / "CHANGELOG.md").write_text(f"# Changelog\n{changelog}")
+    for folder in ("changes", "docs"):
+        (root / folder).mkdir()
+    (root / "changes" / "README.md").write_text("How to write a fragment.")
+    for name in fragments:
+        (root / "changes" / name).write_text("Something changed.")
+    if has_archive:
+        (root / "docs" / "changes-1.2.3.md").write_text("# Changes in 1.2.3\n")
+
+
 @pytest.mark.parametrize(
-    ("tag", "changelog", "fragments", "reason"),
+    ("tag", "release", "reason"),
     [
+        ("v1.2.4", {}, "the tag is v1.2.4, but src/accord/version.py says 1.2.3"),
+        ("v1.2.3", {"changelog": "\n## 1.2.2 (before)\n"}, "CHANGELOG.md has no 1.2.3"),
+        ("v1.2.3", {"fragments": ["a.fix.md"]}, "changes/ holds a.fix.md"),
+        ("v1.2.3", {"has_archive": False}, "docs/changes-1.2.3.md is missing"),
         (
-            "v1.2.4",
-            "\n## 1.2.3 (today)",
-            [],
-            "the tag is v1.2.4, but src/accord/version.py says 1.2.3",
+            "v1.2.3",
+            {"changelog": f"\n## 1.2.3 (today)\n\n## 1.2.2 (before)\n\n{LINK}\n"},
+            "CHANGELOG.md has no link to docs/changes-1.2.3.md",
         ),
-        ("v1.2.3", "\n## 1.2.2 (before)", [], "CHANGELOG.md has no 1.2.3"),
-        ("v1.2.3", "\n## 1.2.3 (today)", ["a.fix.md"], "changes/ holds a.fix.md"),
+        (
+            "v1.2.3",
+            {"changelog": SECTION + "- a change\n" * 58},
+            "CHANGELOG.md has 61 lines about 1.2.3",
+        ),
     ],
 )
-def test_a_release_that_is_not_ready_is_refused(tmp_path, tag, changelog, fragments, reason):
+def test_a_release_that_is_not_ready_is_refused(tmp_path, tag, release, reason):
     check = release_check()
     check.ROOT = tmp_path
-    (tmp_path / "CHANGELOG.md").write_text(changelog)
-    (tmp_path / "changes").mkdir()
-    for name in fragments:
-        (tmp_path / "changes" / name).write_text("Something changed.")
-    with pytest.raises(AssertionError, match=reason):
+    write_release(tmp_path, **release)
+    with pytest.raises(AssertionError, match=re.escape(reason)):
         check._check_tag(tag, "1.2.3")
 
 
 def test_a_release_that_is_ready_is_accepted(tmp_path):
     check = release_check()
     check.ROOT = tmp_path
-    (tmp_path / "CHANGELOG.md").write_text("# Changelog\n\n## 1.2.3 (today)\n")
+    # What an earlier release said does not count.
+    earlier = "\n## 1.2.2 (before)\n" + "- a change\n" * 100
+    write_release(tmp_path, changelog=SECTION + "- a change\n" * 57 + earlier)
     check._check_tag("v1.2.3", "1.2.3")

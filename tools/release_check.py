@@ -22,6 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "accord"
 SECONDS = 600
+SECTION_LINES = 60  # what a person reads; every change in full is on the archive page
 
 
 def main() -> int:
@@ -55,11 +56,22 @@ def _check_tag(tag: str, version: str) -> None:
     assert tag == f"v{version}", f"the tag is {tag}, but src/accord/version.py says {version}"
     fragments = [path.name for path in (ROOT / "changes").glob("*.md") if path.name != "README.md"]
     assert not fragments, (
-        f"`towncrier build` has not been run: changes/ holds {', '.join(fragments)}"
+        f"changes/ holds {', '.join(fragments)}, which belong on docs/changes-{version}.md"
     )
-    assert f"\n## {version} (" in (ROOT / "CHANGELOG.md").read_text(), (
-        f"CHANGELOG.md has no {version}"
+    section = _changelog_section(version)
+    archive = f"docs/changes-{version}.md"
+    assert (ROOT / archive).is_file(), f"{archive} is missing: see CONTRIBUTING.md, Releasing"
+    assert f"]({archive})" in section, f"CHANGELOG.md has no link to {archive} under {version}"
+    lines = len(section.strip().splitlines())
+    assert lines <= SECTION_LINES, (
+        f"CHANGELOG.md has {lines} lines about {version}; {SECTION_LINES} are allowed"
     )
+
+
+def _changelog_section(version: str) -> str:
+    _, heading, rest = (ROOT / "CHANGELOG.md").read_text().partition(f"\n## {version} (")
+    assert heading, f"CHANGELOG.md has no {version}"
+    return (heading + rest).strip().partition("\n## ")[0]
 
 
 def _build(version: str) -> Path:
@@ -122,7 +134,7 @@ def _try_standard(folder: Path, wheel: Path, version: str) -> None:
 
 
 def _show_changes(version: str) -> None:
-    _report("what the changelog will say")
+    _report("what the archive page will say of changes that are not released yet")
     towncrier = Path(sys.executable).parent / "towncrier"
     print(_run(towncrier, "build", "--draft", "--version", version, cwd=ROOT))
 
