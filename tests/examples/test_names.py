@@ -33,6 +33,8 @@ from accord.workers.metrics import COUNTS
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+# Pages about a release say what was there then.
+CURRENT_PAGES = [page for page in PAGES if not page.name.startswith("changes-")]
 _FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r"`([^`\n]+)`")
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -148,7 +150,7 @@ def codes_of(page):
             yield found[1].replace("\\|", "|")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", CURRENT_PAGES, ids=lambda page: page.name)
 def test_names_and_keywords_in_sentences_exist(page):
     assert [fault for code in codes_of(page) for fault in faults_of(code)] == []
 
