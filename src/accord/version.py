@@ -2,4 +2,4 @@
 
 from typing import Final
 
-__version__: Final = "0.2.0"
+__version__: Final = "0.3.0.dev0"
