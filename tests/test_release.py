@@ -38,6 +38,10 @@ def test_a_fragment_describes_one_change_of_a_known_kind(path):
     assert text
     assert "\n\n" not in text
     assert not text.startswith(("-", "*", "#"))
+    links = re.findall(r"\]\(([^)#\s]+)", text)  # from the page in docs/ that a release makes of it
+    assert [
+        link for link in links if "://" not in link and not (ROOT / "docs" / link).exists()
+    ] == []
 
 
 @pytest.mark.parametrize(
