@@ -150,7 +150,7 @@ def differences(one: FleetTime, other: FleetTime) -> Iterator[str]:
 
 def page_megabytes() -> float:
     """Return the size of the page of 100 servers, a third in bad shape, after 50 runs."""
-    from accord.fleet.rendering import render_fleet
+    from accord_tools.fleet.rendering import render_fleet
 
     sys.path.append(str(TESTS))
     place = importlib.util.spec_from_file_location("views", TESTS / "fleet" / "views.py")

@@ -21,11 +21,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from accord.hosts.definition import FileFormat, HostsError
-from accord.hosts.documents.document import open_document
-from accord.hosts.documents.verification import verify_edit
-from accord.hosts.writing.change import FileChange, write_changes
-from accord.hosts.writing.journal import Journal
+from accord_tools.hosts.definition import FileFormat, HostsError
+from accord_tools.hosts.documents.document import open_document
+from accord_tools.hosts.documents.verification import verify_edit
+from accord_tools.hosts.writing.change import FileChange, write_changes
+from accord_tools.hosts.writing.journal import Journal
 
 LARGE, SMALL = 5_000_000, 1_000_000
 # How many times longer than parsing an edit may take.

@@ -18,11 +18,11 @@ from typing import Any
 
 from measure import Aim
 
-from accord.inspector.changes import Changes
-from accord.inspector.definition import InspectOptions, InspectTarget
-from accord.inspector.log.message_log import InspectedLog
-from accord.inspector.session import InspectedSession
-from accord.inspector.web.static_files import StaticFiles
+from accord_tools.inspector.changes import Changes
+from accord_tools.inspector.definition import InspectOptions, InspectTarget
+from accord_tools.inspector.log.message_log import InspectedLog
+from accord_tools.inspector.session import InspectedSession
+from accord_tools.inspector.web.static_files import StaticFiles
 
 ROOT = Path(__file__).parents[1]
 IS_QUICK = "--quick" in sys.argv

@@ -20,13 +20,13 @@ from urllib.parse import unquote
 
 import msgspec
 
-from accord.inspector.forms.errors import find_errors
-from accord.inspector.forms.form_actions import example_for
-from accord.inspector.forms.model import build_form
-from accord.inspector.forms.values import TextFault, read_text
-from accord.inspector.web.static_files import StaticFiles
+from accord_tools.inspector.forms.errors import find_errors
+from accord_tools.inspector.forms.form_actions import example_for
+from accord_tools.inspector.forms.model import build_form
+from accord_tools.inspector.forms.values import TextFault, read_text
+from accord_tools.inspector.web.static_files import StaticFiles
 
-STATIC: Final = Path(__file__).parents[1] / "src/accord/inspector/static"
+STATIC: Final = Path(__file__).parents[1] / "src/accord_tools/inspector/static"
 APP: Final = """
 import { html, render, useState } from "./preact.js";
 import { call } from "./api.js";

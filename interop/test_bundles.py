@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from sessions import HERE, NODE
 
-from accord.hosts.bundles.archive import read_bundle, unpack_bundle
+from accord_tools.hosts.bundles.archive import read_bundle, unpack_bundle
 
 pytestmark = pytest.mark.thorough
 PACKER = HERE / "node_modules/@anthropic-ai/mcpb/dist/cli/cli.js"

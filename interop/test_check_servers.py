@@ -7,8 +7,8 @@ import tomllib
 import pytest
 from sessions import HERE, QUIET, SERVERS
 
-from accord.check.probing.target import ServerTarget
-from accord.check.server_check import ServerPlan, check_server
+from accord_tools.check.probing.target import ServerTarget
+from accord_tools.check.server_check import ServerPlan, check_server
 
 VERDICTS = tomllib.loads((HERE / "verdicts.toml").read_text())
 REVISION = "2025-06-18"

@@ -10,8 +10,8 @@ import pytest
 from browser import Page
 from report_pages import Look, one_browser
 
-from accord.fleet.rendering.page import as_html
-from accord.fleet.rendering.site import write_site
+from accord_tools.fleet.rendering.page import as_html
+from accord_tools.fleet.rendering.site import write_site
 
 TESTS = Path(__file__).parents[1] / "tests"
 # Each server is a body of the table: a row of numbers, and a line of text below it.

@@ -12,9 +12,9 @@ from browser import Chromium
 from inspector_pages import InspectorPage, open_inspector
 
 from accord.auth import MemoryStore, OAuth
-from accord.inspector.definition import InspectTarget
-from accord.inspector.inspection import Inspection
-from accord.inspector.web.serving import serve_inspection
+from accord_tools.inspector.definition import InspectTarget
+from accord_tools.inspector.inspection import Inspection
+from accord_tools.inspector.web.serving import serve_inspection
 
 TESTS = Path(__file__).parents[1] / "tests"
 HOSTILE = "<img src=x onerror=alert(1)>\u202e\x1b[31m"

@@ -11,7 +11,7 @@ from browser import NODE, Chromium
 from form_pages import STATIC, form_server
 from inspector_pages import InspectorPage, open_inspector
 
-from accord.inspector.forms.model import build_form
+from accord_tools.inspector.forms.model import build_form
 
 TREE = {
     "type": "object",

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from browser import NODE
 
-MODULE = Path(__file__).parents[1] / "src/accord/inspector/static/text.js"
+MODULE = Path(__file__).parents[1] / "src/accord_tools/inspector/static/text.js"
 SHOW = """
 const { shown, webAddress } = await import(process.argv[1]);
 const cases = JSON.parse(process.argv[2]);

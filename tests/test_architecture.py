@@ -254,7 +254,7 @@ def test_functions_are_of_readable_length():
 
 
 HEAVY = (
-    "accord.check",
+    "accord_tools.check",
     "accord.cli",
     "accord.protocol.catalogue",
     "accord.protocol.monitor",

@@ -16,10 +16,10 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "design.md"
 JOBS = {
     "accord.cli": "the commands",
-    "accord.inspector": "a page to explore and debug a server, behind a key",
-    "accord.fleet": "many servers in one file: runs, history, comparisons, pages",
-    "accord.hosts": "configurations of hosts: read, changed, checked, repaired",
-    "accord.check": "checks of servers, clients and recordings; contract tests; reports",
+    "accord_tools.inspector": "a page to explore and debug a server, behind a key",
+    "accord_tools.fleet": "many servers in one file: runs, history, comparisons, pages",
+    "accord_tools.hosts": "configurations of hosts: read, changed, checked, repaired",
+    "accord_tools.check": "checks of servers, clients and recordings; contract tests; reports",
     "accord.testing": "a client with a monitor on the wire; pytest plugin; virtual clock",
     "accord.compose": "sources to mount: proxies, OpenAPI documents, folders of plugins",
     "accord.middleware": "logs, limits, caches, retries and OpenTelemetry around requests",

@@ -56,7 +56,7 @@ _HOMES = {
 _SHOWN = (
     *("accord.errors", "accord.types", "accord.server", "accord.client", "accord.auth"),
     *("accord.compose", "accord.middleware", "accord.testing", "accord.stores"),
-    *("accord.server.tasks", "accord.check.contract"),
+    *("accord.server.tasks", "accord_tools.contract"),
 )
 # What other libraries call it.
 _FOREIGN = {"FastMCP": "Server", "MCPServer": "Server", "ClientSession": "connect"}

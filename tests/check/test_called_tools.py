@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from accord import Server
-from accord.check.probing.tool_calls import split_name, tool_refusal
+from accord_tools.check.probing.tool_calls import split_name, tool_refusal
 from support.command_line import CommandLine
 from support.http_server import serving
 
@@ -301,7 +301,7 @@ def test_only_a_read_only_hint_of_true_allows_a_call(hint):
 
 
 def test_a_tool_that_is_listed_twice_is_refused_if_either_entry_is():
-    from accord.check.probing.server_facts import ServerFacts
+    from accord_tools.check.probing.server_facts import ServerFacts
 
     facts = ServerFacts(revision="2025-06-18", transport="stdio")
     facts.tools = [

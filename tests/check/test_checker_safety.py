@@ -6,11 +6,11 @@ import json
 from msgspec.structs import replace
 
 from accord.bindings.http_responses import parse_challenges
-from accord.check.probing.authorization import fetch_metadata
-from accord.check.probing.target import ServerTarget
-from accord.check.rendering.machine_readable import as_json
-from accord.check.server_check import ServerPlan, check_server
 from accord.transports.http.client.guarded import AddressPolicy, GuardedSender
+from accord_tools.check.probing.authorization import fetch_metadata
+from accord_tools.check.probing.target import ServerTarget
+from accord_tools.check.rendering.machine_readable import as_json
+from accord_tools.check.server_check import ServerPlan, check_server
 from check.mutants.protected import OTHER, OWN, protected
 from support.http_server import free_port, serving
 from support.waiting import LONG

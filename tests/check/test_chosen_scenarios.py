@@ -2,11 +2,11 @@
 
 import pytest
 
-from accord.check.scenarios._scenario import can_show, revealing_methods
-from accord.check.scenarios.server import SCENARIOS
-from accord.check.server_check import ServerPlan, check_server
 from accord.protocol.catalogue import catalogue
 from accord.testing import run_in_virtual_time
+from accord_tools.check.scenarios._scenario import can_show, revealing_methods
+from accord_tools.check.scenarios.server import SCENARIOS
+from accord_tools.check.server_check import ServerPlan, check_server
 from check.mutants.foundation import in_memory
 
 REVISION = "2025-06-18"

@@ -7,9 +7,9 @@ from typing import Any, Literal
 import pytest
 
 from accord import Context, Server
-from accord.check.probing.target import ServerTarget
-from accord.check.scenarios.server.questions import _is_used_alike, _refutable_members
-from accord.check.server_check import ServerPlan, check_server
+from accord_tools.check.probing.target import ServerTarget
+from accord_tools.check.scenarios.server.questions import _is_used_alike, _refutable_members
+from accord_tools.check.server_check import ServerPlan, check_server
 
 NEW = "2025-11-25"
 VALIDATED = "elicitation.answers.validated"

@@ -5,10 +5,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from accord.check.probing.exchange import exchange, post_message
-from accord.check.probing.failures import AuthorizationRequired
-from accord.check.probing.target import ServerTarget
-from accord.check.revision_probe import spoken_revisions
+from accord_tools.check.probing.exchange import exchange, post_message
+from accord_tools.check.probing.failures import AuthorizationRequired
+from accord_tools.check.probing.target import ServerTarget
+from accord_tools.check.revision_probe import spoken_revisions
 from check.mutants.between_http import serving
 
 ANSWER = b'{"jsonrpc":"2.0","id":1,"result":{}}'

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from accord.check.probing.probe import Probe
-from accord.check.probing.server_facts import ServerFacts
-from accord.check.probing.target import ServerTarget
-from accord.check.server_check import ServerPlan, check_server
 from accord.errors import ConnectFailed
+from accord_tools.check.probing.probe import Probe
+from accord_tools.check.probing.server_facts import ServerFacts
+from accord_tools.check.probing.target import ServerTarget
+from accord_tools.check.server_check import ServerPlan, check_server
 from check.foreign_http import serving
 from check.mutants.foundation import all_mutants
 

@@ -13,14 +13,14 @@ from msgspec.structs import replace
 
 from accord import Server
 from accord.auth import AuthorizationServer, MemoryStore
-from accord.check.probing.authorization import obtain
-from accord.check.probing.target import ServerTarget, serve_target
-from accord.check.server_check import ServerPlan, check_server
 from accord.errors import ConnectFailed
 from accord.protocol.mirroring import decode_header
 from accord.server import Header
 from accord.testing import run_in_virtual_time, unattended
 from accord.types import ToolAnnotations
+from accord_tools.check.probing.authorization import obtain
+from accord_tools.check.probing.target import ServerTarget, serve_target
+from accord_tools.check.server_check import ServerPlan, check_server
 from check.mutants.between_http import PROBED, over_http, serving
 from check.mutants.everything import server as everything
 from check.mutants.foundation import found

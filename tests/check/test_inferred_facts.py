@@ -4,8 +4,8 @@ import pytest
 from msgspec.structs import replace
 
 import protocol.rules.http_mutants_later  # noqa: F401  # registers mutants
-from accord.check.trace_check import replay
 from accord.protocol.rules.http import HTTP_RULES
+from accord_tools.check.trace_check import replay
 from check.sessions import opening, records_of, request, result
 from protocol.rules.http_mutants import MUTANTS
 from protocol.rules.http_sessions import (

@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from accord.check.probing import listeners
-from accord.check.server_check import ServerPlan, check_server
 from accord.testing import run_in_virtual_time
+from accord_tools.check.probing import listeners
+from accord_tools.check.server_check import ServerPlan, check_server
 from check.mutants.between_http import over_http
 from check.mutants.standalone_server import server as standalone
 

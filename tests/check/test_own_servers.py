@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from accord.check.probing.server_facts import CheckRules
-from accord.check.probing.target import ServerTarget, serve_target
-from accord.check.server_check import ServerPlan, check_server
 from accord.protocol.catalogue import catalogue
+from accord_tools.check.probing.server_facts import CheckRules
+from accord_tools.check.probing.target import ServerTarget, serve_target
+from accord_tools.check.server_check import ServerPlan, check_server
 from check.mutants.between_http import serving
 from check.mutants.everything import server as everything
 from check.mutants.protected import protected

@@ -5,8 +5,8 @@ from msgspec.structs import replace
 
 from accord import Principal
 from accord.auth import Protected, StaticTokens
-from accord.check.server_check import ServerPlan, check_server
 from accord.testing import run_in_virtual_time
+from accord_tools.check.server_check import ServerPlan, check_server
 from check.mutants.everything import server as everything
 from check.mutants.protected import GRANTED, OTHER, OWN, PROBED, protected
 from check.mutants.protected_users import asks_each_user, publishing

@@ -5,8 +5,8 @@ import asyncio
 import msgspec
 import pytest
 
-from accord.check.probing.failures import ConnectionEnded, MessageTimeout
-from accord.check.probing.target import ServerTarget
+from accord_tools.check.probing.failures import ConnectionEnded, MessageTimeout
+from accord_tools.check.probing.target import ServerTarget
 from check.mutants.everything import server
 from check.mutants.foundation import Between
 

@@ -3,13 +3,17 @@ import json
 import msgspec
 import pytest
 
-from accord.check.probing.tool_calls import ToolCounts
-from accord.check.rendering.html import as_badge, as_html
-from accord.check.rendering.machine_readable import as_json
-from accord.check.rendering.markup import BADGE_COLOURS
-from accord.check.rendering.text import as_markdown, as_text
-from accord.check.rendering.wording import summary
-from accord.check.report import (
+from accord.protocol.catalogue import Requirement, catalogue
+from accord.protocol.verdict import Evidence, Verdict
+from accord.protocol.violation import Violation
+from accord.types import REVISION_IDS
+from accord_tools.check.probing.tool_calls import ToolCounts
+from accord_tools.check.rendering.html import as_badge, as_html
+from accord_tools.check.rendering.machine_readable import as_json
+from accord_tools.check.rendering.markup import BADGE_COLOURS
+from accord_tools.check.rendering.text import as_markdown, as_text
+from accord_tools.check.rendering.wording import summary
+from accord_tools.check.report import (
     Coverage,
     Setting,
     ViolationGroups,
@@ -17,10 +21,6 @@ from accord.check.report import (
     build_report,
     merge_revisions,
 )
-from accord.protocol.catalogue import Requirement, catalogue
-from accord.protocol.verdict import Evidence, Verdict
-from accord.protocol.violation import Violation
-from accord.types import REVISION_IDS
 from check.reports import hostile_report
 
 NEW = REVISION_IDS[2]

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from accord.check.probing.target import ServerTarget
-from accord.check.server_check import ServerPlan, check_server
-from accord.check.verdicts import NO_PROBE
 from accord.testing import run_in_virtual_time
+from accord_tools.check.probing.target import ServerTarget
+from accord_tools.check.server_check import ServerPlan, check_server
+from accord_tools.check.verdicts import NO_PROBE
 from check.mutants.everything import server as everything
 from check.mutants.foundation import Between, found, in_memory, params_of
 from check.mutants.rounds_server import server as rounds

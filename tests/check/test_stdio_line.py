@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from accord.check.probing.failures import ConnectionEnded, MessageTimeout
-from accord.check.probing.target import ServerTarget
 from accord.errors import ConnectFailed
+from accord_tools.check.probing.failures import ConnectionEnded, MessageTimeout
+from accord_tools.check.probing.target import ServerTarget
 from check.mutants.process import awkward
 from support.waiting import until_sync
 

@@ -5,10 +5,10 @@ import json
 import pytest
 
 from accord import Context, Server
-from accord.check.scenarios.server.tasks_lists import why_guessable
-from accord.check.server_check import ServerPlan, check_server
 from accord.testing import run_in_virtual_time
 from accord.types import ToolAnnotations
+from accord_tools.check.scenarios.server.tasks_lists import why_guessable
+from accord_tools.check.server_check import ServerPlan, check_server
 from check.mutants.between_http import over_http
 from check.mutants.foundation import in_memory
 from check.mutants.question_server import server as questions

@@ -14,13 +14,13 @@ from urllib.parse import quote, quote_plus
 import pytest
 from msgspec.structs import replace
 
-from accord.check.probing.secret_filter import HIDDEN, SecretFilter
-from accord.check.probing.server_facts import CheckRules, plan_calls
-from accord.check.probing.target import ServerTarget
-from accord.check.server_check import ServerPlan, check_server
-from accord.cli.reporting import render
 from accord.errors import ConnectFailed
 from accord.testing import run_in_virtual_time
+from accord_tools.check.probing.secret_filter import HIDDEN, SecretFilter
+from accord_tools.check.probing.server_facts import CheckRules, plan_calls
+from accord_tools.check.probing.target import ServerTarget
+from accord_tools.check.reporting import render
+from accord_tools.check.server_check import ServerPlan, check_server
 from check.mutants.between_http import Web, serving
 from check.mutants.protected import OTHER, protected
 from support.http_server import free_port
@@ -189,7 +189,7 @@ async def hostile(hook):
 
 @pytest.mark.parametrize("revision", ["2025-06-18", "2026-07-28"])
 def test_a_token_that_a_server_repeats_is_in_no_form_of_a_report(revision, caplog):
-    caplog.set_level(logging.DEBUG, "accord.check")
+    caplog.set_level(logging.DEBUG, "accord_tools.check")
     plans = []
 
     async def run():

@@ -1,8 +1,8 @@
 import pytest
 
-from accord.check.trace_check import replay
 from accord.errors import TraceError
 from accord.types import REVISION_IDS
+from accord_tools.check.trace_check import replay
 from check.sessions import NEW, line, opening, records_of, request, result
 from protocol.rules.http_sessions import JSON, Talk, initialize, notice, opened
 from protocol.rules.http_sessions import request as http_request

@@ -5,17 +5,17 @@ import re
 
 import pytest
 
-from accord.check.fake_server import client_run
-from accord.check.scenarios.client import CLIENT_SCENARIOS
-from accord.check.verdicts import (
+from accord.protocol.catalogue import catalogue
+from accord.protocol.verdict import Evidence, Verdict
+from accord_tools.check.fake_server import client_run
+from accord_tools.check.scenarios.client import CLIENT_SCENARIOS
+from accord_tools.check.verdicts import (
     NO_PROBE,
     VerdictCollector,
     edit_marked,
     edit_texts,
     explain_untried,
 )
-from accord.protocol.catalogue import catalogue
-from accord.protocol.verdict import Evidence, Verdict
 
 ROWS = catalogue()
 

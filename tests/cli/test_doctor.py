@@ -13,8 +13,8 @@ import pytest
 from accord import Server
 from accord.auth import Protected, StaticTokens
 from accord.auth.discovery import ResourceMetadata
-from accord.check.connecting.diagnosis import Diagnosis
-from accord.check.connecting.token_facts import token_facts
+from accord_tools.diagnosis.diagnosis import Diagnosis
+from accord_tools.diagnosis.token_facts import token_facts
 from support.http_server import bounded, free_port, serving
 from support.issuer import token
 from support.scripted_authorization import scripted

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from accord.cli.doctor_launch import LaunchDiagnosis
 from accord.cli.main import main
-from accord.hosts.definition import HostEntry, HostsError
-from accord.hosts.sources.configuration_file import read_file_entry
+from accord_tools.diagnosis.launch import LaunchDiagnosis
+from accord_tools.hosts.definition import HostEntry, HostsError
+from accord_tools.hosts.sources.configuration_file import read_file_entry
 from support.waiting import run
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"

@@ -145,7 +145,7 @@ def test_a_file_that_others_may_read_is_refused_without_showing_it(env_file):
 
 
 CHILD = (
-    "import os, sys; from accord.cli.exec import _run_child;"
+    "import os, sys; from accord_tools.hosts.commands.exec import _run_child;"
     "sys.exit(_run_child(sys.argv[1:], dict(os.environ)))"
 )
 
@@ -186,6 +186,14 @@ def test_it_starts_without_what_takes_long(env_file):
         [sys.executable, "-c", code, env_file], capture_output=True, text=True, check=True
     )
     loaded = set(done.stdout.split())
-    assert "accord.hosts.writing.secret_files" in loaded
-    slow = {"asyncio", "rich", "msgspec", "argparse", "subprocess", "accord.types", "accord.check"}
+    assert "accord_tools.hosts.writing.secret_files" in loaded
+    slow = {
+        "asyncio",
+        "rich",
+        "msgspec",
+        "argparse",
+        "subprocess",
+        "accord.types",
+        "accord_tools.check",
+    }
     assert not slow & loaded

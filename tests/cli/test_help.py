@@ -3,8 +3,8 @@ import shlex
 
 import pytest
 
-from accord.check.probing.tool_calls import DEFAULT_CALLS
 from accord.cli.main import _parse, _split, main
+from accord_tools.check.probing.tool_calls import DEFAULT_CALLS
 
 COMMANDS = (
     *(

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from accord.cli.inspect_targets import read_targets
 from accord.cli.main import _parse, _split, main
+from accord_tools.inspector.command_targets import read_targets
 from cli.conftest import ACCORD, PLAIN
 from support.waiting import LONG, until_sync
 
@@ -422,6 +422,6 @@ def test_a_port_that_is_taken_ends_with_two(home, capsys):
 
 
 def test_a_page_without_its_extra_says_what_to_install(home, capsys, monkeypatch):
-    monkeypatch.delitem(sys.modules, "accord.inspector.web.serving", raising=False)
+    monkeypatch.delitem(sys.modules, "accord_tools.inspector.web.serving", raising=False)
     monkeypatch.setitem(sys.modules, "accord.transports.http.server.listener", None)
     assert "accord inspect needs the extra 'http'" in complaint(capsys, "--no-open")

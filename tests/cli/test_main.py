@@ -52,7 +52,7 @@ def test_bad_usage_is_one_line_on_stderr_and_exit_code_2(accord):
 def test_the_command_line_starts_without_the_catalogue_and_without_rich():
     code = (
         "import sys; before = set(sys.modules); import accord.cli.main;"
-        "unwanted = {'accord.protocol', 'accord.check', 'rich', 'asyncio', 'tomllib'};"
+        "unwanted = {'accord.protocol', 'accord_tools.check', 'rich', 'asyncio', 'tomllib'};"
         "print(sorted(unwanted & (set(sys.modules) - before)))"
     )
     done = subprocess.run(

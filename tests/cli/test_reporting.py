@@ -7,10 +7,10 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from accord.check.probing.secret_filter import display_target
-from accord.cli import reporting
 from accord.cli.main import main
 from accord.cli.options import add_options
+from accord_tools.check import reporting
+from accord_tools.check.probing.secret_filter import display_target
 from check.sessions import NEW, opening, request, result, text_of
 
 BAD = [*opening(), request(2, "ping"), result(2), {**request(2, "ping"), "t": 1}]

@@ -20,10 +20,10 @@ from pathlib import Path
 
 import pytest
 
-from accord.check.contract.cases import read_cases
 from accord.cli.main import _parse, _split
-from accord.hosts.sources.configuration_file import read_file_entry
-from accord.hosts.table.rows import load_hosts
+from accord_tools.contract.cases import read_cases
+from accord_tools.hosts.sources.configuration_file import read_file_entry
+from accord_tools.hosts.table.rows import load_hosts
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

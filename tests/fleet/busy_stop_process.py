@@ -7,12 +7,12 @@ import asyncio
 import sys
 import time
 
-from accord.fleet.definition import ResolvedServer
-from accord.fleet.results import StageResult
-from accord.fleet.worker.channel import ParentChannel
-from accord.fleet.worker.job import WorkerJob, WorkerReport
-from accord.fleet.worker.stages import LagMeter, ServerWork
-from accord.fleet.worker.timing_stages import TimedServer
+from accord_tools.fleet.definition import ResolvedServer
+from accord_tools.fleet.results import StageResult
+from accord_tools.fleet.worker.channel import ParentChannel
+from accord_tools.fleet.worker.job import WorkerJob, WorkerReport
+from accord_tools.fleet.worker.stages import LagMeter, ServerWork
+from accord_tools.fleet.worker.timing_stages import TimedServer
 
 
 async def main() -> None:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from accord.fleet.definition import ResolvedServer
-from accord.fleet.worker.job import WorkerJob
+from accord_tools.fleet.definition import ResolvedServer
+from accord_tools.fleet.worker.job import WorkerJob
 
 SERVER = Path(__file__).with_name("fleet_server.py")
 MARK = "FLEET_MARK"

@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from accord.check.probing.tool_calls import ToolCounts
-from accord.fleet.results import (
+from accord_tools.check.probing.tool_calls import ToolCounts
+from accord_tools.fleet.results import (
     FailedTest,
     FleetRun,
     FleetView,
@@ -20,7 +20,7 @@ from accord.fleet.results import (
     SurfaceSummary,
     TestCounts,
 )
-from accord.fleet.rule_set import RuleSet, find_rule_set
+from accord_tools.fleet.rule_set import RuleSet, find_rule_set
 
 SMALL = RuleSet("small", frozenset(f"tools.rule-{number}" for number in range(8)))
 STAGES = ("resolve", "start", "surface", "lint", "check", "test", "measure", "stop")

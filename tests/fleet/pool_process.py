@@ -3,8 +3,8 @@
 import asyncio
 import sys
 
-from accord.fleet.running.pool import run_all
-from accord.fleet.running.worker_process import WorkerOutcome
+from accord_tools.fleet.running.pool import run_all
+from accord_tools.fleet.running.worker_process import WorkerOutcome
 
 sys.path.insert(0, sys.argv[1])
 from fleet.jobs import job

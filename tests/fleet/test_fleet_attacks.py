@@ -10,24 +10,24 @@ import msgspec
 import pytest
 
 from accord import Server, connect
-from accord.cli.fleet.live import describe_result
-from accord.cli.fleet.trust import launch_list
 from accord.cli.main import main
 from accord.errors import RemoteProtocolError
-from accord.fleet.caching.versions import version_in_file
-from accord.fleet.definition import FleetError, ResolvedServer
-from accord.fleet.file.placeholders import withheld_variables
-from accord.fleet.file.reader import read_fleet
-from accord.fleet.file.trust import TrustStore
-from accord.fleet.history import open_history
-from accord.fleet.history.json_lines import HistoryLines
-from accord.fleet.history.parts import PackedRun, VerdictPart, compress
-from accord.fleet.history.tables import TABLES
-from accord.fleet.origin import find_origin
-from accord.fleet.rendering.site import MARKER, write_site
-from accord.fleet.running.pool import run_all
-from accord.fleet.worker.job import WorkerJob
 from accord.testing import surface
+from accord_tools.fleet.caching.versions import version_in_file
+from accord_tools.fleet.commands.live import describe_result
+from accord_tools.fleet.commands.trust import launch_list
+from accord_tools.fleet.definition import FleetError, ResolvedServer
+from accord_tools.fleet.file.placeholders import withheld_variables
+from accord_tools.fleet.file.reader import read_fleet
+from accord_tools.fleet.file.trust import TrustStore
+from accord_tools.fleet.history import open_history
+from accord_tools.fleet.history.json_lines import HistoryLines
+from accord_tools.fleet.history.parts import PackedRun, VerdictPart, compress
+from accord_tools.fleet.history.tables import TABLES
+from accord_tools.fleet.origin import find_origin
+from accord_tools.fleet.rendering.site import MARKER, write_site
+from accord_tools.fleet.running.pool import run_all
+from accord_tools.fleet.worker.job import WorkerJob
 from fleet.past_runs import SMALL, breach, result, rule, view
 from support.waiting import in_loop
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from accord.fleet.caching.key import make_key, read_version
-from accord.fleet.definition import FleetError, FleetServer, ResolvedServer, VersionSource
-from accord.fleet.results import RuleSetStamp
+from accord_tools.fleet.caching.key import make_key, read_version
+from accord_tools.fleet.definition import FleetError, FleetServer, ResolvedServer, VersionSource
+from accord_tools.fleet.results import RuleSetStamp
 
 RULES = RuleSetStamp(version="1", digest="abc")
 KEY = {"ACCORD_FLEET_KEY": "k"}

@@ -3,11 +3,11 @@
 import msgspec
 import pytest
 
-from accord.fleet.definition import FleetError
-from accord.fleet.history import compare_runs, merge_runs, open_history, run_from_json
-from accord.fleet.history.comparison import classify_verdicts
-from accord.fleet.history.exports import export_from_json
-from accord.fleet.results import (
+from accord_tools.fleet.definition import FleetError
+from accord_tools.fleet.history import compare_runs, merge_runs, open_history, run_from_json
+from accord_tools.fleet.history.comparison import classify_verdicts
+from accord_tools.fleet.history.exports import export_from_json
+from accord_tools.fleet.results import (
     FailedTest,
     RunOrigin,
     ServerDocuments,
@@ -17,7 +17,7 @@ from accord.fleet.results import (
     SurfaceFinding,
     TestCounts,
 )
-from accord.fleet.rule_set import RuleSet
+from accord_tools.fleet.rule_set import RuleSet
 from fleet.past_runs import SMALL, breach, result, rule, run, summary, surface, view
 
 

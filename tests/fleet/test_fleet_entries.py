@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from accord.fleet.definition import Fleet, FleetError, FleetServer
-from accord.fleet.file.entries import resolve_server, show_entry
+from accord_tools.fleet.definition import Fleet, FleetError, FleetServer
+from accord_tools.fleet.file.entries import resolve_server, show_entry
 
 SECRET = "Zq9-hidden-value-77"
 

@@ -11,11 +11,11 @@ from markdown_it import MarkdownIt
 from msgspec.structs import replace
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from accord.fleet.rendering import FORMS, form_of, render_fleet
-from accord.fleet.rendering.badges import badge_endpoint, server_badge
-from accord.fleet.rendering.text import as_text
-from accord.fleet.rendering.wording import DIFFERENCE_WORDS, change_text, summarize
-from accord.fleet.results import (
+from accord_tools.fleet.rendering import FORMS, form_of, render_fleet
+from accord_tools.fleet.rendering.badges import badge_endpoint, server_badge
+from accord_tools.fleet.rendering.text import as_text
+from accord_tools.fleet.rendering.wording import DIFFERENCE_WORDS, change_text, summarize
+from accord_tools.fleet.results import (
     DifferenceKind,
     FleetView,
     RunComparison,
@@ -287,7 +287,7 @@ def test_sarif_runs_have_ids_of_their_own_and_large_fleets_are_one_run():
     names = ["a", "a/b", "a-b", "a b", "ä"]
     ids = [run["automationDetails"]["id"] for run in runs_of(small_view(*map(server, names)))]
     assert len(set(ids)) == len(names)
-    assert all(re.fullmatch(r"accord/fleet/[\w-]+/", id) for id in ids)
+    assert all(re.fullmatch(r"accord_tools/fleet/[\w-]+/", id) for id in ids)
     many = [server(f"s{place}", failures=1) for place in range(21)]
     [run] = runs_of(small_view(*many))
     assert len(run["results"]) == 21

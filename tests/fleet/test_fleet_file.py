@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from accord.fleet.definition import AcceptedBreach, FleetError, ServerLimits, VersionSource
-from accord.fleet.file.reader import read_fleet
+from accord_tools.fleet.definition import AcceptedBreach, FleetError, ServerLimits, VersionSource
+from accord_tools.fleet.file.reader import read_fleet
 
 WHOLE = """\
 [fleet]

@@ -8,9 +8,9 @@ import tomllib
 import pytest
 
 from accord.cli.main import main
-from accord.fleet.definition import DEFAULT_TIME
-from accord.fleet.file.reader import read_fleet
-from accord.fleet.file.trust import TrustStore
+from accord_tools.fleet.definition import DEFAULT_TIME
+from accord_tools.fleet.file.reader import read_fleet
+from accord_tools.fleet.file.trust import TrustStore
 
 SECRET = "Zq9-hidden-value-77"
 

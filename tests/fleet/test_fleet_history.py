@@ -13,19 +13,19 @@ from threading import Thread
 import msgspec
 import pytest
 
-from accord.fleet.definition import FleetError
-from accord.fleet.history import open_history
-from accord.fleet.history.database import HistoryDatabase
-from accord.fleet.history.parts import compress, expand
-from accord.fleet.history.tables import STEPS
-from accord.fleet.results import (
+from accord_tools.fleet.definition import FleetError
+from accord_tools.fleet.history import open_history
+from accord_tools.fleet.history.database import HistoryDatabase
+from accord_tools.fleet.history.parts import compress, expand
+from accord_tools.fleet.history.tables import STEPS
+from accord_tools.fleet.results import (
     RunComparison,
     RunDifference,
     RunOrigin,
     ServerDocuments,
     SurfaceFinding,
 )
-from accord.fleet.rule_set import RuleSet, find_rule_set
+from accord_tools.fleet.rule_set import RuleSet, find_rule_set
 from fleet.past_runs import (
     SMALL,
     full_view,
@@ -566,7 +566,7 @@ def test_a_folder_that_cannot_be_written_is_reported(form):
 
 
 def test_a_database_that_stays_locked_is_reported(tmp_path, monkeypatch):
-    monkeypatch.setattr("accord.fleet.history.database._BUSY", 0.05)
+    monkeypatch.setattr("accord_tools.fleet.history.database._BUSY", 0.05)
     path = tmp_path / "h.sqlite"
     with open_history(path) as history:
         save(history, result())
@@ -629,8 +629,8 @@ def test_two_runs_that_are_saved_at_once_are_both_kept(path):
 ENDLESS = """
 import sys
 sys.path[:0] = {folders!r}
-from accord.fleet.history import open_history
-from accord.fleet.rule_set import find_rule_set
+from accord_tools.fleet.history import open_history
+from accord_tools.fleet.rule_set import find_rule_set
 from fleet.past_runs import full_view
 given, rules = full_view(6, 1, with_reports=False), find_rule_set("latest")
 history = open_history({path!r})

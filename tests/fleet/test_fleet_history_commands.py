@@ -5,11 +5,11 @@ import json
 import msgspec
 import pytest
 
-from accord.cli.fleet.history import draw_sparkline
 from accord.cli.main import main
-from accord.fleet.history import open_history
-from accord.fleet.rendering import render_fleet
-from accord.fleet.results import FleetView, RunOrigin, ServerTiming
+from accord_tools.fleet.commands.history import draw_sparkline
+from accord_tools.fleet.history import open_history
+from accord_tools.fleet.rendering import render_fleet
+from accord_tools.fleet.results import FleetView, RunOrigin, ServerTiming
 from fleet.past_runs import SMALL, result, rule, run, summary, view
 
 

@@ -9,17 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accord.client.configuration import parse_json
-from accord.fleet.definition import FleetError
-from accord.fleet.file.reader import read_fleet
-from accord.fleet.sources.insertion import UneditableFile, add_servers, insert_servers
-from accord.hosts.definition import HostsError
-from accord.hosts.documents.toml_text import (
+from accord_tools.fleet.definition import FleetError
+from accord_tools.fleet.file.reader import read_fleet
+from accord_tools.fleet.sources.insertion import UneditableFile, add_servers, insert_servers
+from accord_tools.hosts.definition import HostsError
+from accord_tools.hosts.documents.toml_text import (
     format_comment,
     format_pair,
     format_table,
     without_nulls,
 )
-from accord.hosts.sources.found_server import FoundServer
+from accord_tools.hosts.sources.found_server import FoundServer
 
 NEW = FoundServer(
     name="new one",

@@ -4,10 +4,10 @@ from datetime import date
 
 import pytest
 
-from accord.check.report import Coverage, Report, RequirementResult, Setting
-from accord.fleet.definition import AcceptedBreach, FleetServer, ServerLimits
-from accord.fleet.judging import judge_server
-from accord.fleet.results import (
+from accord_tools.check.report import Coverage, Report, RequirementResult, Setting
+from accord_tools.fleet.definition import AcceptedBreach, FleetServer, ServerLimits
+from accord_tools.fleet.judging import judge_server
+from accord_tools.fleet.results import (
     FailedTest,
     ServerResult,
     ServerTiming,
@@ -17,7 +17,7 @@ from accord.fleet.results import (
     SurfaceSummary,
     TestCounts,
 )
-from accord.fleet.rule_set import RuleSet, find_rule_set
+from accord_tools.fleet.rule_set import RuleSet, find_rule_set
 
 TODAY = date(2026, 11, 17)
 REVISION = "2025-06-18"
@@ -244,7 +244,7 @@ def test_a_file_of_ids_is_a_set_of_rules(tmp_path):
 
 
 def test_an_unknown_set_or_id_is_refused(tmp_path):
-    from accord.fleet.definition import FleetError
+    from accord_tools.fleet.definition import FleetError
 
     with pytest.raises(FleetError, match="'2020-01' is not a set of rules; known: latest, 2026-11"):
         find_rule_set("2020-01", tmp_path)

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accord.client.configuration import parse_json, without_comments
-from accord.fleet.file.json_lines import find_json_places
-from accord.fleet.file.toml_lines import find_toml_lines
+from accord_tools.fleet.file.json_lines import find_json_places
+from accord_tools.fleet.file.toml_lines import find_toml_lines
 
 TOML = '''\
 # a = 1

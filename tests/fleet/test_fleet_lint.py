@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import accord
-from accord.fleet.surfaces import LINT_RULES, lint_fleet, lint_remote, lint_surface
-from accord.fleet.surfaces.characters import find_hidden
-from accord.fleet.surfaces.look_alikes import fold_look, fold_style, plain_letters
 from accord.testing import surface_of
+from accord_tools.fleet.surfaces import LINT_RULES, lint_fleet, lint_remote, lint_surface
+from accord_tools.fleet.surfaces.characters import find_hidden
+from accord_tools.fleet.surfaces.look_alikes import fold_look, fold_style, plain_letters
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 GOOD = "Return the weather of a city for the next days."

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from accord.check.contract.lock_file import read_lock
-from accord.cli.fleet.run import write_locks
 from accord.cli.main import main
-from accord.fleet.file.reader import read_fleet
-from accord.fleet.history import open_history
-from accord.fleet.rendering import render_fleet
-from accord.fleet.rendering.finding_groups import group_findings
-from accord.fleet.rendering.markdown import as_markdown
-from accord.fleet.rendering.text import as_text
-from accord.fleet.results import ServerDocuments, SurfaceChange, SurfaceFinding
+from accord_tools.contract.lock_file import read_lock
+from accord_tools.fleet.commands.run import write_locks
+from accord_tools.fleet.file.reader import read_fleet
+from accord_tools.fleet.history import open_history
+from accord_tools.fleet.rendering import render_fleet
+from accord_tools.fleet.rendering.finding_groups import group_findings
+from accord_tools.fleet.rendering.markdown import as_markdown
+from accord_tools.fleet.rendering.text import as_text
+from accord_tools.fleet.results import ServerDocuments, SurfaceChange, SurfaceFinding
 from fleet.past_runs import SMALL, result, rule, view
 
 ONE = '[mcpServers.notes]\ncommand = "x"\n'

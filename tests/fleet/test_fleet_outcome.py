@@ -4,9 +4,9 @@ import subprocess
 
 import pytest
 
-from accord.fleet.origin import find_origin
-from accord.fleet.outcome import exit_code
-from accord.fleet.results import (
+from accord_tools.fleet.origin import find_origin
+from accord_tools.fleet.outcome import exit_code
+from accord_tools.fleet.results import (
     FleetRun,
     RuleSetStamp,
     RunComparison,

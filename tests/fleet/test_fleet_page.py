@@ -5,16 +5,16 @@ import re
 import pytest
 from msgspec.structs import replace
 
-from accord.fleet.definition import ServerLimits
-from accord.fleet.rendering.page import as_html
-from accord.fleet.results import (
+from accord.protocol.catalogue import catalogue
+from accord_tools.fleet.definition import ServerLimits
+from accord_tools.fleet.rendering.page import as_html
+from accord_tools.fleet.results import (
     FleetView,
     RequirementBreach,
     RunComparison,
     ServerResult,
     SurfaceChange,
 )
-from accord.protocol.catalogue import catalogue
 from fleet.page_elements import PageElements, section_text
 from fleet.views import (
     EVIL,

@@ -8,16 +8,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from accord.check.report import merge_revisions
-from accord.check.verdicts import chosen_requirements
-from accord.fleet.definition import FleetError, ResolvedServer
-from accord.fleet.results import FailedTest, TestCounts
-from accord.fleet.running.pool import PoolRun, count_cores, default_jobs, run_all
-from accord.fleet.running.repetition import find_doubtful, make_repetition, replace_doubtful
-from accord.fleet.running.shards import shard
-from accord.fleet.running.worker_process import DoubtfulVerdicts, WorkerOutcome
-from accord.fleet.worker.job import WorkerJob, WorkerProgress, WorkerReport
 from accord.protocol.verdict import Verdict, VerdictName
+from accord_tools.check.report import merge_revisions
+from accord_tools.check.verdicts import chosen_requirements
+from accord_tools.fleet.definition import FleetError, ResolvedServer
+from accord_tools.fleet.results import FailedTest, TestCounts
+from accord_tools.fleet.running.pool import PoolRun, count_cores, default_jobs, run_all
+from accord_tools.fleet.running.repetition import find_doubtful, make_repetition, replace_doubtful
+from accord_tools.fleet.running.shards import shard
+from accord_tools.fleet.running.worker_process import DoubtfulVerdicts, WorkerOutcome
+from accord_tools.fleet.worker.job import WorkerJob, WorkerProgress, WorkerReport
 from fleet.jobs import MARK, STATES, job, marked_processes
 from support.waiting import in_loop, run, until
 

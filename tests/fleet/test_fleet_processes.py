@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 
-from accord.fleet.running.processes import (
+from accord_tools.fleet.running.processes import (
     KILL,
     RunningProcess,
     adopt_orphans,
@@ -136,7 +136,7 @@ def test_no_process_is_left_when_a_signal_ends_the_run(number: signal.Signals) -
 def test_a_killed_worker_is_a_row_and_leaves_no_process() -> None:
     with running_pool("stubborn") as (pool, mark):
         for pid in list(marked_processes(mark)):
-            if "accord.fleet.worker" in words_of(pid):
+            if "accord_tools.fleet.worker" in words_of(pid):
                 os.kill(pid, signal.SIGKILL)
         assert pool.wait() == 0
         said = b"\n".join(pool.output)

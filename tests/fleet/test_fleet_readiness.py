@@ -4,16 +4,16 @@ from datetime import date
 
 import pytest
 
-from accord.fleet.results import SurfaceChange
-from accord.fleet.surfaces import LINT_RULES
-from accord.fleet.surfaces.readiness import (
+from accord.protocol.catalogue import catalogue
+from accord_tools.fleet.results import SurfaceChange
+from accord_tools.fleet.surfaces import LINT_RULES
+from accord_tools.fleet.surfaces.readiness import (
     DIRECTORIES,
     UNDECIDED,
     check_readiness,
     known_findings,
     readiness_rules,
 )
-from accord.protocol.catalogue import catalogue
 
 URL = "https://desk.example/mcp"
 BOTH = ("claude", "openai")

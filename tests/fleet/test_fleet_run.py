@@ -19,8 +19,8 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from accord import Context, Server
-from accord.fleet.history import open_history
 from accord.types import ToolAnnotations
+from accord_tools.fleet.history import open_history
 from support.command_line import CommandLine, Run
 from support.http_server import bounded
 from support.waiting import LONG, until_sync

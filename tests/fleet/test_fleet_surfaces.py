@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accord.check.contract.lock_file import difference
-from accord.fleet.surfaces.changes import find_surface_changes
-from accord.fleet.surfaces.summary import summarize_surface
+from accord_tools.contract.lock_file import difference
+from accord_tools.fleet.surfaces.changes import find_surface_changes
+from accord_tools.fleet.surfaces.summary import summarize_surface
 
 STRING = {"type": "string"}
 

@@ -4,9 +4,9 @@ import stat
 
 import pytest
 
-from accord.fleet.definition import FleetError
-from accord.fleet.file.reader import read_fleet
-from accord.fleet.file.trust import TrustStore, launch_digest
+from accord_tools.fleet.definition import FleetError
+from accord_tools.fleet.file.reader import read_fleet
+from accord_tools.fleet.file.trust import TrustStore, launch_digest
 
 FILE = """\
 [mcpServers.a]

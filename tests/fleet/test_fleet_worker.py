@@ -13,23 +13,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as draw
 
-from accord.check.contract.lock_file import format_lock
-from accord.check.probing.secret_filter import HIDDEN, SecretFilter
-from accord.check.report import Coverage, Report, RequirementResult, ViolationGroup
-from accord.fleet.definition import ResolvedServer
-from accord.fleet.results import (
+from accord.protocol.verdict import Evidence
+from accord.protocol.violation import Violation
+from accord_tools.check.probing.secret_filter import HIDDEN, SecretFilter
+from accord_tools.check.report import Coverage, Report, RequirementResult, ViolationGroup
+from accord_tools.contract.lock_file import format_lock
+from accord_tools.fleet.definition import ResolvedServer
+from accord_tools.fleet.results import (
     FailedTest,
     ServerTiming,
     StageResult,
     SurfaceChange,
     TestCounts,
 )
-from accord.fleet.surfaces import summarize_surface
-from accord.fleet.worker.channel import MaskedStream
-from accord.fleet.worker.job import DECODER, WorkerJob, WorkerProgress, WorkerReport, encode_job
-from accord.fleet.worker.report_mask import mask_message
-from accord.protocol.verdict import Evidence
-from accord.protocol.violation import Violation
+from accord_tools.fleet.surfaces import summarize_surface
+from accord_tools.fleet.worker.channel import MaskedStream
+from accord_tools.fleet.worker.job import (
+    DECODER,
+    WorkerJob,
+    WorkerProgress,
+    WorkerReport,
+    encode_job,
+)
+from accord_tools.fleet.worker.report_mask import mask_message
 from fleet.fleet_server import HOSTILE, SCHEMA
 from fleet.jobs import command, job, marked_processes
 from support.waiting import LONG, until_sync
@@ -42,7 +48,7 @@ class Worked:
 
     def __init__(self, work: WorkerJob, **env: str) -> None:
         ran = subprocess.Popen(
-            [sys.executable, "-P", "-m", "accord.fleet.worker"],
+            [sys.executable, "-P", "-m", "accord_tools.fleet.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

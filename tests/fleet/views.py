@@ -2,8 +2,10 @@
 
 import msgspec
 
-from accord.fleet.definition import ServerLimits
-from accord.fleet.results import (
+from accord.protocol.catalogue import catalogue
+from accord.types import REVISION_IDS
+from accord_tools.fleet.definition import ServerLimits
+from accord_tools.fleet.results import (
     FailedTest,
     FleetRun,
     FleetView,
@@ -22,9 +24,7 @@ from accord.fleet.results import (
     TestCounts,
     TrendPoint,
 )
-from accord.fleet.rule_set import find_rule_set
-from accord.protocol.catalogue import catalogue
-from accord.types import REVISION_IDS
+from accord_tools.fleet.rule_set import find_rule_set
 from check.reports import server_report
 
 RULES = find_rule_set("latest")

@@ -1,7 +1,7 @@
 """Edits of documents, each verified by another reader."""
 
-from accord.hosts.documents.document import open_document
-from accord.hosts.documents.verification import ABSENT, verify_edit
+from accord_tools.hosts.documents.document import open_document
+from accord_tools.hosts.documents.verification import ABSENT, verify_edit
 
 
 class DocumentEdits:

@@ -1,6 +1,6 @@
 """Files of hosts as people and programs leave them, and files that are broken."""
 
-from accord.hosts.definition import ConfigFile
+from accord_tools.hosts.definition import ConfigFile
 
 SERVER = '''\
 from accord import Server

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from accord.hosts.definition import Machine, System
+from accord_tools.hosts.definition import Machine, System
 
 
 def make_machine(folder: Path, system: System = "linux", **environ: str) -> Machine:

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from accord.hosts.writing.change import FileChange, write_changes
-from accord.hosts.writing.journal import Journal
+from accord_tools.hosts.writing.change import FileChange, write_changes
+from accord_tools.hosts.writing.journal import Journal
 
 
 def write_json(path, value):
@@ -206,7 +206,7 @@ def test_a_table_that_is_a_named_pipe_is_refused(accord, home):
 
 
 def test_entries_of_a_large_file_are_found_without_reading_it_again_for_each(monkeypatch):
-    from accord.hosts.documents import json_document
+    from accord_tools.hosts.documents import json_document
 
     servers = {f"s{number}": {"command": "x"} for number in range(50)}
     document = json_document.JsonDocument(json.dumps({"mcpServers": servers}))

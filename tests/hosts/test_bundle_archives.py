@@ -7,9 +7,9 @@ import zipfile
 
 import pytest
 
-from accord.hosts.bundles import archive
-from accord.hosts.bundles.archive import is_private, read_bundle, unpack_bundle
-from accord.hosts.definition import HostsError
+from accord_tools.hosts.bundles import archive
+from accord_tools.hosts.bundles.archive import is_private, read_bundle, unpack_bundle
+from accord_tools.hosts.definition import HostsError
 
 MANIFEST = {
     "manifest_version": "0.3",

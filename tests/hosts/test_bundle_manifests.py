@@ -6,13 +6,13 @@ import msgspec
 import pytest
 
 from accord.cli.target import locate
-from accord.hosts.bundles.archive import Bundle, BundleFile
-from accord.hosts.bundles.entry import bundle_folder, bundle_target
-from accord.hosts.bundles.manifest import read_manifest
-from accord.hosts.bundles.versions import satisfies
-from accord.hosts.definition import HostsError
-from accord.hosts.launching.installation import AccordCommand
-from accord.hosts.targets import TargetReader
+from accord_tools.hosts.bundles.archive import Bundle, BundleFile
+from accord_tools.hosts.bundles.entry import bundle_folder, bundle_target
+from accord_tools.hosts.bundles.manifest import read_manifest
+from accord_tools.hosts.bundles.versions import satisfies
+from accord_tools.hosts.definition import HostsError
+from accord_tools.hosts.launching.installation import AccordCommand
+from accord_tools.hosts.targets import TargetReader
 from hosts.launch_machine import make_machine, make_program
 
 ACCORD = AccordCommand(words=("/venv/bin/python", "-P", "-m", "accord"), kind="venv")

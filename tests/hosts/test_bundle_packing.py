@@ -12,21 +12,21 @@ import pytest
 import accord
 from accord import connect
 from accord.cli.target import locate
-from accord.hosts.bundles.archive import read_bundle, unpack_bundle
-from accord.hosts.bundles.contents import (
+from accord.version import __version__
+from accord_tools.hosts.bundles.archive import read_bundle, unpack_bundle
+from accord_tools.hosts.bundles.contents import (
     ServerSource,
     collect_modules,
     collect_project,
     find_source,
     read_requirements,
 )
-from accord.hosts.bundles.dependencies import copy_packages, requirements_of
-from accord.hosts.bundles.manifest import BundleSetting
-from accord.hosts.bundles.packing import BundleRequest, write_bundle
-from accord.hosts.definition import HostsError, Machine
-from accord.hosts.launching.installation import accord_command
-from accord.hosts.targets import TargetReader, read_target
-from accord.version import __version__
+from accord_tools.hosts.bundles.dependencies import copy_packages, requirements_of
+from accord_tools.hosts.bundles.manifest import BundleSetting
+from accord_tools.hosts.bundles.packing import BundleRequest, write_bundle
+from accord_tools.hosts.definition import HostsError, Machine
+from accord_tools.hosts.launching.installation import accord_command
+from accord_tools.hosts.targets import TargetReader, read_target
 from support.waiting import run
 
 SERVER = """\

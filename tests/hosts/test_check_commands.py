@@ -6,8 +6,8 @@ import sys
 import pytest
 from msgspec.structs import replace
 
-from accord.hosts.definition import LaunchModel
-from accord.hosts.repairing.planning import find_repairs
+from accord_tools.hosts.definition import LaunchModel
+from accord_tools.hosts.repairing.planning import find_repairs
 from support.checked_hosts import DESKTOP, TERMINAL, config_at, inspect, machine_at
 
 
@@ -236,7 +236,7 @@ def test_a_throw_away_environment_is_a_warning(tmp_path, place):
 
 
 def test_variables_are_checked_with_those_of_the_host(tmp_path):
-    from accord.hosts.definition import PlaceholderForms
+    from accord_tools.hosts.definition import PlaceholderForms
 
     host = replace(
         DESKTOP,

@@ -5,8 +5,14 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from accord.hosts.definition import EntryShape, HostEntry, LaunchModel, Machine, PlaceholderForms
-from accord.hosts.launching.environment import host_environment
+from accord_tools.hosts.definition import (
+    EntryShape,
+    HostEntry,
+    LaunchModel,
+    Machine,
+    PlaceholderForms,
+)
+from accord_tools.hosts.launching.environment import host_environment
 from support.checked_hosts import DESKTOP, TERMINAL
 
 SHELL = {"HOME": "/home/me", "PATH": "/home/me/.local/bin:/usr/bin", "LANG": "C", "API_KEY": "k1"}

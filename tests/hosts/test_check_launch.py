@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from accord import Server
-from accord.hosts.definition import EntryShape, PlaceholderForms
+from accord_tools.hosts.definition import EntryShape, PlaceholderForms
 from support.certificates import self_signed
 from support.checked_hosts import DESKTOP, PYTHON, TINY, URL, check, config_at, machine_at
 from support.http_server import bounded, free_port, serving

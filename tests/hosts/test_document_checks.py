@@ -8,18 +8,18 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accord.hosts.definition import HostsError
-from accord.hosts.documents.difference import show_difference
-from accord.hosts.documents.document import (
+from accord_tools.hosts.definition import HostsError
+from accord_tools.hosts.documents.difference import show_difference
+from accord_tools.hosts.documents.document import (
     Edit,
     UneditableDocument,
     UnreadableDocument,
     open_document,
 )
-from accord.hosts.documents.snippets import render_snippet, render_value
-from accord.hosts.documents.text_file import read_text_file
-from accord.hosts.documents.text_lines import join_edits
-from accord.hosts.documents.verification import ABSENT, verify_edit
+from accord_tools.hosts.documents.snippets import render_snippet, render_value
+from accord_tools.hosts.documents.text_file import read_text_file
+from accord_tools.hosts.documents.text_lines import join_edits
+from accord_tools.hosts.documents.verification import ABSENT, verify_edit
 
 # -- the bytes of a file
 

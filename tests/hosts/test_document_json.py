@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accord.hosts.documents.document import (
+from accord_tools.hosts.documents.document import (
     TextPlace,
     UneditableDocument,
     UnreadableDocument,

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accord.hosts.documents.document import (
+from accord_tools.hosts.documents.document import (
     TextPlace,
     UneditableDocument,
     UnreadableDocument,
     open_document,
 )
-from accord.hosts.documents.toml_text import format_key, format_value
+from accord_tools.hosts.documents.toml_text import format_key, format_value
 from hosts.document_edits import DocumentEdits
 
 PATH = ("mcp_servers", "desk")

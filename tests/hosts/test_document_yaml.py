@@ -7,14 +7,14 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accord.hosts.definition import HostsError
-from accord.hosts.documents.document import (
+from accord_tools.hosts.definition import HostsError
+from accord_tools.hosts.documents.document import (
     TextPlace,
     UneditableDocument,
     UnreadableDocument,
     open_document,
 )
-from accord.hosts.documents.yaml_text import format_scalar, format_yaml
+from accord_tools.hosts.documents.yaml_text import format_scalar, format_yaml
 from hosts.document_edits import DocumentEdits
 
 PATH = ("extensions", "desk")

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accord.hosts.definition import ConfigFile, HostEntry, HostsError
-from accord.hosts.entries.placeholders import NoPlaceholder, ReservedText
-from accord.hosts.entries.shaping import entries_in, from_host, to_host
-from accord.hosts.table.rows import load_hosts
+from accord_tools.hosts.definition import ConfigFile, HostEntry, HostsError
+from accord_tools.hosts.entries.placeholders import NoPlaceholder, ReservedText
+from accord_tools.hosts.entries.shaping import entries_in, from_host, to_host
+from accord_tools.hosts.table.rows import load_hosts
 
 HOSTS = load_hosts()
 ENTRIES = {

@@ -6,10 +6,10 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
 
-from accord.hosts.definition import HostEntry, HostsError
-from accord.hosts.entries.links import install_command, install_link
-from accord.hosts.entries.shaping import from_host
-from accord.hosts.table.rows import LINKS, load_hosts
+from accord_tools.hosts.definition import HostEntry, HostsError
+from accord_tools.hosts.entries.links import install_command, install_link
+from accord_tools.hosts.entries.shaping import from_host
+from accord_tools.hosts.table.rows import LINKS, load_hosts
 
 HOSTS = load_hosts()
 COMMAND = HostEntry(

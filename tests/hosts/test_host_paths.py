@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from accord.hosts.definition import HostsError, Machine
-from accord.hosts.table.places import (
+from accord_tools.hosts.definition import HostsError, Machine
+from accord_tools.hosts.table.places import (
     config_files,
     default_file,
     expand,
@@ -18,7 +18,7 @@ from accord.hosts.table.places import (
     is_installed,
     other_readers,
 )
-from accord.hosts.table.rows import load_hosts
+from accord_tools.hosts.table.rows import load_hosts
 
 EXPECTED = tomllib.loads(Path(__file__).with_name("host_paths.toml").read_text())
 HOMES = {"linux": "/home/ada", "macos": "/Users/ada", "windows": "C:/Users/ada"}

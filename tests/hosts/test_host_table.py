@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from accord.hosts.definition import HostsError, Machine
-from accord.hosts.table.places import expand
-from accord.hosts.table.rows import TABLE, find_host, load_hosts
+from accord_tools.hosts.definition import HostsError, Machine
+from accord_tools.hosts.table.places import expand
+from accord_tools.hosts.table.rows import TABLE, find_host, load_hosts
 
 HOSTS = load_hosts()
 ROW = """

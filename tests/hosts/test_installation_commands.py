@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from accord.hosts.definition import HostsError
-from accord.hosts.launching.command import find_program, settle_command
+from accord_tools.hosts.definition import HostsError
+from accord_tools.hosts.launching.command import find_program, settle_command
 from hosts.launch_machine import make_machine, make_program
 
 

@@ -11,14 +11,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from accord.hosts.definition import HostsError, Machine
-from accord.hosts.launching.installation import (
+from accord.version import __version__
+from accord_tools.hosts.definition import HostsError, Machine
+from accord_tools.hosts.launching.installation import (
     RunningPython,
     accord_command,
     python_words,
     stable_python,
 )
-from accord.version import __version__
 from hosts.launch_machine import make_machine, make_program
 from support.waiting import LONG
 
@@ -259,8 +259,8 @@ def test_this_installation_is_known():
 
 ASK = """\
 import json
-from accord.hosts.definition import Machine
-from accord.hosts.launching.installation import RunningPython, accord_command
+from accord_tools.hosts.definition import Machine
+from accord_tools.hosts.launching.installation import RunningPython, accord_command
 import msgspec
 machine = Machine.current()
 python = msgspec.structs.replace(RunningPython.current(machine), temporary=())

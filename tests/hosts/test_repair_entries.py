@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from accord.hosts.checking.entries import inspect_entry
-from accord.hosts.checking.files import check_file
-from accord.hosts.checking.findings import CODES
-from accord.hosts.checking.shape import find_shape_faults
-from accord.hosts.definition import HostEntry
-from accord.hosts.entries.shaping import to_host
-from accord.hosts.repairing.planning import find_repairs
-from accord.hosts.repairing.repair import Repair, StaleRepair, combine_repairs
-from accord.hosts.table.rows import load_hosts
+from accord_tools.hosts.checking.entries import inspect_entry
+from accord_tools.hosts.checking.files import check_file
+from accord_tools.hosts.checking.findings import CODES
+from accord_tools.hosts.checking.shape import find_shape_faults
+from accord_tools.hosts.definition import HostEntry
+from accord_tools.hosts.entries.shaping import to_host
+from accord_tools.hosts.repairing.planning import find_repairs
+from accord_tools.hosts.repairing.repair import Repair, StaleRepair, combine_repairs
+from accord_tools.hosts.table.rows import load_hosts
 from support.checked_hosts import config_at, inspect, machine_at
 
 HOSTS = load_hosts()
@@ -173,7 +173,7 @@ def test_entries_that_accord_writes_have_no_faults():
 
 def test_names_that_a_host_refuses_are_found(tmp_path):
     machine = machine_at(tmp_path)
-    from accord.hosts.checking.entries import EntryCheck
+    from accord_tools.hosts.checking.entries import EntryCheck
 
     def codes(name):
         file = config_at(tmp_path, {}, HOSTS["claude-code"])
@@ -365,7 +365,7 @@ def test_marks_and_line_ends_of_a_file_stay(tmp_path):
 
 def test_every_code_is_found_by_a_check():
     """A code that no module uses would stand in the documentation in vain."""
-    folder = Path(__file__).parents[2] / "src/accord/hosts"
+    folder = Path(__file__).parents[2] / "src/accord_tools/hosts"
     texts = [each.read_text() for each in folder.rglob("*.py") if each.name != "findings.py"]
     unused = [code for code in CODES if not any(f'"{code}"' in text for text in texts)]
     assert unused == []

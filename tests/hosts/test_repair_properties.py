@@ -7,13 +7,13 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accord.hosts.checking.entries import EntryCheck
-from accord.hosts.checking.files import check_bytes
-from accord.hosts.definition import ConfigFile, Machine
-from accord.hosts.documents.document import open_document
-from accord.hosts.repairing.planning import find_repairs
-from accord.hosts.repairing.repair import combine_repairs
-from accord.hosts.table.rows import load_hosts
+from accord_tools.hosts.checking.entries import EntryCheck
+from accord_tools.hosts.checking.files import check_bytes
+from accord_tools.hosts.definition import ConfigFile, Machine
+from accord_tools.hosts.documents.document import open_document
+from accord_tools.hosts.repairing.planning import find_repairs
+from accord_tools.hosts.repairing.repair import combine_repairs
+from accord_tools.hosts.table.rows import load_hosts
 
 HOSTS = [each for each in load_hosts().values() if each.format.startswith("json") and each.key]
 NAMES = [

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from accord.cli.target import locate
-from accord.hosts.definition import HostEntry, HostsError
-from accord.hosts.launching.installation import AccordCommand
-from accord.hosts.targets import TargetReader, read_target
+from accord_tools.hosts.definition import HostEntry, HostsError
+from accord_tools.hosts.launching.installation import AccordCommand
+from accord_tools.hosts.targets import TargetReader, read_target
 from hosts.launch_machine import make_machine, make_program
 
 ACCORD = AccordCommand(words=("/venv/bin/python", "-P", "-m", "accord"), kind="venv")

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from accord.hosts.definition import HostEntry, HostsError
-from accord.hosts.launching.installation import AccordCommand
-from accord.hosts.targets import bridge_entry, unwrap_entry, wrap_entry
+from accord_tools.hosts.definition import HostEntry, HostsError
+from accord_tools.hosts.launching.installation import AccordCommand
+from accord_tools.hosts.targets import bridge_entry, unwrap_entry, wrap_entry
 
 ACCORD = AccordCommand(words=("/venv/bin/python", "-P", "-m", "accord"), kind="venv")
 UVX = AccordCommand(

@@ -11,12 +11,12 @@ import sys
 
 import pytest
 
-from accord.hosts.definition import HostsError
-from accord.hosts.writing.change import FileChange, write_changes
-from accord.hosts.writing.exchange import exchange_file, leftovers
-from accord.hosts.writing.journal import Journal
-from accord.hosts.writing.lock import lock_files
-from accord.hosts.writing.undoing import undo
+from accord_tools.hosts.definition import HostsError
+from accord_tools.hosts.writing.change import FileChange, write_changes
+from accord_tools.hosts.writing.exchange import exchange_file, leftovers
+from accord_tools.hosts.writing.journal import Journal
+from accord_tools.hosts.writing.lock import lock_files
+from accord_tools.hosts.writing.undoing import undo
 from support.plain_user import plain_user
 
 is_posix = pytest.mark.skipif(os.name != "posix", reason="links and rights of POSIX")
@@ -175,8 +175,8 @@ def test_a_file_with_several_names_is_written_in_place(journal, tmp_path):
 MOUNTED = """
 import sys
 from pathlib import Path
-from accord.hosts.writing.change import FileChange, write_changes
-from accord.hosts.writing.journal import Journal
+from accord_tools.hosts.writing.change import FileChange, write_changes
+from accord_tools.hosts.writing.journal import Journal
 
 path = Path(sys.argv[1])
 change = FileChange(path=path, host="x", name="notes", action="add", compute=lambda _: b"new")
@@ -399,7 +399,7 @@ def test_half_a_file_is_read_again(journal, tmp_path):
 
 
 def test_a_file_that_changes_all_the_time_is_given_up(journal, tmp_path, monkeypatch):
-    monkeypatch.setattr("accord.hosts.writing.change._TRIES", 4)
+    monkeypatch.setattr("accord_tools.hosts.writing.change._TRIES", 4)
     path = tmp_path / "mcp.json"
     path.write_text("{}")
     count = iter(range(100))
@@ -444,7 +444,7 @@ def test_a_second_process_of_accord_waits_for_the_first(journal, tmp_path):
 CRASH = """
 import os, signal, sys
 from pathlib import Path
-from accord.hosts.writing import change, exchange, journal
+from accord_tools.hosts.writing import change, exchange, journal
 
 def die(*_, **more):
     os.kill(os.getpid(), signal.SIGKILL)

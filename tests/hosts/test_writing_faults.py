@@ -9,10 +9,10 @@ import time
 
 import pytest
 
-from accord.hosts.definition import HostsError
-from accord.hosts.writing import exchange, system_calls
-from accord.hosts.writing.exchange import exchange_file, leftovers, read_quiet_file
-from accord.hosts.writing.lock import lock_files
+from accord_tools.hosts.definition import HostsError
+from accord_tools.hosts.writing import exchange, system_calls
+from accord_tools.hosts.writing.exchange import exchange_file, leftovers, read_quiet_file
+from accord_tools.hosts.writing.lock import lock_files
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="Linux says whether a file is open for writing"

@@ -9,10 +9,10 @@ from itertools import pairwise
 
 import pytest
 
-from accord.hosts.definition import HostsError
-from accord.hosts.writing.change import FileChange, write_changes
-from accord.hosts.writing.exchange import exchange_file, leftovers, read_quiet_file
-from accord.hosts.writing.journal import Journal
+from accord_tools.hosts.definition import HostsError
+from accord_tools.hosts.writing.change import FileChange, write_changes
+from accord_tools.hosts.writing.exchange import exchange_file, leftovers, read_quiet_file
+from accord_tools.hosts.writing.journal import Journal
 
 WRITES = 200
 
@@ -150,8 +150,8 @@ def test_an_exchange_puts_back_what_another_program_wrote_in_between(path, style
 OURSELVES = """
 import json, sys
 from pathlib import Path
-from accord.hosts.writing.change import FileChange, write_changes
-from accord.hosts.writing.journal import Journal
+from accord_tools.hosts.writing.change import FileChange, write_changes
+from accord_tools.hosts.writing.journal import Journal
 
 print(flush=True)
 for number in range(int(sys.argv[3])):

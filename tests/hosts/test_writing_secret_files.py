@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accord.hosts.definition import HostsError
-from accord.hosts.writing.secret_files import (
+from accord.private_files import find_exposure
+from accord.stores.user_folder import user_folder
+from accord_tools.hosts.definition import HostsError
+from accord_tools.hosts.writing.secret_files import (
     read_env_file,
     secret_file,
     write_env_file,
 )
-from accord.private_files import find_exposure
-from accord.stores.user_folder import user_folder
 from support.plain_user import plain_user
 
 VALUES = {

@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-from accord.hosts.definition import HostsError
-from accord.hosts.writing.change import FileChange, write_changes
-from accord.hosts.writing.journal import Journal, digest_of
-from accord.hosts.writing.spans import changed_spans, reverse_spans
-from accord.hosts.writing.undoing import NOT_POSSIBLE, reversal, undo
+from accord_tools.hosts.definition import HostsError
+from accord_tools.hosts.writing.change import FileChange, write_changes
+from accord_tools.hosts.writing.journal import Journal, digest_of
+from accord_tools.hosts.writing.spans import changed_spans, reverse_spans
+from accord_tools.hosts.writing.undoing import NOT_POSSIBLE, reversal, undo
 
 BEFORE = b'{\n  // mine\n  "mcpServers": {\n    "a": {"command": "x"}\n  }\n}\n'
 ADDED = BEFORE.replace(b'"x"}\n', b'"x"},\n    "notes": {"command": "y"}\n')

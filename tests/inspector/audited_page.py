@@ -15,9 +15,9 @@ from typing import Any
 
 import msgspec
 
-from accord.inspector.actions import Action, load_actions
-from accord.inspector.definition import InspectTarget
-from accord.inspector.inspection import Inspection
+from accord_tools.inspector.actions import Action, load_actions
+from accord_tools.inspector.definition import InspectTarget
+from accord_tools.inspector.inspection import Inspection
 from support.page_client import PageClient, page_of
 
 # Each would leave a file, launch a program, import a module or reach a host, if it were used.

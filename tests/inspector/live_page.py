@@ -9,11 +9,11 @@ from pathlib import Path
 
 import msgspec
 
-from accord.inspector.actions import load_actions, perform
-from accord.inspector.changes import Changes
-from accord.inspector.definition import InspectOptions, InspectTarget
-from accord.inspector.live.connection import LiveConnection
-from accord.inspector.session import InspectedSession
+from accord_tools.inspector.actions import load_actions, perform
+from accord_tools.inspector.changes import Changes
+from accord_tools.inspector.definition import InspectOptions, InspectTarget
+from accord_tools.inspector.live.connection import LiveConnection
+from accord_tools.inspector.session import InspectedSession
 
 ROOT = Path(__file__).parents[2]
 EVERYTHING = ROOT / "examples" / "everything.py"

@@ -4,12 +4,12 @@ import json
 
 import msgspec
 
-from accord.inspector.actions import _actions, perform
-from accord.inspector.changes import Changes
-from accord.inspector.definition import InspectOptions, InspectTarget
-from accord.inspector.log import log_actions  # noqa: F401  # defines the actions
-from accord.inspector.log.message_log import InspectedLog
-from accord.inspector.session import InspectedSession
+from accord_tools.inspector.actions import _actions, perform
+from accord_tools.inspector.changes import Changes
+from accord_tools.inspector.definition import InspectOptions, InspectTarget
+from accord_tools.inspector.log import log_actions  # noqa: F401  # defines the actions
+from accord_tools.inspector.log.message_log import InspectedLog
+from accord_tools.inspector.session import InspectedSession
 
 REVISION = "2025-06-18"
 

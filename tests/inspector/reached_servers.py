@@ -9,18 +9,18 @@ from pathlib import Path
 import msgspec
 
 from accord import Server
-from accord.inspector.actions import _actions, perform
-from accord.inspector.changes import Changes
-from accord.inspector.checking import check_actions
-from accord.inspector.comparing import compare_actions
-from accord.inspector.definition import InspectOptions, InspectTarget
-from accord.inspector.exports import export_actions
-from accord.inspector.history import history_actions
-from accord.inspector.live import call_actions
-from accord.inspector.live.connection import LiveConnection
-from accord.inspector.log import log_actions
-from accord.inspector.raw import raw_actions
-from accord.inspector.session import InspectedSession
+from accord_tools.inspector.actions import _actions, perform
+from accord_tools.inspector.changes import Changes
+from accord_tools.inspector.checking import check_actions
+from accord_tools.inspector.comparing import compare_actions
+from accord_tools.inspector.definition import InspectOptions, InspectTarget
+from accord_tools.inspector.exports import export_actions
+from accord_tools.inspector.history import history_actions
+from accord_tools.inspector.live import call_actions
+from accord_tools.inspector.live.connection import LiveConnection
+from accord_tools.inspector.log import log_actions
+from accord_tools.inspector.raw import raw_actions
+from accord_tools.inspector.session import InspectedSession
 
 DEFINING = (
     check_actions,
@@ -111,7 +111,7 @@ async def until(condition, seconds=30.0):
 
 async def call_of(session, name, /, **params):
     """Make a call and wait for its end; return the id."""
-    from accord.inspector.live.calls import Calls
+    from accord_tools.inspector.live.calls import Calls
 
     id = (await ask(session, name, confirmed=True, **params))["id"]
     await until(lambda: not session.part(Calls).find(id).is_running)

@@ -10,14 +10,14 @@ from msgspec.structs import replace
 
 from accord import Server
 from accord.auth import AuthorizationServer, MemoryStore, OAuth
-from accord.inspector.actions import load_actions, perform
-from accord.inspector.authorization.walk import AuthorizationWalk
-from accord.inspector.authorization.walk_step import CLAUSES, STEP_IDS, TITLES
-from accord.inspector.changes import Changes
-from accord.inspector.definition import ActionRefused, InspectOptions, InspectTarget
-from accord.inspector.live.connection import LiveConnection
-from accord.inspector.session import InspectedSession
 from accord.protocol.catalogue import catalogue
+from accord_tools.inspector.actions import load_actions, perform
+from accord_tools.inspector.authorization.walk import AuthorizationWalk
+from accord_tools.inspector.authorization.walk_step import CLAUSES, STEP_IDS, TITLES
+from accord_tools.inspector.changes import Changes
+from accord_tools.inspector.definition import ActionRefused, InspectOptions, InspectTarget
+from accord_tools.inspector.live.connection import LiveConnection
+from accord_tools.inspector.session import InspectedSession
 from support.http_server import serving
 from support.issuer import token as signed_token
 from support.oauth import ADA, person_at

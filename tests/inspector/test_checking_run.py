@@ -8,9 +8,9 @@ import sys
 import pytest
 
 from accord import Server
-from accord.inspector.checking.check_run import CheckRun
-from accord.inspector.definition import ActionRefused
 from accord.transports.http.client.auth import Bearer
+from accord_tools.inspector.checking.check_run import CheckRun
+from accord_tools.inspector.definition import ActionRefused
 from inspector.reached_servers import (
     Guarded,
     ask,

@@ -9,11 +9,11 @@ import sys
 import pytest
 
 from accord.cli.main import main
-from accord.inspector.exports.call_forms import FormSetting, build_forms
-from accord.inspector.exports.exported_call import ExportedCall
-from accord.inspector.exports.target_words import quote_for_python, quote_for_shell
-from accord.inspector.target_access import SafeTarget, make_safe
 from accord.transports.http.client.auth import Bearer
+from accord_tools.inspector.exports.call_forms import FormSetting, build_forms
+from accord_tools.inspector.exports.exported_call import ExportedCall
+from accord_tools.inspector.exports.target_words import quote_for_python, quote_for_shell
+from accord_tools.inspector.target_access import SafeTarget, make_safe
 from inspector.reached_servers import (
     ask,
     call_of,

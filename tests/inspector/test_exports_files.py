@@ -7,11 +7,11 @@ import os
 import pytest
 
 from accord import trace
-from accord.hosts.table.rows import load_hosts
-from accord.inspector.definition import ActionRefused, InspectTarget
-from accord.inspector.exports.host_entries import host_entry
-from accord.inspector.log.message_log import InspectedLog
 from accord.transports.http.client.auth import Bearer
+from accord_tools.hosts.table.rows import load_hosts
+from accord_tools.inspector.definition import ActionRefused, InspectTarget
+from accord_tools.inspector.exports.host_entries import host_entry
+from accord_tools.inspector.log.message_log import InspectedLog
 from inspector.reached_servers import (
     ask,
     call_of,

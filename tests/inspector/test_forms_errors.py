@@ -2,9 +2,9 @@ import builtins
 
 import pytest
 
-from accord.inspector.forms import errors
-from accord.inspector.forms.errors import MOST_ERRORS, find_errors
-from accord.inspector.forms.values import parse_text
+from accord_tools.inspector.forms import errors
+from accord_tools.inspector.forms.errors import MOST_ERRORS, find_errors
+from accord_tools.inspector.forms.values import parse_text
 
 PETS = {
     "oneOf": [

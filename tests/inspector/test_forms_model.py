@@ -5,10 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.inspector.forms import limits
-from accord.inspector.forms.building import MOST_CHOICES, MOST_FIELDS, MOST_MEMBERS, MOST_OPTIONS
-from accord.inspector.forms.model import build_form, prompt_form, prompt_schema, template_form
 from accord.types import PromptArgument
+from accord_tools.inspector.forms import limits
+from accord_tools.inspector.forms.building import (
+    MOST_CHOICES,
+    MOST_FIELDS,
+    MOST_MEMBERS,
+    MOST_OPTIONS,
+)
+from accord_tools.inspector.forms.model import build_form, prompt_form, prompt_schema, template_form
 
 
 def form(schema: object) -> Any:

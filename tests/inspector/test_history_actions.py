@@ -2,8 +2,8 @@
 
 import pytest
 
-from accord.inspector.definition import ActionRefused
-from accord.inspector.live.calls import Calls
+from accord_tools.inspector.definition import ActionRefused
+from accord_tools.inspector.live.calls import Calls
 from inspector.reached_servers import (
     ask,
     call_of,

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from accord.inspector.definition import InspectOptions, InspectTarget
-from accord.inspector.inspection import Inspection
-from accord.inspector.web.answer_masking import AnswerMasks
+from accord_tools.inspector.definition import InspectOptions, InspectTarget
+from accord_tools.inspector.inspection import Inspection
+from accord_tools.inspector.web.answer_masking import AnswerMasks
 from support.page_client import page_of
 from support.waiting import LONG, in_loop
 

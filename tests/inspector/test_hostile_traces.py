@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from accord.inspector.inspection import Inspection
+from accord_tools.inspector.inspection import Inspection
 from support.page_client import page_of
 from support.waiting import in_loop
 

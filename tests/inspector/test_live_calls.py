@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from accord.inspector.definition import ActionRefused, InspectOptions
+from accord_tools.inspector.definition import ActionRefused, InspectOptions
 from inspector.live_page import LivePage, live_page, scripted
 from support.running import on_a_loop
 

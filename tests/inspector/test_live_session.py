@@ -9,8 +9,8 @@ import pytest
 
 from accord import Server
 from accord.auth import AuthorizationServer, MemoryStore, OAuth
-from accord.inspector.definition import ActionRefused
-from accord.inspector.live.reloading import SourceWatch
+from accord_tools.inspector.definition import ActionRefused
+from accord_tools.inspector.live.reloading import SourceWatch
 from inspector.live_page import launch, live_page, scripted
 from support.http_server import bounded
 from support.running import on_a_loop

@@ -5,8 +5,8 @@ import tracemalloc
 
 import pytest
 
-from accord.inspector.log import message_log, row_filter
-from accord.inspector.log.message_log import InspectedLog
+from accord_tools.inspector.log import message_log, row_filter
+from accord_tools.inspector.log.message_log import InspectedLog
 from inspector.logged import answer, ask, call, make_session, message, opened, rows_of
 from support.running import on_a_loop
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from accord import Server, connect, trace
-from accord.check.trace_check import replay
 from accord.client.options import ClientSettings
-from accord.inspector.log.call_tag import current_call
-from accord.inspector.log.message_log import InspectedLog, write_trace
 from accord.testing.connection import TappedWire
 from accord.testing.http_wires import TappedHttpWire
 from accord.transports.wire import MemoryWire
+from accord_tools.check.trace_check import replay
+from accord_tools.inspector.log.call_tag import current_call
+from accord_tools.inspector.log.message_log import InspectedLog, write_trace
 from inspector.logged import ask, call, make_session, opened, rows_of
 from support.running import on_a_loop
 

@@ -4,8 +4,13 @@ import json
 
 import pytest
 
-from accord.inspector.log.sketch import BRIEF_MOST, brief_of_http, describe_result, sketch_message
 from accord.trace import HttpFacts
+from accord_tools.inspector.log.sketch import (
+    BRIEF_MOST,
+    brief_of_http,
+    describe_result,
+    sketch_message,
+)
 
 VALUES = [None, True, 0, -1.5, 10**30, "", "a\x1b[31m\u202eb", "x" * 5000, [], [1], {}, {"a": [{}]}]
 METHODS = [

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from accord.inspector.definition import ActionRefused
-from accord.inspector.raw.console import RawConsole
 from accord.transports.http.client.auth import Bearer
+from accord_tools.inspector.definition import ActionRefused
+from accord_tools.inspector.raw.console import RawConsole
 from inspector.reached_servers import (
     Guarded,
     ask,

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from accord.inspector.raw.templates import build_templates
 from accord.protocol.catalogue import catalogue
 from accord.protocol.revisions import REVISIONS
+from accord_tools.inspector.raw.templates import build_templates
 
 ALL = [(revision, transport) for revision in REVISIONS for transport in ("stdio", "http", "sse")]
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from accord.inspector.definition import ActionRefused
-from accord.inspector.live.questions import AskedQuestions
 from accord.types import CreateMessageParams, SamplingMessage, TextContent, Tool, ToolChoice
+from accord_tools.inspector.definition import ActionRefused
+from accord_tools.inspector.live.questions import AskedQuestions
 from inspector.live_page import live_page, scripted
 from support.running import on_a_loop
 

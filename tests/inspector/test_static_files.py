@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-STATIC = Path(__file__).parents[2] / "src/accord/inspector/static"
+STATIC = Path(__file__).parents[2] / "src/accord_tools/inspector/static"
 VENDORED = {
     "hooks.js": "e862ab2973aa6455eaa0f77c5d832d2157d6be59a17c8ba546550a575b58c6b4",
     "htm-LICENSE": "740725f7252e750af735d0028cc534970772f513331e9f68150fede8fb3ce00f",

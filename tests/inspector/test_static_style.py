@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-STATIC = Path(__file__).parents[2] / "src/accord/inspector/static"
+STATIC = Path(__file__).parents[2] / "src/accord_tools/inspector/static"
 STYLE = (STATIC / "style.css").read_text()
 # Texts, and what they are drawn on.
 TEXTS = ("ink", "soft", "link", "fail", "warn", "pass", "info")

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from accord.inspector.definition import ActionRefused
-from accord.inspector.log.message_log import InspectedLog
-from accord.inspector.log.timeline import LANES_MOST
-from accord.inspector.log.trace_session import open_trace
 from accord.trace import HttpFacts
+from accord_tools.inspector.definition import ActionRefused
+from accord_tools.inspector.log.message_log import InspectedLog
+from accord_tools.inspector.log.timeline import LANES_MOST
+from accord_tools.inspector.log.trace_session import open_trace
 from inspector.logged import answer, ask, call, make_session, message, opened
 from support.running import on_a_loop
 

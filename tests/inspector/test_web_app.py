@@ -12,17 +12,17 @@ import msgspec
 import pytest
 
 from accord.errors import ConnectionClosed
-from accord.inspector import actions
-from accord.inspector.actions import READ, action
-from accord.inspector.definition import ActionRefused, Download, InspectOptions, InspectTarget
-from accord.inspector.inspection import SESSIONS_MOST, Inspection
-from accord.inspector.web import app as app_module
-from accord.inspector.web import serving
-from accord.inspector.web.app import ACTIONS_MOST, BODY_MOST, WRONG_KEYS_MOST, InspectorApp
-from accord.inspector.web.feed import FEEDS_MOST
-from accord.inspector.web.gate import loopback_address
-from accord.inspector.web.static_files import StaticFiles
 from accord.transports.http.server.state import HttpOptions
+from accord_tools.inspector import actions
+from accord_tools.inspector.actions import READ, action
+from accord_tools.inspector.definition import ActionRefused, Download, InspectOptions, InspectTarget
+from accord_tools.inspector.inspection import SESSIONS_MOST, Inspection
+from accord_tools.inspector.web import app as app_module
+from accord_tools.inspector.web import serving
+from accord_tools.inspector.web.app import ACTIONS_MOST, BODY_MOST, WRONG_KEYS_MOST, InspectorApp
+from accord_tools.inspector.web.feed import FEEDS_MOST
+from accord_tools.inspector.web.gate import loopback_address
+from accord_tools.inspector.web.static_files import StaticFiles
 from support.page_client import page_of, read_answer, read_head
 from support.running import in_virtual_time
 from support.waiting import in_loop, until

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from accord.errors import TransportError
-from accord.inspector.inspection import Inspection
-from accord.inspector.web.serving import PageSockets, serve_inspection
-from accord.inspector.web.static_files import StaticFiles
+from accord_tools.inspector.inspection import Inspection
+from accord_tools.inspector.web.serving import PageSockets, serve_inspection
+from accord_tools.inspector.web.static_files import StaticFiles
 from support.page_client import PageClient, page_of, read_answer
 from support.waiting import LONG, in_loop
 

@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from accord.inspector.web.gate import GateRequest, examine, loopback_address, public_address
+from accord_tools.inspector.web.gate import GateRequest, examine, loopback_address, public_address
 
 KEY = "k" * 43
 HOST = "127.0.0.1:4711"

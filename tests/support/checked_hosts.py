@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from accord.hosts.checking.entries import check_entry, inspect_entry
-from accord.hosts.checking.files import check_file
-from accord.hosts.definition import ConfigFile, EntryShape, Host, LaunchModel, Machine
+from accord_tools.hosts.checking.entries import check_entry, inspect_entry
+from accord_tools.hosts.checking.files import check_file
+from accord_tools.hosts.definition import ConfigFile, EntryShape, Host, LaunchModel, Machine
 from support.waiting import run
 
 COMMAND = EntryShape(members={"command": "program", "args": "args", "env": "env", "cwd": "cwd"})

@@ -184,7 +184,12 @@ def _run(asked, files) -> NoReturn:
 
 def _import() -> None:
     """Import what commands use, so that no run has to."""
-    for name in ("accord.cli", "accord.check", "accord.testing", "accord.transports.http.client"):
+    for name in (
+        "accord.cli",
+        "accord_tools.check",
+        "accord.testing",
+        "accord.transports.http.client",
+    ):
         package = importlib.import_module(name)
         for module in pkgutil.walk_packages(package.__path__, f"{name}."):
             with contextlib.suppress(ImportError):

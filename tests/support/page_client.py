@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from accord.inspector.inspection import Inspection
-from accord.inspector.web.serving import serve_inspection
+from accord_tools.inspector.inspection import Inspection
+from accord_tools.inspector.web.serving import serve_inspection
 from support.waiting import LONG
 
 

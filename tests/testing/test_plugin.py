@@ -248,7 +248,7 @@ def test_runs_without_fixtures_do_not_load_the_library(project: pytest.Pytester)
             loaded = {name for name in sys.modules if name.partition(".")[0] == "accord"}
             assert loaded <= {
                 "accord", "accord.testing", "accord.testing.plugin", "accord.version",
-                "accord.check", "accord.check.contract", "accord.check.contract.plugin",
+                "accord_tools.check", "accord_tools.contract", "accord_tools.contract.plugin",
             }
             assert "msgspec" not in sys.modules
     """

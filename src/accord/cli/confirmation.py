@@ -15,7 +15,7 @@ def confirm(question: str, *, instead: str = "") -> bool:
     Raises:
         UsageError: there is no terminal to ask on.
     """
-    from accord.check.rendering.wording import escape_unprintable
+    from accord_tools.check.rendering.wording import escape_unprintable
 
     if sys.stdin is None or not sys.stdin.isatty():
         other = f", {instead}" if instead else ""

@@ -91,7 +91,7 @@ def reach_server(options: "argparse.Namespace") -> ReachedServer:
 
 
 def _reach_entry(options: "argparse.Namespace") -> ReachedServer:
-    from accord.cli.inspect_targets import target_of_entry
+    from accord_tools.inspector.command_targets import target_of_entry
 
     if options.command:
         raise UsageError("with --config or --host the TARGET is the name of a server in it")

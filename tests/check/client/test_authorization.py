@@ -6,11 +6,11 @@ from collections import Counter
 
 import pytest
 
-from accord.check.client_check import ClientPlan, check_client
-from accord.check.fake_server.authorization_server import PREREGISTERED
-from accord.check.scenarios.client import CLIENT_SCENARIOS
 from accord.protocol.catalogue import catalogue
 from accord.testing import run_in_virtual_time
+from accord_tools.check.client_check import ClientPlan, check_client
+from accord_tools.check.fake_server.authorization_server import PREREGISTERED
+from accord_tools.check.scenarios.client import CLIENT_SCENARIOS
 from check.client import everything
 from check.client.authorization_mutants import Older
 from check.client.authorizing import Authorizing, Known, Standalone

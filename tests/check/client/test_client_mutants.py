@@ -10,11 +10,11 @@ from typing import ClassVar
 
 import pytest
 
-from accord.check.client_check import ClientPlan, check_client
-from accord.check.fake_server.unseen import NOT_OF_CLIENTS, UNSEEN, why_not_of_clients
 from accord.protocol.catalogue import catalogue
 from accord.protocol.revisions import REVISIONS
 from accord.testing import run_in_virtual_time
+from accord_tools.check.client_check import ClientPlan, check_client
+from accord_tools.check.fake_server.unseen import NOT_OF_CLIENTS, UNSEEN, why_not_of_clients
 from check.client import (  # noqa: F401  # modules register their mutants
     authorization_mutants,
     mutants_conduct,
@@ -59,7 +59,7 @@ def found(kind, over="http", scenarios=(), run=run_in_virtual_time, revisions=No
         at_once=4,
         scenarios=scenarios,
     )
-    logging.getLogger("accord.check").setLevel(logging.CRITICAL)
+    logging.getLogger("accord_tools.check").setLevel(logging.CRITICAL)
     report = run(check_client(plan))
     return {each.id: each.message for each in report.results if each.verdict in ("fail", "warn")}
 

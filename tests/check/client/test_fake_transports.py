@@ -9,10 +9,10 @@ import sys
 import aiohttp
 import pytest
 
-from accord.check.fake_server.http_transport import CannedResponse, FakeHttpTransport
-from accord.check.fake_server.server import FakeServer
-from accord.check.fake_server.stdio_transport import FakeStdioTransport
 from accord.testing import run_in_virtual_time
+from accord_tools.check.fake_server.http_transport import CannedResponse, FakeHttpTransport
+from accord_tools.check.fake_server.server import FakeServer
+from accord_tools.check.fake_server.stdio_transport import FakeStdioTransport
 
 OPENING = {
     "jsonrpc": "2.0",

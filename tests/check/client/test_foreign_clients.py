@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from accord.check.client_check import ClientPlan, check_client
 from accord.testing import run_in_virtual_time
+from accord_tools.check.client_check import ClientPlan, check_client
 from check.client.mutants import IgnoresBatches, IgnoresPings
 from check.client.raw import Gone, Message
 from check.client.raw_standalone import LISTS, RawStandalone

@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from accord.check.client_check import ClientPlan, check_client
-from accord.check.scenarios.client.authorization_registration import OffersEveryRegistration
 from accord.testing import run_in_virtual_time
+from accord_tools.check.client_check import ClientPlan, check_client
+from accord_tools.check.scenarios.client.authorization_registration import OffersEveryRegistration
 from check.client.authorizing import Standalone
 from support.certificates import self_signed, serving_with
 

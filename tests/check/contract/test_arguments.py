@@ -5,10 +5,10 @@ import json
 import hypothesis
 import pytest
 
-from accord.check.contract.arguments import Shape
-from accord.check.contract.generation import Found, NothingGenerated, smallest_failure, strategy_of
-from accord.check.contract.tested_server import Failure
 from accord.json_schema.validation import compile_schema
+from accord_tools.contract.arguments import Shape
+from accord_tools.contract.generation import Found, NothingGenerated, smallest_failure, strategy_of
+from accord_tools.contract.tested_server import Failure
 
 
 def of(properties, *required, **more):

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from accord import Server
-from accord.check.contract.cases import (
+from accord.errors import AccordError
+from accord_tools.contract.cases import (
     CaseError,
     case_test,
     read_cases,
@@ -15,9 +16,8 @@ from accord.check.contract.cases import (
     rules_of,
     server_of,
 )
-from accord.check.contract.runner import plan_tests
-from accord.check.contract.tested_server import TestedServer
-from accord.errors import AccordError
+from accord_tools.contract.runner import plan_tests
+from accord_tools.contract.tested_server import TestedServer
 
 LOOSE = Path(__file__).parent / "loose.py"
 GOOD = """
@@ -210,7 +210,7 @@ def test_a_case_whose_expectations_hold_passes(server, tmp_path, lines):
 
 @pytest.mark.parametrize("name", UNMET)
 def test_a_broken_expectation_shows_what_the_server_sent(server, name):
-    from accord.check.contract.cases import Case, Expectation
+    from accord_tools.contract.cases import Case, Expectation
 
     expect, *said = UNMET[name]
     case = Case(name="it", call="count", arguments={"a": 3}, expect=Expectation(**expect))

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from accord.check.contract.lock_file import LockError, find_changes, format_lock, read_lock
+from accord_tools.contract.lock_file import LockError, find_changes, format_lock, read_lock
 
 TOOL = {"name": "add", "description": "Add.", "inputSchema": {"properties": {"a": {}}}}
 BEFORE = {

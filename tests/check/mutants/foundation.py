@@ -16,15 +16,15 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from accord.check.probing.raw_connection import RawConnection
-from accord.check.probing.target import ServerTarget
-from accord.check.scenarios._scenario import Scenario, revealing_methods
-from accord.check.scenarios.server import SCENARIOS
-from accord.check.server_check import ServerPlan, check_server
 from accord.protocol.catalogue import catalogue
 from accord.protocol.revisions import HANDSHAKE
 from accord.testing import run_in_virtual_time
 from accord.transports.wire import MemoryWire
+from accord_tools.check.probing.raw_connection import RawConnection
+from accord_tools.check.probing.target import ServerTarget
+from accord_tools.check.scenarios._scenario import Scenario, revealing_methods
+from accord_tools.check.scenarios.server import SCENARIOS
+from accord_tools.check.server_check import ServerPlan, check_server
 from check.mutants.everything import server as everything
 
 Message: TypeAlias = dict[str, Any]

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from accord.check.probing.target import ServerTarget
+from accord_tools.check.probing.target import ServerTarget
 from check.mutants.foundation import Making, elsewhere, unbreakable
 
 AWKWARD = Path(__file__).parent.parent / "awkward.py"

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from accord import Principal
 from accord.auth import Protected, StaticTokens
-from accord.check.probing.authorization import Granted
-from accord.check.probing.target import ServerTarget
 from accord.protocol.catalogue import catalogue
+from accord_tools.check.probing.authorization import Granted
+from accord_tools.check.probing.target import ServerTarget
 from check.mutants.between_http import Asked, Head, Headers, Hook, Web, serving
 from check.mutants.everything import server as everything
 from check.mutants.foundation import Making, elsewhere, unbreakable

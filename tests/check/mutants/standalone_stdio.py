@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from accord.check.probing.target import ServerTarget
+from accord_tools.check.probing.target import ServerTarget
 from check.mutants.foundation import Between, Message, Sent, elsewhere, params_of
 from check.mutants.standalone_base import REVISION, everything, hooked
 

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
 
-from accord.check.probing.target import ServerTarget
+from accord_tools.check.probing.target import ServerTarget
 from check.mutants.foundation import (
     MUTANTS,
     Between,

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from accord import Principal
 from accord.auth import Protected, StaticTokens
 from accord.bindings.sse import encode
-from accord.check.probing.target import ServerTarget
+from accord_tools.check.probing.target import ServerTarget
 from check.mutants.between_http import Asked, Head, Headers, Web, serving
 from check.mutants.foundation import Between, Making, Message, Sent, elsewhere, few, params_of
 from check.mutants.protected import JSON, OTHER, OWN, token_of

@@ -6,8 +6,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from accord.check.rendering.html import _indent_json, as_badge, as_html
-from accord.check.report import build_report
+from accord_tools.check.rendering.html import _indent_json, as_badge, as_html
+from accord_tools.check.report import build_report
 from check.reports import (
     NASTY,
     NEW,

@@ -5,8 +5,8 @@ import pytest
 from msgspec.structs import replace
 
 from accord import __version__
-from accord.check.rendering.machine_readable import as_json, as_junit, as_sarif
-from accord.check.report import SCORE_RULE, Setting, build_report
+from accord_tools.check.rendering.machine_readable import as_json, as_junit, as_sarif
+from accord_tools.check.report import SCORE_RULE, Setting, build_report
 from check.reports import NASTY, NEW, OLD, hostile_report, server_report, spotless_report
 
 

@@ -6,12 +6,12 @@ from xml.etree import ElementTree as ET
 import pytest
 from msgspec.structs import replace
 
-from accord.check.rendering.html import as_html
-from accord.check.rendering.machine_readable import as_json, as_junit, as_sarif
-from accord.check.rendering.text import as_markdown, as_text
-from accord.check.report import Setting, ViolationGroups, build_report
 from accord.protocol.verdict import Evidence
 from accord.protocol.violation import Violation
+from accord_tools.check.rendering.html import as_html
+from accord_tools.check.rendering.machine_readable import as_json, as_junit, as_sarif
+from accord_tools.check.rendering.text import as_markdown, as_text
+from accord_tools.check.report import Setting, ViolationGroups, build_report
 from check.reports import NEW, verdict
 
 MESSAGE = '{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":{"a":[]}}]}}'

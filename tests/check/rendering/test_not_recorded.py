@@ -2,10 +2,10 @@
 
 import json
 
-from accord.check.rendering.html import as_html
-from accord.check.rendering.machine_readable import as_json, as_junit, as_sarif
-from accord.check.rendering.text import as_markdown, as_text
-from accord.check.trace_check import replay
+from accord_tools.check.rendering.html import as_html
+from accord_tools.check.rendering.machine_readable import as_json, as_junit, as_sarif
+from accord_tools.check.rendering.text import as_markdown, as_text
+from accord_tools.check.trace_check import replay
 from check.sessions import opening, records_of
 
 ID = "http.client.protocol-version-header"

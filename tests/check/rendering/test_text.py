@@ -1,9 +1,9 @@
 import pytest
 
-from accord.check.rendering.text import as_markdown, as_text
-from accord.check.rendering.wording import summary
-from accord.check.report import SCORE_RULE, ViolationGroups, build_report
 from accord.protocol.violation import Violation
+from accord_tools.check.rendering.text import as_markdown, as_text
+from accord_tools.check.rendering.wording import summary
+from accord_tools.check.report import SCORE_RULE, ViolationGroups, build_report
 from check.reports import NEW, OLD, hostile_report, server_report, spotless_report, verdict
 
 

@@ -7,8 +7,8 @@ import sys
 import threading
 from contextlib import contextmanager
 
-from accord.check.watching.stdio import watch_command
-from accord.check.watching.watcher import Watcher
+from accord_tools.watch.stdio import watch_command
+from accord_tools.watch.watcher import Watcher
 from support.waiting import LONG
 
 PYTHON = [sys.executable, "-S", "-E", "-c"]

@@ -13,11 +13,11 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from accord import Server
-from accord.check.trace_check import replay
-from accord.check.watching.http import serve_proxy
-from accord.check.watching.watcher import Watcher
 from accord.client import blocking
 from accord.trace import read
+from accord_tools.check.trace_check import replay
+from accord_tools.watch.http import serve_proxy
+from accord_tools.watch.watcher import Watcher
 from check.watching.between import INITIALIZE, OPENED, launched, line
 from support.http_server import free_port, serving, serving_within
 from support.waiting import LONG, until_sync

@@ -3,10 +3,10 @@
 import pytest
 
 import protocol.rules.http_mutants_later  # noqa: F401  # registers mutants
-from accord.check.trace_check import replay
-from accord.check.watching.http import serve_proxy
-from accord.check.watching.watcher import Watcher
 from accord.trace import read
+from accord_tools.check.trace_check import replay
+from accord_tools.watch.http import serve_proxy
+from accord_tools.watch.watcher import Watcher
 from check.watching.played import PlayedServer, decoded, play
 from protocol.rules.http_mutants import MUTANTS
 from protocol.rules.http_sessions import locked, older, resumed, standalone, streamable

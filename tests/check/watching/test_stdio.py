@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from accord.check.trace_check import replay
-from accord.check.watching import watcher as watching
 from accord.trace import read
+from accord_tools.check.trace_check import replay
+from accord_tools.watch import watcher as watching
 from check.watching.between import (
     ECHO,
     INITIALIZE,
@@ -384,7 +384,7 @@ def test_a_flood_is_dropped_and_counted_and_passes_all_the_same(monkeypatch):
 
 
 def test_a_line_without_end_is_dropped_and_passes(monkeypatch):
-    from accord.check.watching import stdio
+    from accord_tools.watch import stdio
 
     monkeypatch.setattr(stdio, "LINE_LIMIT", 1_000)
     with watched(ECHO) as (host, watcher):

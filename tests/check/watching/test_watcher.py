@@ -4,10 +4,10 @@ import json
 
 import msgspec
 
-from accord.check.trace_check import replay
-from accord.check.watching import watcher as watching
-from accord.check.watching.watcher import Copy, Watcher, merge_reports
 from accord.trace import read
+from accord_tools.check.trace_check import replay
+from accord_tools.watch import watcher as watching
+from accord_tools.watch.watcher import Copy, Watcher, merge_reports
 from check.watching.between import INITIALIZE, LIST, OPENED, READY, line
 
 

@@ -1,0 +1,1 @@
+"""Tools built with the library: check, test, watch, diagnose, install, compare, inspect."""

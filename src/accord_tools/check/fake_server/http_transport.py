@@ -1,0 +1,379 @@
+"""The HTTP transport of a fake server: Streamable HTTP, HTTP with SSE, and raw responses."""
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import Mapping
+from itertools import count
+from typing import Any, Final, Self
+
+import msgspec
+
+from accord.bindings import headers as names
+from accord.bindings import sse
+from accord.errors import MissingExtra
+from accord.transports.http.server.exchange import Receive, Scope, Send
+from accord.transports.http.server.sockets import listen
+from accord.types import JsonObject
+from accord_tools.check.fake_server.http_notes import ExchangeNotes
+from accord_tools.check.fake_server.http_streams import (
+    JSON_HEAD,
+    FakeHttpSession,
+    MessageStream,
+    StandalonePosts,
+    StreamCut,
+    key_of,
+    status_of_message,
+)
+from accord_tools.check.fake_server.server import FakeServer, FakeTransport
+from accord_tools.check.fake_server.standalone import LISTEN, STANDALONE, names_own_revision
+from accord_tools.check.probing.messages import decode_json, is_request, objects_in, params_of
+from accord_tools.check.probing.raw_connection import RawConnection
+
+_JSON: Final = JSON_HEAD["content-type"]
+_CLOSING: Final = 2.0
+# How long a cancellation waits for its request, which travels on another connection.
+_OVERTAKEN: Final = 1.0
+
+
+class ReceivedRequest(msgspec.Struct):
+    """An HTTP request of the client.
+
+    Attributes:
+        at: when it arrived.
+        status: of the response; None before it.
+        ended: when the response ended; None before that.
+        was_left: whether the client disconnected before the response ended.
+        notes: what the monitor of the client sees of it.
+    """
+
+    method: str
+    path: str
+    query: str
+    headers: Mapping[str, str]
+    body: bytes = b""
+    at: float = 0.0
+    status: int | None = None
+    ended: float | None = None
+    was_left: bool = False
+    notes: Any = None
+
+    @property
+    def message(self) -> Any:
+        """The body as JSON; None if it is not JSON."""
+        return decode_json(self.body)
+
+    @property
+    def name(self) -> str | None:
+        """The method of the JSON-RPC message in it."""
+        message = self.message
+        return message.get("method") if isinstance(message, dict) else None
+
+
+class CannedResponse(msgspec.Struct):
+    """A raw response in place of one of the conversation."""
+
+    status: int
+    headers: Mapping[str, str] = {}
+    body: bytes = b""
+
+
+class FakeHttpTransport(FakeTransport):
+    """Serves a fake server over HTTP.
+
+    Attributes:
+        streaming: how many event streams are open.
+    """
+
+    def __init__(
+        self, server: FakeServer, *, is_older: bool = False, patience: float = 5.0
+    ) -> None:
+        super().__init__(server, patience)
+        self._is_older = is_older or server.is_older
+        self._path = "/sse" if is_older else "/mcp"
+        self._sessions: dict[str, FakeHttpSession] = {}
+        self._names = count(1)
+        self._standalone: StandalonePosts | None = None
+        self.streaming = 0
+        self._serving: contextlib.AbstractAsyncContextManager[object]
+
+    async def __aenter__(self) -> Self:
+        try:
+            from accord.transports.http.server.running import serve_asgi
+        except ImportError:
+            raise MissingExtra("http", needed_for="checking clients over HTTP") from None
+        sockets = listen("127.0.0.1", 0)
+        self.origin = f"http://127.0.0.1:{sockets[0].getsockname()[1]}"
+        self.url = self.origin + self._path
+        self._serving = serve_asgi(self, sockets)
+        await self._serving.__aenter__()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for line in self._fake.lines:
+            await line.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSING):
+                while any(each.ended is None for each in self.requests):
+                    await asyncio.sleep(0.005)
+        await self._serving.__aexit__(None, None, None)
+
+    # -- one request
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        request = ReceivedRequest(
+            scope["method"],
+            scope["path"],
+            scope["query_string"].decode("latin-1"),
+            {name.decode("latin-1"): text.decode("latin-1") for name, text in scope["headers"]},
+            await _body(receive),
+            asyncio.get_running_loop().time(),
+        )
+        self.requests.append(request)
+        notes = request.notes = ExchangeNotes(request, str(len(self.requests)))
+        try:
+            await self._serve(request, receive, notes.wrap(send))
+        except StreamCut:
+            notes.end()
+            raise
+        finally:
+            request.ended = asyncio.get_running_loop().time()
+
+    async def _serve(self, request: ReceivedRequest, receive: Receive, send: Send) -> None:
+        answer = self._fake.http(request)
+        if answer is None and self._is_older:
+            answer = await self._serve_two_endpoints(request, receive, send)
+        elif answer is None and request.method == "GET" and request.path != self._path:
+            self._fake.visited.append(request.path)
+            answer = CannedResponse(404)
+        elif answer is None and not self._fake.has_handshake and request.method != "POST":
+            answer = CannedResponse(405)
+        elif answer is None and self._stands_alone(request):
+            answer = await self._post_standalone(request, receive, send)
+        elif answer is None and request.method == "POST":
+            answer = await self._post(request, receive, send)
+        elif answer is None and request.method == "GET":
+            answer = await self._get(request, receive, send)
+        elif answer is None:
+            answer = await self._delete(request)
+        if answer is not None:
+            await send(self._head(request, answer.status, answer.headers))
+            await send({"type": "http.response.body", "body": answer.body})
+
+    def _head(
+        self, request: ReceivedRequest, status: int, headers: Mapping[str, str]
+    ) -> JsonObject:
+        request.status = status
+        shown = [(name.lower().encode(), text.encode("latin-1")) for name, text in headers.items()]
+        return {"type": "http.response.start", "status": status, "headers": shown}
+
+    # -- Streamable HTTP; these return None after they answered with a stream
+
+    async def _post(
+        self, request: ReceivedRequest, receive: Receive, send: Send
+    ) -> CannedResponse | None:
+        # Also in a batch, where it may not be, so that it is heard and judged.
+        if any(each.get("method") == "initialize" for each in objects_in(request.message)):
+            http_session = self._begin()
+        elif (known := self._find_session(request)) is not None:
+            http_session = known
+        else:
+            return CannedResponse(404 if names.SESSION in request.headers else 400)
+        wanted = {key_of(each["id"]) for each in objects_in(request.message) if is_request(each)}
+        stream = MessageStream(str(next(self._names)), set(wanted))
+        http_session.streams[stream.name] = stream
+        http_session.waiting |= dict.fromkeys(wanted, stream)
+        await self._hear_request(http_session, request)
+        if not wanted:
+            return CannedResponse(202)
+        more = {names.SESSION: http_session.session}
+        answer = None
+        if self._fake.streams:
+            await self._send_events(stream, request, receive, send, more)
+        else:
+            body = b",".join([each async for each in stream.messages(request, receive)])
+            if isinstance(request.message, list):
+                body = b"[" + body + b"]"
+            answer = CannedResponse(200, {"content-type": _JSON, **more}, body)
+        for key in wanted:
+            http_session.waiting.pop(key, None)
+        return answer
+
+    async def _send_events(
+        self,
+        stream: MessageStream,
+        request: ReceivedRequest,
+        receive: Receive,
+        send: Send,
+        headers: Mapping[str, str],
+        *,
+        opening: bytes = b"",
+    ) -> None:
+        """Send events until every request is answered."""
+        await send(self._head(request, 200, {"content-type": sse.CONTENT_TYPE, **headers}))
+        # Even if it is empty: the head leaves with it.
+        await send({"type": "http.response.body", "body": opening, "more_body": True})
+        self.streaming += 1
+        self.most_streams = max(self.most_streams, self.streaming)
+        try:
+            async with contextlib.aclosing(stream.messages(request, receive)) as messages:
+                async for data in messages:
+                    body = self._event_head(stream) + sse.encode(data)
+                    await send({"type": "http.response.body", "body": body, "more_body": True})
+        finally:
+            self.streaming -= 1
+        await send({"type": "http.response.body", "body": b""})
+
+    def _event_head(self, stream: MessageStream) -> bytes:
+        """Return the fields before the data of an event; HTTP with SSE has none."""
+        if self._is_older:
+            return b""
+        stream.count += 1
+        retry = b"" if self._fake.retry is None else b"retry: %d\n" % self._fake.retry
+        return b"%sid: %s-%d\n" % (retry, stream.name.encode(), stream.count)
+
+    async def _get(
+        self, request: ReceivedRequest, receive: Receive, send: Send
+    ) -> CannedResponse | None:
+        http_session = self._find_session(request)
+        if http_session is None:
+            return CannedResponse(404 if names.SESSION in request.headers else 400)
+        request.notes.belong_to(http_session.connection, has_message=False)
+        last = request.headers.get("last-event-id", "0").partition("-")[0]
+        stream = http_session.streams.get(last, http_session.standing)
+        if stream is http_session.standing and not self._fake.listens:
+            return CannedResponse(405)
+        await self._send_events(stream, request, receive, send, {})
+        return None
+
+    async def _delete(self, request: ReceivedRequest) -> CannedResponse:
+        if request.method != "DELETE":
+            return CannedResponse(405)
+        http_session = self._find_session(request)
+        if http_session is None:
+            return CannedResponse(404)
+        request.notes.belong_to(http_session.connection, has_message=False)
+        http_session.connection.end("the client ended the session")
+        await http_session.close()
+        return CannedResponse(204)
+
+    def end_session(self, line: RawConnection) -> None:
+        """Forget a session: requests that name it are answered with 404."""
+        self._sessions.pop(line.carrier.session, None)
+
+    def _find_session(self, request: ReceivedRequest) -> FakeHttpSession | None:
+        http_session = self._sessions.get(request.headers.get(names.SESSION, ""))
+        return None if http_session is None or http_session.is_ended else http_session
+
+    def _begin(self) -> FakeHttpSession:
+        is_stream = self._fake.streams or self._is_older
+        session = secrets.token_urlsafe(16)
+        http_session = FakeHttpSession(session, sse.CONTENT_TYPE if is_stream else _JSON)
+        http_session.connection = self._open_line(http_session, "sse" if self._is_older else "http")
+        self._sessions[session] = http_session
+        return http_session
+
+    async def _hear_request(self, http_session: FakeHttpSession, request: ReceivedRequest) -> None:
+        if request.name == "notifications/cancelled":
+            await _wait_for_cancelled(http_session.connection, request.message)
+        facts = request.notes.belong_to(http_session.connection, has_message=True)
+        http_session.connection.receive(request.body, facts)
+
+    # -- requests that stand on their own
+
+    def _stands_alone(self, request: ReceivedRequest) -> bool:
+        if request.method != "POST" or not self._fake.is_standalone:
+            return False
+        named = request.headers.get(names.VERSION)
+        is_named = names_own_revision(request.message) or named == STANDALONE.id
+        return is_named or not self._fake.has_handshake
+
+    async def _post_standalone(
+        self, request: ReceivedRequest, receive: Receive, send: Send
+    ) -> CannedResponse | None:
+        if self._standalone is None:
+            self._standalone = StandalonePosts("", _JSON)
+            self._standalone.connection = self._open_line(self._standalone, "http")
+        carrier, message = self._standalone, request.message
+        if not isinstance(message, dict) or not is_request(message):
+            await self._hear_request(carrier, request)
+            is_told = isinstance(message, dict) and "method" in message
+            return CannedResponse(202) if is_told else CannedResponse(400)
+        key = key_of(message["id"])
+        stream = MessageStream(str(next(self._names)), {key})
+        carrier.waiting[key] = stream
+        await self._hear_request(carrier, request)
+        try:
+            return await self._answer_standalone(stream, request, receive, send)
+        finally:
+            if carrier.waiting.get(key) is stream:
+                del carrier.waiting[key]
+
+    async def _answer_standalone(
+        self, stream: MessageStream, request: ReceivedRequest, receive: Receive, send: Send
+    ) -> CannedResponse | None:
+        async with contextlib.aclosing(stream.messages(request, receive)) as messages:
+            first = await anext(messages, None)
+            if first is None:
+                return CannedResponse(200)  # the client has left
+            status, is_answer = status_of_message(first), not stream.wanted
+            is_streamed = self._fake.streams or request.name == LISTEN
+            if status != 200 or (is_answer and not is_streamed):
+                return CannedResponse(status, JSON_HEAD, first)
+            more = {"content-type": sse.CONTENT_TYPE, "x-accel-buffering": "no"}
+            await send(self._head(request, 200, more))
+            self.streaming += 1
+            self.most_streams = max(self.most_streams, self.streaming)
+            try:
+                data: bytes | None = first
+                while data is not None:
+                    body = self._fake.comment + sse.encode(data)
+                    await send({"type": "http.response.body", "body": body, "more_body": True})
+                    data = await anext(messages, None)
+            finally:
+                self.streaming -= 1
+        await send({"type": "http.response.body", "body": b""})
+        return None
+
+    # -- HTTP with SSE
+
+    async def _serve_two_endpoints(
+        self, request: ReceivedRequest, receive: Receive, send: Send
+    ) -> CannedResponse | None:
+        if request.method == "GET" and request.path == self._path:
+            http_session = self._begin()
+            endpoint = f"/messages?session_id={http_session.session}"
+            place = f"event: endpoint\ndata: {endpoint}\n\n".encode()
+            request.notes.belong_to(http_session.connection, has_message=False)
+            await self._send_events(
+                http_session.standing, request, receive, send, {}, opening=place
+            )
+            http_session.connection.end("the client left the stream")
+            return None
+        key = request.query.removeprefix("session_id=")
+        known = self._sessions.get(key) if request.path == "/messages" else None
+        if request.method != "POST" or known is None:
+            # A request of Streamable HTTP: its client shall fall back.
+            return CannedResponse(self._fake.refusal if request.path == self._path else 404)
+        await self._hear_request(known, request)
+        return CannedResponse(202)
+
+
+async def _wait_for_cancelled(connection: RawConnection, message: JsonObject) -> None:
+    """Let a request arrive before its cancellation, or the client would be blamed for the order."""
+    cancelled = key_of(params_of(message).get("requestId"))
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_OVERTAKEN):
+            while cancelled not in {key_of(each.get("id")) for each in connection.received}:
+                await asyncio.sleep(0.01)
+
+
+async def _body(receive: Receive) -> bytes:
+    parts: list[bytes] = []
+    while True:
+        message = await receive()
+        parts.append(message.get("body", b""))
+        if message["type"] == "http.disconnect" or not message.get("more_body", False):
+            return b"".join(parts)

@@ -1,0 +1,404 @@
+"""A server under check: how to reach it, as often as a check needs."""
+
+import asyncio
+import os
+import re
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from urllib.parse import parse_qsl, urlsplit
+
+import msgspec
+
+from accord.errors import ConnectFailed
+from accord.protocol.forms import asks_for_secret
+from accord.protocol.mirroring import MirroredArgument
+from accord.trace import Transport
+from accord.transports.child import Child
+from accord.transports.wire import MemoryWire
+from accord_tools.check.probing.failures import ConnectionEnded
+from accord_tools.check.probing.http import HttpCarrier, SseCarrier
+from accord_tools.check.probing.messages import MessageLog
+from accord_tools.check.probing.raw_connection import RawCarrier, RawConnection
+from accord_tools.check.probing.secret_filter import filter_of
+from accord_tools.check.probing.tool_calls import CallLimit
+
+if TYPE_CHECKING:
+    from accord.server import Server
+    from accord_tools.check.probing.authorization import Granted
+
+# A longer line is a flood, and is cut to this much.
+_LONGEST: Final = 64 * 1024 * 1024
+_CUT: Final = 64 * 1024
+# A server with this many unread bytes, beside a full pipe, no longer reads.
+_UNREAD: Final = 64 * 1024
+# A signal that arrives just before a process begins to wait may be noticed only after the wait.
+_REST: Final = 0.2
+_DEAF: Final = "the server no longer reads its input"
+# How long a server that is known to stay may take to exit after its input was closed.
+_BRIEF: Final = 0.1
+
+
+class Habits(msgspec.Struct):
+    """Facts learned about a server as a process, from one launch for the next.
+
+    Attributes:
+        stays: whether it kept running long after its input was closed.
+        ignores_signal: whether it kept running long after SIGTERM, too.
+        startup_seconds: the most that it took from its launch to its first output.
+        ending: how it ended although nothing was asked of it; empty if it did not.
+        idled: the seconds that it was left alone for, to see whether it ends.
+    """
+
+    stays: bool = False
+    ignores_signal: bool = False
+    startup_seconds: float = 0.0
+    ending: str = ""
+    idled: float = 0.0
+
+
+class StdioCarrier:
+    """Launches a server and exchanges bytes with it.
+
+    Attributes:
+        child: the process.
+        left_by_itself: whether it ended after its input was closed, without a signal.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        leaving: float = 3.0,
+        habits: Habits | None = None,
+        inherits: bool = True,
+    ) -> None:
+        self.habits = habits or Habits()
+        self.child = Child(
+            command,
+            env={**(os.environ if inherits else {}), **(env or {})},
+            cwd=cwd,
+            on_output=self._on_output,
+            on_end=self._on_end,
+            exit_expected=leaving,
+        )
+        self.left_by_itself: bool | None = None
+        self._leaving = leaving
+        self._connection: RawConnection
+        self._rest = bytearray()
+        self._launched: float | None = None
+
+    @property
+    def stderr(self) -> Sequence[str]:
+        """The last lines that the server wrote to stderr."""
+        return self.child.stderr.lines
+
+    async def open(self, connection: RawConnection) -> None:
+        """Launch the server.
+
+        Raises:
+            ConnectFailed: the command cannot be started.
+        """
+        self._connection = connection
+        self._launched = asyncio.get_running_loop().time()
+        self.child.start()
+
+    def _on_output(self, chunk: bytes) -> None:
+        if self._connection.ended is not None:
+            self.child.pause_output()
+            return
+        if self._launched is not None:
+            took = asyncio.get_running_loop().time() - self._launched
+            self.habits.startup_seconds = max(self.habits.startup_seconds, took)
+            self._launched = None
+        rest = self._rest
+        rest += chunk
+        if b"\n" in chunk:
+            *lines, last = bytes(rest).split(b"\n")
+            rest[:] = last
+            for line in lines:
+                self._connection.receive(line)
+        if len(rest) > _LONGEST:
+            self._connection.receive(bytes(rest[:_CUT]))
+            rest.clear()
+            self._connection.end("the server wrote a line without an end")
+
+    def _on_end(self, reason: str) -> None:
+        if self._rest:
+            self._connection.receive(bytes(self._rest))
+            self._rest.clear()
+        self._connection.end(f"the server {reason}")
+
+    async def send(self, data: bytes) -> None:
+        """Write a message and the end of its line."""
+        await self.write(data + b"\n")
+
+    async def write(self, data: bytes) -> None:
+        """Write bytes as they are."""
+        self.child.write(data)
+        # Queued bytes are written in the next turn of the loop, which may find the pipe broken.
+        await asyncio.sleep(0)
+        try:
+            async with asyncio.timeout(self._connection.patience):
+                await self.child.writable(_UNREAD)
+        except TimeoutError:
+            raise ConnectionEnded(_DEAF) from None
+        if not self.child.has_open_input:
+            code = await self.child.wait(self._leaving)
+            raise ConnectionEnded(_DEAF if code is None else f"the server {self.child.state}")
+
+    async def end_input(self, patience: float | None = None) -> bool:
+        """Close the server's input; returns whether it exited by itself within this time."""
+        self.child.end_input()
+        patience = self._leaving if patience is None else patience
+        self.left_by_itself = await self.child.wait(patience) is not None
+        return self.left_by_itself
+
+    async def exit_after(self, number: int) -> int | None:
+        """Send a signal to the server and return its exit code; None when it keeps running."""
+        await asyncio.sleep(_REST)
+        self.child.signal(number)
+        return await self.child.wait(self._leaving)
+
+    async def close(self) -> None:
+        """End the server: by closing its input, then by force."""
+        if self.child.pid is None:
+            return
+        if self.child.exit_code is None:
+            has_left = await self.end_input(_BRIEF if self.habits.stays else None)
+            # The next launch need not wait again.
+            self.habits.stays |= not has_left
+        began = asyncio.get_running_loop().time()
+        grace = _BRIEF if self.habits.ignores_signal else self._leaving
+        await self.child.stop(terminate_grace=grace)
+        took = asyncio.get_running_loop().time() - began
+        self.habits.ignores_signal |= took >= self._leaving
+
+
+class MemoryCarrier:
+    """Reaches a server object in this process, with the messages of stdio."""
+
+    def __init__(self, server: "Server[Any]") -> None:
+        self._wire = MemoryWire(server)
+
+    async def open(self, connection: RawConnection) -> None:
+        """Begin a session."""
+        await self._wire.open(connection.receive, connection.end)
+
+    async def send(self, data: bytes) -> None:
+        """Send a message."""
+        self._wire.write(data, None)
+
+    async def close(self) -> None:
+        """End the session."""
+        await self._wire.close()
+
+
+Form: TypeAlias = Literal["http", "sse"]
+# This program begins its messages on standard error with it.
+MESSAGE_PREFIX: Final = "accord: "
+_STARTING: Final = 30.0
+# How long a launched server may take to end after SIGTERM.
+_TERMINATE_GRACE: Final = 10.0
+# Parts of the time that a server takes to start: within it what was asked for has settled, and
+# within twice of it the process has left. Another copy may take four times as long: several may
+# start at once, and the machine may be busy.
+_SETTLING: Final = 0.1
+_LEAVING: Final = 2.0
+_STARTING_AGAIN: Final = 4.0
+# How many times the patience an answer may take before it is missing: no clause has a time, and
+# what a tool reads from may be away for longer.
+_GRACE: Final = 3.0
+# A shorter text stands in reports by chance.
+_SECRET: Final = 6
+_TEXT: Final = {"type": "string"}
+# What these headers say is not secret.
+_HARMLESS: Final = frozenset({"accept", "accept-language", "content-type", "origin", "user-agent"})
+
+
+class ServerTarget(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a server is, or how to launch it.
+
+    Attributes:
+        name: its name in reports.
+        command: launches it, for stdio.
+        url: where it is, for HTTP.
+        form: which HTTP form it speaks there; None until it was found out.
+        is_form_found: whether the form was found out, not chosen.
+        headers: sent with every request.
+        is_launched: whether the check itself serves it at that URL.
+        other_token: a good token of another user of the server.
+        foreign_token: a good token of the same issuer, for another server.
+        allow_token_in_query: whether the user's token may travel in a URL, where logs keep it.
+        granted: the token that an authorization server issued for this check.
+        env: variables for a launched server, beside those of this process.
+        inherits: whether it has the variables of this process at all.
+        cwd: the folder it runs in.
+        server: a server in this process, in place of a command; spoken to as over stdio.
+        carrier: makes the transport of a connection, in place of all of these; as over stdio.
+        patience: seconds to wait for an answer; one within three times of it is late.
+        settling: seconds after which nothing more is expected to arrive.
+        leaving: seconds that a launched server may take to end, by itself and after each signal.
+        at_once: how many scenarios may run at the same time.
+        one_at_a_time: whether a launched server cannot run twice at the same time.
+        habits: facts learned about a launched server on the way.
+        limit: which tools may be called, and how often.
+        mirrored: the arguments that headers repeat, by tool; filled in when tools were listed.
+    """
+
+    name: str
+    command: Sequence[str] = ()
+    url: str = ""
+    form: Form | None = "http"
+    is_form_found: bool = False
+    headers: Mapping[str, str] = {}
+    is_launched: bool = False
+    other_token: str | None = None
+    foreign_token: str | None = None
+    allow_token_in_query: bool = False
+    granted: "Granted | None" = None
+    env: Mapping[str, str] = {}
+    inherits: bool = True
+    cwd: str | None = None
+    server: Any = None
+    carrier: Callable[[], RawCarrier] | None = None
+    patience: float = 5.0
+    settling: float = 0.3
+    leaving: float = 3.0
+    at_once: int = 4
+    one_at_a_time: bool = False
+    habits: Habits = msgspec.field(default_factory=Habits)
+    limit: CallLimit | None = None
+    mirrored: dict[str, tuple[MirroredArgument, ...]] = {}
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the server was there before the check, so that others may be using it."""
+        return bool(self.url) and not self.is_launched
+
+    @property
+    def transport(self) -> Transport:
+        """The transport that the server is reached over."""
+        return (self.form or "http") if self.url else "stdio"
+
+    @property
+    def bearer(self) -> str:
+        """The token that every request carries; empty without one."""
+        given = {name.lower(): value for name, value in self.headers.items()}
+        scheme, _, token = given.get("authorization", "").partition(" ")
+        return token.strip() if scheme.lower() == "bearer" else ""
+
+    @property
+    def secrets(self) -> list[str]:
+        """The credentials that the user gave, the longest first; never part of a report."""
+        found = [self.bearer, self.other_token or "", self.foreign_token or ""]
+        for name, value in self.headers.items():
+            scheme, _, rest = value.partition(" ")
+            if name.lower() in ("authorization", "proxy-authorization"):
+                found.append(rest.strip() or scheme)
+            elif name.lower() not in _HARMLESS:
+                found.append(value)
+        found += [text for name, text in self.env.items() if asks_for_secret(name, _TEXT)]
+        parts = urlsplit(self.url)
+        found += [parts.password or "", *(text for _, text in parse_qsl(parts.query))]
+        return sorted({each for each in found if len(each) >= _SECRET}, key=len, reverse=True)
+
+    def hide_secrets(self, text: str) -> str:
+        """Return a text of the server without the credentials that the user gave."""
+        return filter_of(tuple(self.secrets)).hide(text)
+
+    def adapt_times(self) -> "ServerTarget":
+        """Return a copy with times that suit a server that starts slowly.
+
+        A busy machine makes any server slow, which is not the server's fault.
+        """
+        return msgspec.structs.replace(
+            self,
+            patience=max(self.patience, self.habits.startup_seconds),
+            settling=max(self.settling, self.habits.startup_seconds * _SETTLING),
+            leaving=max(self.leaving, self.habits.startup_seconds * _LEAVING),
+        )
+
+    def connection(self, *, is_judged: bool = True, starting: float = 0.0) -> RawConnection:
+        """Return a connection that is opened by `async with`.
+
+        Args:
+            is_judged: whether a monitor judges the messages of the server.
+            starting: seconds to wait for its first output, at least.
+        """
+        return RawConnection(
+            self._carrier(),
+            MessageLog(self.transport, "server", is_judged=is_judged),
+            patience=self.patience,
+            grace=_GRACE,
+            starting=max(starting, self.start_patience),
+            limit=self.limit,
+        )
+
+    @property
+    def start_patience(self) -> float:
+        """Seconds to wait for the first output of a launched server."""
+        return max(self.patience, self.habits.startup_seconds) * _STARTING_AGAIN
+
+    def _carrier(self) -> RawCarrier:
+        if self.carrier is not None:
+            return self.carrier()
+        if self.server is not None:
+            return MemoryCarrier(self.server)
+        if not self.url:
+            return StdioCarrier(
+                self.command,
+                env=self.env,
+                cwd=self.cwd,
+                leaving=self.leaving,
+                habits=self.habits,
+                inherits=self.inherits,
+            )
+        if self.form == "sse":
+            return SseCarrier(self.url, self.headers)
+        return HttpCarrier(self.url, self.headers, self.mirrored)
+
+
+@asynccontextmanager
+async def serve_target(place: str, form: Form, env: Mapping[str, str]) -> AsyncIterator[str]:
+    """Serve a Python file or module over HTTP in a process of its own; yields the URL.
+
+    Raises:
+        ConnectFailed: it did not start.
+    """
+    command = [sys.executable, "-P", "-m", "accord.cli.main", "run", place, "--http", "--port", "0"]
+    if form == "sse":
+        command.append("--sse")
+    found: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+
+    def look_for_url(line: str) -> None:
+        if (url := re.search(r"is served at (http://[^\s,;]+)", line)) and not found.done():
+            found.set_result(url[1])
+
+    def give_up(_reason: str) -> None:
+        if not found.done():
+            found.set_result(None)
+
+    env = {**os.environ, **env}
+    child = Child(command, env=env, stderr=look_for_url, on_end=give_up, has_input=False)
+    child.start()
+    try:
+        await asyncio.wait([found], timeout=_STARTING)
+        url = found.result() if found.done() else None
+        if url is None:
+            lines = list(child.stderr.lines)
+            raise ConnectFailed(
+                _describe_failure(place, lines), command=command, stderr="\n".join(lines)
+            )
+        yield url.rsplit("/", 1)[0] + "/sse" if form == "sse" else url
+    finally:
+        await child.stop(terminate_grace=_TERMINATE_GRACE)
+
+
+def _describe_failure(place: str, lines: Sequence[str]) -> str:
+    if lines and lines[-1].startswith(MESSAGE_PREFIX):
+        return lines[-1].removeprefix(MESSAGE_PREFIX)
+    return f"{place} could not be served over HTTP: {' | '.join(lines) or 'it said nothing'}"

@@ -1,0 +1,336 @@
+"""Reports for other programs: as JSON, as JUnit XML and as SARIF 2.1.0.
+
+Members of the JSON may be added, but are never removed or renamed. In SARIF a violation is a
+result, a requirement that was exercised a rule. Violations of a recording point to its line. Others
+have no line of their own: they point to the top of one file, the target or one that the caller
+names. The value in question is a logical location, by its JSON pointer.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
+from typing import Final, Literal, TypeAlias
+from urllib.parse import quote
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+import msgspec
+
+from accord.protocol.verdict import Evidence
+from accord.types import JsonObject
+from accord_tools.check.probing.tool_calls import ToolCounts
+from accord_tools.check.rendering.wording import (
+    area_of,
+    by_area,
+    count_calls,
+    escape_unprintable,
+    excerpt,
+    mark_value,
+    page_of,
+)
+from accord_tools.check.report import SCORE_RULE, VERDICTS, Report, RequirementResult
+
+
+def as_json(report: Report) -> str:
+    """Return the report as JSON, in ASCII."""
+    setting = report.setting
+    members = {
+        "target": report.target,
+        "party": setting.party,
+        "transport": setting.transport,
+        "revision": report.revision,
+        "revisions": setting.revisions,
+        "at": setting.at,
+        "seconds": setting.seconds,
+        "accord": report.version,
+        "counts": {name: report.count(name) for name in VERDICTS},
+        "coverage": msgspec.to_builtins(report.coverage),
+        "calls": setting.calls,
+        "called": setting.call_counts,
+        "tools": msgspec.to_builtins(setting.tools),
+        "not_called": dict(setting.not_called),
+        "notes": list(setting.notes),
+        "score": report.score,
+        "score_capped": report.is_capped,
+        "score_rule": SCORE_RULE,
+        "results": msgspec.to_builtins(report.results),
+    }
+    return json.dumps(members, indent=2) + "\n"
+
+
+# -- JUnit, in which continuous integration reads test results
+
+State: TypeAlias = Literal["pass", "fail", "skip", "warn"]
+
+# The suite of the tools, beside those of the areas.
+CALLS_SUITE: Final = "calls"
+_SKIPPED: Final = ("not-exercised", "not-recorded", "not-applicable")
+
+
+class JunitCase(msgspec.Struct, frozen=True, kw_only=True):
+    """One test case; warnings become output, because JUnit has no such state."""
+
+    suite: str
+    name: str
+    state: State
+    message: str = ""
+    details: str = ""
+    type: str | None = None
+    seconds: float | None = None
+
+
+def as_junit(report: Report) -> str:
+    """Return the report for continuous integration: a suite per area, a case per requirement."""
+    cases = [_requirement_case(result) for result in report.results]
+    cases += calls_cases(report.setting.tools)
+    suites = [area for area, _ in by_area(report)]
+    suites += [CALLS_SUITE] if report.setting.call_counts else []
+    return format_junit(report.target, cases, suites, seconds=report.setting.seconds)
+
+
+def calls_cases(tools: Iterable[ToolCounts]) -> list[JunitCase]:
+    """Return a test case for each tool that was called: how its calls were answered."""
+    return [
+        JunitCase(
+            suite=CALLS_SUITE,
+            name=f"{each.name}: {count_calls(each)}",
+            state="warn" if each.never_succeeded else "pass",
+            message="no call succeeded",
+        )
+        for each in tools
+        if each.calls
+    ]
+
+
+def format_junit(
+    target: str, cases: Sequence[JunitCase], suites: Iterable[str], *, seconds: float | None = None
+) -> str:
+    """Return a JUnit document.
+
+    Args:
+        target: the name of what was tested.
+        cases: the test cases.
+        suites: the names of the suites, in order.
+        seconds: the duration of the whole; by default the sum of the cases, if they have any.
+    """
+    root = Element(
+        "testsuites", {"name": f"accord: {escape_unprintable(target)}", **_counts(cases)}
+    )
+    if seconds is not None:
+        root.set("time", f"{seconds:.3f}")
+    by_suite: dict[str, list[JunitCase]] = {suite: [] for suite in suites}
+    for case in cases:
+        by_suite[case.suite].append(case)
+    for suite, members in by_suite.items():
+        element = SubElement(root, "testsuite", {"name": suite, **_counts(members)})
+        for case in members:
+            _add_case(element, case)
+    indent(root)
+    head = '<?xml version="1.0" encoding="utf-8"?>\n'
+    return head + tostring(root, encoding="unicode") + "\n"
+
+
+def _counts(cases: Sequence[JunitCase]) -> Mapping[str, str]:
+    counts = {
+        "tests": str(len(cases)),
+        "failures": str(sum(case.state == "fail" for case in cases)),
+        "errors": "0",
+        "skipped": str(sum(case.state == "skip" for case in cases)),
+    }
+    durations = [case.seconds for case in cases if case.seconds is not None]
+    return counts | ({"time": f"{sum(durations):.3f}"} if durations else {})
+
+
+def _add_case(suite: Element, case: JunitCase) -> None:
+    name = escape_unprintable(case.name)
+    element = SubElement(suite, "testcase", classname=f"accord.{case.suite}", name=name)
+    if case.seconds is not None:
+        element.set("time", f"{case.seconds:.3f}")
+    if case.state == "skip":
+        SubElement(element, "skipped", message=case.message)
+    elif case.state == "fail":
+        failure = SubElement(element, "failure", message=case.message)
+        if case.type is not None:
+            failure.set("type", case.type)
+        failure.text = case.details
+    elif case.state == "warn":
+        SubElement(element, "system-out").text = f"warning: {case.message}\n{case.details}"
+
+
+def _requirement_case(result: RequirementResult) -> JunitCase:
+    message = escape_unprintable(result.message)
+    state: State = "pass"
+    if result.verdict in _SKIPPED:
+        state = "skip"
+        message = f"{result.verdict}: {message}" if message else result.verdict
+    elif result.verdict in ("fail", "warn"):
+        state = result.verdict
+    return JunitCase(
+        suite=area_of(result.id),
+        name=result.id,
+        state=state,
+        message=message,
+        details=_evidence_text(result),
+        type=result.level,
+    )
+
+
+def _evidence_text(result: RequirementResult) -> str:
+    lines = [result.clause]
+    for each in result.evidence:
+        record = "" if each.number is None else f"record {each.number}: "
+        lines.append(f"{record}{each.party} {escape_unprintable(each.why)}")
+        if each.message is not None:
+            lines.append(f"    {_quote_message(each)}")
+    if result.also:
+        lines.append(f"also: {', '.join(result.also)}")
+    if result.mend is not None:
+        lines.append(f"mend: {result.mend}")
+    if result.repeat is not None:
+        lines.append(f"again: {escape_unprintable(result.repeat)}")
+    return "\n".join(lines)
+
+
+def _quote_message(evidence: Evidence) -> str:
+    message = evidence.message or ""
+    if evidence.mark is None:
+        return excerpt(message)
+    return f"{mark_value(message, evidence.mark, '>>>')} (at {evidence.pointer})"
+
+
+# -- SARIF, for tools that show findings in source code
+
+_SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
+_LEVELS: Final = {"fail": "error", "warn": "warning"}
+_EXERCISED: Final = ("fail", "warn", "pass")
+# Viewers want a path even if the target is not a file; it need not exist.
+_NO_FILE: Final = "mcp-server"
+# Enough messages to understand an alert, few enough for a list.
+_MESSAGES: Final = 3
+
+
+def as_sarif(report: Report) -> str:
+    """Return the report as a SARIF log with one run, in ASCII."""
+    return format_sarif([sarif_run(report)])
+
+
+def format_sarif(runs: Sequence[JsonObject]) -> str:
+    """Return a SARIF log, in ASCII."""
+    return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": list(runs)}, indent=2) + "\n"
+
+
+def sarif_run(report: Report, *, line: int = 1) -> JsonObject:
+    """Return a report as the run of a SARIF log.
+
+    Args:
+        report: the report.
+        line: of the artifact, where violations are shown that have no line of their own.
+    """
+    exercised = [result for result in report.results if result.verdict in _EXERCISED]
+    places = {result.id: place for place, result in enumerate(exercised)}
+    return {
+        "tool": {
+            "driver": {
+                "name": "accord",
+                "version": report.version,
+                "semanticVersion": report.version,
+                "rules": [_rule(result) for result in exercised],
+            }
+        },
+        "automationDetails": {"id": f"accord/{report.setting.party}/"},
+        "invocations": [{"executionSuccessful": True}],
+        "columnKind": "unicodeCodePoints",
+        "results": [
+            _result(report, result, places[result.id], line)
+            for result in exercised
+            if result.verdict in _LEVELS
+        ],
+        "properties": {
+            "target": escape_unprintable(report.target),
+            "revisions": list(report.setting.revisions),
+            "score": report.score,
+            "scoreRule": SCORE_RULE,
+            "applicable": report.coverage.applicable,
+            "exercised": report.coverage.exercised,
+        },
+    }
+
+
+def _rule(result: RequirementResult) -> JsonObject:
+    level = "error" if result.level in ("MUST", "MUST NOT") else "warning"
+    source = "" if result.anchor is None else f"\n\nSource: {result.anchor}."
+    mend = "" if result.mend is None else f"\n\nTo mend it: {result.mend}"
+    help_text = f"{result.clause}{mend}\n\n{result.level}, binds: {result.party}.{source}"
+    rule: JsonObject = {
+        "id": result.id,
+        "name": _name(result.id),
+        "shortDescription": {"text": result.clause},
+        "fullDescription": {"text": f"{result.level}: {result.clause}"},
+        "help": {"text": help_text, "markdown": help_text},
+        "defaultConfiguration": {"level": _LEVELS.get(result.verdict, level)},
+        "properties": {
+            "tags": ["mcp", area_of(result.id), result.level],
+            "precision": "very-high",
+            "problem.severity": _LEVELS.get(result.verdict, level),
+        },
+    }
+    if (page := page_of(result.anchor)) is not None:
+        rule["helpUri"] = page
+    return rule
+
+
+def _name(id: str) -> str:
+    return "".join(part.capitalize() for part in id.replace(".", "-").split("-"))
+
+
+def escape_sarif(text: str) -> str:
+    """Return a text that viewers show as it is: `[text](url)` in a message is a link (3.11.6)."""
+    shown = escape_unprintable(text)
+    # JSON has brackets too, but none before a parenthesis, so it stays readable.
+    return re.sub(r"([\[\]\\])", r"\\\1", shown) if "](" in shown else shown
+
+
+def _result(report: Report, result: RequirementResult, place: int, line: int) -> JsonObject:
+    said = [escape_sarif(result.message)]
+    shown = [each for each in result.evidence if each.message is not None][-_MESSAGES:]
+    said += [f"{each.party}: {escape_sarif(each.message or '')}" for each in shown]
+    if result.also:
+        said.append(f"also: {', '.join(result.also)}")
+    if result.mend is not None:
+        said.append(f"mend: {escape_sarif(result.mend)}")
+    if result.repeat is not None:
+        said.append(f"again: {escape_sarif(result.repeat)}")
+    # The same violation of the same target keeps its alert if the message changes.
+    print_ = sha256(f"{report.target}\n{result.id}".encode(errors="backslashreplace")).hexdigest()
+    return {
+        "ruleId": result.id,
+        "ruleIndex": place,
+        "level": _LEVELS[result.verdict],
+        "kind": "fail",
+        "message": {"text": "\n".join(said)},
+        "locations": [_location(report, result, line)],
+        "partialFingerprints": {"accordRequirement/v1": print_},
+        "properties": {"revisions": dict(result.by_revision), "party": result.party},
+    }
+
+
+def _location(report: Report, result: RequirementResult, line: int) -> JsonObject:
+    artifact = report.setting.artifact or _NO_FILE
+    numbers = [each.number for each in result.evidence if each.number is not None]
+    pointers = [each.pointer for each in result.evidence if each.pointer is not None]
+    # A recording has one record per line.
+    is_recording = report.setting.artifact is not None and report.setting.party == "both"
+    members = [
+        {"fullyQualifiedName": escape_unprintable(each), "kind": "member"} for each in pointers[:1]
+    ]
+    uri = quote(artifact.encode(errors="backslashreplace"))
+    return {
+        "physicalLocation": {
+            "artifactLocation": {"uri": uri, "uriBaseId": "%SRCROOT%"},
+            "region": {"startLine": numbers[0] if is_recording and numbers else line},
+        },
+        "logicalLocations": [
+            {"fullyQualifiedName": escape_unprintable(report.target), "kind": "module"},
+            *members,
+        ],
+    }

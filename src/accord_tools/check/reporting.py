@@ -1,0 +1,197 @@
+"""Reports of checks: printed or written to files, in the forms asked for."""
+
+import argparse
+import os
+from datetime import UTC, datetime
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from accord.cli.options import UsageError, did_you_mean, one_of
+from accord.cli.terminal import complain, escape_in_json, note, painter, say, width
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from accord_tools.check.probing.tool_calls import CallPlan
+    from accord_tools.check.report import Report
+
+
+class _Form(NamedTuple):
+    """A form of a report: its function in `accord_tools.check.rendering`, its files' endings."""
+
+    function: str
+    endings: tuple[str, ...]
+
+
+_FORMS: Final[dict[str, _Form]] = {
+    "text": _Form("text.as_text", (".txt",)),
+    "json": _Form("machine_readable.as_json", (".json",)),
+    "junit": _Form("machine_readable.as_junit", (".xml",)),
+    "sarif": _Form("machine_readable.as_sarif", (".sarif", ".sarif.json")),
+    "markdown": _Form("text.as_markdown", (".md", ".markdown")),
+    "html": _Form("html.as_html", (".html", ".htm")),
+    "badge": _Form("html.as_badge", (".svg",)),
+}
+# Files to show breaches in if the target is not a file.
+_PROJECT_FILES: Final = ("pyproject.toml", "package.json", "README.md")
+
+
+OPTIONS: Final = f"""\
+output:
+--format F     {", ".join(_FORMS)} (default: the form that the file's ending names, else text)
+--output FILE  write the report to a file, in the form that its ending names; may be repeated
+--quiet        text: only the violations and one summary line
+--verbose      text: also every requirement that was not put to the test, with the reason
+"""
+
+
+def report_format(options: argparse.Namespace) -> str:
+    """Return the form of the printed report, or of the one file."""
+    if options.format is not None:
+        return one_of(options.format, tuple(_FORMS), "format")
+    return _form_of(options.output[0], "text") if len(options.output) == 1 else "text"
+
+
+def _form_of(path: Path, otherwise: str) -> str:
+    """Return the form for the ending of a file; the longest ending wins."""
+    fitting = [
+        (len(ending), name)
+        for name, form in _FORMS.items()
+        for ending in form.endings
+        if path.name.lower().endswith(ending)
+    ]
+    return max(fitting)[1] if fitting else otherwise
+
+
+def demand_requirements(only: "Iterable[str]") -> None:
+    """Check that every `--only` names at least one requirement."""
+    from accord.protocol.catalogue import catalogue
+    from accord_tools.check.verdicts import is_chosen
+
+    known = catalogue()
+    for each in only:
+        if not any(is_chosen(id, [each]) for id in known):
+            areas = {row.area for row in known.values()}
+            hint = did_you_mean(each, [*known, *areas]) or "; accord requirements lists them"
+            raise UsageError(f"there is no requirement {each!r}{hint}")
+
+
+def artifact_file(target: str) -> str | None:
+    """Return the file in which tools for source code show the breaches of a target.
+
+    It is relative to the current folder, as such tools expect; None if there is no file.
+    """
+    for name in (target, target.rpartition(":")[0], *target.split(), *_PROJECT_FILES):
+        path = Path(os.path.relpath(name)) if name and "\0" not in name else Path()
+        if path.is_file() and ".." not in path.parts:
+            return path.as_posix()
+    return None
+
+
+def own_artifact(file: str) -> str | None:
+    """Return a file as tools for source code name it; None if it is not below this folder."""
+    found = artifact_file(file)
+    return found if found == Path(os.path.relpath(file)).as_posix() else None
+
+
+def deliver(report: "Report", form: str, options: argparse.Namespace) -> int:
+    """Print or write a report; return the exit code."""
+    from accord_tools.check.rendering.wording import summary
+
+    code = 1 if report.has_failed else 0
+    if not options.output and form == "text":
+        from accord_tools.check.rendering.text import as_text
+
+        say(
+            as_text(
+                report,
+                quiet=options.quiet,
+                verbose=options.verbose,
+                width=width(),
+                paint=painter(),
+            )
+        )
+        return code
+    if not options.output:
+        text = render(report, form)
+        say(escape_in_json(text) if form in ("json", "sarif") else text)
+        return code
+    if not write_report(report, form, options):
+        return 2
+    say(f"{summary(report)}\n")
+    return code
+
+
+def write_report(
+    report: "Report", form: str, options: argparse.Namespace, *, is_private: bool = False
+) -> bool:
+    """Write a report to the files of `--output`; return False after an error, which is printed."""
+
+    def as_file(path: Path) -> str:
+        own = form if len(options.output) == 1 else _form_of(path, form)
+        return render(report, own, quiet=options.quiet, verbose=options.verbose)
+
+    return write_files(options.output, as_file, is_private=is_private)
+
+
+def write_files(
+    paths: "Iterable[Path]", render: "Callable[[Path], str]", *, is_private: bool = False
+) -> bool:
+    """Write a text to each file; return False after an error, which is printed.
+
+    Args:
+        paths: the files.
+        render: returns the text for a file.
+        is_private: whether only their owner may read new files, because they quote real traffic.
+    """
+    from accord.testing.recording import open_private
+
+    for path in paths:
+        try:
+            text = render(path).encode("utf-8", errors="backslashreplace")
+            with open_private(path) if is_private else path.open("wb") as file:
+                file.write(text)
+        except OSError as error:
+            complain(f"{path}: {error.strerror or error}")
+            return False
+    return True
+
+
+def render(report: "Report", form: str, *, quiet: bool = False, verbose: bool = False) -> str:
+    """Return the text of a report in one of its forms."""
+    from msgspec.structs import replace
+
+    module, name = _FORMS[form].function.split(".")
+    render: Callable[..., str] = getattr(
+        import_module(f"accord_tools.check.rendering.{module}"), name
+    )
+    if report.setting.at is None:
+        now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+        report = replace(report, setting=replace(report.setting, at=now))
+    return render(report, quiet=quiet, verbose=verbose) if form == "text" else render(report)
+
+
+# -- plans of calls
+
+
+def plan_form(form: str | None) -> str:
+    """Return the form of a plan: text by default, or JSON."""
+    if form not in (None, "text", "json"):
+        raise UsageError(f"--plan is shown as text or json, not {form}")
+    return form or "text"
+
+
+def show_plan(plan: "CallPlan", form: str, target: str) -> None:
+    """Print a plan to stdout, as the result of the command."""
+    from accord_tools.check.rendering.text import plan_as_json, plan_as_text
+
+    say(escape_in_json(plan_as_json(plan, target)) if form == "json" else f"{plan_as_text(plan)}\n")
+
+
+def announce_plan(plan: "CallPlan") -> None:
+    """Print a plan to stderr, before the first call; nothing if the server lists no tools."""
+    from accord_tools.check.rendering.text import plan_as_text
+
+    if plan.called or plan.not_called:
+        note(plan_as_text(plan))

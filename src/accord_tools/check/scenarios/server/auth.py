@@ -1,0 +1,339 @@
+"""Authorization: answers to requests without a token, metadata, and checks of tokens.
+
+Only servers that refuse a request without a token are judged.
+"""
+
+from typing import Any, Final
+from urllib.parse import urlencode, urlsplit, urlunsplit
+
+import msgspec
+
+from accord.bindings.addresses import is_loopback
+from accord.bindings.http_responses import AuthChallenge, bearer_challenge, parse_challenges
+from accord.bindings.sse import CONTENT_TYPE
+from accord.protocol.catalogue import catalogue
+from accord.types import JsonObject
+from accord_tools.check.probing.authorization import (
+    Published,
+    fetch_metadata,
+    guarded_sender,
+    is_oauth,
+    quote_value,
+)
+from accord_tools.check.probing.exchange import RawResponse, exchange, post_message
+from accord_tools.check.probing.messages import new_request
+from accord_tools.check.probing.probe import Probe
+from accord_tools.check.probing.raw_connection import RawConnection
+from accord_tools.check.scenarios._scenario import (
+    UNINITIALIZED_UNJUDGED,
+    bare_scenario,
+    complete_request,
+    end_session,
+    initialize,
+    open_unjudged,
+    scenario,
+)
+from accord_tools.check.scenarios.server.auth_servers import OF_SERVERS, judge_grant, judge_servers
+from accord_tools.check.verdicts import NO_PROBE
+
+_OPEN: Final = "the server asks for no authorization"
+_GARBAGE: Final = "accord-check-no-such-token"
+_UNKNOWN_METHOD: Final = "accord-check/no-such-method"
+_OUTSIDE: Final = (
+    "auth.challenge.www-authenticate",
+    "auth.http.oauth-flow",
+    "auth.prm.lists-as",
+    "auth.prm.one-mechanism",
+    "auth.prm.server",
+    "auth.refresh.server-no-offline-access",
+    "auth.role.resource-server",
+    "auth.scope.challenge-has-scope",
+    "auth.server.401-when-required",
+    "auth.status-codes",
+    "auth.token.invalid-401",
+    "auth.token.validated",
+    "auth.tokens.validated-first",
+    "tools.server.access-controlled",
+)
+_VERIFIED: Final = "session.requests.verified"
+_BOUND: Final = "session.id.bound-to-user"
+_ACCESS: Final = "tools.server.access-controlled"
+_HAS_SCOPE: Final = "auth.scope.challenge-has-scope"
+_OFFLINE: Final = "auth.refresh.server-no-offline-access"
+_FOREIGN: Final = (
+    "auth.server.own-tokens-only",
+    "auth.token.audience-validated",
+    "auth.token.foreign-rejected",
+)
+# Other scenarios decide these.
+_ELSEWHERE: Final = (
+    "auth.scope.insufficient-403",
+    "auth.scope.insufficient-names-needed",
+    "auth.stateless.each-request-authorized",
+)
+# These need a user who consents, or scopes that a check does not know.
+_CONSENTED: Final = tuple(
+    id
+    for id, row in catalogue().items()
+    if row.check == "auth-probe"
+    and row.area == "auth"
+    and id not in {*_OUTSIDE, *OF_SERVERS, *_FOREIGN, *_ELSEWHERE}
+)
+
+
+def _first_request(probe: Probe, connection: RawConnection) -> JsonObject:
+    """Return the request that begins a conversation; it needs nothing before it."""
+    if connection.stand_alone(probe.revision, {}):
+        return complete_request(probe, "server/discover")
+    return initialize(probe.revision)
+
+
+def _plain(connection: RawConnection, message: object) -> dict[str, str]:
+    """Return the headers of a request without those that the user gave."""
+    given = {name.lower() for name in connection.carrier.headers}
+    made: dict[str, str] = connection.carrier.heads(msgspec.json.encode(message))
+    return {name: text for name, text in made.items() if name not in {*given, "mcp-session-id"}}
+
+
+async def post_with_token(
+    connection: RawConnection, message: object, *, token: str | None = None, **settings: Any
+) -> RawResponse:
+    """Post a message without a token, or with this one."""
+    headers = _plain(connection, message)
+    if token is not None:
+        headers["authorization"] = f"Bearer {token}"
+    heard = await post_message(connection, message, headers=headers, **settings)
+    await end_session(connection, heard)
+    return heard
+
+
+def _challenges(heard: RawResponse) -> list[AuthChallenge]:
+    value = heard.headers.get("www-authenticate")
+    return [] if value is None else parse_challenges([value])
+
+
+def _exclude_all(probe: Probe, why: str) -> None:
+    ids = (*_OUTSIDE, *OF_SERVERS, _VERIFIED, _BOUND, *_FOREIGN, *_CONSENTED)
+    probe.not_applicable(ids, why)
+
+
+# -- without a token
+
+
+@scenario(
+    *_OUTSIDE,
+    *OF_SERVERS,
+    *_CONSENTED,
+    opens=UNINITIALIZED_UNJUDGED,
+    on=("http",),
+    is_outside=True,
+)
+async def sends_requests_without_a_token(probe: Probe, connection: RawConnection) -> None:
+    heard = await post_with_token(connection, _first_request(probe, connection))
+    if heard.is_ok:
+        _exclude_all(probe, _OPEN)
+        return
+    # Otherwise it accepts the token and refuses the request for an unknown reason.
+    if probe.facts.locked or probe.target.headers:
+        why = f"answers a request without a token with {heard}, expected 401"
+        probe.holds("auth.server.401-when-required", heard.status == 401, why)
+    if heard.status != 401:
+        return
+    challenges = _challenges(heard)
+    sender = guarded_sender(probe.target.url, connection.patience)
+    published = await fetch_metadata(sender, connection, probe.target.url, challenges)
+    if not is_oauth(challenges, published):
+        scheme = challenges[0].scheme if challenges else "something that it does not name"
+        probe.fail("auth.http.oauth-flow", f"asks for {scheme}, not for OAuth")
+        _exclude_all(probe, "the server does not use OAuth")
+        return
+    probe.passes("auth.http.oauth-flow")
+    bearer = _bearer_in(heard)
+    _judge_challenge(probe, bearer)
+    _judge_resource(probe, published, bearer)
+    judge_servers(probe, published)
+    await _judge_tokens(probe, connection)
+    await judge_grant(probe, sender, published)
+    why = "this needs scopes, users or clients that a check does not have"
+    probe.skip(_CONSENTED, f"{NO_PROBE}: {why}")
+
+
+def _bearer_in(heard: RawResponse) -> AuthChallenge | None:
+    return bearer_challenge([heard.headers.get("www-authenticate", "")])
+
+
+def _judge_challenge(probe: Probe, bearer: AuthChallenge | None) -> None:
+    is_named = bearer is not None and bearer.resource_metadata
+    why = "answers 401 without a WWW-Authenticate header that names its resource_metadata"
+    probe.holds("auth.challenge.www-authenticate", is_named, why)
+    # A server without scopes has none to name: its metadata tells.
+    if bearer is not None and bearer.scopes:
+        probe.passes(_HAS_SCOPE)
+        is_right = "offline_access" not in bearer.scopes
+        probe.holds(_OFFLINE, is_right, "asks for offline_access in its challenge")
+
+
+def _judge_resource(probe: Probe, published: Published, bearer: AuthChallenge | None) -> None:
+    document = published.resource
+    if document is None and published.refused:
+        ids = ("auth.prm.one-mechanism", "auth.prm.server", "auth.prm.lists-as")
+        probe.skip(ids, published.refused)
+        return
+    why = "names its metadata neither in WWW-Authenticate nor at a well-known URI"
+    probe.holds("auth.prm.one-mechanism", document is not None, why)
+    if document is None:
+        probe.fail("auth.prm.server", "publishes no protected resource metadata")
+        return
+    resource = document.get("resource")
+    why = f"publishes metadata of {quote_value(resource)}, not of itself"
+    if not probe.holds("auth.prm.server", _is_same_place(resource, probe.target.url), why):
+        return
+    why = "names no authorization_servers in its protected resource metadata"
+    probe.holds("auth.prm.lists-as", published.issuers, why)
+    scopes = document.get("scopes_supported")
+    if isinstance(scopes, list) and scopes:
+        is_right = "offline_access" not in scopes
+        probe.holds(_OFFLINE, is_right, "lists offline_access in scopes_supported")
+        own = [str(each) for each in scopes if each != "offline_access"]
+        why = f"answers 401 without a scope, and has the scopes {' '.join(own)!s:.80}"
+        if own:
+            probe.holds(_HAS_SCOPE, bearer is None or bearer.scopes, why)
+    else:
+        for id in (_HAS_SCOPE, _OFFLINE):
+            probe.not_applicable(id, "the server names no scopes")
+
+
+def _is_same_place(resource: Any, url: str) -> bool:
+    """Return whether a resource is the server at a URL, or contains it."""
+    if not isinstance(resource, str):
+        return False
+    try:
+        one, other = urlsplit(resource), urlsplit(url)
+        if one.scheme.lower() != other.scheme.lower() or one.port != other.port:
+            return False
+    except ValueError:
+        return False
+    hosts = [one.hostname or "", other.hostname or ""]
+    is_host = one.hostname == other.hostname or all(map(is_loopback, hosts))
+    return is_host and other.path.startswith(one.path.rstrip("/"))
+
+
+async def _judge_tokens(probe: Probe, connection: RawConnection) -> None:
+    opening = _first_request(probe, connection)
+    heard = await post_with_token(connection, opening, token=_GARBAGE)
+    why = "accepts a token that was never issued"
+    if probe.holds("auth.token.validated", not heard.is_ok, why):
+        why = f"answers a token that was never issued with {heard}, expected 401"
+        probe.holds("auth.token.invalid-401", heard.status == 401, why)
+        unknown = complete_request(probe, _UNKNOWN_METHOD)
+        heard = await post_with_token(connection, unknown, token=_GARBAGE)
+        is_right = not heard.is_ok and heard.code not in (-32601, -32602)
+        why = f"looks at a request before its token: answers {heard} to an unknown method"
+        probe.holds("auth.tokens.validated-first", is_right, why)
+    headers = _plain(connection, opening) | {"authorization": "Bearer"}
+    heard = await post_message(connection, opening, headers=headers)
+    await end_session(connection, heard)
+    why = f"answers a malformed Authorization header with {heard}, expected 400 or 401"
+    probe.holds("auth.status-codes", heard.status in (400, 401), why)
+    listing = complete_request(probe, "tools/list")
+    heard = await post_with_token(connection, listing)
+    is_right = not heard.answers_to(listing["id"]) or heard.code is not None
+    why = "lists its tools without a token, although it requires authorization"
+    probe.holds(_ACCESS, is_right, why)
+    await _judge_query(probe, connection, opening)
+
+
+async def _judge_query(probe: Probe, connection: RawConnection, opening: JsonObject) -> None:
+    """Judge whether the server accepts a token from the query of the URL.
+
+    Logs keep URLs, so the user's token is sent there only if that is allowed. Otherwise an invalid
+    token shows whether the server reads the query: it accepts any token; or it answers that this
+    one is invalid, which it does not say to a request without a token; or it refuses the request
+    as malformed (400, RFC 6750 section 3.1).
+    """
+    id = "auth.role.resource-server"
+    bare = await post_with_token(connection, opening)
+    heard = await post_with_token(connection, opening, url=_with_token(probe.target.url, _GARBAGE))
+    if heard.is_ok:
+        probe.fail(id, "accepts an invalid token from the query of the URL")
+        return
+    if _is_token_invalid(heard) and not _is_token_invalid(bare):
+        probe.fail(id, "looks for a token in the query of the URL")
+        return
+    if heard.status == 400 and bare.status == 401:
+        probe.passes(id)
+        return
+    token = probe.target.bearer
+    if not token or not probe.target.allow_token_in_query:
+        why = "this needs a valid token in a URL: give --bearer and --allow-token-in-query"
+        probe.skip(id, why)
+        return
+    heard = await post_with_token(connection, opening, url=_with_token(probe.target.url, token))
+    probe.holds(id, not heard.is_ok, "accepts a token from the query of the URL")
+
+
+def _with_token(url: str, token: str) -> str:
+    parts = urlsplit(url)
+    query = "&".join(filter(None, [parts.query, urlencode({"access_token": token})]))
+    return urlunsplit(parts._replace(query=query))
+
+
+def _is_token_invalid(heard: RawResponse) -> bool:
+    """Return whether a refusal says that the token is invalid (RFC 6750 section 3.1)."""
+    bearer = _bearer_in(heard)
+    return bearer is not None and bearer.error == "invalid_token"
+
+
+# -- with a token
+
+
+@scenario(_VERIFIED, _BOUND, opens=open_unjudged, on=("http",))
+async def uses_a_session_without_its_token(probe: Probe, connection: RawConnection) -> None:
+    bare = await post_with_token(connection, initialize(probe.revision))
+    if bare.is_ok:
+        _exclude_all(probe, _OPEN)
+        return
+    session = connection.carrier.session
+    if session is None:
+        probe.not_applicable((_VERIFIED, _BOUND), "the server gives no session ids")
+        return
+    ping = new_request("ping")
+    headers = _plain(connection, ping) | {"mcp-session-id": session}
+    heard = await post_message(connection, ping, headers=headers)
+    probe.holds(_VERIFIED, not heard.is_ok, f"accepts a session id in place of a token: {heard}")
+    if probe.target.other_token is None:
+        probe.skip(_BOUND, "this needs a token of another user: give --other-bearer")
+        return
+    headers["authorization"] = f"Bearer {probe.target.other_token}"
+    heard = await post_message(connection, new_request("ping"), headers=headers)
+    probe.holds(_BOUND, not heard.is_ok, f"serves a session to another user: {heard}")
+
+
+@scenario(*_FOREIGN, opens=UNINITIALIZED_UNJUDGED, on=("http",), is_outside=True)
+async def sends_a_token_for_another_server(probe: Probe, connection: RawConnection) -> None:
+    opening = _first_request(probe, connection)
+    if (await post_with_token(connection, opening)).is_ok:
+        _exclude_all(probe, _OPEN)
+        return
+    if probe.target.foreign_token is None:
+        probe.skip(_FOREIGN, "this needs a token for another server: give --foreign-bearer")
+        return
+    heard = await post_with_token(connection, opening, token=probe.target.foreign_token)
+    for id in _FOREIGN:
+        probe.holds(id, not heard.is_ok, "accepts a token that was issued for another server")
+
+
+@bare_scenario(_ACCESS, on=("sse",))
+async def listens_without_a_token(probe: Probe) -> None:
+    if not probe.target.headers:
+        probe.not_applicable(_ACCESS, _OPEN)
+        return
+    async with (
+        probe.open(is_judged=False, begins=False) as connection,
+        exchange(connection, method="GET", headers={"accept": CONTENT_TYPE}) as heard,
+    ):
+        pass
+    if heard.is_ok:
+        probe.not_applicable(_ACCESS, _OPEN)
+    else:
+        probe.passes(_ACCESS)

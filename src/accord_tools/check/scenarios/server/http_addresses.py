@@ -1,0 +1,163 @@
+"""Access to a server on this machine: foreign origins, and the addresses it listens at."""
+
+import ipaddress
+from typing import Final
+from urllib.parse import urlsplit
+
+from accord.bindings.addresses import is_loopback
+from accord.bindings.sse import CONTENT_TYPE
+from accord.errors import ConnectFailed
+from accord.protocol.revisions import HANDSHAKE, REVISIONS
+from accord_tools.check.probing.exchange import RawResponse, exchange, post_message
+from accord_tools.check.probing.failures import ConnectionEnded, MessageTimeout
+from accord_tools.check.probing.http import ACCEPT, CONTENT_JSON
+from accord_tools.check.probing.listeners import listening_addresses, open_addresses
+from accord_tools.check.probing.messages import new_request
+from accord_tools.check.probing.probe import Probe
+from accord_tools.check.scenarios._scenario import (
+    bare_scenario,
+    complete_request,
+    end_session,
+    harmless_method,
+    initialize,
+    open_unjudged,
+)
+
+_ORIGIN: Final = "http.origin.validated"
+_ORIGIN_403: Final = "http.origin.invalid-403"
+_BIND: Final = "http.server.bind-localhost"
+_FOREIGN: Final = "http://accord-check.example"
+# What a comparison of prefixes, of suffixes or of parts takes for an origin of this machine. Any
+# page can send null, from a frame without an origin. Another port of this machine may be a friend.
+_HOSTILE: Final = (
+    _FOREIGN,
+    "null",
+    "http://localhost.accord-check.example",
+    "http://127.0.0.1.accord-check.example",
+    "http://accord-check-localhost",
+)
+_NOT_OFFERED: Final = 405
+
+
+@bare_scenario(_ORIGIN, _ORIGIN_403, on=("http", "sse"))
+async def sends_foreign_origins(probe: Probe) -> None:
+    if not is_loopback(urlsplit(probe.target.url).hostname or ""):
+        why = "foreign origins are known for servers on this machine only"
+        probe.skip((_ORIGIN, _ORIGIN_403), why)
+        return
+    try:
+        if not REVISIONS[probe.revision].handshake:
+            await _send_requests(probe)
+        elif probe.facts.transport == "http":
+            await _open_sessions(probe)
+            await _use_a_session(probe)
+        else:
+            await _post_beside_a_stream(probe)
+            await _open_streams(probe)
+    except ConnectionEnded as error:
+        # It may be how a server refuses, or how it ends after a refusal.
+        probe.skip((_ORIGIN, _ORIGIN_403), f"the server closes connections: {error}")
+
+
+async def _open_sessions(probe: Probe) -> None:
+    async with probe.open(is_judged=False, begins=False) as connection:
+        for origin in _HOSTILE:
+            heard = await post_message(connection, initialize(probe.revision), origin=origin)
+            await end_session(connection, heard)
+            if not _judge_origin(probe, heard, origin, "initialize"):
+                return
+
+
+async def _send_requests(probe: Probe) -> None:
+    async with open_unjudged(probe) as connection:
+        for method in ("server/discover", harmless_method(probe.facts)):
+            for origin in _HOSTILE:
+                message = complete_request(probe, method)
+                heard = await post_message(connection, message, origin=origin)
+                if not _judge_origin(probe, heard, origin, method):
+                    return
+
+
+async def _use_a_session(probe: Probe) -> None:
+    """Try each method in a session: some servers look at the origin when one begins, or in POST."""
+    async with open_unjudged(probe) as connection:
+        heard = await post_message(connection, new_request("ping"), origin=_FOREIGN)
+        _judge_origin(probe, heard, _FOREIGN, "a request in a session")
+        for method in ("GET", "DELETE"):
+            async with exchange(
+                connection, method=method, origin=_FOREIGN, accept=CONTENT_TYPE
+            ) as heard:
+                pass
+            # A page without a stream serves no request of MCP.
+            if method == "DELETE" or heard.is_stream or not heard.is_ok:
+                _judge_origin(probe, heard, _FOREIGN, method)
+
+
+async def _open_streams(probe: Probe) -> None:
+    async with probe.open(is_judged=False, begins=False) as connection:
+        for origin in _HOSTILE:
+            headers = {"accept": CONTENT_TYPE, **probe.target.headers, "origin": origin}
+            async with exchange(connection, method="GET", headers=headers) as heard:
+                pass
+            if not _judge_origin(probe, heard, origin, "GET"):
+                return
+
+
+async def _post_beside_a_stream(probe: Probe) -> None:
+    headers = {"content-type": CONTENT_JSON, **probe.target.headers, "origin": _FOREIGN}
+    message = initialize(probe.revision)
+    async with probe.open(is_judged=False, begins=False) as connection:
+        place = connection.carrier.place
+        async with exchange(connection, message, url=place, headers=headers) as heard:
+            await heard.rest(probe.target.settling)
+        _judge_origin(probe, heard, _FOREIGN, "a posted message")
+
+
+def _judge_origin(probe: Probe, heard: RawResponse, origin: str, what: str) -> bool:
+    if not probe.holds(_ORIGIN, not heard.is_ok, f"serves {what} with Origin {origin}"):
+        return False
+    if heard.status != _NOT_OFFERED:
+        why = f"refuses {what} with Origin {origin} by {heard}, expected status 403"
+        probe.holds(_ORIGIN_403, heard.status == 403, why)
+    return True
+
+
+# -- addresses
+
+
+@bare_scenario(_BIND, on=("http", "sse"))
+async def looks_where_the_server_listens(probe: Probe) -> None:
+    url = urlsplit(probe.target.url)
+    if not is_loopback(url.hostname or ""):
+        probe.skip(_BIND, "the server does not run on this machine")
+        return
+    port = url.port or (443 if url.scheme == "https" else 80)
+    known = listening_addresses(port)
+    if known:
+        far = [each for each in known if not ipaddress.ip_address(each).is_loopback]
+        has_own_socket = len(far) < len(known) and all(":" in each for each in far)
+        if far and has_own_socket and not await _is_same_server(probe, port):
+            # Another program has the port in the other family of addresses.
+            far = []
+    else:
+        far = await open_addresses(port)
+    why = f"listens at {', '.join(far)}, expected loopback alone"
+    probe.holds(_BIND, not far, why, evidence=())
+
+
+async def _is_same_server(probe: Probe, port: int) -> bool:
+    """Return whether an MCP server listens at this port of IPv6; it gets no token."""
+    url = urlsplit(probe.target.url)
+    other = f"{url.scheme}://[::1]:{port}{url.path}"
+    if probe.facts.transport != "http":
+        return False
+    headers = {"content-type": CONTENT_JSON, "accept": ACCEPT}
+    async with probe.open(is_judged=False, begins=False) as connection:
+        try:
+            heard = await post_message(
+                connection, initialize([*HANDSHAKE][-1]), url=other, headers=headers
+            )
+        except (ConnectFailed, ConnectionEnded, MessageTimeout):
+            return False
+        await end_session(connection, heard)
+    return bool(heard.answers())

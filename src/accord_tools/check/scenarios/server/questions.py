@@ -1,0 +1,407 @@
+"""Requests of the server to the client: answered, refused, answered wrongly, or never."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from accord.json_schema.samples import sample
+from accord.json_schema.validation import compile_schema
+from accord.protocol.catalogue import catalogue
+from accord.types import JsonObject
+from accord_tools.check.probing.failures import ConnectionEnded, MessageTimeout
+from accord_tools.check.probing.messages import (
+    Reply,
+    answer_to,
+    objects_in,
+    params_of,
+    progress_token_of,
+)
+from accord_tools.check.probing.probe import Probe
+from accord_tools.check.probing.raw_connection import EVERYTHING, RawConnection, Respond
+from accord_tools.check.probing.standalone import questions_in
+from accord_tools.check.probing.tool_calls import ToolCall
+from accord_tools.check.scenarios._scenario import (
+    SURVIVES,
+    arrives,
+    asking_tools,
+    bare_scenario,
+    call,
+    call_all,
+    harmless_method,
+    is_alive,
+    replies,
+    scenario,
+    text_of,
+)
+from accord_tools.check.scenarios.server._rounds import call_and_answer
+
+_ELICIT: Final = "elicitation/create"
+_CREATE: Final = "elicitation.create.method"
+_METHODS: Final = {
+    "roots.list.method": "roots/list",
+    "sampling.create.method": "sampling/createMessage",
+    _CREATE: _ELICIT,
+}
+_VALIDATED: Final = "elicitation.answers.validated"
+_MODES: Final = "elicitation.mode.supported-only"
+_TOOLS: Final = "sampling.tools.not-without-capability"
+_TOOL_USE: Final = "sampling.tool-use.server-answers-all"
+# Judged by the monitor, in what follows the use of a tool.
+_TOOL_MESSAGES: Final = (
+    "sampling.tool-results.alone",
+    "sampling.tool-use.balanced",
+    "sampling.tool-result.id-matches",
+)
+# Models use several tools at once.
+_USES: Final = {f"accord-check-{number}": number for number in (1, 2)}
+_NO_FORM: Final = "no tool that may be called asks the user"
+# Every form refuses this, except in a field for free text.
+_WRONG: Final = "accord-check-wrong"
+# How many members of a form are answered wrongly, one at a time.
+_MEMBERS: Final = 3
+
+
+@scenario(*_METHODS, _MODES, _TOOLS, sends=("tools/call",))
+async def answers_requests_of_the_server(probe: Probe, connection: RawConnection) -> None:
+    await call_all(probe, connection)
+    questions = [each for message in connection.received for each in questions_in(message)]
+    methods = {str(each["method"]) for each in questions}
+    for id, method in _METHODS.items():
+        area = method.partition("/")[0]
+        strange = [name for name in methods if name.startswith(f"{area}/") and name != method]
+        if strange:
+            probe.fail(id, f"sends {strange[0]}, expected {method}")
+        elif method in methods:
+            probe.passes(id)
+        probe.skip(id, f"no tool that may be called sends {method}")
+    for question in questions:
+        params = params_of(question)
+        if question["method"] == _ELICIT:
+            _judge_message(probe, connection, question)
+            mode = _mode_of(question)
+            # An unknown mode is elicitation.form.mode-and-schema.
+            if mode in ("form", "url"):
+                why = f"asks in mode {mode!r}, which was not declared"
+                probe.holds(_MODES, mode == "form", why)
+        elif question["method"] == "sampling/createMessage":
+            has_tools = "tools" in params or "toolChoice" in params
+            why = "offers tools to a client that did not declare sampling.tools"
+            probe.holds(_TOOLS, not has_tools, why)
+    probe.skip(_MODES, _NO_FORM)
+    probe.skip(_TOOLS, "no tool that may be called asks for a model")
+
+
+def _judge_message(probe: Probe, connection: RawConnection, question: JsonObject) -> None:
+    """Judge whether a question has a message for the user."""
+    if catalogue()[_CREATE].holds_in(probe.revision):
+        connection.point_at(question)
+        is_text = isinstance(params_of(question).get("message"), str)
+        probe.holds(_CREATE, is_text, f"sends {_ELICIT} without message, a string")
+
+
+def _mode_of(question: Mapping[str, object]) -> Any:
+    return params_of(question).get("mode", "form")
+
+
+@bare_scenario(SURVIVES, sends=("tools/call",))
+async def refuses_requests_of_the_server(probe: Probe) -> None:
+    asking = await asking_tools(probe)
+    if not asking:
+        return
+    for respond in (_refuse_with("decline"), _refuse_with("cancel"), _answer_with_error):
+        async with probe.borrow() as connection:
+            connection.respond = respond
+            for tool in asking:
+                await call(probe, connection, tool)
+            await is_alive(probe, connection, "questions that were refused")
+
+
+def _refuse_with(action: str) -> Respond:
+    async def respond(connection: RawConnection, question: JsonObject) -> None:
+        answer = answer_to(question, connection.client_capabilities)
+        if question.get("method") == _ELICIT:
+            answer["result"] = {"action": action}
+        await connection.send(answer)
+
+    return respond
+
+
+async def _answer_with_error(connection: RawConnection, question: JsonObject) -> None:
+    error = {"code": -1, "message": "refused by the user"}
+    await connection.send({"jsonrpc": "2.0", "id": question.get("id"), "error": error})
+
+
+@scenario(_VALIDATED, is_once=True, sends=("tools/call",))
+async def sends_invalid_answers(probe: Probe, connection: RawConnection) -> None:
+    for tool in probe.facts.callable_tools():
+        valid = await _call_with_answer(probe, connection, tool, None)
+        if valid is None:
+            continue
+        for member in _refutable_members(valid.schema):
+            invalid = await _call_with_answer(probe, connection, tool, member)
+            if invalid is None:
+                continue
+            is_refused = invalid.reply.is_error or invalid.reply.is_failed_call
+            known = str(valid.content.get(member, ""))
+            is_used = not is_refused and _is_used_alike(
+                text_of(valid.reply), known, text_of(invalid.reply)
+            )
+            why = f"uses {_WRONG!r} as {member!r:.40}, which its form refuses ({tool.name})"
+            probe.holds(_VALIDATED, not is_used, why)
+    probe.skip(_VALIDATED, "no tool that may be called asks by a form that refuses some text")
+
+
+class _Answered(msgspec.Struct, frozen=True):
+    """The result of a tool, the schema of its form, and the content of the answer."""
+
+    reply: Reply
+    schema: Any
+    content: JsonObject
+
+
+async def _call_with_answer(
+    probe: Probe, connection: RawConnection, tool: ToolCall, wrong: str | None
+) -> _Answered | None:
+    """Call a tool and answer its first form, with one member wrong; None if it has no form."""
+    answered: list[tuple[Any, JsonObject]] = []
+
+    def make(question: JsonObject) -> JsonObject | None:
+        answer = answer_to(question, connection.client_capabilities)
+        content = answer.get("result", {}).get("content")
+        if question.get("method") != _ELICIT or not isinstance(content, dict) or answered:
+            return None
+        schema = params_of(question).get("requestedSchema")
+        # Members that may be left out are answered too.
+        content |= {name: sample(rule) for name, rule in _rules(schema) if name not in content}
+        content |= {} if wrong is None else {wrong: _WRONG}
+        answered.append((schema, content))
+        return {"action": "accept", "content": content}
+
+    reply = await call_and_answer(probe, connection, tool, make)
+    return _Answered(reply, *answered[0]) if reply is not None and answered else None
+
+
+def _refutable_members(schema: Any) -> list[str]:
+    """Return the members of a form that refuse a text; a free text field takes any."""
+    return [name for name, rule in _rules(schema) if _is_refused(rule, _WRONG)][:_MEMBERS]
+
+
+def _rules(schema: Any) -> list[tuple[str, Any]]:
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    return [*properties.items()] if isinstance(properties, dict) else []
+
+
+def _is_used_alike(with_valid: str, valid: str, with_invalid: str) -> bool:
+    """Return whether a tool says of an invalid value just what it said of a valid one.
+
+    >>> _is_used_alike("row 3, window", "3", "row accord-check-wrong, window")
+    True
+    >>> _is_used_alike("row 3, window", "3", "not a row: accord-check-wrong")
+    False
+    """
+    before, found, _ = with_invalid.partition(_WRONG)
+    return bool(found and before and valid) and with_valid.startswith(before + valid)
+
+
+def _is_refused(schema: Any, value: object) -> bool:
+    try:
+        return compile_schema(schema)(value) is not None
+    except ValueError:
+        # The monitor reports an invalid schema.
+        return False
+
+
+@scenario(
+    _TOOL_USE,
+    *_TOOL_MESSAGES,
+    opens=partial(Probe.open, capabilities={**EVERYTHING, "sampling": {"tools": {}}}),
+    sends=("tools/call",),
+)
+async def lets_the_model_use_tools(probe: Probe, connection: RawConnection) -> None:
+    uses = [{"type": "tool_use", "id": each, "input": {}} for each in _USES]
+    for tool in probe.facts.callable_tools():
+        later: list[JsonObject] = []
+
+        def make(question: JsonObject, later: list[JsonObject] = later) -> JsonObject | None:
+            tools = params_of(question).get("tools")
+            is_first = not later
+            if isinstance(tools, list) and tools:
+                later.append(question)
+                if is_first:
+                    usual: JsonObject = answer_to(question, connection.client_capabilities)[
+                        "result"
+                    ]
+                    content = [use | {"name": str(tools[0].get("name"))} for use in uses]
+                    return usual | {"content": content, "stopReason": "toolUse"}
+            return None
+
+        await call_and_answer(probe, connection, tool, make)
+        # Another question may have nothing to do with the tool that was used.
+        for question in [each for each in later[1:] if _blocks(each, "id") & _USES.keys()][:1]:
+            connection.point_at(question)
+            lacking = _USES.keys() - _blocks(question, "toolUseId")
+            why = f"asks again without a result of {len(lacking)} of {len(_USES)} uses of tools"
+            probe.holds(_TOOL_USE, not lacking, why)
+    probe.skip(_TOOL_USE, "no tool that may be called lets a model use tools")
+
+
+def _blocks(question: Mapping[str, object], member: str) -> set[object]:
+    """Return the values of a member of all blocks in the messages of a question."""
+    params = params_of(question)
+    contents = [each.get("content") for each in objects_in(params.get("messages"))]
+    blocks = [block for content in contents for block in objects_in(content)]
+    return {block[member] for block in blocks if isinstance(block.get(member), str)}
+
+
+# -- requests that stay unanswered
+
+_CANCELLED: Final = "notifications/cancelled"
+_ESTABLISHED: Final = "timeouts.established"
+_TOLD: Final = "timeouts.cancel-by-notification"
+_MAXIMUM: Final = "timeouts.maximum-despite-progress"
+_LATE: Final = "cancellation.sender.ignores-late"
+_ALL: Final = (_ESTABLISHED, _TOLD, _MAXIMUM, _LATE)
+_PINGED: Final = "ping.response.prompt"
+# This many tools show how a server waits.
+_WAITING_TOOLS: Final = 4
+# How many settling times are waited for: enough for an impatient server.
+_WAITS: Final = 4
+
+
+class _Question(msgspec.Struct):
+    """A request of the server that stays unanswered for a while.
+
+    Attributes:
+        call: the id of the tool call during which it was sent.
+        message: the request.
+        waits: how many times the settling time passed without an answer of that call.
+    """
+
+    call: Any
+    message: JsonObject
+    waits: int = 0
+
+    def is_given_up(self, connection: RawConnection) -> bool:
+        """Return whether the server cancelled the request."""
+        id = self.message.get("id")
+        cancelled = connection.messages(_CANCELLED)
+        return any(params_of(each).get("requestId") == id for each in cancelled)
+
+    def is_over(self, connection: RawConnection) -> bool:
+        """Return whether the call was answered anyway."""
+        return any(each.id == self.call for each in replies(connection.received))
+
+
+@bare_scenario(*_ALL, era="standalone")
+async def looks_for_requests_of_the_server(probe: Probe) -> None:
+    # One that sends them nevertheless breaks mrtr.server-asks-only-this-way.
+    probe.not_applicable(_ALL, "a server without a handshake sends no requests")
+
+
+@bare_scenario(*_ALL, _PINGED, era="handshake", sends=("tools/call",))
+async def leaves_requests_of_the_server_unanswered(probe: Probe) -> None:
+    asking = (await asking_tools(probe))[:_WAITING_TOOLS]
+    if not asking:
+        probe.skip(_ALL, "no tool that may be called sends a request to the client")
+        return
+    async with probe.open() as connection:
+        # Requests at the beginning belong to no call, and are answered.
+        await connection.collect(probe.target.settling)
+        connection.respond = _silent
+        questions: list[_Question] = []
+        for tool in asking:
+            try:
+                found = await _requests_to(connection, tool)
+            except MessageTimeout:
+                # The server may hold all calls until it gets its answer.
+                break
+            if found is not None:
+                questions.append(found)
+        ping = await connection.start("ping") if questions else None
+        await _wait(probe, connection, questions)
+        if ping is not None and any(each.waits == _WAITS for each in questions):
+            # A user may take minutes to answer, and the client has to know that the server lives.
+            why = "answers no ping while a tool waits for the client"
+            probe.holds(_PINGED, await arrives(connection, ping, probe.target.patience), why)
+        for question in questions:
+            _judge_waiting(probe, connection, question)
+        for question in questions:
+            if not question.is_over(connection):
+                params = {"requestId": question.call, "reason": "a check"}
+                await connection.notify(_CANCELLED, params)
+        await connection.collect(probe.target.settling)
+        given_up = [each for each in questions if each.is_given_up(connection)]
+        await _answer_late(probe, connection, given_up)
+    probe.skip((_ESTABLISHED, _TOLD), "the server waits longer for answers than the check")
+    probe.skip(_MAXIMUM, "the server asks for no progress, or waits longer than the check")
+
+
+async def _silent(connection: RawConnection, question: JsonObject) -> None:
+    if question.get("method") == "ping":
+        await connection.send(answer_to(question, connection.client_capabilities))
+
+
+async def _requests_to(connection: RawConnection, tool: ToolCall) -> _Question | None:
+    """Call a tool and return its request to the client; None if it sends none.
+
+    Raises:
+        MessageTimeout: it neither sends a request nor ends.
+    """
+    since = len(connection.received)
+    call = await connection.start("tools/call", tool.params)
+
+    def is_next(message: JsonObject) -> bool:
+        if "method" in message:
+            # Malformed requests and notifications with an id are not waited for.
+            name, id = message["method"], message.get("id")
+            is_request = isinstance(name, str) and isinstance(id, str | int)
+            return is_request and name != "ping" and not name.startswith("notifications/")
+        return bool(message.get("id") == call)
+
+    message = await connection.until(is_next, f"a question of {tool.name}", since=since)
+    return _Question(call, message) if "method" in message else None
+
+
+async def _wait(probe: Probe, connection: RawConnection, questions: list[_Question]) -> None:
+    """Wait until an impatient server gives up; send progress if it asked for that."""
+    for step in range(_WAITS):
+        for question in questions:
+            token = progress_token_of(question.message)
+            if token is not None:
+                params = {"progressToken": token, "progress": step + 1}
+                await connection.notify("notifications/progress", params)
+        await connection.collect(probe.target.settling)
+        for question in questions:
+            question.waits += not question.is_over(connection)
+
+
+def _judge_waiting(probe: Probe, connection: RawConnection, question: _Question) -> None:
+    is_told = question.is_given_up(connection)
+    # A call that is answered at once never waited for the client; one that is not may still wait.
+    if not is_told and not (question.waits and question.is_over(connection)):
+        return
+    probe.passes(_ESTABLISHED)
+    if progress_token_of(question.message) is not None:
+        probe.passes(_MAXIMUM)
+    method = question.message.get("method")
+    probe.holds(_TOLD, is_told, f"gives up {method} without cancelling it")
+
+
+async def _answer_late(probe: Probe, connection: RawConnection, questions: list[_Question]) -> None:
+    """Answer requests that the server gave up: it must ignore the answers."""
+    if not questions:
+        probe.skip(_LATE, "the server cancels none of its requests")
+        return
+    try:
+        for question in questions:
+            await connection.send(answer_to(question.message, connection.client_capabilities))
+        await connection.ask(harmless_method(probe.facts))
+    except (ConnectionEnded, MessageTimeout) as error:
+        if getattr(error, "is_garbled", False):
+            raise
+        probe.fail(_LATE, f"fails after an answer to a request that it had cancelled: {error}")
+        connection.end("the server answers no further request")
+    else:
+        probe.passes(_LATE)

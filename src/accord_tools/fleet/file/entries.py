@@ -1,0 +1,358 @@
+"""Entries made ready to launch: placeholders filled in, programs found, secrets known."""
+
+import os
+import re
+import shutil
+from base64 import b64decode
+from collections.abc import Iterable, Mapping
+from json import dumps
+from pathlib import Path
+from shlex import join
+from typing import Any, ClassVar, Final
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from accord.client.server_entry import URL_MEMBERS, EntryReader
+from accord.errors import ConfigurationError
+from accord.testing.masking import has_secret_form
+from accord_tools.check.probing.secret_filter import SecretFilter, display_target
+from accord_tools.fleet.definition import Fleet, FleetError, FleetServer, ResolvedServer
+from accord_tools.hosts.entries.literals import find_literals, names_secret
+from accord_tools.hosts.sources.entry_forms import normalize_entry
+
+# Shorter values are words, and masking them would garble every text.
+_SECRET_LENGTH: Final = 6
+_LITERAL_LENGTH: Final = 8
+_LONGEST_LINE: Final = 64 * 1024
+_HARMLESS_HEADERS: Final = frozenset(
+    {"accept", "accept-language", "content-type", "origin", "user-agent"}
+)
+_SCHEME: Final = re.compile(r"(?i)(basic|bearer|digest|dpop|negotiate|token) +")
+_PLAIN: Final = re.compile(r"[a-z]+|[+-]?[\d._,]+|(?i:true|false|yes|no|on|off|null|none)")
+_PATH_START: Final = re.compile(r"/|~/|\.{1,2}[/\\]|[A-Za-z]:[\\/]|\\\\")
+# A part of a path of a URL that is a key: long, and letters and digits mixed.
+_KEY: Final = re.compile(r"(?=[^/]*\d)(?=[^/]*[A-Za-z])[\w.~-]{24,}")
+_HTTP_TYPES: Final = frozenset({"http", "streamable-http", "streamableHttp", "streamable_http"})
+
+
+class FleetEntryReader(EntryReader):
+    """Reads an entry of a fleet; collects what is missing instead of stopping at the first.
+
+    Args:
+        where: what messages call the entry.
+        folder: what relative paths are relative to.
+        environ: the variables.
+        fleet_folder: what `${fleet}` stands for.
+
+    Attributes:
+        filled_in: the values that placeholders stood for.
+        missing: variables that are not set, and files that cannot be read.
+    """
+
+    KINDS: ClassVar[Mapping[str, str]] = {
+        "env": "${env:NAME}",
+        "file": "${file:PATH}",
+        "input": "${input:NAME}",
+    }
+
+    def __init__(
+        self, where: str, folder: Path, environ: Mapping[str, str], fleet_folder: Path
+    ) -> None:
+        super().__init__(where, folder, {}, has_folder=True)
+        self._base = folder
+        self._environ = environ
+        self._fleet_folder = fleet_folder
+        self.filled_in: list[str] = []
+        self.missing: list[str] = []
+
+    def find_place(self, name: str) -> str | None:
+        """Return the folder that a placeholder names; `${fleet}` is that of the fleet file."""
+        return str(self._fleet_folder) if name == "fleet" else super().find_place(name)
+
+    def find_value(self, kind: str | None, name: str) -> str | None:
+        """Return the value of a variable, or the first line of a file.
+
+        An empty variable is one that is not set: services that run builds leave it so.
+        """
+        if kind == "input":
+            return None
+        value = self._first_line(name) if kind == "file" else self._environ.get(name)
+        if value:
+            self.filled_in.append(value)
+        return value or None
+
+    def _first_line(self, name: str) -> str | None:
+        try:
+            path = self._base / Path(name).expanduser()
+            if not path.is_file():
+                return None  # a pipe or a device may never end
+            with path.open(encoding="utf-8-sig") as file:
+                return file.readline(_LONGEST_LINE).strip()
+        except (OSError, UnicodeDecodeError, ValueError):
+            return None
+
+    def replace_missing(self, member: str, kind: str | None, name: str) -> str:
+        """Note what is missing, and go on."""
+        said = {
+            "file": f"the file {name}, or a first line in it",
+            "input": f"${{input:{name}}}, which only a host can ask for: write ${{env:NAME}}",
+        }
+        self._miss(said.get(kind or "", name))
+        return ""
+
+    def read_env_file(self, path: Path) -> dict[str, str]:
+        """Return the variables of a file; none if it cannot be read, which is noted."""
+        try:
+            return super().read_env_file(path)
+        except ConfigurationError:
+            self._miss(f"the file {path}, which envFile names")
+            return {}
+
+    def _miss(self, what: str) -> None:
+        if what not in self.missing:
+            self.missing.append(what)
+
+
+def resolve_server(
+    server: FleetServer, fleet: Fleet, environ: Mapping[str, str] | None = None
+) -> ResolvedServer:
+    """Fill in the placeholders of a server's entry, and find its program.
+
+    Args:
+        server: the server.
+        fleet: whose folder relative paths are relative to.
+        environ: the variables; None takes those of this process.
+
+    Returns:
+        how to reach it; `missing` names everything that it lacks.
+
+    Raises:
+        FleetError: the entry is wrong.
+    """
+    environ = os.environ if environ is None else environ
+    entry = normalize_entry(server.entry)
+    folder = (server.folder or fleet.folder).absolute()
+    where = f"server {server.name!r}"
+    reader = FleetEntryReader(where, folder, environ, fleet.folder.absolute())
+    try:
+        target, options = _read_options(reader, server.name, entry)
+    except ConfigurationError as error:
+        raise FleetError(f"{fleet.path}: {error}") from None
+    env: dict[str, str] = options.get("env") or {}
+    is_set = {**environ, **env}
+    missing = [*reader.missing]
+    missing += [each for each in server.needs if not is_set.get(each) and each not in missing]
+    cwd = str(options["cwd"]) if "cwd" in options else None
+    command: tuple[str, ...] = ()
+    not_found: list[str] = []
+    if isinstance(target, list):
+        program, not_found = _find_launched(target[0], is_set.get("PATH"), cwd or str(folder))
+        command = (program, *target[1:])
+    headers, auth = _split_auth(options)
+    url = target if isinstance(target, str) else ""
+    literals = [each.value for each in find_literals(server.name, entry)]
+    secrets = _secrets_of(
+        [*reader.filled_in, *literals, *_auth_values(options.get("auth"))],
+        env=env,
+        headers=headers,
+        url=url,
+        environ=environ,
+        folder=folder,
+    )
+    return ResolvedServer(
+        name=server.name,
+        command=command,
+        url=url,
+        transport=_transport_of(entry, is_command=bool(command)),
+        env=env,
+        cwd=cwd,
+        headers=headers,
+        auth=auth,
+        secrets=secrets,
+        shown=_show(entry, SecretFilter(secrets)),
+        missing=tuple(missing),
+        not_found=tuple(not_found),
+    )
+
+
+def check_entry(name: str, entry: Mapping[str, Any], folder: Path) -> None:
+    """Check the members of an entry, whatever the values of its variables.
+
+    Raises:
+        ConfigurationError: a member is missing or wrong.
+    """
+    reader = FleetEntryReader(f"server {name!r}", folder.absolute(), {}, folder.absolute())
+    _read_options(reader, name, normalize_entry(entry))
+
+
+def _read_options(
+    reader: FleetEntryReader, name: str, entry: Mapping[str, Any]
+) -> tuple[list[str] | str, Mapping[str, Any]]:
+    """Return the command or URL of an entry, and its options; empty if a variable is missing."""
+    try:
+        read = reader.read(name, entry)
+    except ConfigurationError:
+        # Without a value for its placeholder a URL is wrong, and that is not the mistake.
+        if not reader.missing:
+            raise
+        return "", {}
+    target = read.target
+    return (target if isinstance(target, list) else str(target)), dict(read.options)
+
+
+def _find_launched(program: str, path: str | None, cwd: str) -> tuple[str, list[str]]:
+    """Return the program to launch, and what is missing for that."""
+    found, why = find_program(program, path, cwd)
+    missing = [] if os.path.isdir(cwd) else [f"the folder {cwd}, in which it should run"]
+    return found, [*missing, *([why] if why else [])]
+
+
+def find_program(program: str, path: str | None, cwd: str) -> tuple[str, str]:
+    """Return a program as an absolute path, and why it cannot be run, if it cannot.
+
+    Args:
+        program: its name, or a path relative to `cwd`.
+        path: the folders to look in for a name; None is the usual ones.
+        cwd: the folder it runs in.
+    """
+    if not program:
+        return program, "a program to launch"
+    if os.path.dirname(program):
+        full = os.path.abspath(os.path.join(cwd, program))
+        if shutil.which(full) is not None:
+            return full, ""
+        said = "is not executable" if os.path.isfile(full) else "does not exist"
+        return full, f"the program {full}, which {said}"
+    found = shutil.which(program, path=path)
+    if found is None:
+        first, *rest = program.split() or [""]
+        if rest and shutil.which(first, path=path) is not None:
+            return program, f"args: write command = {dumps(first)} and args = {dumps(rest)}"
+        return program, f"the program {program}, which is not on the PATH"
+    return os.path.abspath(os.path.join(cwd, found)), ""
+
+
+def _transport_of(entry: Mapping[str, Any], *, is_command: bool) -> str | None:
+    if is_command:
+        return "stdio"
+    kind = entry.get("type") or entry.get("transport")
+    return "sse" if kind == "sse" else "http" if kind in _HTTP_TYPES else None
+
+
+def _split_auth(options: Mapping[str, Any]) -> tuple[dict[str, str], str | None]:
+    """Return the headers, with a token of `auth`, and whether a user has to sign in."""
+    headers = dict(options.get("headers") or {})
+    auth = options.get("auth")
+    if auth == "oauth":
+        return headers, "oauth"
+    for token in _auth_values(auth):
+        headers.setdefault("Authorization", f"Bearer {token}")
+    return headers, None
+
+
+def _auth_values(auth: object) -> list[str]:
+    if not isinstance(auth, str) or auth == "oauth" or not auth.strip():
+        return []
+    scheme, _, rest = auth.strip().partition(" ")
+    return [rest.strip() if scheme.lower() == "bearer" else auth.strip()]
+
+
+# -- secrets
+
+
+def _secrets_of(
+    given: Iterable[str],
+    *,
+    env: Mapping[str, str],
+    headers: Mapping[str, str],
+    url: str,
+    environ: Mapping[str, str],
+    folder: Path,
+) -> tuple[str, ...]:
+    """Return what must not appear in any output, the longest first."""
+    found = list(given)
+    for name, value in headers.items():
+        if name.lower() not in _HARMLESS_HEADERS:
+            found += _header_secrets(value)
+    found += [
+        value
+        for name, value in env.items()
+        if names_secret(name) or has_secret_form(value) or _is_uncommon(value)
+    ]
+    found += [value for name, value in environ.items() if names_secret(name)]
+    found += _url_secrets(url)
+    kept = {
+        each
+        for text in found
+        for each in (text, text.strip())
+        if len(each) >= _SECRET_LENGTH and not _is_path(each, folder)
+    }
+    return tuple(sorted(kept, key=lambda each: (-len(each), each)))
+
+
+def _header_secrets(value: str) -> list[str]:
+    """Return what is secret in the value of a header: the part after a scheme, or all of it."""
+    scheme = _SCHEME.match(value)
+    rest = value[scheme.end() :].strip() if scheme else value
+    if scheme is None or scheme[1].lower() != "basic":
+        return [rest]
+    try:
+        user = b64decode(rest, validate=True).decode()
+    except ValueError:
+        return [rest]
+    return [rest, user, user.partition(":")[2]]
+
+
+def _is_uncommon(value: str) -> bool:
+    """Return whether a literal of an environment may be a secret although nothing says so."""
+    if len(value) < _LITERAL_LENGTH or _PLAIN.fullmatch(value):
+        return False
+    is_url = re.match(r"[a-z][a-z0-9+.-]*://", value, re.IGNORECASE) is not None
+    return not is_url or bool(_url_secrets(value))
+
+
+def _url_secrets(url: str) -> list[str]:
+    try:
+        parts = urlsplit(url)
+        password = parts.password
+    except ValueError:
+        return []
+    found = [password or "", unquote(password or "")]
+    found += [value for _, value in parse_qsl(parts.query)]
+    found += [pair.partition("=")[2] for pair in parts.query.split("&")]
+    found += [each for each in parts.path.split("/") if _KEY.fullmatch(each)]
+    return [each for each in found if each]
+
+
+def _is_path(text: str, folder: Path) -> bool:
+    """Return whether a text is a path that could exist; a key may begin like one."""
+    first = text.partition(os.pathsep)[0] if _PATH_START.match(text) else ""
+    if not first or "\n" in text or "\0" in text:
+        return False
+    path = folder / os.path.expanduser(first)
+    try:
+        return path.exists() or (path.parent.is_dir() and path.parent != path.parent.parent)
+    except (OSError, ValueError):
+        return False
+
+
+# -- for people
+
+
+def show_entry(entry: Mapping[str, Any]) -> str:
+    """Return the command or URL of an entry, with placeholders and without secrets."""
+    usual = normalize_entry(entry)
+    hidden = [each.value for each in find_literals("", usual)]
+    return _show(usual, SecretFilter(hidden))
+
+
+def _show(entry: Mapping[str, Any], filter: SecretFilter) -> str:
+    """Return the command or URL as the file has it: placeholders say more than masks."""
+    url = next((entry[each] for each in URL_MEMBERS if isinstance(entry.get(each), str)), None)
+    if url is not None:
+        return filter.hide(display_target(url))
+    command: Any = entry.get("command")
+    if isinstance(command, Mapping):
+        entry = {**entry, **command}
+        command = command.get("path")
+    words = [*(command if isinstance(command, list) else [command]), *(entry.get("args") or [])]
+    return filter.hide(join(str(each) for each in words if each is not None))

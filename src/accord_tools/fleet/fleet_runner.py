@@ -1,0 +1,453 @@
+"""Runs a fleet: prepares servers, lets workers check them, judges, compares, and keeps the run."""
+
+import os
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from accord.types import JsonObject
+from accord.version import __version__
+from accord_tools.check.rendering.wording import plural
+from accord_tools.check.report import Report
+from accord_tools.fleet.definition import Directory, Fleet, FleetServer
+from accord_tools.fleet.history.exports import read_export
+from accord_tools.fleet.history.history import History
+from accord_tools.fleet.history.summaries import ReusableResult
+from accord_tools.fleet.judging import accept_findings, judge_server
+from accord_tools.fleet.origin import find_origin
+from accord_tools.fleet.outcome import FailOn, exit_code
+from accord_tools.fleet.preparation import Preparation, PreparedServer
+from accord_tools.fleet.results import (
+    FleetRun,
+    FleetView,
+    RunComparison,
+    ServerDocuments,
+    ServerResult,
+    ServerState,
+    StageName,
+    StageResult,
+    SurfaceChange,
+    SurfaceFinding,
+)
+from accord_tools.fleet.rule_set import RuleSet
+from accord_tools.fleet.run_findings import (
+    count_tool_calls,
+    find_failing_tools,
+    find_left_behind,
+)
+from accord_tools.fleet.running.pool import run_all
+from accord_tools.fleet.running.worker_process import WorkerOutcome
+from accord_tools.fleet.surfaces.changes import find_surface_changes
+from accord_tools.fleet.surfaces.lint import lint_fleet, lint_remote, lint_surface
+from accord_tools.fleet.surfaces.readiness import check_readiness
+from accord_tools.fleet.surfaces.summary import summarize_surface
+from accord_tools.fleet.worker.job import WorkerProgress, WorkerReport
+
+_REPORT: Final = msgspec.json.Decoder(Report)
+
+
+class FleetSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run does beyond what the fleet file says.
+
+    Attributes:
+        jobs: how many workers at once.
+        fail_fast: whether the first server that is not as expected ends the run.
+        is_reusing: whether earlier results may be reused.
+        refresh: names of servers whose results are made anew.
+        skipped: stages that are left out.
+        readiness: directories whose rules every server should fulfil.
+        against: the run to compare with: "last", a run of the history, a branch, a file.
+        fail_on: what fails the run.
+        require_all: whether every server has to be checked.
+        is_locking: whether lock files are about to be written, so that nothing is compared.
+    """
+
+    jobs: int
+    fail_fast: bool = False
+    is_reusing: bool = True
+    refresh: frozenset[str] = frozenset()
+    skipped: frozenset[StageName] = frozenset()
+    readiness: tuple[Directory, ...] = ()
+    against: str = "last"
+    fail_on: tuple[FailOn, ...] = ("failure",)
+    require_all: bool = False
+    is_locking: bool = False
+
+
+class RunEvents(msgspec.Struct, frozen=True, kw_only=True):
+    """Functions that are called while a fleet is checked.
+
+    Attributes:
+        on_progress: with the name and what its worker does.
+        on_result: with each result, as soon as it is known.
+    """
+
+    on_progress: Callable[[str, WorkerProgress], object] = lambda _name, _progress: None
+    on_result: Callable[[ServerResult], object] = lambda _result: None
+
+
+class FleetRunner:
+    """One run of a fleet.
+
+    Args:
+        fleet: the file.
+        rules: the requirements that count.
+        settings: what the run does.
+        history: earlier runs, and where this one is kept.
+        events: called on the way.
+
+    Raises:
+        FleetError: there is no run to compare with as the settings name it.
+    """
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        rules: RuleSet,
+        settings: FleetSettings,
+        *,
+        history: History,
+        events: RunEvents | None = None,
+    ) -> None:
+        self._fleet = fleet
+        self._rules = rules
+        self._settings = settings
+        self._history = history
+        self._events = events or RunEvents()
+        self._started = datetime.now(UTC)
+        self._prepared: dict[str, PreparedServer] = {}
+        self._results: dict[str, ServerResult] = {}
+        self._documents: dict[str, ServerDocuments] = {}
+        self._origin = find_origin(fleet.folder)
+        # Now: the file may be changed or removed while the servers are checked.
+        self._file_digest = sha256(fleet.path.read_bytes()).hexdigest()[:16]
+        self._before: FleetRun | None = None
+        self._against = self._find_against()
+
+    async def run(self, servers: Sequence[FleetServer]) -> FleetView:
+        """Check servers side by side; an interrupted run keeps the results it has.
+
+        Args:
+            servers: those of the fleet that the run is about.
+
+        Raises:
+            FleetError: an entry of the file is wrong, or the history cannot be read or written.
+        """
+        self._before = self._history.last_run(
+            self._fleet.name,
+            self._fleet.path.name,
+            self._origin.git_branch,
+            [each.name for each in servers],
+        )
+        preparation = Preparation(
+            fleet=self._fleet,
+            rules=self._rules.stamp,
+            history=self._history,
+            is_reusing=self._settings.is_reusing,
+            refresh=self._settings.refresh,
+            skipped=self._settings.skipped,
+            is_locking=self._settings.is_locking,
+            now=self._started,
+        )
+        for server in servers:
+            prepared = preparation.prepare(server)
+            self._prepared[server.name] = prepared
+            if prepared.result is not None:
+                self._keep(server, prepared.result, None)
+        done = await run_all(
+            [each.job for each in self._prepared.values() if each.job is not None],
+            jobs=self._settings.jobs,
+            expected_seconds=self._history.expected_seconds(),
+            on_progress=self._events.on_progress,
+            on_result=self._finish,
+            is_enough=self._is_enough if self._settings.fail_fast else None,
+        )
+        return self._complete(is_interrupted=done.is_interrupted)
+
+    def _is_enough(self, outcome: WorkerOutcome) -> bool:
+        return not self._results[outcome.name].is_as_expected
+
+    # -- one server
+
+    def _finish(self, outcome: WorkerOutcome) -> None:
+        """Judge what a worker found."""
+        if outcome.ended == "interrupted":
+            return  # a part of a result would look like a regression
+        prepared = self._prepared[outcome.name]
+        report = outcome.report
+        earlier = prepared.earlier
+        surface = None if report.surface is None else summarize_surface(report.surface)
+        state, reasons = _describe_end(outcome)
+        doubt = _describe_doubt(outcome)
+        result = ServerResult(
+            name=outcome.name,
+            line=prepared.server.line,
+            state=state,
+            reasons=reasons,
+            target=prepared.resolved.shown,
+            transport=report.transport,
+            stages=(StageResult(name="resolve", state="passed"), *report.stages),
+            surface_revision=report.revision,
+            tests=report.tests,
+            tool_calls=count_tool_calls(report),
+            surface=surface,
+            timing=report.timing,
+            seconds=round(outcome.seconds, 3),
+            server_name=report.server_name,
+            server_version=report.server_version or prepared.version,
+            stderr=report.stderr,
+            left_processes=report.left_processes,
+            cache_key="" if doubt else prepared.key.key,
+            not_cached=prepared.key.why_not or doubt,
+            load_lag=report.load_lag,
+            repeated=outcome.repeated,
+        )
+        checked = report.report
+        if report.is_reusable and earlier is not None:
+            result, checked = _reuse(result, earlier)
+        result = self._with_changes(prepared, result, report)
+        findings = (*self._lint(prepared, result, report, checked), *result.findings)
+        result = replace(result, findings=findings)
+        documents = ServerDocuments(
+            report=b"" if checked is None else msgspec.json.encode(checked),
+            surface=report.surface,
+        )
+        self._keep(prepared.server, result, checked, documents)
+
+    def _keep(
+        self,
+        server: FleetServer,
+        result: ServerResult,
+        report: Report | None,
+        documents: ServerDocuments | None = None,
+    ) -> None:
+        changes = result.changes if result.changed_since == "lock" else ()
+        result = judge_server(
+            server,
+            result,
+            report,
+            self._rules,
+            today=self._started.date(),
+            lock_changes=changes,
+        )
+        self._results[server.name] = result
+        self._documents[server.name] = documents or ServerDocuments()
+        self._events.on_result(result)
+
+    def _lint(
+        self,
+        prepared: PreparedServer,
+        result: ServerResult,
+        report: WorkerReport,
+        checked: Report | None,
+    ) -> list[SurfaceFinding]:
+        server, resolved = prepared.server, prepared.resolved
+        found = [
+            *find_left_behind(report, server.name),
+            *find_failing_tools(result.tool_calls, server.name),
+        ]
+        if report.surface is None:
+            return found
+        found += lint_surface(report.surface, server=server.name)
+        if resolved.url:
+            found += lint_remote(
+                resolved.url,
+                has_token=bool(resolved.headers or resolved.auth),
+                lists_tools=bool(report.surface.get("tools")),
+                server=server.name,
+            )
+        found += check_readiness(
+            tuple(dict.fromkeys((*server.readiness, *self._settings.readiness))),
+            surface=report.surface,
+            url=resolved.url,
+            verdicts=None if checked is None else {e.id: e.verdict for e in checked.results},
+            changes=result.changes,
+            server=server.name,
+        )
+        return found
+
+    def _with_changes(
+        self, prepared: PreparedServer, result: ServerResult, report: WorkerReport
+    ) -> ServerResult:
+        """Add what changed against the lock; without a lock against the run before."""
+        if report.surface is None:
+            return result
+        if prepared.job is not None and prepared.job.lock is not None:
+            if report.lock_problem:
+                return replace(result, reasons=(*result.reasons, report.lock_problem))
+            return replace(result, changes=report.changes, changed_since="lock")
+        if prepared.server.lock is not None and not self._settings.is_locking:
+            # A lock that was deleted must not pass quietly.
+            reason = f"{prepared.server.lock} does not exist: --update-locks writes it"
+            result = replace(result, reasons=(*result.reasons, reason))
+        changes = self._changes_since_last(result, report.surface)
+        if not changes:
+            return result
+        count = len(changes)
+        finding = SurfaceFinding(
+            id="safety.changed",
+            severity="warn" if any(each.kind != "compatible" for each in changes) else "info",
+            text=f"offers something else than in the run before, in {plural(count, 'place')}:"
+            " look at the changes, and lock what you trust",
+            server=result.name,
+        )
+        return replace(
+            result,
+            changes=changes,
+            changed_since="last run",
+            findings=(*result.findings, finding),
+        )
+
+    def _changes_since_last(
+        self, result: ServerResult, surface: JsonObject
+    ) -> tuple[SurfaceChange, ...]:
+        if self._before is None or result.surface is None:
+            return ()
+        for each in self._before.results:
+            if each.name == result.name and each.surface is not None:
+                if each.surface.digest == result.surface.digest:
+                    return ()
+                before = self._history.surface(each.surface.digest)
+                return () if before is None else find_surface_changes(before, surface)
+        return ()
+
+    # -- the whole
+
+    def _complete(self, *, is_interrupted: bool) -> FleetView:
+        """Return the run with its comparison, and keep it in the history."""
+        run = self._make_run(is_interrupted=is_interrupted)
+        view = FleetView(run=run, documents=self._documents, rules=tuple(sorted(self._rules.ids)))
+        comparison = self._compare(view)
+        code = exit_code(
+            run, comparison, self._settings.fail_on, require_all=self._settings.require_all
+        )
+        run = replace(run, exit=2 if is_interrupted else code)
+        view = replace(view, run=run, comparison=comparison)
+        id = self._history.save_run(view, self._rules, is_finished=not is_interrupted)
+        trends = self._history.trends(self._results)
+        return replace(view, run=replace(run, id=id), trends=trends)
+
+    def _make_run(self, *, is_interrupted: bool) -> FleetRun:
+        results = [self._results[name] for name in self._prepared if name in self._results]
+        notes = [*self._fleet.notes, *self._history.notes]
+        missing = len(self._prepared) - len(results)
+        if is_interrupted or missing:
+            why = "interrupted" if is_interrupted else "ended by --fail-fast"
+            count = plural(missing, "server")
+            notes.append(f"the run was {why}: {count} {'is' if missing == 1 else 'are'} missing")
+        run = FleetRun(
+            fleet=self._fleet.name,
+            file=_show_path(self._fleet.path),
+            file_digest=self._file_digest,
+            started=self._started.isoformat(timespec="seconds"),
+            seconds=round((datetime.now(UTC) - self._started).total_seconds(), 3),
+            accord=__version__,
+            rules=self._rules.stamp,
+            results=tuple(results),
+            findings=self._lint_together(),
+            jobs=self._settings.jobs,
+            origin=self._origin,
+            notes=tuple(notes),
+            left_out=tuple(
+                each.name for each in self._fleet.servers if each.name not in self._results
+            ),
+        )
+        flaky = {name: self._history.flaky(name, now=run) for name in self._results}
+        return replace(
+            run, results=tuple(replace(each, flaky=flaky[each.name]) for each in results)
+        )
+
+    def _lint_together(self) -> tuple[SurfaceFinding, ...]:
+        surfaces = {
+            name: each.surface for name, each in self._documents.items() if each.surface is not None
+        }
+        servers = [each.server for each in self._prepared.values()]
+        return accept_findings(lint_fleet(surfaces), servers, today=self._started.date())
+
+    def _find_against(self) -> tuple[FleetRun, frozenset[str] | None] | None:
+        """Return the run that the settings name, and the ids of its rules; None for the last.
+
+        Raises:
+            FleetError: there is no such run or file.
+        """
+        named = self._settings.against
+        if named == "last":
+            return None
+        if named.endswith(".json"):
+            exported = read_export(Path(named))
+            return exported.run, exported.rules
+        return self._history.find_run(named, self._fleet.name, self._fleet.path.name), None
+
+    def _compare(self, view: FleetView) -> RunComparison | None:
+        before, rules = self._against or (self._before, None)
+        if before is None:
+            return None
+        return self._history.compare(
+            before,
+            view,
+            self._rules,
+            before_rules=rules,
+            find_changes=find_surface_changes,
+            required=tuple(self._results) if self._settings.require_all else (),
+        )
+
+
+def _show_path(path: Path) -> str:
+    """Return a path relative to this folder; one outside of it by its name alone."""
+    relative = Path(os.path.relpath(path))
+    return path.name if ".." in relative.parts or relative.is_absolute() else relative.as_posix()
+
+
+def _describe_end(outcome: WorkerOutcome) -> tuple[ServerState, tuple[str, ...]]:
+    """Return the state of a server as far as its worker knows it, and why it is not better."""
+    if outcome.report.unreachable:
+        return "unreachable", (outcome.report.unreachable,)
+    if outcome.ended == "crashed":
+        return "failed", (outcome.text,)
+    late = tuple(each.text for each in outcome.report.stages if each.state == "timed-out")
+    if late or outcome.ended == "timed-out":
+        return "timed-out", late or (outcome.text,)
+    return "ok", ()
+
+
+def _describe_doubt(outcome: WorkerOutcome) -> str:
+    """Return why a later run may find something else about an equal server; empty if it may not."""
+    if outcome.ended != "finished":
+        return "the work on it did not end"
+    if any(outcome.doubtful):
+        return "what failed while the machine was busy could not be checked again"
+    undone = [
+        each.name
+        for each in outcome.report.stages
+        if each.state in ("failed", "timed-out") and each.name in ("check", "test")
+    ]
+    return f"the stage {undone[0]} did not end" if undone else ""
+
+
+def _reuse(result: ServerResult, earlier: ReusableResult) -> tuple[ServerResult, Report]:
+    """Return a new result with the parts of an earlier one that still hold, and its report."""
+    old = earlier.result
+    made = {each.name for each in result.stages}
+    reused = tuple(
+        replace(each, state="reused", seconds=0.0)
+        for each in old.stages
+        if each.name not in made and each.state == "passed"
+    )
+    timing = replace(old.timing, start=result.timing.start)
+    return (
+        replace(
+            result,
+            stages=(*result.stages, *reused),
+            tests=old.tests,
+            tool_calls=old.tool_calls,
+            timing=timing,
+            reused_from=earlier.started,
+            repeated=old.repeated,
+        ),
+        _REPORT.decode(earlier.documents.report),
+    )

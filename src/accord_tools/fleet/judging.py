@@ -1,0 +1,271 @@
+"""Judges what a worker found about a server by what the fleet expects of it."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import date
+from hashlib import sha256
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from accord.protocol.catalogue import catalogue
+from accord_tools.check.rendering.wording import plural
+from accord_tools.check.report import Report, RequirementResult, score_of
+from accord_tools.fleet.definition import AcceptedBreach, FleetServer, ServerLimits
+from accord_tools.fleet.results import (
+    RequirementBreach,
+    ServerResult,
+    SurfaceChange,
+    SurfaceFinding,
+)
+from accord_tools.fleet.rule_set import RuleSet
+
+_EXERCISED: Final = ("pass", "fail", "warn")
+IMPROVED: Final = "better than expected: lower "
+"""Begins remarks on limits that a server does not need."""
+
+
+class _Acceptances:
+    """The accepted breaches of one server on one day, and which of them were needed."""
+
+    def __init__(self, accepted: Sequence[AcceptedBreach], today: date) -> None:
+        self._accepted = accepted
+        self._today = today
+        self._used: set[int] = set()
+
+    def reason_for(self, id: str, subject: str | None = None) -> str:
+        """Return why a breach is accepted today; empty if it counts."""
+        for place, each in enumerate(self._accepted):
+            if each.covers(id, subject):
+                self._used.add(place)
+                if self._today <= each.until:
+                    return f"{each.reason} (until {each.until})"
+        return ""
+
+    def remarks(self, report: Report | None) -> Iterator[str]:
+        """Yield which acceptances ended, and which are not needed any more."""
+        for place, each in enumerate(self._accepted):
+            if self._today > each.until:
+                yield f"{each.id} was accepted until {each.until}, and counts again: {each.reason}"
+            elif report is not None and place not in self._used and _was_tried(each, report):
+                yield f"{each.id} is accepted, but nothing breaks it: remove the acceptance"
+
+
+def _was_tried(accepted: AcceptedBreach, report: Report) -> bool:
+    """Return whether a check would have shown a breach: not all revisions have all of them."""
+    if not any(accepted.covers(id, accepted.subject) for id in catalogue()):
+        return True  # a finding: every surface is searched for it
+    return any(
+        each.verdict in _EXERCISED and accepted.covers(each.id, accepted.subject)
+        for each in report.results
+    )
+
+
+def accept_findings(
+    findings: Iterable[SurfaceFinding], servers: Iterable[FleetServer], *, today: date
+) -> tuple[SurfaceFinding, ...]:
+    """Return findings with the reasons for which servers accept them today.
+
+    A finding about one server is accepted by that server, one about several by any server.
+    """
+    accepted = {each.name: _Acceptances(each.accept, today) for each in servers}
+
+    def reason_for(finding: SurfaceFinding) -> str:
+        deciding = [accepted[finding.server]] if finding.server in accepted else []
+        if not finding.server:
+            deciding = list(accepted.values())
+        reasons = (each.reason_for(finding.id, finding.subject) for each in deciding)
+        return next(filter(None, reasons), "")
+
+    return tuple(replace(each, accepted=reason_for(each)) for each in findings)
+
+
+class _Counted(NamedTuple):
+    """The parts of a result that follow from the report of a check."""
+
+    breaches: tuple[RequirementBreach, ...]
+    score: float | None
+    exercised: int
+    applicable: int
+
+
+def judge_server(
+    server: FleetServer,
+    result: ServerResult,
+    report: Report | None,
+    rules: RuleSet,
+    *,
+    today: date,
+    lock_changes: Sequence[SurfaceChange] = (),
+) -> ServerResult:
+    """Return a result with breaches, counts, score, state, reasons and remarks filled in.
+
+    A server that was not checked to the end keeps its state, `unreachable`, `timed-out` or
+    `skipped`, and its reasons.
+
+    Args:
+        server: what is expected.
+        result: what is known so far; findings have to be there already.
+        report: of the check; None if it was not made.
+        rules: the requirements that count.
+        today: the day, for breaches that are accepted until some day.
+        lock_changes: how the surface differs from the lock file.
+    """
+    accepted = _Acceptances(server.accept, today)
+    findings = tuple(
+        replace(each, accepted=accepted.reason_for(each.id, each.subject))
+        for each in result.findings
+    )
+    result = replace(
+        result, findings=findings, owner=server.owner, tags=server.tags, expect=server.expect
+    )
+    if report is not None:
+        result = _with_report(result, report, _count(report, rules, accepted))
+    remarks = [*result.remarks, *accepted.remarks(report)]
+    reasons = list(result.reasons)
+    if result.state in ("ok", "failed"):
+        reasons += _broken_limits(server.expect, result)
+        reasons += _describe_drift(lock_changes)
+        remarks += _improvements(server.expect, result)
+        result = replace(result, state="failed" if reasons else "ok")
+    return replace(result, reasons=tuple(reasons), remarks=tuple(remarks))
+
+
+def _with_report(result: ServerResult, report: Report, counted: _Counted) -> ServerResult:
+    def count(verdict: str) -> int:
+        return sum(each.verdict == verdict and each.counts for each in counted.breaches)
+
+    return replace(
+        result,
+        revision=report.revision,
+        revisions=report.setting.revisions,
+        score=counted.score,
+        exercised=counted.exercised,
+        applicable=counted.applicable,
+        breaches=counted.breaches,
+        failures=count("fail"),
+        warnings=count("warn"),
+        accepted=sum(bool(each.accepted) for each in counted.breaches),
+        verdicts={each.id: each.verdict for each in report.results},
+    )
+
+
+def _count(report: Report, rules: RuleSet, accepted: _Acceptances) -> _Counted:
+    rows = catalogue()
+    inside = [each for each in report.results if each.id in rules.ids]
+    exercised = [each for each in inside if each.verdict in _EXERCISED]
+    untried = [
+        each
+        for each in inside
+        if each.verdict == "not-exercised" and each.id in rows and rows[each.id].check != "human"
+    ]
+    breaches = tuple(
+        _breach(each, accepted.reason_for(each.id), is_pending=each.id not in rules.ids)
+        for each in report.results
+        if each.verdict in ("fail", "warn")
+    )
+    return _Counted(breaches, score_of(exercised), len(exercised), len(exercised) + len(untried))
+
+
+def _breach(result: RequirementResult, accepted: str, *, is_pending: bool) -> RequirementBreach:
+    shown = "\n".join(each.message or each.why for each in result.evidence)
+    return RequirementBreach(
+        requirement=result.id,
+        verdict="fail" if result.verdict == "fail" else "warn",
+        level=result.level,
+        message=result.message,
+        revisions=tuple(
+            revision
+            for revision, verdict in result.by_revision.items()
+            if verdict == result.verdict
+        ),
+        evidence=sha256(shown.encode(errors="backslashreplace")).hexdigest()[:16],
+        accepted=accepted,
+        is_pending=is_pending,
+    )
+
+
+# -- limits
+
+
+def _broken_limits(limits: ServerLimits, result: ServerResult) -> Iterator[str]:
+    """Yield a sentence for each limit that is not kept."""
+    if limits.failures is not None and result.failures > limits.failures:
+        yield (
+            f"{plural(result.failures, 'requirement')} failed, expected"
+            f" {_at_most(limits.failures)}: {_name_breaches(result.breaches, 'fail')}"
+        )
+    if limits.warnings is not None and result.warnings > limits.warnings:
+        yield (
+            f"{plural(result.warnings, 'requirement')} warned, expected"
+            f" {_at_most(limits.warnings)}: {_name_breaches(result.breaches, 'warn')}"
+        )
+    if limits.tests is not None and result.tests.failed > limits.tests:
+        names = _some([each.name for each in result.tests.failures])
+        yield (
+            f"{plural(result.tests.failed, 'test')} failed, expected"
+            f" {_at_most(limits.tests)}: {names}"
+        )
+    if limits.score is not None and (result.score is None or result.score < limits.score):
+        score = "there is no score" if result.score is None else f"the score is {result.score:g}"
+        yield f"{score}, expected at least {limits.score:g}"
+    yield from _broken_coverage(limits, result)
+    start = result.timing.start
+    if limits.start is not None and start is not None and start > limits.start:
+        yield f"the first answer took {start:.1f} s, expected at most {limits.start:g} s"
+    if limits.tokens is not None and result.surface is not None:
+        tokens = result.surface.tokens
+        if tokens > limits.tokens:
+            most = _at_most(limits.tokens)
+            yield f"the list of tools costs about {tokens} tokens, expected {most}"
+    yield from (
+        f"the stage {each.name} failed: {each.text}"
+        for each in result.stages
+        if each.state == "failed" and each.name in ("surface", "check", "test")
+    )
+
+
+def _broken_coverage(limits: ServerLimits, result: ServerResult) -> Iterator[str]:
+    shown = f"{result.exercised} of {result.applicable} requirements were put to the test"
+    if limits.exercised is not None and result.exercised < limits.exercised:
+        yield f"{shown}, expected at least {limits.exercised}"
+    if limits.coverage is not None:
+        percent = 100 * result.exercised / result.applicable if result.applicable else 0.0
+        if percent < limits.coverage:
+            yield f"{shown} ({percent:.0f}%), expected at least {limits.coverage:g}%"
+
+
+def _improvements(limits: ServerLimits, result: ServerResult) -> Iterator[str]:
+    """Yield where a server is better than its limits, which hide a step back then."""
+    if not result.exercised:
+        return
+    if limits.failures and result.failures < limits.failures:
+        yield f"{IMPROVED}expect.failures to {result.failures}"
+    if limits.warnings and result.warnings < limits.warnings:
+        yield f"{IMPROVED}expect.warnings to {result.warnings}"
+    has_run = result.tests.passed + result.tests.failed
+    if limits.tests and has_run and result.tests.failed < limits.tests:
+        yield f"{IMPROVED}expect.tests to {result.tests.failed}"
+
+
+def _describe_drift(changes: Sequence[SurfaceChange]) -> Iterator[str]:
+    if changes:
+        breaking = sum(each.kind == "breaking" for each in changes)
+        kind = f", {breaking} of them breaking" if breaking else ""
+        subjects = _some(list(dict.fromkeys(each.subject for each in changes)))
+        yield (
+            f"differs from the lock file in {plural(len(changes), 'place')}{kind}: {subjects};"
+            " if that is intended, --update-locks accepts it"
+        )
+
+
+def _at_most(limit: int) -> str:
+    return f"at most {limit}" if limit else "none"
+
+
+def _name_breaches(breaches: Iterable[RequirementBreach], verdict: str) -> str:
+    return _some([e.requirement for e in breaches if e.verdict == verdict and e.counts])
+
+
+def _some(names: Sequence[str], shown: int = 3) -> str:
+    more = len(names) - shown
+    return ", ".join(names[:shown]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,166 @@
+"""Before a server is checked: how to reach it, whether an earlier result may do, what to ask."""
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from shlex import quote
+from typing import Final
+
+import msgspec
+
+from accord_tools.check.probing.secret_filter import SecretFilter
+from accord_tools.fleet.caching.key import SECRET_VARIABLE, CacheKey, make_key, read_version
+from accord_tools.fleet.definition import (
+    DEFAULT_MAX_AGE,
+    Fleet,
+    FleetError,
+    FleetServer,
+    ResolvedServer,
+)
+from accord_tools.fleet.file.entries import resolve_server
+from accord_tools.fleet.file.placeholders import withheld_variables
+from accord_tools.fleet.history.history import History
+from accord_tools.fleet.history.summaries import ReusableResult
+from accord_tools.fleet.results import RuleSetStamp, ServerResult, StageName, StageResult
+from accord_tools.fleet.worker.job import WorkerJob
+
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class PreparedServer(msgspec.Struct, frozen=True, kw_only=True):
+    """A server that is ready to be checked, or why it cannot be.
+
+    Attributes:
+        server: what is expected of it.
+        resolved: how to reach it.
+        result: the result of a server that cannot be checked; None if it can.
+        job: for a worker; None if it cannot be checked.
+        key: of the result.
+        earlier: a result that holds if the surface is still the same.
+        version: as found where the fleet file says.
+    """
+
+    server: FleetServer
+    resolved: ResolvedServer
+    result: ServerResult | None = None
+    job: WorkerJob | None = None
+    key: CacheKey = CacheKey()
+    earlier: ReusableResult | None = None
+    version: str = ""
+
+
+class Preparation(msgspec.Struct, frozen=True, kw_only=True):
+    """What all servers of a run have in common.
+
+    Attributes:
+        fleet: the file.
+        rules: the set of rules.
+        history: earlier runs.
+        is_reusing: whether earlier results may be reused.
+        refresh: names of servers whose results are made anew.
+        skipped: stages that are left out.
+        is_locking: whether lock files are about to be written.
+        now: the time of the run.
+    """
+
+    fleet: Fleet
+    rules: RuleSetStamp
+    history: History
+    is_reusing: bool = True
+    refresh: frozenset[str] = frozenset()
+    skipped: frozenset[StageName] = frozenset()
+    is_locking: bool = False
+    now: datetime = msgspec.field(default_factory=lambda: datetime.now(UTC))
+
+    def prepare(self, server: FleetServer) -> PreparedServer:
+        """Return a server with its job, or with its result if it cannot be checked."""
+        resolved = resolve_server(server, self.fleet)
+        if not resolved.missing and not resolved.not_found:
+            return self._plan(server, resolved)
+        text = f"needs {', '.join([*_describe_missing(resolved.missing), *resolved.not_found])}"
+        result = ServerResult(
+            name=server.name,
+            line=server.line,
+            # A missing variable is the business of this machine, a missing program a fault.
+            state="skipped" if resolved.missing else "unreachable",
+            reasons=(text,),
+            target=resolved.shown,
+            stages=(StageResult(name="resolve", state="failed", text=text),),
+        )
+        return PreparedServer(server=server, resolved=resolved, result=result)
+
+    def _plan(self, server: FleetServer, resolved: ResolvedServer) -> PreparedServer:
+        version, why_not = "", ""
+        try:
+            version = read_version(server, resolved, self.fleet.folder)
+            # Reports show it.
+            version = SecretFilter(resolved.secrets).hide(version, may_be_cut=False)
+        except FleetError as error:
+            why_not = str(error)
+        key = CacheKey(why_not=why_not)
+        if not why_not and not self.skipped:
+            key = make_key(server, resolved, self.rules, version=version)
+        elif self.skipped:
+            key = CacheKey(why_not="some stages were left out")
+        earlier = self._find_earlier(server, resolved, key)
+        path = os.path.relpath(self.fleet.path)
+        job = WorkerJob(
+            server=resolved,
+            time=server.time,
+            revisions=server.revisions,
+            only=server.only,
+            tools=server.tools,
+            allow_writes=server.allow_writes,
+            calls=server.calls,
+            patience=server.patience,
+            one_at_a_time=server.one_at_a_time,
+            checks="check" not in self.skipped,
+            contract=server.contract and "test" not in self.skipped,
+            cases=server.cases if "test" not in self.skipped else (),
+            lock=self._find_lock(server),
+            measure="measure" not in self.skipped,
+            reuse_if=_reuse_digest(earlier),
+            repeat=f"accord fleet run {quote(path)} --server {quote(server.name)} --no-history",
+            artifact=path,
+            reuse_version="" if earlier is None else earlier.result.server_version,
+            withheld=(SECRET_VARIABLE, *withheld_variables(server, self.fleet.servers)),
+        )
+        return PreparedServer(
+            server=server, resolved=resolved, job=job, key=key, earlier=earlier, version=version
+        )
+
+    def _find_lock(self, server: FleetServer) -> Path | None:
+        if self.is_locking or server.lock is None or not server.lock.is_file():
+            return None
+        return server.lock
+
+    def _find_earlier(
+        self, server: FleetServer, resolved: ResolvedServer, key: CacheKey
+    ) -> ReusableResult | None:
+        if not self.is_reusing or not key.key or server.name in self.refresh:
+            return None
+        # A remote server changes without notice.
+        default = 0.0 if resolved.url else DEFAULT_MAX_AGE
+        hours = default if server.max_age is None else server.max_age
+        if hours <= 0:
+            return None
+        not_before = self.now - timedelta(hours=hours)
+        return self.history.find_reusable(server.name, key.key, not_before)
+
+
+def _describe_missing(missing: Sequence[str]) -> Iterator[str]:
+    """Yield what is missing in words; most of it are names of variables."""
+    names = [each for each in missing if _VARIABLE.fullmatch(each)]
+    if names:
+        is_one = len(names) == 1
+        yield f"the variable{'' if is_one else 's'} {', '.join(names)}"
+        yield f"which {'is' if is_one else 'are'} not set"
+    yield from (each for each in missing if each not in names)
+
+
+def _reuse_digest(earlier: ReusableResult | None) -> str:
+    if earlier is None or earlier.result.surface is None or not earlier.documents.report:
+        return ""
+    return earlier.result.surface.digest

@@ -1,0 +1,188 @@
+"""New servers written into a fleet file: everything that is there stays, byte for byte."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from accord.client.configuration import MEMBERS, parse_json
+from accord_tools.fleet.definition import FleetError
+from accord_tools.fleet.file.document import FleetDocument, read_document
+from accord_tools.hosts.definition import HostsError
+from accord_tools.hosts.documents.document import (
+    UneditableDocument,
+    UnreadableDocument,
+    open_document,
+)
+from accord_tools.hosts.documents.toml_text import format_comment, format_table, without_nulls
+from accord_tools.hosts.sources.found_server import FoundServer
+from accord_tools.hosts.writing.replacement import replace_file
+
+_MARK: Final = b"\xef\xbb\xbf"
+# Another program may write the file at the same moment.
+_TRIES: Final = 3
+
+
+class UneditableFile(FleetError):
+    """A file cannot be changed without harm; `snippet` is what to put into it by hand."""
+
+    def __init__(self, message: str, snippet: str) -> None:
+        super().__init__(message)
+        self.snippet = snippet
+
+
+def known_names(path: Path) -> list[str]:
+    """Return the names of the servers in a fleet file; none if it does not exist.
+
+    Raises:
+        FleetError: it cannot be read.
+    """
+    return _names_in(read_document(path)) if path.exists() else []
+
+
+def _names_in(document: FleetDocument) -> list[str]:
+    names: list[str] = []
+    for member in MEMBERS:
+        found = document.data.get(member)
+        if isinstance(found, Mapping):
+            names += [str(each) for each in found]
+    return names
+
+
+def add_servers(path: Path, servers: Sequence[FoundServer]) -> None:
+    """Add servers to a fleet file; it is created if it does not exist.
+
+    Args:
+        path: of the file; a new one is TOML, unless its ending says JSON.
+        servers: with names that the file does not have.
+
+    Raises:
+        UneditableFile: the file cannot be changed without harm.
+        FleetError: the file has a server of that name, or cannot be read or written.
+    """
+    if not servers:
+        return
+    for _ in range(_TRIES):
+        before = path.read_bytes() if path.exists() else b""
+        text = insert_servers(path, before, servers)
+        now = path.read_bytes() if path.exists() else b""
+        if now != before:
+            continue
+        try:
+            replace_file(path, text, mode=0o644)
+        except OSError as error:
+            raise FleetError(f"{path} cannot be written: {error.strerror}") from None
+        return
+    raise FleetError(f"{path} is being changed by another program; try again")
+
+
+def insert_servers(path: Path, before: bytes, servers: Sequence[FoundServer]) -> bytes:
+    """Return the bytes of a file with further servers in it."""
+    suffix = path.suffix.lower()
+    if not before:
+        text = "{}\n" if suffix == ".json" else ""
+        form, data = ("json" if suffix == ".json" else "toml"), dict[str, Any]()
+    else:
+        document = read_document(path)
+        form, data, text = document.form, document.data, before.decode("utf-8-sig")
+        for each in servers:
+            if each.name in (taken := _names_in(document)):
+                free = [name for name in taken if name != each.name]
+                hint = f" (it also has {', '.join(free[:8])})" if free else ""
+                raise FleetError(
+                    f"{path} has a server {each.name!r} already{hint}; choose another name"
+                )
+    entries = {each.name: without_nulls(each.entry) for each in servers}
+    settings = {each.name: without_nulls(each.settings) for each in servers if each.settings}
+    expected = _merge(data, {"mcpServers": entries, "server": settings})
+    if form == "toml":
+        changed = text + toml_addition(text, servers)
+    elif form == "json":
+        try:
+            changed = _insert_json(text, data, entries, settings)
+        except (UneditableDocument, UnreadableDocument):
+            changed = text
+    else:
+        raise UneditableFile(
+            f"accord does not change YAML; add this to {path}",
+            json.dumps({"mcpServers": entries, "server": settings}, indent=2, ensure_ascii=False),
+        )
+    if _parse(changed, form) != expected:
+        raise UneditableFile(
+            f"{path} is written in a way that accord cannot extend; add this by hand",
+            toml_addition("", servers) if form == "toml" else json.dumps(entries, indent=2),
+        )
+    newline = "\r\n" if "\r\n" in text else "\n"
+    if newline == "\r\n":
+        # Only what is new: the rest has its line ends already.
+        changed = re.sub(r"(?<!\r)\n", "\r\n", changed) if _is_uniform(text) else changed
+    return (_MARK if before.startswith(_MARK) else b"") + changed.encode()
+
+
+def _is_uniform(text: str) -> bool:
+    return text.count("\r\n") == text.count("\n")
+
+
+def _merge(data: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a document with further members in its tables."""
+    merged = dict(data)
+    member = next((each for each in ("mcpServers", "servers") if each in data), "mcpServers")
+    for name, table in more.items():
+        place = member if name == "mcpServers" else name
+        if table:
+            held = merged.get(place, {})
+            merged[place] = {**held, **table} if isinstance(held, Mapping) else table
+    return merged
+
+
+def _parse(text: str, form: str) -> object:
+    import tomllib
+
+    try:
+        return tomllib.loads(text.replace("\r\n", "\n")) if form == "toml" else parse_json(text)
+    except ValueError:
+        return None
+
+
+def toml_addition(text: str, servers: Sequence[FoundServer]) -> str:
+    """Return the tables of servers, to be put at the end of a text of TOML."""
+    member = "mcpServers"
+    if re.search(r"^\s*\[servers\.", text, re.MULTILINE) and "mcpServers" not in text:
+        member = "servers"
+    blocks = []
+    for each in servers:
+        comment = "".join(f"{format_comment(remark)}\n" for remark in each.remarks)
+        source = f"{format_comment(f'from {each.source}')}\n" if each.source else ""
+        blocks.append(
+            source + comment + format_table([member, each.name], without_nulls(each.entry))
+        )
+        if each.settings:
+            blocks.append(format_table(["server", each.name], without_nulls(each.settings)))
+    gap = "" if not text else "\n" if text.endswith("\n") else "\n\n"
+    return gap + "\n\n".join(blocks) + "\n"
+
+
+def is_writable(server: FoundServer) -> bool:
+    """Return whether TOML can express an entry: it has no half surrogate pairs."""
+    try:
+        toml_addition("", [server])
+    except HostsError:
+        return False
+    return True
+
+
+# -- JSON
+
+
+def _insert_json(
+    text: str,
+    data: Mapping[str, Any],
+    entries: Mapping[str, Any],
+    settings: Mapping[str, Any],
+) -> str:
+    member = next((each for each in ("mcpServers", "servers") if each in data), "mcpServers")
+    for table, rows in ((member, entries), ("server", settings)):
+        for name, value in rows.items():
+            text = open_document(text, "json").set((table, name), value).apply(text)
+    return text

@@ -1,0 +1,339 @@
+"""Rules of directories that list servers: which of them a server does not fulfil.
+
+The rules are data, in readiness.toml, each with the page of the policy and the day of its reading.
+What needs people, payments or a listing is not decided here.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import date
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final, NamedTuple, get_args
+from urllib.parse import urlsplit
+
+import msgspec
+
+from accord.json_schema.reader import properties_of, resolve
+from accord.protocol.verdict import VerdictName
+from accord.types import JsonObject
+from accord_tools.check.rendering.wording import escape_unprintable, plural
+from accord_tools.fleet.definition import Directory
+from accord_tools.fleet.results import Severity, SurfaceChange, SurfaceFinding
+from accord_tools.fleet.surfaces.entries import (
+    SurfaceEntry,
+    annotations_of,
+    entries_of,
+    text_at,
+    tool_schema,
+)
+from accord_tools.fleet.surfaces.lint import lint_surface
+from accord_tools.fleet.surfaces.quality import LONG_NAME
+from accord_tools.fleet.surfaces.words import word_set, words_of
+
+UNDECIDED: Final = "directory.undecided"
+"""The id of the finding that names rules which a check did not put to the test."""
+
+_NAMES: Final[Mapping[Directory, str]] = {
+    "claude": "Claude directory",
+    "openai": "ChatGPT directory",
+}
+_HINTS: Final = ("readOnlyHint", "destructiveHint", "openWorldHint")
+_READING: Final = word_set("describe fetch find get list load query read search select show view")
+_WRITING: Final = word_set(
+    "add append create delete drop edit execute insert modify patch post publish put remove rename"
+    " replace run send set submit update upload upsert write"
+)
+_CHOOSING: Final = word_set("action command method mode op operation verb")
+_SHOWN: Final = 5
+
+
+class ReadinessRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One rule of a directory; one of `lint`, `requirements` and `check` decides it.
+
+    Attributes:
+        id: of its findings.
+        directory: whose rule it is.
+        title: the rule, as a part of a sentence.
+        severity: `warn` for demands, `info` for advice.
+        page: of the policy.
+        read: the day of the reading.
+        lint: findings that break it.
+        requirements: of the catalogue; a failure breaks it.
+        check: a function of this module.
+        one_is_enough: whether one requirement that passes outweighs the others.
+    """
+
+    id: str
+    directory: Directory
+    title: str
+    severity: Severity
+    page: str
+    read: date
+    lint: tuple[str, ...] = ()
+    requirements: tuple[str, ...] = ()
+    check: str = ""
+    one_is_enough: bool = False
+
+    @property
+    def source(self) -> str:
+        """The policy and the day of its reading, for people."""
+        return f"{_NAMES[self.directory]}, {self.page}, read {self.read}"
+
+
+class _Facts(NamedTuple):
+    """All that is known about a server."""
+
+    surface: JsonObject
+    tools: list[SurfaceEntry]
+    url: str
+    changes: Sequence[SurfaceChange]
+
+
+@cache
+def readiness_rules() -> tuple[ReadinessRule, ...]:
+    """Return every rule of every directory."""
+    import tomllib
+
+    text = files("accord_tools.fleet.surfaces").joinpath("readiness.toml").read_text("utf-8")
+    return tuple(msgspec.convert(tomllib.loads(text)["rule"], list[ReadinessRule]))
+
+
+def check_readiness(
+    directories: Sequence[Directory],
+    *,
+    surface: JsonObject,
+    url: str,
+    verdicts: Mapping[str, VerdictName] | None,
+    changes: Sequence[SurfaceChange] = (),
+    server: str = "",
+) -> tuple[SurfaceFinding, ...]:
+    """Return which rules of directories a server does not fulfil.
+
+    Each finding names the policy and the day of its reading in `source`: read the page before you
+    rely on it.
+
+    Args:
+        directories: "claude", "openai".
+        surface: what the server offers.
+        url: of a remote server; empty for a program that is launched.
+        verdicts: of a check, by requirement; None if it was not made, which leaves out the rules
+            about authorization.
+        changes: of the surface since it was published.
+        server: the name of the server in the fleet.
+    """
+    rules = [each for each in readiness_rules() if each.directory in directories]
+    if not rules:
+        return ()
+    facts = _Facts(surface, list(entries_of(surface, "tools")), url, changes)
+    needs_lint = any(each.lint for each in rules)
+    linted = lint_surface(surface, server=server) if needs_lint else ()
+    found: list[SurfaceFinding] = []
+    undecided: dict[Directory, list[ReadinessRule]] = {}
+    for rule in rules:
+        if rule.check:
+            texts: Iterable[str] = _CHECKS[rule.check](facts)
+        elif rule.lint:
+            texts = _broken_lint(rule, linted)
+        elif verdicts is None or not url:
+            continue
+        else:
+            texts = list(_broken_requirements(rule, verdicts))
+            if not texts and not _is_decided(rule, verdicts):
+                undecided.setdefault(rule.directory, []).append(rule)
+        found += [_finding(rule, text, server) for text in texts]
+    found += [_undecided_finding(each, server) for each in undecided.values()]
+    return tuple(found)
+
+
+def _finding(rule: ReadinessRule, text: str, server: str) -> SurfaceFinding:
+    return SurfaceFinding(
+        id=rule.id,
+        severity=rule.severity,
+        text=f"{_NAMES[rule.directory]}: {rule.title}; {text}",
+        server=server,
+        source=rule.source,
+    )
+
+
+def _undecided_finding(rules: Sequence[ReadinessRule], server: str) -> SurfaceFinding:
+    first = rules[0]
+    titles = "; ".join(each.title for each in rules)
+    return SurfaceFinding(
+        id=UNDECIDED,
+        severity="info",
+        text=f"{_NAMES[first.directory]}: {plural(len(rules), 'rule')} about authorization could"
+        f" not be decided, because the check did not put them to the test: {titles}",
+        server=server,
+        source=first.source,
+    )
+
+
+# -- rules that lint or the check decide
+
+
+def _broken_lint(rule: ReadinessRule, linted: Iterable[SurfaceFinding]) -> Iterator[str]:
+    broken = [
+        each.subject or each.text
+        for each in linted
+        if each.id in rule.lint and each.severity == "warn"
+    ]
+    if broken:
+        yield f"not so: {_some(broken)}"
+
+
+def _broken_requirements(rule: ReadinessRule, verdicts: Mapping[str, VerdictName]) -> Iterator[str]:
+    found = {id: verdicts.get(id) for id in rule.requirements}
+    broken = [id for id, verdict in found.items() if verdict in ("fail", "warn")]
+    if broken and not (rule.one_is_enough and "pass" in found.values()):
+        yield f"the check found otherwise: {', '.join(broken)}"
+
+
+def _is_decided(rule: ReadinessRule, verdicts: Mapping[str, VerdictName]) -> bool:
+    return any(verdicts.get(id) in ("pass", "fail", "warn") for id in rule.requirements)
+
+
+# -- rules with a function of their own
+
+
+def _check_https(facts: _Facts) -> Iterator[str]:
+    if urlsplit(facts.url).scheme.lower() in ("http", "ws"):
+        yield "it is not: serve it with TLS"
+
+
+def _check_remote(facts: _Facts) -> Iterator[str]:
+    if not facts.url:
+        yield "it is a program: serve it over HTTP"
+
+
+def _check_name_length(facts: _Facts) -> Iterator[str]:
+    yield from _name_tools(
+        "shorten {}", (each.name for each in facts.tools if len(each.name) > LONG_NAME)
+    )
+
+
+def _check_titles(facts: _Facts) -> Iterator[str]:
+    yield from _name_tools(
+        "without title: {}",
+        (
+            each.name
+            for each in facts.tools
+            if not text_at(each, "title").strip()
+            and not str(annotations_of(each).get("title") or "").strip()
+        ),
+    )
+
+
+def _check_hints_agree(facts: _Facts) -> Iterator[str]:
+    yield from _name_tools(
+        "these say both: {}",
+        (
+            each.name
+            for each in facts.tools
+            if annotations_of(each).get("readOnlyHint") is True
+            and annotations_of(each).get("destructiveHint") is True
+        ),
+    )
+
+
+def _check_three_hints(facts: _Facts) -> Iterator[str]:
+    missing = []
+    for each in facts.tools:
+        hints = annotations_of(each)
+        absent = [hint for hint in _HINTS if not isinstance(hints.get(hint), bool)]
+        if absent:
+            missing.append(f"{each.name} ({', '.join(absent)})")
+    yield from _name_tools("missing: {}", missing)
+
+
+def _check_object_schema(facts: _Facts) -> Iterator[str]:
+    yield from _name_tools(
+        "not so: {}",
+        (each.name for each in facts.tools if tool_schema(each).get("type") != "object"),
+    )
+
+
+def _check_separate_writes(facts: _Facts) -> Iterator[str]:
+    yield from _name_tools(
+        "split {}",
+        (
+            f"{each.name} (by {name})"
+            for each in facts.tools
+            for name, values in _choices(each)
+            if _has_verb(values, _READING) and _has_verb(values, _WRITING)
+        ),
+    )
+
+
+def _check_named_operations(facts: _Facts) -> Iterator[str]:
+    found = []
+    for each in facts.tools:
+        chosen = {name for name, _ in _choices(each)}
+        schema = tool_schema(each)
+        for name, member in properties_of(schema).items():
+            is_text = resolve(member, schema).get("type") == "string"
+            if is_text and name.lower() in _CHOOSING and name not in chosen:
+                found.append(f"{name} of {each.name}")
+    yield from _name_tools("give an enum to {}", found)
+
+
+def _check_changes(facts: _Facts) -> Iterator[str]:
+    if facts.changes:
+        breaking = [each for each in facts.changes if each.kind == "breaking"]
+        subjects = _some(list(dict.fromkeys(each.subject for each in breaking or facts.changes)))
+        kind = "breaking changes" if breaking else "changes"
+        yield f"{kind} since the lock or the run before: {subjects}"
+
+
+_CHECKS: Final[Mapping[str, Callable[[_Facts], Iterator[str]]]] = {
+    "changes": _check_changes,
+    "hints-agree": _check_hints_agree,
+    "https": _check_https,
+    "name-length": _check_name_length,
+    "named-operations": _check_named_operations,
+    "object-schema": _check_object_schema,
+    "remote": _check_remote,
+    "separate-writes": _check_separate_writes,
+    "three-hints": _check_three_hints,
+    "titles": _check_titles,
+}
+
+
+def _choices(entry: SurfaceEntry) -> Iterator[tuple[str, list[str]]]:
+    """Yield the parameters of a tool that list their values, with these values."""
+    schema = tool_schema(entry)
+    for name, member in properties_of(schema).items():
+        resolved: dict[str, Any] = resolve(member, schema)
+        values = resolved.get("enum")
+        if not isinstance(values, list):
+            options = resolved.get("oneOf") or resolved.get("anyOf")
+            parts = options if isinstance(options, list) else []
+            values = [each.get("const") for each in parts if isinstance(each, dict)]
+        texts = [each for each in values if isinstance(each, str)]
+        if texts:
+            yield name, texts
+
+
+def _has_verb(values: Iterable[str], verbs: frozenset[str]) -> bool:
+    return any(words[:1] and words[0] in verbs for words in map(words_of, values))
+
+
+def _name_tools(text: str, names: Iterable[str]) -> Iterator[str]:
+    listed = list(names)
+    if listed:
+        yield text.format(_some(listed))
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
+    return ", ".join(escape_unprintable(each[:120]) for each in names[:_SHOWN]) + more
+
+
+def known_findings() -> frozenset[str]:
+    """Return the ids of all findings about surfaces and directories, for `accept`."""
+    from accord_tools.fleet.surfaces.lint_rules import LINT_RULES
+
+    return frozenset({*LINT_RULES, *(each.id for each in readiness_rules()), UNDECIDED})
+
+
+DIRECTORIES: Final[tuple[Directory, ...]] = get_args(Directory)
+"""The directories whose rules are known."""

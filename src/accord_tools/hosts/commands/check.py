@@ -1,0 +1,202 @@
+"""`accord hosts check`: launch each server the way its host does, and say what is wrong."""
+
+import argparse
+from typing import TYPE_CHECKING, Final
+
+from accord.cli.confirmation import confirm
+from accord.cli.options import (
+    TEXT_OR_JSON,
+    Commands,
+    add_command,
+    is_json,
+)
+from accord.cli.terminal import note, progress, say, say_json
+from accord_tools.hosts.commands.reports import (
+    describe_finding,
+    describe_report,
+    show_file_report,
+    show_findings,
+    show_report,
+)
+from accord_tools.hosts.commands.selection import FILES, demand_names, existing_files, read_hosts
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from accord_tools.hosts.checking.findings import Finding
+    from accord_tools.hosts.checking.reports import EntryReport, FileReport, FoundEntry
+    from accord_tools.hosts.definition import HostEntry, Machine
+
+_HELP: Final = """\
+usage: accord hosts check [options] [NAME ...]
+
+Check the configurations of hosts and every server in them, or those of these names. First what can
+be seen without a launch: syntax, the right key and members for this host, programs that exist on
+the PATH that the host has, scripts, variables, secrets. Then each server is launched the way its
+host launches it: without a shell, with the host's PATH, variables and folder; it has to answer, and
+list what it offers. Each finding names what is to blame (entry, server, host or machine), and what
+to change.
+
+Servers of project files are launched after a question, which says what they launch, contact and
+get: others may have written these files. With --yes in its place, these servers get the variables
+of this shell that --env names, and no others.
+
+Exit code: 0 nothing is wrong, 1 something is, 2 a file cannot be read.
+
+examples:
+  accord hosts check
+  accord hosts check tickets --host cursor
+  accord hosts check --no-launch
+  accord hosts check --deep --format json
+"""
+_OPTIONS: Final = f"""\
+name* NAME    only the entries of these names
+{FILES}\
+--deep        also check all requirements of the protocol, as accord check server does
+--no-launch   look at files and entries, and launch nothing
+--timeout S   seconds for each server (default: 20)
+--yes         launch servers of project files without a question
+--env NAME    with --yes: a variable that entries of project files may name; may be repeated
+{TEXT_OR_JSON}
+"""
+
+
+def register(kinds: Commands, name: str, help: str) -> None:
+    """Add the command to the command line."""
+    add_command(kinds, name, run, _HELP, _OPTIONS, help=help, format="text", timeout=20.0)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Check files and entries, and print the reports."""
+    import asyncio
+
+    from accord_tools.hosts.checking.files import check_file, check_together
+    from accord_tools.hosts.definition import Machine
+
+    machine = Machine.current()
+    files = [
+        check_file(each, machine) for each in existing_files(options, read_hosts(options), machine)
+    ]
+    by_host: dict[str, list[FileReport]] = {}
+    for each in files:
+        by_host.setdefault(each.file.host.id, []).append(each)
+    together = [found for each in by_host.values() for found in check_together(each, machine)]
+    chosen = [
+        (report, entry)
+        for report in files
+        for entry in report.entries.values()
+        if not options.name or entry.name in options.name
+    ]
+    demand_names(options.name, files)
+    granted = _ask_for_projects(options, chosen)
+    if not is_json(options) and not options.name:
+        for report in files:
+            show_file_report(report)
+        show_findings(together)
+    entries = asyncio.run(_check(options, chosen, machine, granted))
+    if is_json(options):
+        _say_json(files, together, entries)
+    elif not chosen:
+        say("no server is configured in a host here\n")
+    found = [*together]
+    for report in files if not options.name else ():
+        found += report.findings
+    for entry in entries:
+        found += entry.findings
+    return 1 if any(each.severity == "error" for each in found) else 0
+
+
+def _ask_for_projects(
+    options: argparse.Namespace, chosen: "Sequence[tuple[FileReport, FoundEntry]]"
+) -> "Collection[str] | None":
+    """Return the variables that servers of project files may have; None if they are not launched.
+
+    Asks if there is a terminal.
+    """
+    import sys
+
+    from accord_tools.check.rendering.wording import escape_unprintable
+    from accord_tools.hosts.launching.consent import describe_trial, variables_in
+
+    entries = [
+        entry
+        for report, found in chosen
+        if report.file.is_shared and (entry := _read_entry(report, found)) is not None
+    ]
+    if not entries or options.no_launch:
+        return None
+    if options.yes:
+        return set(options.env)
+    for entry in entries:
+        note(escape_unprintable(f"{entry.name} {describe_trial(entry)}"))
+    paths = sorted({str(each.file.path) for each, _ in chosen if each.file.is_shared})
+    if sys.stdin is None or not sys.stdin.isatty():
+        note("servers of project files are not launched without --yes: " + ", ".join(paths))
+        return None
+    if not confirm(f"launch these servers of {', '.join(paths)}, too? [y/N] "):
+        return None
+    return {name for entry in entries for name in variables_in(entry)}
+
+
+def _read_entry(report: "FileReport", found: "FoundEntry") -> "HostEntry | None":
+    """Return an entry in the common form; None if it cannot be read, and thus not launched."""
+    from accord_tools.hosts.definition import HostsError
+    from accord_tools.hosts.entries.shaping import from_host
+
+    try:
+        return from_host(found.name, found.value, report.file.host)
+    except HostsError:
+        return None
+
+
+async def _check(
+    options: argparse.Namespace,
+    chosen: "Sequence[tuple[FileReport, FoundEntry]]",
+    machine: "Machine",
+    granted: "Collection[str] | None",
+) -> "list[EntryReport]":
+    from accord_tools.hosts.checking.entries import check_entry, inspect_entry
+
+    reports = []
+    with progress("checking", len(chosen)) as advance:
+        for done, (report, entry) in enumerate(chosen):
+            advance(done, f"{report.file.host.name}: {entry.name}")
+            if options.no_launch:
+                found = inspect_entry(report.file, entry, machine)
+            else:
+                found = await check_entry(
+                    report.file,
+                    entry.name,
+                    entry.keys,
+                    entry.value,
+                    machine,
+                    deep=options.deep,
+                    seconds=options.timeout,
+                    granted=granted,
+                )
+            reports.append(found)
+            if not is_json(options):
+                show_report(found)
+    return reports
+
+
+def _say_json(
+    files: "Sequence[FileReport]",
+    together: "Sequence[Finding]",
+    entries: "Sequence[EntryReport]",
+) -> None:
+    say_json(
+        {
+            "files": [
+                {
+                    "host": each.file.host.id,
+                    "scope": each.file.scope,
+                    "path": str(each.file.path),
+                    "findings": [describe_finding(finding) for finding in each.findings],
+                }
+                for each in files
+            ],
+            "findings": [describe_finding(each) for each in together],
+            "servers": [describe_report(each) for each in entries],
+        }
+    )

@@ -1,0 +1,242 @@
+"""A text of TOML, and edits of one span."""
+
+from typing import Any
+
+from accord_tools.hosts.definition import KeyPath
+from accord_tools.hosts.documents.bracketed import BracketedText, Writing
+from accord_tools.hosts.documents.document import Edit, TextPlace, UneditableDocument
+from accord_tools.hosts.documents.json_scanner import BracketContainer, BracketMember
+from accord_tools.hosts.documents.text_lines import (
+    find_place,
+    indentation,
+    is_one_line,
+    join_edits,
+    line_break,
+)
+from accord_tools.hosts.documents.toml_layout import TomlLayout
+from accord_tools.hosts.documents.toml_scanner import (
+    TomlPair,
+    find_toml_comments,
+    read_brackets,
+    read_toml,
+    scan_toml,
+)
+from accord_tools.hosts.documents.toml_text import (
+    format_key,
+    format_pair,
+    format_value,
+    without_nulls,
+)
+from accord_tools.hosts.documents.values import (
+    ABSENT,
+    check_step,
+    find_value,
+    is_same,
+    name_path,
+    split_change,
+    to_plain,
+    wrap_value,
+)
+
+
+class TomlDocument:
+    """A text of TOML. Members that are null are left out: TOML cannot express them.
+
+    Args:
+        text: of the file.
+
+    Raises:
+        UnreadableDocument: it is not TOML.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.data: Any = read_toml(text)
+        self._sections = scan_toml(text)
+        self._layout = TomlLayout(text, self._sections)
+        # Thousands of values are looked up in a large file.
+        self._pairs = {pair.path: pair for section in self._sections for pair in section.pairs}
+        self._starts = self._find_starts()
+
+    # -- where things are
+
+    def _find_starts(self) -> dict[KeyPath, int]:
+        """Return where each value begins first: its header, or the first pair in it."""
+        places = [(each.path, each.start) for each in self._sections[1:]]
+        places += [(pair.path, pair.start) for pair in self._pairs.values()]
+        starts: dict[KeyPath, int] = {}
+        for path, start in places:
+            for size in range(len(path) + 1):
+                starts[path[:size]] = min(start, starts.get(path[:size], start))
+        return starts
+
+    def _pair_around(self, keys: KeyPath) -> TomlPair | None:
+        """Return the pair whose value is at a path, or has the path within it."""
+        found = (self._pairs.get(keys[:size]) for size in range(len(keys) + 1))
+        return next((pair for pair in found if pair is not None), None)
+
+    def _brackets(
+        self, pair: TomlPair, keys: KeyPath
+    ) -> tuple[list[BracketContainer], list[BracketMember]]:
+        """Return lists and inline tables within a value along a path, and the members in them."""
+        containers: list[BracketContainer] = []
+        members: list[BracketMember] = []
+        start = pair.value
+        for key in keys[len(pair.path) :]:
+            containers.append(read_brackets(self.text, start))
+            found = [each for each in containers[-1].members if each.key == key]
+            if not found:
+                raise UneditableDocument(
+                    f"{name_path(keys)} is written with a dotted key within braces; "
+                    "change that by hand"
+                )
+            members.append(found[0])
+            start = found[0].value
+        return containers, members
+
+    def find(self, keys: KeyPath) -> TextPlace | None:
+        """Return where a value stands (its key, if it has one); None if it does not exist."""
+        if find_value(self.data, keys) is ABSENT:
+            return None
+        if (pair := self._pair_around(keys)) is not None:
+            try:
+                members = self._brackets(pair, keys)[1]
+            except UneditableDocument:
+                members = []
+            return find_place(self.text, members[-1].start if members else pair.start)
+        return find_place(self.text, self._starts.get(keys, 0))
+
+    def span(self, keys: KeyPath) -> tuple[int, int] | None:
+        """Return where a value begins and ends; None if it is not written in one place."""
+        pair = self._pair_around(keys)
+        if pair is None:
+            return None
+        try:
+            members = self._brackets(pair, keys)[1]
+        except UneditableDocument:
+            return None
+        return (members[-1].value, members[-1].end) if members else (pair.value, pair.end)
+
+    # -- adding
+
+    def set(self, keys: KeyPath, value: Any) -> Edit:
+        """Return the edit that adds a value, or replaces it.
+
+        Raises:
+            UneditableDocument: it cannot be done without harm.
+        """
+        return self._set(keys, without_nulls(to_plain(value)))
+
+    def _set(self, keys: KeyPath, value: Any) -> Edit:
+        old = find_value(self.data, keys)
+        if old is not ABSENT:
+            return Edit(0, 0, "") if is_same(old, value) else self._replace(keys, old, value)
+        depth = len(keys)
+        while (around := find_value(self.data, keys[:depth])) is ABSENT:
+            depth -= 1
+        path, rest = keys[:depth], keys[depth:]
+        check_step(around, rest[0], path)
+        if (pair := self._pair_around(path)) is not None:
+            return self._insert(pair, path, rest[0], wrap_value(rest[1:], value))
+        return self._add(path, rest, value)
+
+    def _insert(self, pair: TomlPair, path: KeyPath, key: str | int, value: Any) -> Edit:
+        """Add to a list or an inline table."""
+        _, members = self._brackets(pair, path)
+        container = read_brackets(self.text, members[-1].value if members else pair.value)
+        written = format_value(value)
+        if isinstance(key, str):
+            written = f"{format_key(key)} = {written}"
+            if not container.members:
+                written = f" {written} "
+        comments = find_toml_comments(self.text, container.start, container.end)
+        return BracketedText(self.text, comments).insert(
+            container,
+            Writing(lambda: written, lambda *_: written, "  ", needs_line=isinstance(key, str)),
+            stays_in_line=True,
+        )
+
+    def _add(self, path: KeyPath, rest: KeyPath, value: Any) -> Edit:
+        """Add a table, or a key to a table."""
+        *names, last = rest
+        is_table = isinstance(value, dict)
+        if is_table and all(isinstance(each, str) for each in rest):
+            if len(rest) > 1 or self._layout.has_tables(path):
+                return self._layout.add_table(path, rest, value)
+        elif is_table and isinstance(last, int) and not any(isinstance(n, int) for n in names):
+            return self._layout.add_table(path, (*names,), value, is_list=True)
+        elif len(rest) > 1 and all(isinstance(each, str) for each in rest):
+            return self._layout.add_table(path, (*names,), {str(last): value})
+        if isinstance(rest[0], int):
+            raise UneditableDocument(f"{name_path(path)} is a list of tables; change it by hand")
+        return self._layout.add_pairs(path, {rest[0]: wrap_value(rest[1:], value)})
+
+    # -- replacing
+
+    def _replace(self, keys: KeyPath, old: Any, new: Any) -> Edit:
+        pair = self._pair_around(keys)
+        if pair is not None:
+            changes = split_change(old, new)
+            if changes is None:
+                return self._replace_value(pair, keys, new)
+            return join_edits(
+                self.text,
+                [
+                    self.remove((*keys, *each.keys))
+                    if each.value is ABSENT
+                    else self._set((*keys, *each.keys), each.value)
+                    for each in changes
+                ],
+            )
+        edits: list[Edit] = []
+        if isinstance(old, list) and isinstance(new, list) and len(new) - len(old) in (0, 1):
+            edits = [self._set((*keys, place), each) for place, each in enumerate(new)]
+        elif isinstance(old, dict) and isinstance(new, dict):
+            edits = [self.remove((*keys, key)) for key in old if key not in new]
+            edits += [self._set((*keys, key), new[key]) for key in new if key in old]
+            added = {key: value for key, value in new.items() if key not in old}
+            if not any(each.path == keys for each in self._sections) and len(added) == len(new):
+                # The tables that made this one are gone: it needs a header of its own.
+                edits.append(self._layout.add_table(keys, (), new))
+            elif added:
+                edits.append(self._layout.add_pairs(keys, added))
+        else:
+            raise UneditableDocument(f"{name_path(keys)} has tables; change it by hand")
+        # Where nothing changes, there is nothing to repeat.
+        return join_edits(self.text, [each for each in edits if each != Edit(0, 0, "")])
+
+    def _replace_value(self, pair: TomlPair, keys: KeyPath, new: Any) -> Edit:
+        _, members = self._brackets(pair, keys)
+        if members:
+            return Edit(members[-1].value, members[-1].end, format_value(new))
+        text = self.text
+        newline = line_break(text, pair.end)
+        if isinstance(new, list) and new and text[pair.value] == "[":
+            first = read_brackets(text, pair.value).members[:1]
+            if first and not is_one_line(text, pair.value, first[0].start):
+                indent = newline + indentation(text, first[0].start)
+                items = "".join(f"{indent}{format_value(each)}," for each in new)
+                end = newline + indentation(text, pair.start)
+                return Edit(pair.value, pair.end, f"[{items}{end}]")
+        written = format_pair("k", new).removeprefix("k = ")
+        return Edit(pair.value, pair.end, written.replace("\n", newline))
+
+    # -- removing
+
+    def remove(self, keys: KeyPath) -> Edit:
+        """Return the edit that removes a value with its key, and comments that belong to it.
+
+        Raises:
+            UneditableDocument: there is no such value, or it cannot be removed without harm.
+        """
+        if not keys or find_value(self.data, keys) is ABSENT:
+            raise UneditableDocument(f"{name_path(keys)} is not in the document")
+        pair = self._pair_around(keys)
+        if pair is not None and len(pair.path) < len(keys):
+            containers, members = self._brackets(pair, keys)
+            container = containers[-1]
+            comments = find_toml_comments(self.text, container.start, container.end)
+            return BracketedText(self.text, comments).remove(
+                container, container.members.index(members[-1])
+            )
+        return self._layout.remove(keys)

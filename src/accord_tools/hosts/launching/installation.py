@@ -1,0 +1,364 @@
+"""How accord was installed, and the words that launch it from any folder, without PATH.
+
+Paths are those that survive an upgrade: the Python of a virtual environment by its name there, not
+the one that it links to; the folder of Homebrew that stays, not the one of a version.
+"""
+
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+import msgspec
+
+from accord.version import __version__
+from accord_tools.hosts.definition import HostsError, Machine
+
+InstallationKind: TypeAlias = Literal["venv", "pipx", "uv-tool", "uvx", "pip", "checkout"]
+
+_LISTING_TIMEOUT: Final = 30.0
+# Folders in the cache of uv: uvx links to an archive, `uv run --with` makes a build.
+_UV_CACHE: Final = re.compile(r"(?:archive|environments|builds)-v\d+")
+_CELLAR: Final = re.compile(r"(?P<brew>.*)/Cellar/(?P<formula>[^/]+)/[^/]+/(?P<rest>.+)")
+_VERSIONED: Final = re.compile(r"python\d[\d.]*(?:\.exe)?|pythonw(?:\.exe)?", re.IGNORECASE)
+# A module of each extra, to find out which ones an installation has.
+_EXTRAS: Final = {
+    "http": ("httptools", "aiohttp"),
+    "auth": ("jwt", "cryptography"),
+    "schema": ("jsonschema_rs",),
+    "cli": ("rich",),
+}
+# Where uv looks for Python instead of PATH; versions before 2026 ignore it.
+_SEARCH_PATH: Final = "UV_PYTHON_SEARCH_PATH"
+_UV_PYTHON: Final = re.compile(r"/uv/python/")
+# Hosts do not have the variables of a shell: without these, uvx may reach no index, or another one.
+UVX_VARIABLES: Final = (
+    *("UV_DEFAULT_INDEX", "UV_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS"),
+    *("UV_CONFIG_FILE", "UV_CACHE_DIR", "UV_PYTHON_INSTALL_DIR", "UV_PYTHON_DOWNLOADS"),
+    _SEARCH_PATH,
+    *("UV_OFFLINE", "UV_NATIVE_TLS", "UV_SYSTEM_CERTS", "SSL_CERT_FILE", "SSL_CERT_DIR"),
+    *("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY"),
+    *("https_proxy", "http_proxy", "all_proxy", "no_proxy"),
+)
+_CREDENTIALS: Final = re.compile(r"://[^/?#\s]*@")
+_MANAGED: Final = re.compile(r"[/\\](?:\.pyenv|pyenv|\.asdf|mise|\.local/share/mise)[/\\]")
+
+
+class AccordCommand(msgspec.Struct, frozen=True, kw_only=True):
+    """The words that launch accord, such as `/venv/bin/python -P -m accord`.
+
+    Attributes:
+        words: the arguments of accord follow them.
+        kind: how it was installed.
+        remarks: what a user should know about them, sentences.
+        env: variables that they need.
+    """
+
+    words: tuple[str, ...]
+    kind: InstallationKind
+    remarks: tuple[str, ...] = ()
+    env: Mapping[str, str] = {}
+
+
+class RunningPython(msgspec.Struct, frozen=True, kw_only=True):
+    """The Python that runs accord.
+
+    Attributes:
+        executable: its path, as it was started.
+        prefix: the folder of its environment.
+        base_prefix: the folder of the Python that the environment was made from.
+        package: the folder that accord is imported from.
+        is_editable: whether that is the folder of its source.
+        folders: those that have to be in PYTHONPATH.
+        requirement: what installs the same accord.
+        version: the first two numbers of its version.
+        temporary: folders whose contents are deleted now and then.
+    """
+
+    executable: Path
+    prefix: Path
+    base_prefix: Path
+    package: Path
+    is_editable: bool = False
+    folders: tuple[str, ...] = ()
+    requirement: str = f"accord=={__version__}"
+    version: str = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    temporary: tuple[Path, ...] = ()
+
+    @classmethod
+    def current(cls, machine: Machine) -> "RunningPython":
+        """Return the Python of this process.
+
+        Raises:
+            HostsError: its path is not known.
+        """
+        if not sys.executable:
+            raise HostsError("the path of this Python is unknown; write the entry by hand")
+        import accord
+
+        origin = _read_origin()
+        package = Path(accord.__file__).parent
+        is_installed = any("-packages" in part for part in package.parts)
+        return cls(
+            executable=Path(os.path.abspath(sys.executable)),
+            prefix=Path(sys.prefix),
+            base_prefix=Path(sys.base_prefix),
+            package=package,
+            is_editable=not is_installed,
+            folders=tuple(import_folders()),
+            requirement=_requirement(origin),
+            temporary=_temporary_folders(machine),
+        )
+
+
+def accord_command(machine: Machine, python: RunningPython | None = None) -> AccordCommand:
+    """Return the words that launch accord from any folder and with an empty environment.
+
+    Args:
+        machine: where it will run; a throw-away environment is replaced by `uvx` of its PATH.
+        python: what runs accord; the Python of this process by default.
+
+    Raises:
+        HostsError: accord is in a throw-away environment, and there is no `uvx`.
+    """
+    given = RunningPython.current(machine) if python is None else python
+    kind = _kind_of(given)
+    temporary = next((each for each in given.temporary if given.prefix.is_relative_to(each)), None)
+    if kind == "uvx":
+        return _throw_away_command(given, machine)
+    remarks = tuple(_remarks(given, kind, temporary))
+    env = {"PYTHONPATH": os.pathsep.join(given.folders)} if given.folders else {}
+    return AccordCommand(words=python_words(given), kind=kind, remarks=remarks, env=env)
+
+
+def python_words(python: RunningPython | None = None) -> tuple[str, ...]:
+    """Return the words that launch accord with the Python that runs it, wherever that is."""
+    if python is None:
+        executable, prefix = Path(os.path.abspath(sys.executable)), Path(sys.prefix)
+    else:
+        executable, prefix = python.executable, python.prefix
+    # -P: a file in the host's folder must not hide a module of the standard library.
+    return (str(stable_python(executable, prefix)), "-P", "-m", "accord")
+
+
+def stable_python(executable: Path, prefix: Path) -> Path:
+    """Return the path of a Python that stays the same when Python is upgraded.
+
+    Args:
+        executable: as it was started; links are not followed.
+        prefix: the folder of its environment.
+    """
+    found = _CELLAR.fullmatch(executable.as_posix())
+    if found:
+        # Homebrew deletes the folder of a version when it installs the next one.
+        lasting = Path(found["brew"], "opt", found["formula"], found["rest"])
+        framework = re.sub(r"Frameworks/Python\.framework/Versions/[^/]+/", "", found["rest"])
+        short = Path(found["brew"], "opt", found["formula"], framework)
+        executable = next((each for each in (short, lasting) if each.exists()), executable)
+    if not _VERSIONED.fullmatch(executable.name):
+        return executable
+    plain = executable.with_name("python.exe" if executable.suffix == ".exe" else "python")
+    # Outside of an environment, `python` may be another version, without accord.
+    is_own = _is_environment(prefix) and executable.parent.parent == prefix
+    is_window = executable.name.lower().startswith("pythonw")
+    return plain if (is_own or is_window) and plain.exists() else executable
+
+
+def _is_environment(prefix: Path) -> bool:
+    return (prefix / "pyvenv.cfg").is_file() or (prefix / "conda-meta").is_dir()
+
+
+def _kind_of(python: RunningPython) -> InstallationKind:
+    parts = python.prefix.parts
+    if any(_UV_CACHE.fullmatch(part) for part in parts) or _is_pipx_cache(python.prefix):
+        return "uvx"
+    if (python.prefix / "pipx_metadata.json").is_file():
+        return "pipx"
+    if (python.prefix / "uv-receipt.toml").is_file():
+        return "uv-tool"
+    if python.is_editable:
+        return "checkout"
+    return "venv" if _is_environment(python.prefix) else "pip"
+
+
+def _is_pipx_cache(prefix: Path) -> bool:
+    """Whether an environment is one of `pipx run`, which keeps it for some days."""
+    place = prefix.parent
+    names = (place.parent.name.lower(), place.name.lower())
+    return names in (
+        (".cache", "pipx"),  # Linux
+        ("caches", "pipx"),  # macOS
+        ("pipx", ".cache"),  # with PIPX_HOME
+        ("pipx", "cache"),  # Windows
+    )
+
+
+def _throw_away_command(python: RunningPython, machine: Machine) -> AccordCommand:
+    problem = f"accord runs in {python.prefix}, which is in a cache and will be deleted"
+    uvx = _find_uvx(machine)
+    if uvx is None:
+        raise HostsError(
+            f"{problem}: install it to stay, with `uv tool install accord`, `pipx install accord` "
+            "or into a virtual environment, and repeat the command with that one"
+        )
+    remark = f"{problem}: the entry uses uvx, which installs {python.requirement} again when needed"
+    # Without a version uv takes whichever Python a host has in PATH, or downloads the newest. The
+    # script `accord` of such an environment is one of the shell, which needs programs in PATH.
+    words = (str(uvx), "--python", python.version, "--from", python.requirement)
+    env, remarks = _uvx_settings(python, machine)
+    return AccordCommand(
+        words=(*words, "python", "-P", "-m", "accord"),
+        kind="uvx",
+        remarks=(remark, *remarks),
+        env=env,
+    )
+
+
+def _find_uvx(machine: Machine) -> Path | None:
+    """Return uvx of PATH, or the one that runs accord now, which may have been started by path."""
+    from accord_tools.hosts.launching.command import find_program
+
+    found = find_program("uvx", machine)
+    running = machine.environ.get("UV", "")  # uv sets it for what it runs
+    if found is None and running:
+        beside = Path(running).with_name("uvx.exe" if machine.system == "windows" else "uvx")
+        found = beside if beside.is_file() else None
+    return found
+
+
+def _uvx_settings(python: RunningPython, machine: Machine) -> tuple[dict[str, str], list[str]]:
+    """Return the variables that lead uvx to Python and packages, and remarks on those left out."""
+    given = {name: machine.environ.get(name, "") for name in UVX_VARIABLES}
+    if machine.system != "windows" and not _UV_PYTHON.search(python.base_prefix.as_posix()):
+        # Hosts have a short PATH: uv would download a Python that is there.
+        folders = (str(python.base_prefix / "bin"), "/usr/local/bin", "/usr/bin", "/bin")
+        given[_SEARCH_PATH] = given[_SEARCH_PATH] or ":".join(dict.fromkeys(folders))
+    env = {name: text for name, text in given.items() if text and not _CREDENTIALS.search(text)}
+    left_out = [name for name, text in given.items() if _CREDENTIALS.search(text)]
+    return env, [
+        f"{name} has a password, and is not written into the entry: uvx needs it where the host "
+        "runs, or in the file uv.toml"
+        for name in left_out
+    ]
+
+
+def _remarks(python: RunningPython, kind: InstallationKind, temporary: Path | None) -> list[str]:
+    remarks = []
+    if kind == "checkout":
+        remarks.append(f"the entry uses the source of accord in {python.package}")
+    if temporary is not None:
+        remarks.append(f"{python.prefix} is in a folder for temporary files, and may be deleted")
+    if kind == "pip":
+        which = "of a version manager " if _MANAGED.search(str(python.executable)) else ""
+        remarks.append(
+            f"the entry uses the Python {which}at {python.executable}: install accord again, and "
+            "repeat this command, after Python was upgraded"
+        )
+    return remarks
+
+
+def _temporary_folders(machine: Machine) -> tuple[Path, ...]:
+    given = [machine.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP")]
+    usual = [] if machine.system == "windows" else ["/tmp", "/var/tmp"]  # noqa: S108
+    folders = [tempfile.gettempdir(), *usual, *filter(None, given)]
+    # Python finds the real path of its environment: on macOS, /tmp is a link.
+    return tuple(dict.fromkeys(Path(each(path)) for path in folders for each in _BOTH))
+
+
+_BOTH: Final = (os.path.abspath, os.path.realpath)
+
+
+# -- what was installed
+
+
+class _Origin(NamedTuple):
+    url: str
+    commit: str
+    scheme: str
+
+
+def _read_origin() -> _Origin:
+    """Return where pip or uv took accord from, if it was not an index."""
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    try:
+        data: Any = msgspec.json.decode(distribution("accord").read_text("direct_url.json") or "{}")
+    except (PackageNotFoundError, msgspec.DecodeError, OSError):
+        data = {}
+    info = data.get("vcs_info") if isinstance(data, dict) else None
+    if not isinstance(data, dict) or not isinstance(data.get("url"), str):
+        return _Origin("", "", "")
+    if isinstance(info, dict):
+        return _Origin(data["url"], str(info.get("commit_id", "")), f"{info.get('vcs', 'git')}+")
+    return _Origin(data["url"], "", "")
+
+
+def _requirement(origin: _Origin) -> str:
+    """Return what installs the same accord with the same extras."""
+    extras = "".join(f"[{each}]" for each in [_installed_extras()] if each)
+    if not origin.url:
+        return f"accord{extras}=={__version__}"
+    at = f"@{origin.commit}" if origin.commit else ""
+    return f"accord{extras} @ {origin.scheme}{origin.url}{at}"
+
+
+def _installed_extras() -> str:
+    from importlib.util import find_spec
+
+    found = [name for name, modules in _EXTRAS.items() if all(map(find_spec, modules))]
+    return "standard" if len(found) == len(_EXTRAS) else ",".join(found)
+
+
+# -- folders of modules
+
+
+def import_folders(module: str = "") -> list[str]:
+    """Return the folders for PYTHONPATH: hosts do not pass our environment on.
+
+    Args:
+        module: a module that has to be found too, beside accord.
+    """
+    wanted = [Path(__file__).parents[3]]
+    if module:
+        wanted += find_folders(module.partition(".")[0])
+    wanted += [Path(each) for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
+    known = _default_folders()
+    folders = [str(each.absolute()) for each in wanted]
+    return list(dict.fromkeys(each for each in folders if os.path.realpath(each) not in known))
+
+
+def find_folders(package: str) -> list[Path]:
+    """Return the folder that a module or package is imported from, without importing it."""
+    from importlib.machinery import PathFinder
+
+    spec = PathFinder.find_spec(package, [os.getcwd(), *sys.path])
+    if spec is None:
+        return []
+    if spec.submodule_search_locations is not None:
+        return [Path(each).parent for each in spec.submodule_search_locations]
+    return [] if spec.origin is None else [Path(spec.origin).parent]
+
+
+@cache
+def _default_folders() -> frozenset[str]:
+    """Return the import path of this Python in an empty environment."""
+    import json
+    import subprocess
+
+    code = "import json, sys; print(json.dumps(sys.path))"
+    try:
+        done = subprocess.run(  # noqa: S603  # the interpreter that runs this
+            [sys.executable, "-P", "-c", code],
+            env={},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_LISTING_TIMEOUT,
+            check=True,
+        )
+        return frozenset(os.path.realpath(each) for each in json.loads(done.stdout) if each)
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return frozenset()  # then all folders are named, which does no harm

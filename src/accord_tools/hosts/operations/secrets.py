@@ -1,0 +1,131 @@
+"""Secrets in the file of a host: found, so that what is shown of the file does not have them."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from accord.testing.masking import find_secret_forms, has_secret_form, is_stand_in
+from accord_tools.hosts.definition import ConfigFile, HostEntry, HostsError, KeyPath
+from accord_tools.hosts.documents.document import Document, open_document
+from accord_tools.hosts.documents.text_file import read_text_file
+from accord_tools.hosts.entries.literals import (
+    find_literals,
+    is_path_like,
+    names_secret,
+    replace_literal,
+)
+from accord_tools.hosts.entries.shaping import entries_in
+
+_MASK: Final = "***"
+# Shorter values are words such as "true", and masking them would garble the text.
+_SHORTEST: Final = 4
+
+
+def mask_for(
+    file: ConfigFile, *contents: bytes | None, secrets: Iterable[str] = ()
+) -> Callable[[str], str]:
+    """Return a function that hides the secrets of a file in a text.
+
+    Args:
+        file: the file.
+        contents: what it contains, before and after a change.
+        secrets: further secrets.
+    """
+    found = set(secrets)
+    for each in contents:
+        found |= _secrets_of(file, each)
+    forms = {form for secret in found for form in _written_forms(secret) if form}
+    size = min(map(len, forms), default=1)
+    lengths: dict[str, set[int]] = {}
+    for form in forms:
+        lengths.setdefault(form[:size], set()).add(len(form))
+
+    def mask_forms(text: str) -> Iterator[str]:
+        """Yield parts of a text, with the longest secret at each place masked."""
+        shown = at = 0
+        while at < len(text):
+            known = sorted(lengths.get(text[at : at + size], ()), reverse=True)
+            length = next((each for each in known if text[at : at + each] in forms), 0)
+            if length:
+                yield text[shown:at] + _MASK
+                shown = at + length
+            at += length or 1
+        yield text[shown:]
+
+    def mask(text: str) -> str:
+        text = "".join(mask_forms(text))
+        for start, end in reversed(list(find_secret_forms(text))):
+            text = text[:start] + _MASK + text[end:]
+        return text
+
+    return mask
+
+
+def hide_literals_of(entry: HostEntry, text: str) -> str:
+    """Return a text about an entry without values of the entry that look like secrets."""
+    members = {"command": list(entry.command), "url": entry.url}
+    found = _all_literals(entry.name, members)
+    for secret in sorted(found, key=len, reverse=True):
+        text = text.replace(secret, _MASK)
+    return text
+
+
+def _secrets_of(file: ConfigFile, content: bytes | None) -> set[str]:
+    """Return the secrets of a file, in the forms in which its lines have them."""
+    try:
+        document = open_document(read_text_file(content or b"").text, file.format)
+        entries = entries_in(document.data, file)
+    except HostsError:
+        return set()  # what cannot be read is not shown
+    found = dict(_secret_texts(document.data, (), is_secret=False))
+    for name, (keys, value) in entries.items():
+        if isinstance(value, Mapping):
+            found |= {(*keys, *each.keys): each.value for each in find_literals(name, value)}
+    forms = {each for keys, text in found.items() for each in _forms_in(document, keys, text)}
+    for name, (_, value) in entries.items():
+        forms |= _all_literals(name, value) if isinstance(value, Mapping) else set()
+    return {each for each in forms if len(each) >= _SHORTEST}
+
+
+def _all_literals(name: str, value: Mapping[str, Any]) -> set[str]:
+    """Return the literals of an entry, those that stand in one text as well."""
+    found: set[str] = set()
+    while new := [each for each in find_literals(name, value) if each.value not in found]:
+        for each in new:
+            found.add(each.value)
+            value = replace_literal(value, each)
+    return found
+
+
+def _secret_texts(value: Any, keys: KeyPath, *, is_secret: bool) -> Iterator[tuple[KeyPath, str]]:
+    if isinstance(value, Mapping):
+        for key, each in value.items():
+            is_named = is_secret or names_secret(str(key))
+            yield from _secret_texts(each, (*keys, key), is_secret=is_named)
+    elif isinstance(value, list):
+        for place, each in enumerate(value):
+            yield from _secret_texts(each, (*keys, place), is_secret=is_secret)
+    elif isinstance(value, str):
+        is_given = not is_stand_in(value) and not is_path_like(value) and "${" not in value
+        if (is_secret and is_given) or has_secret_form(value):
+            yield keys, value
+
+
+def _forms_in(document: Document, keys: KeyPath, secret: str) -> Iterator[str]:
+    """Yield a secret, and its lines if it is written on several, or with other escapes."""
+    yield secret
+    span = document.span(keys)
+    if span is None:
+        yield from secret.split()
+        return
+    lines = document.text[slice(*span)].splitlines()
+    forms = list(_written_forms(secret))
+    if not any(form in line for form in forms for line in lines):
+        yield from (line.strip().strip("\"'|>\\ ") for line in lines)
+
+
+def _written_forms(secret: str) -> Iterator[str]:
+    """Yield a secret as the formats write it."""
+    yield secret
+    yield json.dumps(secret)[1:-1]
+    yield json.dumps(secret, ensure_ascii=False)[1:-1]

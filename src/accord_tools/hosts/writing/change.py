@@ -1,0 +1,249 @@
+"""Changes of files, several as one: all are made, or those already made are taken back."""
+
+import contextlib
+import os
+import random
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+from accord_tools.hosts.definition import HostsError
+from accord_tools.hosts.writing.destination import (
+    check_writable,
+    find_target,
+    make_folders,
+    remove_folders,
+)
+from accord_tools.hosts.writing.exchange import exchange_file, read_quiet_file
+from accord_tools.hosts.writing.journal import ChangeAction, Journal, JournalEntry
+from accord_tools.hosts.writing.lock import lock_files
+
+_TRIES: Final = 20
+# After so many tries, less time is spent between reading a file and writing it.
+_PATIENT_TRIES: Final = 3
+
+
+class FileChange(msgspec.Struct, frozen=True, kw_only=True):
+    """A change of a file that is to be made.
+
+    Attributes:
+        path: of the file; a link stays a link, and its target is changed.
+        host: the id of the host whose file it is.
+        name: of the entry that changes.
+        action: the command that changes it.
+        compute: returns the new content for an old one. It is called again if another program
+            wrote the file meanwhile. None stands for a file that does not exist, or shall not.
+        mode: the permissions of a file that did not exist; the user's mask takes away from them.
+        undoes: the number of the change that this one takes back.
+    """
+
+    path: Path
+    host: str
+    name: str
+    action: ChangeAction
+    compute: Callable[[bytes | None], bytes | None]
+    mode: int = 0o600
+    undoes: int | None = None
+
+
+class WrittenChange(msgspec.Struct, frozen=True, kw_only=True):
+    """A change of a file that was made.
+
+    Attributes:
+        path: as it was given.
+        before: the content before; None if the file did not exist.
+        after: the content after; None if the file was removed.
+        id: its number in the journal; None if the content stayed the same.
+        remark: how the file was written if not as usual, a sentence.
+    """
+
+    path: Path
+    before: bytes | None
+    after: bytes | None
+    id: int | None = None
+    remark: str = ""
+
+
+def write_changes(changes: Sequence[FileChange], journal: Journal) -> list[WrittenChange]:
+    """Make changes of files, one after the other; if one fails, take the earlier ones back.
+
+    Returns:
+        What was written for each, in the same order.
+
+    Raises:
+        HostsError: a file cannot be read or written, or other programs kept changing it; the
+            message says so if an earlier change could not be taken back. Errors of `compute` are
+            raised as they are.
+    """
+    targets = [find_target(each.path) for each in changes]
+    made: list[tuple[WrittenChange, JournalEntry | None]] = []
+    with lock_files(targets, journal.locks):
+        for target in set(targets):
+            journal.settle(target)
+        group = 0
+        try:
+            for change, target in zip(changes, targets, strict=True):
+                written, entry = _write(change, target, journal, group)
+                made.append((written, entry))
+                if entry is not None:
+                    group = entry.group
+        except BaseException as error:
+            left = _take_back([entry for _, entry in made if entry is not None], journal)
+            if left:
+                raise HostsError(
+                    f"{error}; these files were changed before that, then by another program, and "
+                    f"keep both changes: {', '.join(left)}"
+                ) from error
+            raise
+    return [written for written, _ in made]
+
+
+def _write(
+    change: FileChange, target: Path, journal: Journal, group: int
+) -> tuple[WrittenChange, JournalEntry | None]:
+    for count in range(_TRIES):
+        if count:
+            # At different times, so that two programs do not meet again and again.
+            time.sleep(random.uniform(0.005, 0.05))  # noqa: S311
+        before = read_quiet_file(target)
+        try:
+            after = change.compute(before)
+        except Exception:
+            # Programs that write in several steps leave half a file for a moment.
+            if count < _TRIES - 1 and _changes_now(target, before):
+                continue
+            raise
+        if after == before:
+            return WrittenChange(path=change.path, before=before, after=after), None
+        is_urgent = count >= _PATIENT_TRIES
+        written = _Attempt(change, target, before, after, is_urgent).write(journal, group)
+        if written is not None:
+            return written
+    raise HostsError(
+        f"{change.path} is being changed by another program again and again; nothing was changed: "
+        "close the program, and try again"
+    )
+
+
+class _Attempt(NamedTuple):
+    """One try to change a file from the content that was read."""
+
+    change: FileChange
+    target: Path
+    before: bytes | None
+    after: bytes | None
+    is_urgent: bool
+
+    def write(self, journal: Journal, group: int) -> tuple[WrittenChange, JournalEntry] | None:
+        """Write the file; None if another program wrote it first."""
+        check_writable(self.target)
+        folders = make_folders(self.target.parent) if self.before is None else []
+        try:
+            entry = journal.begin(
+                self._describe(folders, group), self.before, self.after, is_urgent=self.is_urgent
+            )
+        except HostsError:
+            remove_folders(folders)
+            raise
+        # An interruption leaves the change without its end; the next change looks at the file.
+        try:
+            outcome = exchange_file(
+                self.target,
+                self.before,
+                self.after,
+                mode=self._mode(),
+                is_urgent=self.is_urgent,
+            )
+        except HostsError:
+            journal.end(entry, "failed")
+            remove_folders(folders)
+            raise
+        if not outcome.is_done:
+            journal.end(entry, "failed")
+            remove_folders(folders)
+            return None
+        if self.after is None:
+            _remove_made_folders(self.target, journal)
+        written = WrittenChange(
+            path=self.change.path,
+            before=self.before,
+            after=self.after,
+            id=entry.id,
+            remark=outcome.remark,
+        )
+        return written, journal.end(entry, "done")
+
+    def _describe(self, folders: list[Path], group: int) -> JournalEntry:
+        return JournalEntry(
+            id=0,
+            group=group,
+            time="",
+            version="",
+            host=self.change.host,
+            name=self.change.name,
+            action=self.change.action,
+            file=str(self.change.path.absolute()),
+            target=str(self.target),
+            folders=tuple(map(str, folders)),
+            mode=self._mode(),
+            undoes=self.change.undoes,
+        )
+
+    def _mode(self) -> int:
+        with contextlib.suppress(OSError):
+            return self.target.stat().st_mode & 0o7777
+        if self.change.undoes is not None:
+            return self.change.mode
+        # The user's mask takes away rights; it can be read only by setting it.
+        mask = os.umask(0o077)
+        os.umask(mask)
+        return self.change.mode & ~mask
+
+
+def _changes_now(target: Path, before: bytes | None) -> bool:
+    """Return whether a file changed since it was read, or does so in the next moment."""
+    for pause in (0.0, 0.05):
+        time.sleep(pause)
+        if read_quiet_file(target) != before:
+            return True
+        if before is None or time.time() - target.stat().st_mtime > 1:
+            return False
+    return False
+
+
+def _remove_made_folders(target: Path, journal: Journal) -> None:
+    """Remove the folders that accord made for a file, if nothing else is in them."""
+    made = {
+        Path(folder)
+        for each in journal.entries()
+        if each.target == str(target)
+        for folder in each.folders
+    }
+    remove_folders(list(made))
+
+
+def _take_back(entries: Sequence[JournalEntry], journal: Journal) -> list[str]:
+    """Take changes back, the last one first; return the files that changed since."""
+    left = []
+    for entry in reversed(entries):
+        before, after = (
+            None if digest is None else journal.backup(digest)
+            for digest in (entry.before, entry.after)
+        )
+        target = Path(entry.target)
+        try:
+            if after is None:
+                make_folders(target.parent)  # they went with the file
+            outcome = exchange_file(target, after, before, mode=entry.mode)
+        except HostsError:
+            left.append(entry.file)
+            continue
+        if not outcome.is_done:
+            left.append(entry.file)
+            continue
+        remove_folders([Path(folder) for folder in entry.folders])
+        journal.end(entry, "reverted")
+    return left

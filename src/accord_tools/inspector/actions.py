@@ -1,0 +1,101 @@
+"""The actions that the page may ask for: a name, the shape of its params, and a function.
+
+An action names a session by its index. No action takes a command, a module, a path or a variable.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, get_type_hints
+
+import msgspec
+
+from accord_tools.inspector.definition import ActionRefused, SessionKind
+
+if TYPE_CHECKING:
+    from accord_tools.inspector.session import InspectedSession
+
+Handler: TypeAlias = Callable[["InspectedSession", Any], Awaitable[object]]
+
+ACTION_MODULES: Final = (
+    "accord_tools.inspector.log.log_actions",
+    "accord_tools.inspector.live.live_actions",
+    "accord_tools.inspector.forms.form_actions",
+    "accord_tools.inspector.raw.raw_actions",
+    "accord_tools.inspector.checking.check_actions",
+    "accord_tools.inspector.history.history_actions",
+    "accord_tools.inspector.exports.export_actions",
+    "accord_tools.inspector.comparing.compare_actions",
+    "accord_tools.inspector.authorization.authorization_actions",
+)
+"""The modules that define actions; imported when the page is served."""
+_ALL: Final[tuple[SessionKind, ...]] = ("live", "trace", "watch")
+
+
+class Action(NamedTuple):
+    """An action of the page.
+
+    Attributes:
+        name: such as `calls.tool`; the path is `/api/` and the name.
+        params: the type that its params are read as.
+        run: does it, and returns what the page gets as JSON, or a `Download`.
+        kinds: the kinds of sessions that it works on.
+    """
+
+    name: str
+    params: type[msgspec.Struct]
+    run: Handler
+    kinds: tuple[SessionKind, ...]
+
+
+_actions: Final[dict[str, Action]] = {}
+
+
+class Nothing(msgspec.Struct):
+    """The params of an action without params."""
+
+
+def action(
+    name: str, *, kinds: tuple[SessionKind, ...] = ("live",)
+) -> Callable[[Handler], Handler]:
+    """Define an action; the second parameter of the function is annotated with its params.
+
+    Args:
+        name: of the action.
+        kinds: the kinds of sessions that it works on; `READ` for all.
+    """
+
+    def define(run: Handler) -> Handler:
+        # The first annotation may be a name that exists for type checkers only.
+        params = get_type_hints(run, localns={"InspectedSession": object}).get("params", Nothing)
+        _actions[name] = Action(name, params, run, kinds)
+        return run
+
+    return define
+
+
+READ: Final = _ALL
+
+
+def load_actions() -> Mapping[str, Action]:
+    """Return all actions by name."""
+    for each in ACTION_MODULES:
+        import_module(each)
+    return _actions
+
+
+async def perform(session: "InspectedSession", asked: Action, body: bytes) -> object:
+    """Run an action with the params of a request.
+
+    Raises:
+        ActionRefused: the params are wrong, or the action cannot be done.
+    """
+    if session.kind not in asked.kinds:
+        shown = "a recording" if session.kind == "trace" else "traffic of another client"
+        raise ActionRefused(f"this page shows {shown}; {asked.name} needs a connection of its own")
+    try:
+        params = msgspec.json.decode(body, type=asked.params)
+    except msgspec.ValidationError as error:
+        raise ActionRefused(f"{asked.name}: {error}") from None
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise ActionRefused(f"{asked.name}: the body is not JSON: {error}") from None
+    return await asked.run(session, params)

@@ -1,0 +1,207 @@
+"""The steps of an authorization: their names, their clauses, and what happened in them."""
+
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
+
+from accord.types import REVISION_IDS, RevisionId
+
+StepId: TypeAlias = Literal[
+    "network",
+    "challenge",
+    "resource",
+    "server",
+    "endpoints",
+    "registration",
+    "url",
+    "redirect",
+    "token",
+    "refresh",
+    "call",
+]
+STEP_IDS: Final[tuple[StepId, ...]] = get_args(StepId)
+StepState: TypeAlias = Literal["todo", "running", "done", "warning", "failed", "skipped"]
+
+TITLES: Final[dict[StepId, str]] = {
+    "network": "Network",
+    "challenge": "Request without a token",
+    "resource": "Protected resource metadata",
+    "server": "Authorization server metadata",
+    "endpoints": "Endpoints and PKCE",
+    "registration": "Client registration",
+    "url": "Authorization URL",
+    "redirect": "Sign-in and redirect",
+    "token": "Token",
+    "refresh": "Refresh",
+    "call": "First call with the token",
+}
+
+CLAUSES: Final[dict[StepId, tuple[str, ...]]] = {
+    "network": (),
+    "challenge": (
+        "auth.server.401-when-required",
+        "auth.challenge.www-authenticate",
+        "auth.prm.one-mechanism",
+        "auth.scope.challenge-has-scope",
+    ),
+    "resource": (
+        "auth.prm.server",
+        "auth.prm.lists-as",
+        "auth.prm.client-both-mechanisms",
+        "auth.prm.client-uses",
+        "auth.discovery.protocol-version-header",
+        "auth.refresh.server-no-offline-access",
+    ),
+    "server": (
+        "auth.as.discovery-either",
+        "auth.asm.issuer-identical",
+        "auth.asm.client-tries-several",
+        "auth.asm.order-with-path",
+        "auth.asm.order-without-path",
+        "auth.iss.record-issuer",
+    ),
+    "endpoints": (
+        "auth.https.endpoints",
+        "auth.pkce.verify-support",
+        "auth.pkce.refuse-without-methods",
+        "auth.iss.as-advertises",
+    ),
+    "registration": (
+        "auth.register.before-flow",
+        "auth.register.priority",
+        "auth.cimd.supported",
+        "auth.dcr.application-type",
+        "auth.dcr.native",
+        "auth.redirect.registered",
+        "auth.binding.keyed-by-issuer",
+    ),
+    "url": (
+        "auth.pkce.implemented",
+        "auth.pkce.s256",
+        "auth.resource.both-requests",
+        "auth.resource.canonical",
+        "auth.scope.selection-order",
+        "auth.redirect.localhost-or-https",
+    ),
+    "redirect": (
+        "auth.state.verified",
+        "auth.iss.as-sends",
+        "auth.iss.compare-present",
+        "auth.iss.reject-absent-when-advertised",
+        "auth.iss.errors-too",
+        "auth.redirect.exact-match",
+    ),
+    "token": (
+        "auth.resource.both-requests",
+        "auth.oauth21.authorization-server",
+        "auth.token.short-lived",
+        "auth.tokens.stored-securely",
+        "auth.refresh.not-assumed",
+    ),
+    "refresh": (
+        "auth.tokens.refresh-rotated",
+        "auth.refresh.confidential",
+    ),
+    "call": (
+        "auth.token.bearer-header",
+        "auth.token.not-in-query",
+        "auth.every-request",
+        "auth.token.audience-validated",
+        "auth.tokens.only-own-issuer",
+    ),
+}
+
+
+class ExplainedValue(NamedTuple):
+    """A value that was sent or came, and what it means."""
+
+    name: str
+    value: str
+    meaning: str
+
+
+@dataclass
+class ShownExchange:
+    """A request as it was sent and its answer, as texts without secrets."""
+
+    request: str
+    response: str = ""
+
+
+@dataclass
+class WalkStep:
+    """A step, and what happened in it.
+
+    Attributes:
+        asked: what was asked, in short.
+        came: what came back, in short.
+        change: what to change if the step is not done.
+        exchanges: all requests of the step.
+        explains: the values in them.
+        kept: ids of requirements that were seen to be kept.
+        broken: ids of requirements that were seen to be broken.
+    """
+
+    id: StepId
+    state: StepState = "todo"
+    asked: str = ""
+    came: str = ""
+    change: str = ""
+    exchanges: list[ShownExchange] = field(default_factory=list)
+    explains: list[ExplainedValue] = field(default_factory=list)
+    kept: set[str] = field(default_factory=set)
+    broken: set[str] = field(default_factory=set)
+
+    def judge(self, requirement: str, *, is_kept: bool) -> None:
+        """Note whether a requirement was kept."""
+        (self.kept if is_kept else self.broken).add(requirement)
+
+    def warn(self, change: str) -> None:
+        """Note something to change that does not stop the walk."""
+        self.state = "warning"
+        self.change = f"{self.change}; {change}" if self.change else change
+
+    def explain(self, name: str, value: object, meaning: str) -> None:
+        """Explain a value of a request or an answer."""
+        self.explains.append(ExplainedValue(name, str(value), meaning))
+
+
+class StepFailed(Exception):
+    """A step did not give what the next one needs."""
+
+    def __init__(self, *, came: str, change: str, asked: str = "") -> None:
+        super().__init__(came)
+        self.asked = asked
+        self.came = came
+        self.change = change
+
+
+def describe_clauses(step: WalkStep, revision: RevisionId | None) -> list[dict[str, Any]]:
+    """Return what the specification says of a step, and what was seen of it.
+
+    Args:
+        step: the step.
+        revision: the one whose text is meant; None for the newest.
+    """
+    from accord.protocol.catalogue import catalogue
+    from accord_tools.check.rendering.wording import page_of
+    from accord_tools.check.report import anchor
+
+    rows, shown = catalogue(), []
+    judged = revision or REVISION_IDS[-1]
+    for each in CLAUSES[step.id]:
+        row = rows[each]
+        if not row.holds_in(judged):
+            continue
+        verdict = "broken" if each in step.broken else "kept" if each in step.kept else ""
+        shown.append(
+            {
+                "requirement": each,
+                "level": row.level_in(judged),
+                "party": row.party,
+                "text": row.text,
+                "mend": row.mend,
+                "url": page_of(anchor(row, judged)) or "",
+                "verdict": verdict,
+            }
+        )
+    return shown

@@ -1,0 +1,153 @@
+"""Connects to a server in every revision, one after another, and compares what it offers."""
+
+import asyncio
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from accord.client.connect import connect
+from accord.errors import AccordError, ConnectFailed, RequestError
+from accord.protocol.revisions import REVISIONS
+from accord.testing.surface import surface_of
+from accord.types import Implementation, JsonObject, RevisionId
+from accord.version import __version__
+from accord_tools.contract.lock_file import find_changes
+from accord_tools.inspector.definition import ActionRefused, InspectTarget
+from accord_tools.inspector.history.call_history import CallHistory
+from accord_tools.inspector.session import InspectedSession
+from accord_tools.inspector.target_access import (
+    current_target,
+    launch_environment,
+    request_credentials,
+)
+
+SurveyState: TypeAlias = Literal["idle", "running", "done"]
+DIFFERENCES_MOST: Final = 200
+"""The differences that are listed for each revision."""
+# Seconds for one revision: the opening and all lists.
+_PATIENCE: Final = 30.0
+_COUNTED: Final = {
+    "tools": "tools",
+    "resources": "resources",
+    "templates": "resourceTemplates",
+    "prompts": "prompts",
+}
+
+
+class RevisionRow(msgspec.Struct, kw_only=True):
+    """How a server answers in one revision.
+
+    Attributes:
+        state: whether it answered, refused the revision, or failed.
+        detail: why not.
+        server_capabilities: JSON text.
+        counts: how many entries each list has.
+        differences: from the newest revision that it answered in.
+    """
+
+    revision: RevisionId
+    state: Literal["ok", "refused", "failed"]
+    detail: str = ""
+    server_capabilities: str = "{}"
+    counts: dict[str, int] = {}
+    differences: list[str] = []
+
+
+class RevisionSurvey:
+    """Asks a server in every revision.
+
+    Attributes:
+        state: of the newest survey.
+        rows: what was found, the newest revision first.
+    """
+
+    def __init__(self, session: InspectedSession) -> None:
+        self.state: SurveyState = "idle"
+        self.rows: list[RevisionRow] = []
+        self._session = session
+        self._work: asyncio.Task[Any] | None = None
+
+    def start(self) -> None:
+        """Begin; returns at once.
+
+        Raises:
+            ActionRefused: it is under way.
+        """
+        if self.state == "running":
+            raise ActionRefused("the revisions are being compared already")
+        self.rows = []
+        self._change("running")
+        self._work = self._session.spawn(self._run())
+
+    async def close(self) -> None:
+        """End with the session."""
+        if self._work is not None and not self._work.done():
+            self._work.cancel()
+            await asyncio.wait([self._work])
+
+    def _change(self, state: SurveyState) -> None:
+        self.state = state
+        self._session.mark("revisions")
+
+    async def _run(self) -> None:
+        newest: JsonObject | None = None
+        try:
+            for revision in [*REVISIONS.values()][::-1]:
+                row, surface = await self._ask(revision.id)
+                if surface is not None:
+                    if newest is None:
+                        newest = surface
+                    else:
+                        row.differences = _describe_changes(newest, surface)
+                self.rows.append(row)
+                self._session.mark("revisions")
+        finally:
+            self._change("done")
+
+    async def _ask(self, revision: RevisionId) -> tuple[RevisionRow, JsonObject | None]:
+        hide = self._session.part(CallHistory).masks.hide_line
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                return await self._look(revision)
+        except TimeoutError:
+            detail = f"no answer within {_PATIENCE:.0f} s"
+            return RevisionRow(revision=revision, state="failed", detail=detail), None
+        except AccordError as error:
+            is_refusal = isinstance(error, ConnectFailed | RequestError)
+            is_reached = not isinstance(error, ConnectFailed) or error.phase != "starting"
+            state: Literal["refused", "failed"] = (
+                "refused" if is_refusal and is_reached else "failed"
+            )
+            return RevisionRow(revision=revision, state=state, detail=hide(str(error))), None
+
+    async def _look(self, revision: RevisionId) -> tuple[RevisionRow, JsonObject]:
+        target = current_target(self._session)
+        options: dict[str, Any] = {
+            "revision": revision,
+            "timeout": target.timeout,
+            "client_info": Implementation("accord-inspect", __version__),
+        }
+        if target.url:
+            headers = {**target.headers, **await request_credentials(self._session)}
+            options |= {"headers": headers or None, "transport": target.transport}
+        else:
+            options |= {"env": launch_environment(target), "cwd": target.cwd}
+        async with connect(_place(target), **options) as client:
+            surface = await surface_of(client)
+            row = RevisionRow(
+                revision=revision,
+                state="ok",
+                server_capabilities=msgspec.json.encode(client.capabilities).decode(),
+                counts={name: len(surface.get(kind, ())) for name, kind in _COUNTED.items()},
+            )
+        return row, surface
+
+
+def _place(target: InspectTarget) -> Any:
+    return target.url or list(target.command)
+
+
+def _describe_changes(newest: JsonObject, surface: JsonObject) -> list[str]:
+    found = [each.text() for each in find_changes(newest, surface)]
+    more = len(found) - DIFFERENCES_MOST
+    return found if more <= 0 else [*found[:DIFFERENCES_MOST], f"and {more} more"]

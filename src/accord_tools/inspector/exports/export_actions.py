@@ -1,0 +1,175 @@
+"""The actions that give a person something to take away."""
+
+import asyncio
+import re
+import time
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import msgspec
+
+from accord.errors import TraceError
+from accord.testing.surface import surface_of
+from accord.types import JsonObject, RevisionId
+from accord_tools.contract.lock_file import format_lock
+from accord_tools.inspector.actions import READ, Nothing, action
+from accord_tools.inspector.definition import ActionRefused, Download
+from accord_tools.inspector.exports.breach_text import breaches_as_text
+from accord_tools.inspector.exports.call_forms import FormSetting, build_forms
+from accord_tools.inspector.exports.exported_call import CallReference, find_call
+from accord_tools.inspector.exports.har_file import session_as_har
+from accord_tools.inspector.exports.host_entries import host_entry, list_hosts
+from accord_tools.inspector.exports.session_files import (
+    session_as_json,
+    session_as_text,
+    session_as_trace,
+)
+from accord_tools.inspector.exports.session_report import session_as_report
+from accord_tools.inspector.exports.surface_files import surface_as_markdown
+from accord_tools.inspector.exports.target_words import check_words
+from accord_tools.inspector.history.call_history import CallHistory
+from accord_tools.inspector.log.message_log import InspectedLog
+from accord_tools.inspector.session import InspectedSession
+from accord_tools.inspector.target_access import current_target, make_safe, spoken_revision
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+SessionFormat: TypeAlias = Literal["trace", "json", "har", "text", "report"]
+SurfaceFormat: TypeAlias = Literal["lock", "markdown"]
+_ENDINGS = {
+    "trace": ("jsonl", "application/x-ndjson"),
+    "json": ("json", "application/json"),
+    "har": ("har", "application/json"),
+    "text": ("txt", "text/plain; charset=utf-8"),
+    "report": ("html", "text/html; charset=utf-8"),
+}
+
+
+@action("export.call")
+async def export_call(session: InspectedSession, params: CallReference) -> object:
+    """Return a call as a command line, a case, Python, curl and JSON."""
+    from accord_tools.inspector.live.connection import LiveConnection
+
+    call = await find_call(session, params)
+    log = session.part(InspectedLog)
+    target = current_target(session)
+    transport = "stdio"
+    if target.url:
+        transport = target.transport or (log.main.transport if log.main else "http")
+    setting = FormSetting(
+        safe=make_safe(target),
+        chosen=session.part(LiveConnection).settings.revision or "",
+        spoken=spoken_revision(session),
+        transport=transport,
+    )
+    return {"forms": build_forms(call, setting)}
+
+
+@action("export.hosts")
+async def export_hosts(session: InspectedSession, params: Nothing) -> object:
+    """Return the hosts that an entry can be made for."""
+    return {"hosts": list_hosts()}
+
+
+class NamedHost(msgspec.Struct):
+    """A host by its id."""
+
+    host: str
+
+
+@action("export.host")
+async def export_host(session: InspectedSession, params: NamedHost) -> object:
+    """Return the entry of the server for a host."""
+    # It looks for programs on the disk.
+    return await asyncio.to_thread(host_entry, current_target(session), params.host)
+
+
+class ExportSurface(msgspec.Struct):
+    """In which format."""
+
+    format: SurfaceFormat = "lock"
+
+
+@action("export.surface")
+async def export_surface(session: InspectedSession, params: ExportSurface) -> object:
+    """Return everything that the server offers as a file."""
+    from accord_tools.inspector.live.connection import LiveConnection
+
+    client = session.part(LiveConnection).client
+    surface = await surface_of(client)
+    name = _file_name(session)
+    if params.format == "lock":
+        text = format_lock(surface, client.revision)
+        return Download(f"{name}.lock.json", "application/json", [_encode_safely(session, text)])
+    text = surface_as_markdown(surface, client.revision)
+    return Download(f"{name}.md", "text/markdown; charset=utf-8", [_encode_safely(session, text)])
+
+
+def _encode_safely(session: InspectedSession, text: str) -> bytes:
+    hidden = session.part(CallHistory).masks.hide_given(text)
+    return hidden.encode(errors="replace")
+
+
+@action("export.breaches", kinds=READ)
+async def export_breaches(session: InspectedSession, params: Nothing) -> object:
+    """Return the broken clauses as text for an issue."""
+    log = session.part(InspectedLog)
+    command = None
+    if session.kind == "live":
+        command = check_words(make_safe(current_target(session)))
+    title = session.target.title
+    return {"text": breaches_as_text(log, title, _revision(session), command)}
+
+
+def _revision(session: InspectedSession) -> RevisionId:
+    main = session.part(InspectedLog).main
+    return spoken_revision(session) if main is None else main.judged_by
+
+
+class ExportSession(msgspec.Struct):
+    """In which format."""
+
+    format: SessionFormat = "trace"
+
+
+@action("export.session", kinds=READ)
+async def export_session(session: InspectedSession, params: ExportSession) -> object:
+    """Return the log as a file."""
+    log = session.part(InspectedLog)
+    if log.is_empty:
+        raise ActionRefused("the log is empty")
+    ending, media_type = _ENDINGS[params.format]
+    chunks: Iterable[bytes]
+    if params.format == "trace":
+        chunks = session_as_trace(log)
+    elif params.format == "json":
+        chunks = session_as_json(log, _about(session))
+    elif params.format == "har":
+        url = make_safe(session.target).url
+        if not url and session.kind == "live":
+            raise ActionRefused(
+                "HAR is for HTTP; this server is reached over stdio", field="format"
+            )
+        chunks = session_as_har(log, url or "http://recorded.invalid")
+    elif params.format == "report":
+        try:
+            chunks = [await asyncio.to_thread(session_as_report, session)]
+        except TraceError as error:
+            raise ActionRefused(str(error)) from None
+    else:
+        chunks = session_as_text(log)
+    return Download(f"{_file_name(session)}.{ending}", media_type, chunks)
+
+
+def _about(session: InspectedSession) -> JsonObject:
+    return {
+        "title": session.target.title,
+        "kind": session.kind,
+        "revision": _revision(session),
+        "exported": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+
+
+def _file_name(session: InspectedSession) -> str:
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", session.target.title).strip("-.")
+    return f"accord-{plain[:60] or 'server'}"

@@ -1,0 +1,116 @@
+"""What the page shows about a session: its server, its state, its settings."""
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from accord.protocol.exchange import META_CAPABILITIES
+from accord.protocol.revisions import REVISIONS
+from accord.types import JsonObject
+from accord_tools.check.probing.secret_filter import display_target
+from accord_tools.inspector.live.capture import Captured
+from accord_tools.inspector.live.connection import LiveConnection
+from accord_tools.inspector.live.questions import AskedQuestions
+from accord_tools.inspector.live.subscriptions import WatchedResources
+from accord_tools.inspector.live.texts import show_text
+from accord_tools.inspector.log.message_log import InspectedLog
+from accord_tools.inspector.target_access import given_variables, mask_command
+
+if TYPE_CHECKING:
+    from accord_tools.inspector.session import InspectedSession
+
+
+class _Params(msgspec.Struct):
+    capabilities: msgspec.Raw = msgspec.Raw(b"")
+    meta: dict[str, msgspec.Raw] = msgspec.field(name="_meta", default_factory=dict)
+
+
+class _Request(msgspec.Struct):
+    params: _Params = msgspec.field(default_factory=_Params)
+
+
+class _Result(msgspec.Struct):
+    capabilities: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+def live_facts(session: "InspectedSession") -> JsonObject:
+    """Return the facts about a live session."""
+    connection = session.part(LiveConnection)
+    target, settings = session.target, connection.settings
+    client = connection.current
+    server: Any = None
+    if client is not None:
+        server = msgspec.json.decode(msgspec.json.encode(client.server_info))
+    failure, hide = connection.failure, connection.hide
+    return {
+        "title": target.title,
+        "kind": session.kind,
+        "transport": _transport(session),
+        "state": connection.state,
+        "error": None
+        if failure is None
+        else {
+            "message": hide(failure.message),
+            "advice": failure.advice,
+            "stderr": [hide(each) for each in failure.stderr],
+        },
+        "note": hide(connection.note),
+        "at": connection.began,
+        "started_seconds": connection.started_seconds,
+        "revision": None if client is None else client.revision,
+        "chosen": settings.revision,
+        "revisions": list(REVISIONS),
+        "server": server,
+        "instructions": None if client is None else client.instructions,
+        "server_capabilities": _server_capabilities(connection.opening),
+        "client_capabilities": _client_capabilities(connection.opening),
+        **_launch_facts(session),
+        "timeout": settings.timeout,
+        "reloads": bool(target.folders),
+        "log_level": session.part(WatchedResources).level,
+        "unanswered": len(session.part(AskedQuestions)),
+        "counters": msgspec.to_builtins(session.part(InspectedLog).counters),
+        "can_send": client is not None,
+        "sign_in": failure is not None and failure.is_about_access,
+    }
+
+
+def _transport(session: "InspectedSession") -> str:
+    if not session.target.url:
+        return "stdio"
+    main = session.part(InspectedLog).main
+    return "http" if main is None else str(main.transport)
+
+
+def _launch_facts(session: "InspectedSession") -> JsonObject:
+    target, settings = session.target, session.part(LiveConnection).settings
+    return {
+        "command": mask_command(target.command) if target.command else None,
+        "env": sorted(given_variables(target)),
+        "cwd": target.cwd,
+        "url": display_target(target.url) if target.url else "",
+        "headers": sorted({*target.headers, *(name for name, _ in settings.headers)}),
+    }
+
+
+def _client_capabilities(opening: Captured) -> str:
+    found = opening.last("initialize", "server/discover")
+    if found is None:
+        return "{}"
+    try:
+        params = msgspec.json.decode(found.request, type=_Request).params
+    except msgspec.MsgspecError:
+        return "{}"
+    raw = params.meta.get(META_CAPABILITIES, params.capabilities)
+    return show_text(bytes(raw)) or "{}"
+
+
+def _server_capabilities(opening: Captured) -> str:
+    found = opening.last("initialize", "server/discover")
+    result = None if found is None else found.result
+    if result is None:
+        return "{}"
+    try:
+        return show_text(bytes(msgspec.json.decode(result, type=_Result).capabilities))
+    except msgspec.MsgspecError:
+        return "{}"

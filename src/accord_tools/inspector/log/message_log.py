@@ -1,0 +1,373 @@
+"""The log of a session: rows of all its conversations with verdicts, within bounds.
+
+Rows are numbered from 1. The oldest ones leave when the log outgrows its bounds; a verdict may come
+later than its row, so rows are changed by their number. For one event loop.
+"""
+
+from collections.abc import Iterator
+from time import monotonic, time
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from accord.protocol.violation import FAIL, Party, Severity
+from accord.testing.masking import Masks
+from accord.trace import Record, Transport
+from accord_tools.inspector.log.call_tag import RuleAnswers
+from accord_tools.inspector.log.conversation import LoggedConversation
+from accord_tools.inspector.log.entry import EntryKind, LogEntry, RowBreach
+from accord_tools.inspector.log.postings import Postings
+from accord_tools.inspector.log.sketch import shorten
+from accord_tools.inspector.log.trace_writer import TraceWriter
+from accord_tools.inspector.target_access import find_secrets
+
+if TYPE_CHECKING:
+    from accord_tools.inspector.session import InspectedSession
+
+# Rows of one session, whatever their size.
+ROWS_MOST: Final = 200_000
+MAIN: Final = "main"
+ANY_REQUIREMENT: Final = ""
+"""In place of a requirement: rows that break any."""
+# Bytes of a line of stderr.
+_STDERR_MOST: Final = 64 * 1024
+# Different sets of kept clauses that rows share; messages of one kind have the same set.
+_SHARED_MOST: Final = 4_096
+# Rows whose verdict came late; lists that were made before then look at them again.
+_LATE_MOST: Final = 10_000
+
+
+class Counters(msgspec.Struct):
+    """What the log has counted since it was made or cleared.
+
+    Attributes:
+        messages: without stderr, and without HTTP that carries no message.
+        fail: breaches that fail.
+        warn: breaches that warn.
+        stderr: lines.
+        dropped: rows that left the log.
+        missed: messages that were not observed, because they came too fast.
+    """
+
+    messages: int = 0
+    fail: int = 0
+    warn: int = 0
+    stderr: int = 0
+    dropped: int = 0
+    missed: int = 0
+
+
+class BrokenClause(msgspec.Struct):
+    """A requirement that was broken: how often, and the first time."""
+
+    requirement: str
+    severity: Severity
+    party: Party
+    count: int
+    first: int
+    why: str
+
+
+class InspectedLog:
+    """The log of a session.
+
+    Attributes:
+        counters: see there.
+        secrets: credentials that the user gave for the server, which are masked everywhere.
+        t_start: the time of the first record, if the recording counts from another moment.
+        first_kept: the number of the oldest row that is kept.
+        late: numbers of rows whose verdict came after later rows.
+        trouble: why something is not judged or recorded; empty if all is well.
+        rule_answers: which standing answers travel with the next messages.
+    """
+
+    def __init__(self, session: "InspectedSession") -> None:
+        self.session = session
+        self.options = session.options
+        self.secrets = () if session.kind == "trace" else find_secrets(session.target)
+        self.started = monotonic()
+        self.began_at = time()
+        self.counters = Counters()
+        self.first_kept = 1
+        self.next_number = 1
+        self.t_start = 0.0
+        self.late: list[int] = []
+        self.late_forgotten = 0
+        self.trouble = ""
+        self.rule_answers = RuleAnswers()
+        self.broken: dict[str, BrokenClause] = {}
+        self.held: set[str] = set()
+        self.roots: Postings[int] = Postings()
+        self.calls: Postings[str] = Postings()
+        self.requirements: Postings[str] = Postings()
+        self.kinds: Postings[EntryKind] = Postings()
+        self.methods: Postings[str] = Postings()
+        self._stderr_masks = Masks()
+        for secret in self.secrets:
+            self._stderr_masks.learn(secret)
+        self._rows: dict[int, LogEntry] = {}
+        self._bytes = 0
+        # The row that is judged right now: no list has it yet.
+        self._fresh = 0
+        self._shared: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self._conversations: dict[str, LoggedConversation] = {}
+        self._parts: dict[str, int] = {}
+        path = None if session.kind == "trace" else session.options.record
+        self._writer = None if path is None else TraceWriter(path, self._note_trouble)
+
+    # -- conversations
+
+    def conversation(self, name: str, transport: Transport = "stdio") -> LoggedConversation:
+        """Begin a conversation; an earlier one of the same name ends.
+
+        Args:
+            name: `main` for the session's own connection.
+            transport: of the first messages.
+        """
+        before = self._conversations.get(name)
+        if before is not None:
+            before.close()
+        part = self.count_part(name)
+        made = LoggedConversation(self, name, transport, part=part)
+        self._conversations[name] = made
+        return made
+
+    def count_part(self, name: str) -> int:
+        """Return the number of the next connection of a conversation."""
+        self._parts[name] = self._parts.get(name, 0) + 1
+        return self._parts[name]
+
+    def end_part(self, conversation: LoggedConversation) -> None:
+        """Note that a connection has ended; other ones than the main one are forgotten."""
+        if self._writer is not None:
+            self._writer.end(conversation.name)
+        if conversation.name != MAIN and self._conversations.get(conversation.name) is conversation:
+            del self._conversations[conversation.name]
+
+    @property
+    def main(self) -> LoggedConversation | None:
+        """The newest connection of the session itself, or else the newest of any name."""
+        found = self._conversations.get(MAIN)
+        return found or next(reversed(self._conversations.values()), None)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no row is kept."""
+        return self.first_kept == self.next_number
+
+    @property
+    def last(self) -> int:
+        """The number of the newest row; 0 before the first."""
+        return self.next_number - 1
+
+    @property
+    def kept_bytes(self) -> int:
+        """How many bytes the rows take, about."""
+        return self._bytes
+
+    @property
+    def record_name(self) -> str:
+        """The name of the file that the session is recorded in; empty without one."""
+        return "" if self._writer is None else self._writer.name
+
+    def add_stderr(self, line: str) -> None:
+        """Add a line that the server wrote to stderr."""
+        main = self.main
+        masks = self._stderr_masks if main is None else main.masks
+        shown = masks.mask_text(line[:_STDERR_MOST])
+        body = shown.encode(errors="replace")
+        original = None
+        if shown != line and self.options.shows_secrets:
+            original = line[:_STDERR_MOST].encode(errors="replace")
+        entry = LogEntry(
+            self.next_number,
+            time(),
+            round(monotonic() - self.started, 6),
+            "stderr",
+            MAIN,
+            0 if main is None else main.part,
+            "stdio",
+            kind="stderr",
+            size=len(line),
+            brief=shorten(shown),
+            body=body,
+            original=original,
+        )
+        self.append(entry)
+        self.keep_within_limits()
+
+    def note_missed(self, count: int) -> None:
+        """Count messages that could not be observed."""
+        self.counters.missed += count
+        self.session.mark("log")
+
+    # -- rows
+
+    def append(self, entry: LogEntry) -> None:
+        """Add a row with the next number."""
+        self.next_number = entry.number + 1
+        self._fresh = entry.number
+        self._rows[entry.number] = entry
+        self._bytes += entry.cost
+        if entry.kind == "stderr":
+            self.counters.stderr += 1
+        elif entry.kind not in ("http", "refusal"):
+            self.counters.messages += 1
+        self.kinds.add(entry.kind, entry.number, self.first_kept)
+        self.methods.add(entry.method, entry.number, self.first_kept)
+        if entry.root and entry.root != entry.number:
+            self.roots.add(entry.root, entry.number, self.first_kept)
+        if entry.call is not None:
+            self.calls.add(entry.call, entry.number, self.first_kept)
+        if entry.pair:
+            asked = self._rows.get(entry.pair)
+            if asked is not None:
+                asked.pair, asked.took = asked.pair or entry.number, asked.took or entry.took
+        if self._writer is not None and entry.sender != "stderr":
+            self._writer.write(entry)
+        self.session.mark("log")
+
+    def note_passed(self, record: Record, requirements: tuple[str, ...]) -> None:
+        """Note which requirements a record was held to and kept."""
+        shared = self._shared.get(requirements)
+        if shared is None:
+            if len(self._shared) >= _SHARED_MOST:
+                self._shared.clear()
+            shared = self._shared[requirements] = tuple(dict.fromkeys(requirements))
+            self.held.update(shared)
+        entry = self._rows.get(record.number)
+        if entry is not None:
+            entry.passed = shared
+
+    def add_breach(self, number: int, breach: RowBreach) -> None:
+        """Add a breach to its row, and count it even if the row has left."""
+        if breach.severity == FAIL:
+            self.counters.fail += 1
+        else:
+            self.counters.warn += 1
+        known = self.broken.get(breach.requirement)
+        if known is None:
+            self.broken[breach.requirement] = BrokenClause(
+                breach.requirement, breach.severity, breach.party, 1, number, breach.why
+            )
+        else:
+            known.count += 1
+            known.severity = FAIL if FAIL in (known.severity, breach.severity) else known.severity
+        entry = self._rows.get(number)
+        if entry is not None:
+            before = entry.cost
+            entry.breaches = (*entry.breaches, breach)
+            entry.severity = FAIL if FAIL in (entry.severity, breach.severity) else breach.severity
+            self._bytes += entry.cost - before
+            for key in (breach.requirement, ANY_REQUIREMENT):
+                self.requirements.add(key, number, self.first_kept)
+            self._note_late(number)
+        self.session.mark("log")
+        self.session.mark("session")
+        self.session.mark_app()
+
+    def _note_late(self, number: int) -> None:
+        if number == self._fresh:
+            return
+        if len(self.late) >= _LATE_MOST:
+            self.late_forgotten += len(self.late)
+            self.late.clear()
+        self.late.append(number)
+
+    def keep_within_limits(self) -> None:
+        """Let the oldest rows leave until the log is within its bounds, after each new row."""
+        self._fresh = 0
+        most = self.options.keep_bytes
+        while len(self._rows) > ROWS_MOST or (self._bytes > most and len(self._rows) > 1):
+            entry = self._rows.pop(self.first_kept)
+            self._bytes -= entry.cost
+            self.first_kept += 1
+            self.counters.dropped += 1
+            self.kinds.drop(entry.kind, entry.number)
+            self.methods.drop(entry.method, entry.number)
+            self.roots.drop(entry.root, entry.number)
+            if entry.call is not None:
+                self.calls.drop(entry.call, entry.number)
+            if entry.breaches:
+                for key in (ANY_REQUIREMENT, *(each.requirement for each in entry.breaches)):
+                    self.requirements.drop(key, entry.number)
+            later = self._rows.get(entry.pair)
+            if later is not None and later.pair == entry.number:
+                later.pair = 0
+
+    def get(self, number: int) -> LogEntry | None:
+        """Return a row; None if it has left the log or does not exist yet."""
+        return self._rows.get(number)
+
+    def find_related(self, entry: LogEntry, most: int) -> list[int]:
+        """Return the rows that belong to the same request or the same call, this one too."""
+        found = {entry.number}
+        if entry.root:
+            found.update(self.roots.get(entry.root, self.first_kept, most))
+            if entry.root >= self.first_kept:
+                found.add(entry.root)
+        if entry.call is not None:
+            found.update(self.calls.get(entry.call, self.first_kept, most))
+        return sorted(found)[:most]
+
+    def rows_of_call(self, call: str, most: int) -> list[int]:
+        """Return the first rows of a call of the page."""
+        return list(self.calls.get(call, self.first_kept, most))
+
+    def clear(self) -> None:
+        """Forget all rows and counts; conversations go on, and numbers too."""
+        self._rows.clear()
+        self._bytes = 0
+        self.first_kept = self.next_number
+        self.counters = Counters()
+        self.broken.clear()
+        self.held.clear()
+        self._shared.clear()
+        for each in (self.kinds, self.methods, self.roots, self.calls, self.requirements):
+            each.clear()
+        self.late_forgotten += len(self.late) + 1
+        self.late.clear()
+        self.session.mark("log")
+        self.session.mark("session")
+        self.session.mark_app()
+
+    def _note_trouble(self, why: str) -> None:
+        self.trouble = why
+        self.session.mark("log")
+
+    async def close(self) -> None:
+        """End all conversations and the recording."""
+        for each in list(self._conversations.values()):
+            each.close()
+        if self._writer is not None:
+            self._writer.close()
+
+
+def trace_records(log: InspectedLog, conversation: str = MAIN) -> Iterator[Record]:
+    """Yield the records of a trace of a conversation, with secrets masked.
+
+    They are those of the newest connection of the conversation that is in the log: over stdio a
+    trace has one connection only.
+    """
+    numbers = range(log.first_kept, log.next_number)
+    found = (log.get(number) for number in reversed(numbers))
+    part = next(
+        (
+            each.part
+            for each in found
+            if each is not None and each.sender != "stderr" and each.conversation == conversation
+        ),
+        None,
+    )
+    for number in numbers:
+        entry = log.get(number)
+        if entry is None or entry.sender == "stderr":
+            continue
+        if entry.conversation == conversation and entry.part == part:
+            yield entry.to_record()
+
+
+def write_trace(log: InspectedLog, conversation: str = MAIN) -> Iterator[bytes]:
+    """Yield the lines of a trace of a conversation, which `accord check trace` reads."""
+    for record in trace_records(log, conversation):
+        yield record.encode() + b"\n"

@@ -1,0 +1,227 @@
+"""Facts about a target that several parts need: how to reach it again, and its secrets.
+
+A text for other programs has `${env:NAME}` in place of each secret, never the value.
+"""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from accord.protocol.revisions import REVISIONS, find_revision
+from accord.transports.http.client.auth import Bearer
+from accord.transports.process import environment
+from accord.types import RevisionId
+from accord_tools.check.probing.target import ServerTarget
+from accord_tools.hosts.entries.literals import (
+    find_literals,
+    is_path_like,
+    names_secret,
+    replace_literal,
+    variable_name,
+)
+from accord_tools.inspector.definition import InspectTarget
+
+if TYPE_CHECKING:
+    from accord_tools.inspector.live.connection import LiveConnection
+    from accord_tools.inspector.session import InspectedSession
+
+# A shorter text stands in other texts by chance.
+_SHORTEST: Final = 6
+# Rounds of looking for secrets: a URL shows one after another.
+_ROUNDS: Final = 20
+_QUERY_PAIR: Final = re.compile(r"([?&])([^=&#]+)=([^&#]*)")
+_PLACEHOLDER: Final = re.compile(r"\$\{env:[A-Za-z_]\w*\}")
+# What these headers say is not secret.
+_HARMLESS: Final = frozenset({"accept", "accept-language", "content-type", "origin", "user-agent"})
+TOKEN_VARIABLE: Final = "TOKEN"  # noqa: S105  # the name of a variable
+"""The variable that exported commands read the bearer token from."""
+
+
+# -- reaching it again
+
+
+def launch_environment(target: InspectTarget) -> dict[str, str]:
+    """Return all variables that a launched server sees."""
+    return environment(os.environ if target.env is None else target.env)
+
+
+def server_target(target: InspectTarget) -> ServerTarget:
+    """Return a target as the checks take it."""
+    return ServerTarget(
+        name=target.title,
+        command=tuple(target.command),
+        url=target.url,
+        form=target.transport,
+        headers=dict(target.headers),
+        # The same variables as the connection of the page.
+        env=launch_environment(target),
+        inherits=False,
+        cwd=target.cwd,
+    )
+
+
+def _link(session: "InspectedSession") -> "LiveConnection | None":
+    if session.kind != "live":
+        return None
+    from accord_tools.inspector.live.connection import LiveConnection
+
+    return session.part(LiveConnection)
+
+
+def current_target(session: "InspectedSession") -> InspectTarget:
+    """Return the target of a session with the headers that a person added on the page."""
+    link = _link(session)
+    if link is None or not session.target.url:
+        return session.target
+    headers = {**session.target.headers, **dict(link.settings.headers)}
+    return msgspec.structs.replace(session.target, headers=headers, auth=link.auth)
+
+
+def spoken_revision(session: "InspectedSession") -> RevisionId:
+    """Return the revision of the page's connection, the chosen one, or the newest."""
+    link = _link(session)
+    client = None if link is None else link.current
+    chosen = session.target.revision if link is None else link.settings.revision
+    row = find_revision(chosen if client is None else client.revision)
+    return [*REVISIONS.values()][-1].id if row is None else row.id
+
+
+async def request_credentials(session: "InspectedSession") -> dict[str, str]:
+    """Return the header with the token that the page's connection uses; empty without one.
+
+    Raises:
+        AuthError: a token is needed and could not be obtained.
+    """
+    target = current_target(session)
+    auth = target.auth
+    if not target.url or auth is None or auth == "oauth":
+        return {}
+    giver = Bearer(auth) if isinstance(auth, str) else auth
+    token = await giver.token(target.url)
+    return {} if token is None else {"authorization": f"Bearer {token}"}
+
+
+# -- secrets
+
+
+class SafeTarget(msgspec.Struct, frozen=True, kw_only=True):
+    """A target without secrets: `${env:NAME}` stands for each.
+
+    Attributes:
+        command: launches it.
+        url: where it is.
+        headers: of every request, without the one for the token.
+        env: names of the variables that the user gave for it.
+        cwd: the folder it runs in.
+        has_token: whether requests carry a bearer token of the user.
+        has_sign_in: whether a token is obtained by signing in.
+        shown: how a command line names it: a URL, a file or module; empty for a command.
+    """
+
+    command: tuple[str, ...] = ()
+    url: str = ""
+    headers: Mapping[str, str] = {}
+    env: tuple[str, ...] = ()
+    cwd: str | None = None
+    has_token: bool = False
+    has_sign_in: bool = False
+    shown: str = ""
+
+
+def make_safe(target: InspectTarget) -> SafeTarget:
+    """Return a target with a placeholder in place of each secret."""
+    command = _replace_secrets({"command": list(target.command)})["command"]
+    headers = {name.lower(): value for name, value in target.headers.items()}
+    authorization = headers.pop("authorization", "")
+    is_named = not target.url and target.shown and not target.shown.startswith("-")
+    return SafeTarget(
+        command=tuple(command),
+        url=_safe_url(target.url),
+        headers={
+            name: value if name in _HARMLESS else f"${{env:{variable_name(name)}}}"
+            for name, value in headers.items()
+        },
+        env=given_variables(target),
+        cwd=target.cwd,
+        has_token=bool(authorization) or isinstance(target.auth, str | Bearer),
+        has_sign_in=target.auth is not None and not isinstance(target.auth, str | Bearer),
+        shown=target.shown if is_named else "",
+    )
+
+
+def mask_command(command: Sequence[str]) -> list[str]:
+    """Return the words of a command as a person may see them, with `...` for each secret.
+
+    >>> mask_command(["srv", "--api-key", "abc123xyz", "--port=1", "--token=s3cret99"])
+    ['srv', '--api-key', '...', '--port=1', '--token=...']
+    """
+    words: list[str] = _replace_secrets({"command": list(command)})["command"]
+    return [
+        _PLACEHOLDER.sub("...", word) if word != given else word
+        for given, word in zip(command, words, strict=True)
+    ]
+
+
+def given_variables(target: InspectTarget) -> tuple[str, ...]:
+    """Return the names of the variables that the user gave for a launched server."""
+    given = target.env or {}
+    return tuple(name for name, value in given.items() if os.environ.get(name) != value)
+
+
+def _replace_secrets(entry: dict[str, Any]) -> dict[str, Any]:
+    for _ in range(_ROUNDS):
+        found = list(find_literals("server", entry))
+        if not found:
+            break
+        for literal in found:
+            entry = replace_literal(entry, literal)
+    return entry
+
+
+def _safe_url(url: str) -> str:
+    safe: str = _replace_secrets({"url": url})["url"] if url else ""
+
+    def replace(found: re.Match[str]) -> str:
+        sign, name, value = found.groups()
+        if value.startswith("${env:") or (len(value) < _SHORTEST and not names_secret(name)):
+            return found[0]
+        return f"{sign}{name}=${{env:{variable_name('url', name)}}}"
+
+    base, mark, fragment = safe.partition("#")
+    return f"{_QUERY_PAIR.sub(replace, base)}{mark}{fragment}"
+
+
+def find_secrets(target: InspectTarget) -> tuple[str, ...]:
+    """Return the credentials that the user gave for a target, the longest first."""
+    found = {*msgspec.structs.replace(server_target(target), env={}).secrets}
+    found |= {
+        value
+        for name, value in (os.environ if target.env is None else target.env).items()
+        # The path of a file with a secret is not one, and other paths begin like it.
+        if names_secret(name) and not is_path_like(value) and not value.isdigit()
+    }
+    entry = {"command": list(target.command), "url": target.url}
+    found |= {literal.value for literal in find_literals("server", entry)}
+    if isinstance(target.auth, Bearer):
+        found.add(_token_of(target.auth))
+    elif isinstance(target.auth, str) and target.auth != "oauth":
+        found.add(target.auth)
+    if password := urlsplit(target.url).password:
+        found.add(password)
+    return tuple(sorted((each for each in found if len(each) >= _SHORTEST), key=len, reverse=True))
+
+
+def _token_of(auth: Bearer) -> str:
+    """Return the token of the user; it is there without waiting."""
+    asking = auth.token("")
+    try:
+        asking.send(None)
+    except StopIteration as done:
+        return str(done.value or "")
+    finally:
+        asking.close()
+    return ""
