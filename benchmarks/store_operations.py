@@ -23,8 +23,8 @@ from typing import Any, Final
 import aiohttp
 
 from accord import Context, Server
+from accord.http.server.running import serve_in_loop
 from accord.stores.memory_backend import MemoryBackend
-from accord.transports.http.server.running import serve_in_loop
 
 REVISION: Final = "2025-11-25"
 TIMES: Final = 20

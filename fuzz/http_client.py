@@ -45,8 +45,8 @@ from search import (
 
 from accord.client import connect
 from accord.errors import AccordError
+from accord.http.client.sender import HttpClientOptions
 from accord.protocol.codec import Limits
-from accord.transports.http.client.sender import HttpClientOptions
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

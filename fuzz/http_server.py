@@ -42,10 +42,10 @@ from search import (
 )
 
 from accord import Context, Server
+from accord.http.server.connection import HttpConnection
+from accord.http.server.running import ServedApp, fastest_loop
+from accord.http.server.sockets import listen
 from accord.runtime.tasks import run_to_end
-from accord.transports.http.server.connection import HttpConnection
-from accord.transports.http.server.running import ServedApp, fastest_loop
-from accord.transports.http.server.sockets import listen
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 

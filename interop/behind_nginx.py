@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from accord import Context, Server
-from accord.transports.http.server.running import serve
+from accord.http.server.running import serve
 
 server = Server("behind")
 gates: dict[str, asyncio.Event] = defaultdict(asyncio.Event)

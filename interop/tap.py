@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 import httptools
 import msgspec
 
-from accord.bindings.sse import Decoder
+from accord.http.rules.sse import Decoder
 from accord.trace import HttpFacts, Party, Record, Transport
 
 CHUNK: Final = 64 * 1024

@@ -314,7 +314,7 @@ server.run()
 """
 # What a server with plain tools does without until a client lists or calls them.
 FOR_OTHERS = {
-    "accord.bindings.headers",
+    "accord.http.rules.headers",
     "accord.client",
     "accord.json_schema",
     "accord.protocol.envelope",
@@ -339,7 +339,7 @@ FOR_OTHERS = {
     "accord.server.schema.typed_results",
     "accord.server.stateless",
     "accord.server.thread_calls",
-    "accord.transports.http",
+    "accord.http",
     "bisect",
     "fnmatch",
     "json",

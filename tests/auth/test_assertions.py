@@ -11,7 +11,7 @@ import pytest
 from accord import connect
 from accord.auth import AssertionRequest, IdentityAssertion, MemoryStore, OAuth, WorkloadToken
 from accord.errors import FlowFailed
-from accord.transports.http.client.guarded import HttpResponse
+from accord.http.client.guarded import HttpResponse
 from support.flows import reply
 from support.scripted_authorization import scripted
 from support.waiting import run

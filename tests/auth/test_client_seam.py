@@ -9,7 +9,7 @@ import accord
 from accord import Server, connect
 from accord.client.blocking import connect as connect_blocking
 from accord.errors import FlowFailed, Forbidden, Unauthorized
-from accord.transports.http.client.auth import Bearer, Challenge, RequestAuthorization
+from accord.http.client.auth import Bearer, Challenge, RequestAuthorization
 from support.http_server import serving
 from support.waiting import run, until
 

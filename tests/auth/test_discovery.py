@@ -5,7 +5,7 @@ import pytest
 from accord.auth.discovery import discover, metadata_urls, resource_metadata_urls
 from accord.auth.urls import belongs_to, canonical_resource, is_same_issuer
 from accord.errors import FlowFailed
-from accord.transports.http.client.guarded import HttpResponse, NoResponse
+from accord.http.client.guarded import HttpResponse, NoResponse
 from support.flows import drive, reply
 
 SERVER = "https://example.com/team/mcp"

@@ -35,7 +35,7 @@ from accord.auth.flow import (
 )
 from accord.auth.tokens import TokenGrant
 from accord.errors import FlowFailed
-from accord.transports.http.client.guarded import NoResponse
+from accord.http.client.guarded import NoResponse
 from support.flows import drive, reply
 
 ISSUER = "https://login.example.org"

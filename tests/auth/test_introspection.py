@@ -12,7 +12,7 @@ import pytest
 from accord.auth import IntrospectionVerifier
 from accord.auth.verifiers import REQUEST_SOURCE
 from accord.errors import AuthError
-from accord.transports.http.client.guarded import HttpResponse, NoResponse
+from accord.http.client.guarded import HttpResponse, NoResponse
 from support.issuer import ISSUER, RESOURCE, claims
 
 URL = "https://issuer.example/introspect"

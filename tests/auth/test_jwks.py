@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from accord.auth.jwks import FetchedKeys, FixedKeys, fetch_keys, read_keys
 from accord.errors import AuthError
-from accord.transports.http.client.guarded import HttpResponse, NoResponse
+from accord.http.client.guarded import HttpResponse, NoResponse
 from support.issuer import ISSUER, Published, jwk, jwks
 
 URL = "https://issuer.example/jwks"

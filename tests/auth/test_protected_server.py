@@ -251,7 +251,7 @@ class Fading:
 @pytest.fixture
 def brief(monkeypatch):
     """Let a stream end soon also where the machine was so slow that its token was over before."""
-    monkeypatch.setattr("accord.transports.http.server.exchange._LEEWAY", 0.3)
+    monkeypatch.setattr("accord.http.server.exchange._LEEWAY", 0.3)
 
 
 @pytest.mark.usefixtures("brief")

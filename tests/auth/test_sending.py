@@ -7,14 +7,14 @@ import ssl
 import pytest
 from aiohttp import web
 
-from accord.bindings.addresses import address_kind, is_loopback
-from accord.transports.http.client.guarded import (
+from accord.http.client.guarded import (
     AddressPolicy,
     GuardedSender,
     HttpRequest,
     HttpResponse,
     NoResponse,
 )
+from accord.http.rules.addresses import address_kind, is_loopback
 from support.certificates import self_signed, serving_with
 from support.waiting import run
 

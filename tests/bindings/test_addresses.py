@@ -2,7 +2,7 @@
 
 import pytest
 
-from accord.bindings.addresses import address_kind, client_network, host_fault, is_loopback
+from accord.http.rules.addresses import address_kind, client_network, host_fault, is_loopback
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 import pytest
 
-from accord.bindings import headers
+from accord.http.rules import headers
 
 JSON, STREAM = "application/json", "text/event-stream"
 

@@ -1,7 +1,7 @@
 import pytest
 
-from accord.bindings import http
-from accord.bindings.http import Gate, HttpGuard, HttpRefusal, RequestHead, guard_for
+from accord.http.rules import gate
+from accord.http.rules.gate import Gate, HttpGuard, HttpRefusal, RequestHead, guard_for
 
 REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
 
@@ -182,12 +182,12 @@ def test_a_public_url_must_be_one(url):
     ],
 )
 def test_bodies_are_json(content_type, status):
-    refusal = http.refuse_content(head(content_type=content_type))
+    refusal = gate.refuse_content(head(content_type=content_type))
     assert (refusal and refusal.status) == status
 
 
 def test_a_missing_content_type_is_named():
-    refusal = http.refuse_content(head())
+    refusal = gate.refuse_content(head())
     assert refusal is not None
     assert "missing" in refusal.message
 
@@ -195,12 +195,12 @@ def test_a_missing_content_type_is_named():
 @pytest.mark.parametrize("coding", ["identity", "Identity", "", "identity, identity"])
 def test_bodies_may_say_that_they_are_not_compressed(coding):
     given = head(content_type="application/json", content_encoding=coding)
-    assert http.refuse_content(given) is None
+    assert gate.refuse_content(given) is None
 
 
 @pytest.mark.parametrize("coding", ["gzip", "BR", "identity, deflate"])
 def test_bodies_are_not_compressed(coding):
-    refusal = http.refuse_content(head(content_type="application/json", content_encoding=coding))
+    refusal = gate.refuse_content(head(content_type="application/json", content_encoding=coding))
     assert refusal is not None
     assert refusal.status == 415
     assert f"Content-Encoding is {coding!r}" in refusal.message
@@ -222,21 +222,21 @@ def test_bodies_are_not_compressed(coding):
     ],
 )
 def test_the_form_of_an_answer_is_one_that_both_sides_know(accept, answers, form):
-    assert http.choose_form(accept, answers) == form
+    assert gate.choose_form(accept, answers) == form
 
 
 def test_a_get_wants_an_event_stream():
-    assert http.refuse_get(head("GET", accept="text/*")) is None
-    refusal = http.refuse_get(head("GET", accept="application/json"))
+    assert gate.refuse_get(head("GET", accept="text/*")) is None
+    refusal = gate.refuse_get(head("GET", accept="application/json"))
     assert refusal is not None
     assert refusal.status == 406
 
 
 @pytest.mark.requirement("http.version-header.default-2025-03-26", "http.version-header.bad-400")
 def test_the_version_header_names_a_revision_with_a_handshake():
-    assert http.revision_of(head(), REVISIONS) is http.UNNAMED
-    assert http.UNNAMED.id == "2025-03-26"
-    found = http.revision_of(head(mcp_protocol_version="2025-06-18"), REVISIONS)
+    assert gate.revision_of(head(), REVISIONS) is gate.UNNAMED
+    assert gate.UNNAMED.id == "2025-03-26"
+    found = gate.revision_of(head(mcp_protocol_version="2025-06-18"), REVISIONS)
     assert not isinstance(found, HttpRefusal)
     assert found.id == "2025-06-18"
     for named, supported in (
@@ -244,7 +244,7 @@ def test_the_version_header_names_a_revision_with_a_handshake():
         ("2025-06-18", ("2025-03-26",)),
         ("x" * 99, REVISIONS),
     ):
-        refusal = http.revision_of(head(mcp_protocol_version=named), supported)
+        refusal = gate.revision_of(head(mcp_protocol_version=named), supported)
         assert isinstance(refusal, HttpRefusal)
         assert refusal.status == 400
         assert "2025-03-26" in refusal.message
@@ -252,7 +252,7 @@ def test_the_version_header_names_a_revision_with_a_handshake():
 
 def test_the_version_header_may_name_a_revision_without_sessions():
     both, older = REVISIONS, REVISIONS[:-1]
-    found = http.standalone_revision(head(mcp_protocol_version="2026-07-28"), both)
+    found = gate.standalone_revision(head(mcp_protocol_version="2026-07-28"), both)
     assert found is not None
     assert not found.handshake
     for named, supported in (
@@ -262,7 +262,7 @@ def test_the_version_header_may_name_a_revision_without_sessions():
         ("x", both),
     ):
         given = head() if named is None else head(mcp_protocol_version=named)
-        assert http.standalone_revision(given, supported) is None
+        assert gate.standalone_revision(given, supported) is None
 
 
 # -- all of it at once
@@ -278,7 +278,7 @@ def test_a_gate_says_everything_about_a_head():
         {b"host": b"localhost", b"content-type": b"application/json", b"accept": b"*/*"},
     )
     assert (verdict.foreign, verdict.refusal, verdict.form) == (None, None, "auto")
-    assert verdict.revision is http.UNNAMED
+    assert verdict.revision is gate.UNNAMED
 
 
 @pytest.mark.parametrize(

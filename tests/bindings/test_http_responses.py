@@ -1,6 +1,6 @@
 import pytest
 
-from accord.bindings.http_responses import (
+from accord.http.rules.responses import (
     bearer_challenge,
     endpoint_url,
     excerpt,

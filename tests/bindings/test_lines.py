@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.bindings.lines import LineReader, LineTooLong
 from accord.protocol.json_text import FRAGMENT
 from accord.protocol.jsonrpc import RESULT
+from accord.stdio.lines import LineReader, LineTooLong
 
 
 def read(*chunks: bytes, limit: int = 100) -> list[bytes | str]:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from accord.bindings.request_headers import request_headers
+from accord.http.rules.request_headers import request_headers
 from accord.protocol.mirroring import MirroredArgument
 
 META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}

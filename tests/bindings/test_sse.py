@@ -1,7 +1,7 @@
 import pytest
 
-from accord.bindings import sse
-from accord.bindings.sse import Decoder, Event, EventIdTooLong, EventTooLong
+from accord.http.rules import sse
+from accord.http.rules.sse import Decoder, Event, EventIdTooLong, EventTooLong
 
 STREAM = (
     b"\xef\xbb\xbf: hello\n"

@@ -5,9 +5,9 @@ from functools import partial
 
 import pytest
 
-from accord.bindings import standalone
-from accord.bindings.standalone import classify, find_fault, find_header_mismatch
 from accord.errors import HeaderMismatch, InvalidParams, InvalidRequest, UnsupportedRevision
+from accord.http.rules import stateless
+from accord.http.rules.stateless import classify, find_fault, find_header_mismatch
 from accord.protocol.codec import Codec
 from accord.protocol.jsonrpc import MalformedMessage
 from accord.protocol.mirroring import MirroredArgument
@@ -269,20 +269,20 @@ def test_a_header_that_routes_occurs_once(name):
     ],
 )
 def test_headers_that_plainly_repeat_a_request_do_not_differ_from_it(given, name):
-    if standalone.repeats(given, "tools/call", name):
+    if stateless.repeats(given, "tools/call", name):
         assert find_header_mismatch(given, NEW, "tools/call", name) is None
 
 
 def test_most_requests_are_compared_at_once():
-    assert standalone.repeats(CALLING, "tools/call", "add")
-    assert standalone.repeats(headers(), "tools/list", None)
+    assert stateless.repeats(CALLING, "tools/call", "add")
+    assert stateless.repeats(headers(), "tools/list", None)
 
 
 @pytest.mark.requirement("http.param-headers.value.markers-exact")
 @pytest.mark.requirement("http.param-headers.match-validated")
 def test_arguments_are_compared_with_their_headers():
     mirrored = (MirroredArgument("Mcp-Param-Region", ("region",)),)
-    find = standalone.find_argument_mismatch
+    find = stateless.find_argument_mismatch
     assert find(mirrored, {"region": "eu"}, {b"mcp-param-region": b"eu"}) is None
     assert find(mirrored, {"region": "eu"}, {}) is not None
     assert find(mirrored, {"region": "eu"}, {b"mcp-param-region": b"=?base64?ZXU=?="}) is None
@@ -296,7 +296,7 @@ def test_arguments_are_compared_with_their_headers():
 def test_a_header_that_repeats_an_argument_twice_differs_from_it():
     mirrored = (MirroredArgument("Mcp-Param-Region", ("region",)),)
     given = {b"mcp-param-region": b"us, eu"}
-    find = partial(standalone.find_argument_mismatch, mirrored, {"region": "us, eu"}, given)
+    find = partial(stateless.find_argument_mismatch, mirrored, {"region": "us, eu"}, given)
     assert find() is None
     assert find({b"mcp-param-other"}) is None
     assert find({b"mcp-param-region"}) == "Mcp-Param-Region occurs twice"
@@ -304,27 +304,27 @@ def test_a_header_that_repeats_an_argument_twice_differs_from_it():
 
 def test_a_body_of_any_depth_has_no_meta():
     deep = b'{"jsonrpc":"2.0","id":1,"method":"x","params":' + b"[" * 90 + b"]" * 90 + b"}"
-    assert standalone.meta_in(read(deep)) == {}
+    assert stateless.meta_in(read(deep)) == {}
 
 
 @pytest.mark.requirement("http.method-not-found.404")
 def test_the_code_of_an_error_decides_the_status():
-    assert standalone.status_of(None) == standalone.status_of(-32602) == 200
-    assert standalone.status_of(-32601) == standalone.status_of_refusal(-32601) == 404
+    assert stateless.status_of(None) == stateless.status_of(-32602) == 200
+    assert stateless.status_of(-32601) == stateless.status_of_refusal(-32601) == 404
     for code in (-32020, -32021, -32022):
-        assert standalone.status_of(code) == standalone.status_of_refusal(code) == 400
+        assert stateless.status_of(code) == stateless.status_of_refusal(code) == 400
     for code in (-32600, -32602, -32700):
-        assert standalone.status_of_refusal(code) == 400
+        assert stateless.status_of_refusal(code) == 400
     reply = b'{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"x"}}'
-    assert standalone.code_in(reply) == -32601
+    assert stateless.code_in(reply) == -32601
 
 
 def test_errors_have_the_id_of_the_request():
-    assert standalone.id_of(read(message(id="a"))) == "a"
+    assert stateless.id_of(read(message(id="a"))) == "a"
     for body in (message(NOTE, None), RESPONSE, [message()], b"{"):
-        assert standalone.id_of(read(body)) is None
+        assert stateless.id_of(read(body)) is None
 
 
 def test_only_some_revisions_do_without_sessions():
-    assert standalone.has_standalone(BOTH)
-    assert not standalone.has_standalone(OLDER)
+    assert stateless.has_standalone(BOTH)
+    assert not stateless.has_standalone(OLDER)

@@ -5,8 +5,8 @@ import json
 
 from msgspec.structs import replace
 
-from accord.bindings.http_responses import parse_challenges
-from accord.transports.http.client.guarded import AddressPolicy, GuardedSender
+from accord.http.client.guarded import AddressPolicy, GuardedSender
+from accord.http.rules.responses import parse_challenges
 from accord_tools.check.probing.authorization import fetch_metadata
 from accord_tools.check.probing.target import ServerTarget
 from accord_tools.check.rendering.machine_readable import as_json

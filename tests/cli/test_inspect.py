@@ -423,5 +423,5 @@ def test_a_port_that_is_taken_ends_with_two(home, capsys):
 
 def test_a_page_without_its_extra_says_what_to_install(home, capsys, monkeypatch):
     monkeypatch.delitem(sys.modules, "accord_tools.inspector.web.serving", raising=False)
-    monkeypatch.setitem(sys.modules, "accord.transports.http.server.listener", None)
+    monkeypatch.setitem(sys.modules, "accord.http.server.listener", None)
     assert "accord inspect needs the extra 'http'" in complaint(capsys, "--no-open")

@@ -2,7 +2,7 @@
 
 import json
 
-from accord.transports.wire import CALL_HEADERS
+from accord.runtime.wire import CALL_HEADERS
 
 META = "io.modelcontextprotocol/"
 EVERYTHING = {

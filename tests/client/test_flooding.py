@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from accord import Context, Server, connect
-from accord.transports.pipes import ThreadedPipes
-from accord.transports.process import ANSWERS_MOST
+from accord.stdio.client import ANSWERS_MOST
+from accord.stdio.pipes import ThreadedPipes
 from accord.types import CreateMessageResult, TextContent
 from support.waiting import LONG, run, until
 
@@ -25,7 +25,7 @@ def test_answers_that_a_server_does_not_read_are_bounded(pipes: str, monkeypatch
         def attach(*given: Any) -> ThreadedPipes:
             return ThreadedPipes(asyncio.get_running_loop(), *given)
 
-        monkeypatch.setattr("accord.transports.child.attach", attach)
+        monkeypatch.setattr("accord.stdio.child.attach", attach)
     asked: list[str] = []
 
     async def main() -> None:
@@ -49,7 +49,7 @@ def test_answers_that_a_server_does_not_read_are_bounded(pipes: str, monkeypatch
 
 
 def test_a_server_that_catches_up_is_read_again(monkeypatch: Any) -> None:
-    monkeypatch.setattr("accord.transports.process.ANSWERS_MOST", 64 * 1024)
+    monkeypatch.setattr("accord.stdio.client.ANSWERS_MOST", 64 * 1024)
 
     async def main() -> None:
         # So few that the server comes to its end although it is not read for a while.

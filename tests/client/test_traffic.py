@@ -8,8 +8,8 @@ import pytest
 from accord.client import connect
 from accord.errors import RequestTimeout
 from accord.protocol.monitor import Monitor
+from accord.stdio.client import Process
 from accord.trace import Record
-from accord.transports.process import Process
 from accord.types import CreateMessageResult, PromptReference, TextContent
 
 FORM = {"message": "name?", "requestedSchema": {"type": "object", "properties": {}}}

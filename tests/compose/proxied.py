@@ -10,10 +10,10 @@ from typing import Any
 from accord import Server
 from accord.client.options import ClientSettings
 from accord.compose import ProxySource, proxy
+from accord.runtime.wire import MemoryWire, Wire
+from accord.stdio.client import Process
 from accord.testing import ProtocolBroken, Recording, TappedWire
 from accord.testing.http_wires import TappedHttpWire
-from accord.transports.process import Process
-from accord.transports.wire import MemoryWire, Wire
 
 EVERYTHING = Path(__file__).with_name("everything.py")
 _COVERAGE = ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")

@@ -5,8 +5,8 @@ import pytest
 from accord import Context, Server
 from accord.auth import Guard, Protected
 from accord.auth.verifiers import TokenMemory, token_digest
+from accord.http.server.listened_exchange import ListenedExchange
 from accord.principal import Principal
-from accord.transports.http.server.listened_exchange import ListenedExchange
 from support.listened import listened
 
 URL = "http://localhost/mcp"

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from accord import Context, Server
-from accord.bindings.sse import Decoder
+from accord.http.rules.sse import Decoder
 from accord.testing import connected, run_in_virtual_time
 from support.asgi import Asgi
 from support.http_talk import call, text_of

@@ -7,8 +7,8 @@ import threading
 import pytest
 
 from accord import Server
-from accord.transports.http.server.connection import HttpConnection
-from accord.transports.http.server.listener import HttpListener
+from accord.http.server.connection import HttpConnection
+from accord.http.server.listener import HttpListener
 from support.http_offer import offer
 from support.listened import OPENING, call_body, call_lines, head, listened, post
 from support.waiting import LONG, until_sync

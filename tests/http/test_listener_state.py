@@ -8,8 +8,8 @@ from contextvars import ContextVar
 import pytest
 
 from accord import Server
-from accord.transports.http.server.running import serve_in_loop
-from accord.transports.http.server.sockets import listen_on
+from accord.http.server.running import serve_in_loop
+from accord.http.server.sockets import listen_on
 from support.http_offer import offer
 from support.http_talk import call as call_in_session
 from support.http_talk import initialize, notification

@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from accord.auth import Protected, StaticTokens
-from accord.transports.http.server.metrics_text import encode_families, join_reports
+from accord.http.server.metrics_text import encode_families, join_reports
 from accord.workers.metrics import MetricFamily
 from accord.workers.reports import CountReport
 from support.http_offer import offer

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from accord.bindings.sse import Decoder
+from accord.http.rules.sse import Decoder
 from accord.stores import MemoryEventStore
 from support.http_offer import offer
 from support.http_server import bounded

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from accord import Server
-from accord.transports.http.server.sessions import caller_key
+from accord.http.server.sessions import caller_key
 from support.http_offer import offer
 from support.http_server import bounded
 from support.http_talk import Connection, call, initialize, notification, request, text_of

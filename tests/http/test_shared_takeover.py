@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from accord import Context, Principal
-from accord.transports.http.server.shared_takeover import SentMessages
+from accord.http.server.shared_takeover import SentMessages
 from accord.workers import names
 from accord.workers.event_logs import parse_stream_event
 from support.http_talk import call, request

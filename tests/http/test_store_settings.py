@@ -3,8 +3,8 @@
 import pytest
 
 from accord.errors import ConfigurationError
+from accord.http.server.state import HttpOptions
 from accord.stores import MemoryEventStore
-from accord.transports.http.server.state import HttpOptions
 from support.http_offer import offer
 
 KEY = "k" * 32

@@ -11,8 +11,8 @@ import pytest
 from accord import Server, connect
 from accord.client import HttpClientOptions
 from accord.errors import TransportError
-from accord.transports.http.server.listener import HttpListener
-from accord.transports.http.server.tls import load_certificate
+from accord.http.server.listener import HttpListener
+from accord.http.server.tls import load_certificate
 from support.certificates import self_signed
 from support.http_offer import offer
 from support.listened import call_body, call_lines, head, listened, post

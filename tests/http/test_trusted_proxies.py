@@ -6,8 +6,8 @@ import pytest
 
 from accord import Context, Server
 from accord.errors import TransportError
-from accord.transports.http.server.proxies import TrustedProxies
-from accord.transports.http.server.running import ServedApp
+from accord.http.server.proxies import TrustedProxies
+from accord.http.server.running import ServedApp
 from support.http_offer import offer
 from support.listened import listened
 from support.stored_apps import in_one_process

@@ -13,8 +13,8 @@ import pytest
 
 from accord import Server
 from accord.errors import ConfigurationError
-from accord.transports.http.server import worker_processes
-from accord.transports.http.server.worker_processes import count_workers, usable_cores
+from accord.http.server import worker_processes
+from accord.http.server.worker_processes import count_workers, usable_cores
 from support.http_talk import call, initialize
 from support.listened import Wire, head
 from support.waiting import LONG, in_loop, until_sync
@@ -48,7 +48,7 @@ async def lifespan(server):
     yield
 """
 WAITS = """\
-from accord.transports.http.server import worker_processes
+from accord.http.server import worker_processes
 worker_processes._SLOW_START = 0.2
 
 @asynccontextmanager
@@ -184,10 +184,7 @@ def test_threads_that_workers_will_not_have_are_reported(tmp_path):
 
 
 def test_a_worker_that_hangs_is_killed(tmp_path):
-    before = (
-        "from accord.transports.http.server import worker_processes\n"
-        "worker_processes._END_SLACK = 0.5\n"
-    )
+    before = "from accord.http.server import worker_processes\nworker_processes._END_SLACK = 0.5\n"
     with run_script(tmp_path, before=before, run="port=0, workers=2, grace=0.1") as server:
         workers = server.wait_for_workers(2)
         os.kill(min(workers), signal.SIGSTOP)

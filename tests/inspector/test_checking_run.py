@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from accord import Server
-from accord.transports.http.client.auth import Bearer
+from accord.http.client.auth import Bearer
 from accord_tools.inspector.checking.check_run import CheckRun
 from accord_tools.inspector.definition import ActionRefused
 from inspector.reached_servers import (

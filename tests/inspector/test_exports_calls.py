@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from accord.cli.main import main
-from accord.transports.http.client.auth import Bearer
+from accord.http.client.auth import Bearer
 from accord_tools.inspector.exports.call_forms import FormSetting, build_forms
 from accord_tools.inspector.exports.exported_call import ExportedCall
 from accord_tools.inspector.exports.target_words import quote_for_python, quote_for_shell

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from accord import trace
-from accord.transports.http.client.auth import Bearer
+from accord.http.client.auth import Bearer
 from accord_tools.hosts.table.rows import load_hosts
 from accord_tools.inspector.definition import ActionRefused, InspectTarget
 from accord_tools.inspector.exports.host_entries import host_entry

@@ -9,9 +9,9 @@ import pytest
 
 from accord import Server, connect, trace
 from accord.client.options import ClientSettings
+from accord.runtime.wire import MemoryWire
 from accord.testing.connection import TappedWire
 from accord.testing.http_wires import TappedHttpWire
-from accord.transports.wire import MemoryWire
 from accord_tools.check.trace_check import replay
 from accord_tools.inspector.log.call_tag import current_call
 from accord_tools.inspector.log.message_log import InspectedLog, write_trace

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from accord.transports.http.client.auth import Bearer
+from accord.http.client.auth import Bearer
 from accord_tools.inspector.definition import ActionRefused
 from accord_tools.inspector.raw.console import RawConsole
 from inspector.reached_servers import (

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from accord.errors import ConnectionClosed
-from accord.transports.http.server.state import HttpOptions
+from accord.http.server.state import HttpOptions
 from accord_tools.inspector import actions
 from accord_tools.inspector.actions import READ, action
 from accord_tools.inspector.definition import ActionRefused, Download, InspectOptions, InspectTarget

@@ -14,7 +14,7 @@ import pytest
 
 from accord import Limits, connect
 from accord.errors import RequestTimeout
-from accord.transports.http.server.state import HttpOptions
+from accord.http.server.state import HttpOptions
 from interaction.servers import limited
 from interaction.servers.limited import LARGE, SMALL, on_sample, payload
 from support.http_server import bounded, on_listener

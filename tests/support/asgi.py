@@ -4,7 +4,7 @@ import asyncio
 import json
 from typing import Any
 
-from accord.bindings.sse import Decoder
+from accord.http.rules.sse import Decoder
 from support.http_talk import BOTH, initialize, notification
 from support.waiting import until
 

@@ -188,7 +188,7 @@ def _import() -> None:
         "accord.cli",
         "accord_tools.check",
         "accord.testing",
-        "accord.transports.http.client",
+        "accord.http.client",
     ):
         package = importlib.import_module(name)
         for module in pkgutil.walk_packages(package.__path__, f"{name}."):

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from accord.transports.http.client.guarded import HttpRequest, HttpResponse
+from accord.http.client.guarded import HttpRequest, HttpResponse
 
 Answer = Any
 NOT_FOUND = HttpResponse(status=404)

@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from accord.transports.http.server.listener import HttpListener
-from accord.transports.http.server.state import HttpOptions
+from accord.http.server.listener import HttpListener
+from accord.http.server.state import HttpOptions
 
 
 class MemoryTransport(asyncio.Transport):

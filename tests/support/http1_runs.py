@@ -12,8 +12,8 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 from accord import Server
-from accord.transports.http.server.running import serve_in_loop
-from accord.transports.http.server.sockets import listen
+from accord.http.server.running import serve_in_loop
+from accord.http.server.sockets import listen
 from support.http1_answers import Answer, NotHttp, answers
 from support.http1_requests import AFTER, MARK, PROBE, Case
 from support.waiting import LONG

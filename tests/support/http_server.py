@@ -11,9 +11,9 @@ from typing import Any, Final
 import pytest
 import uvicorn
 
+from accord.http.server.running import ServedApp, fastest_loop
+from accord.http.server.sockets import listen
 from accord.runtime.tasks import run_to_end
-from accord.transports.http.server.running import ServedApp, fastest_loop
-from accord.transports.http.server.sockets import listen
 from support.waiting import LONG, until_sync
 
 # Whether `bounded` serves apps with uvicorn, as an application with its own ASGI server does.

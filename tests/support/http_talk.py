@@ -6,7 +6,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
-from accord.bindings.sse import Decoder, Event
+from accord.http.rules.sse import Decoder, Event
 from accord.protocol.monitor import Monitor
 from accord.trace import HttpFacts, Record
 from support.waiting import LONG

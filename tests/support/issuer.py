@@ -9,7 +9,7 @@ from typing import Any
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-from accord.transports.http.client.guarded import HttpRequest, HttpResponse, NoResponse
+from accord.http.client.guarded import HttpRequest, HttpResponse, NoResponse
 
 ISSUER = "https://issuer.example"
 RESOURCE = "https://desk.example/mcp"

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Self
 
+from accord.http.server.running import ServedApp, fastest_loop
+from accord.http.server.sockets import close_all, listen_on
 from accord.runtime.tasks import run_to_end
-from accord.transports.http.server.running import ServedApp, fastest_loop
-from accord.transports.http.server.sockets import close_all, listen_on
 from support.http_talk import BOTH, initialize
 from support.standalone import call, headers_of
 from support.waiting import LONG, until_sync

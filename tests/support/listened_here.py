@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Self
 
-from accord.transports.http.server.listener import HttpListener
-from accord.transports.http.server.running import fastest_loop, serve_asgi
-from accord.transports.http.server.sockets import listen_on
+from accord.http.server.listener import HttpListener
+from accord.http.server.running import fastest_loop, serve_asgi
+from accord.http.server.sockets import listen_on
 from support.listened import Answer
 from support.waiting import LONG
 

@@ -12,9 +12,9 @@ from functools import wraps
 from typing import Any
 
 from accord import Server
-from accord.bindings.sse import Decoder, Event
+from accord.http.rules.sse import Decoder, Event
+from accord.http.server.shared_session import SharedSession
 from accord.testing import run_in_virtual_time
-from accord.transports.http.server.shared_session import SharedSession
 from accord.workers import names
 from accord.workers.session_records import CachedRecord, SessionRecord, decode_record
 from accord.workers.session_tokens import SessionToken

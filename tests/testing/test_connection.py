@@ -8,8 +8,8 @@ import pytest
 
 from accord import Server
 from accord.errors import ConnectFailed
+from accord.stdio.client import Process
 from accord.testing import ProtocolBroken, Recording, TappedWire, connected
-from accord.transports.process import Process
 from support import testing_servers as servers
 from support.waiting import run
 

@@ -140,6 +140,6 @@ def test_an_app_is_a_target_only_over_http(transport: TransportName) -> None:
 
 
 def test_a_missing_extra_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "accord.transports.http.server.listener", None)
+    monkeypatch.setitem(sys.modules, "accord.http.server.listener", None)
     with pytest.raises(MissingExtra, match=r"accord\[http\]|http"):
         run(called(servers.good, transport="http"))

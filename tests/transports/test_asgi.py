@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 import pytest
 
 from accord import Context, Principal, Server
+from accord.http.server.app import HttpApp
+from accord.http.server.asgi_exchange import AsgiExchange
+from accord.http.server.state import HttpOptions
 from accord.stores import MemoryBackend
-from accord.transports.http.server.app import HttpApp
-from accord.transports.http.server.asgi_exchange import AsgiExchange
-from accord.transports.http.server.state import HttpOptions
 from support.asgi import Asgi, Exchange
 from support.http_offer import offer
 from support.http_talk import call, initialize, notification, request, text_of
@@ -577,7 +577,7 @@ def test_a_client_of_the_older_form_that_reads_nothing_loses_its_session():
 @pytest.fixture
 def brief(monkeypatch):
     """Streams are kept for no time at all."""
-    monkeypatch.setattr("accord.transports.http.server.stream._RETIRED_FOR", -1.0)
+    monkeypatch.setattr("accord.http.server.stream._RETIRED_FOR", -1.0)
 
 
 @in_one_process
@@ -600,7 +600,7 @@ def test_streams_that_no_client_resumes_are_forgotten(brief):
 
 @in_one_process
 def test_a_session_never_used_after_initialize_ends_soon(monkeypatch):
-    monkeypatch.setattr("accord.transports.http.server.sessions._UNOPENED_MOST", 0.0)
+    monkeypatch.setattr("accord.http.server.sessions._UNOPENED_MOST", 0.0)
 
     async def scenario():
         client = Asgi(offer().asgi(sessions=3))
@@ -680,7 +680,7 @@ def test_an_expired_token_does_not_end_a_session_with_a_call_under_way():
 
 @pytest.mark.parametrize("stateless", [True, False], ids=["without session", "of one who left"])
 def test_stopping_waits_for_calls(stateless, monkeypatch):
-    monkeypatch.setattr("accord.transports.http.server.app._LAST_RESPONSES", 0.0)
+    monkeypatch.setattr("accord.http.server.app._LAST_RESPONSES", 0.0)
     server = Server("slow")
     began, may_end, ended = asyncio.Event(), asyncio.Event(), []
 

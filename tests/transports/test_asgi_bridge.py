@@ -4,12 +4,12 @@ import asyncio
 import logging
 import time
 
-from accord.transports.http.server.connection import HttpConnection
-from accord.transports.http.server.exchange import ResponseCut
-from accord.transports.http.server.listener import HttpListener
-from accord.transports.http.server.running import serve_asgi
-from accord.transports.http.server.sockets import listen
-from accord.transports.http.server.state import HttpOptions
+from accord.http.server.connection import HttpConnection
+from accord.http.server.exchange import ResponseCut
+from accord.http.server.listener import HttpListener
+from accord.http.server.running import serve_asgi
+from accord.http.server.sockets import listen
+from accord.http.server.state import HttpOptions
 from support.waiting import run
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"

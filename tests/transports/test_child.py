@@ -10,9 +10,9 @@ import time
 import pytest
 
 from accord.errors import ConnectFailed
-from accord.transports import child as child_module
-from accord.transports.child import Child, StderrLines, describe_exit, group_is_alive, spawn
-from accord.transports.pipes import PolledPipes, ThreadedPipes
+from accord.stdio import child as child_module
+from accord.stdio.child import Child, StderrLines, describe_exit, group_is_alive, spawn
+from accord.stdio.pipes import PolledPipes, ThreadedPipes
 from support.leftovers import Leftovers
 from support.waiting import LONG, run, until
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from accord.transports.error_lines import FirstAndLastLines, find_cause, find_missing_variable
+from accord.stdio.error_lines import FirstAndLastLines, find_cause, find_missing_variable
 
 NODE_ERROR = """\
 file:///srv/index.js:55

@@ -1,6 +1,6 @@
 import pytest
 
-from accord.transports.http.client.messages import Backoff
+from accord.http.client.messages import Backoff
 
 
 def test_delays_double_with_jitter_up_to_a_limit():

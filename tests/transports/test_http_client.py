@@ -9,8 +9,8 @@ import pytest
 
 from accord.client import connect
 from accord.errors import ConnectFailed, RequestError, RequestTimeout
+from accord.http.client.sender import HttpClientOptions
 from accord.protocol.revisions import REVISIONS
-from accord.transports.http.client.sender import HttpClientOptions
 from support.raw_http import OlderServer, RawServer
 from support.waiting import run, until
 

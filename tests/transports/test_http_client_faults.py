@@ -17,8 +17,8 @@ from accord.errors import (
     RemoteProtocolError,
     RequestError,
 )
+from accord.http.client.sender import HttpClientOptions, sender_for
 from accord.protocol.codec import Limits
-from accord.transports.http.client.sender import HttpClientOptions, sender_for
 from support.raw_http import RawServer
 from support.waiting import run, until, until_sync
 
@@ -391,7 +391,7 @@ def test_the_blocking_client_speaks_http_from_any_thread():
 
 
 def test_too_many_calls_at_once_wait_their_turn(monkeypatch):
-    monkeypatch.setattr("accord.transports.http.client.wire._UNDER_WAY", 5)
+    monkeypatch.setattr("accord.http.client.wire._UNDER_WAY", 5)
 
     async def main():
         async with RawServer() as server, connect(server.url, http=QUICK) as client:

@@ -7,8 +7,8 @@ import pytest
 
 from accord.client import connect
 from accord.errors import ConnectionClosed
-from accord.transports.http.client.messages import EventReader, PendingAnswers
-from accord.transports.http.client.sender import HttpClientOptions
+from accord.http.client.messages import EventReader, PendingAnswers
+from accord.http.client.sender import HttpClientOptions
 from support.raw_http import OlderServer, RawServer
 from support.waiting import run, until
 
@@ -189,7 +189,7 @@ def test_a_server_that_wants_no_delay_is_not_asked_without_pause(monkeypatch):
 
     async def main():
         async with server, connect(server.url, http=QUIET) as client:
-            monkeypatch.setattr("accord.transports.http.client.streamable.asyncio.sleep", sleep)
+            monkeypatch.setattr("accord.http.client.streamable.asyncio.sleep", sleep)
             await client.call_tool("x")
             monkeypatch.undo()
         waits = [each for each in slept if each]

@@ -8,7 +8,7 @@ import pytest
 
 from accord.client import connect
 from accord.errors import ConnectionClosed, RequestError
-from accord.transports.http.client.sender import HttpClientOptions
+from accord.http.client.sender import HttpClientOptions
 from support.raw_http import OlderServer, RawServer
 from support.waiting import run, until
 
@@ -90,7 +90,7 @@ class Replaying(RawServer):
 @pytest.mark.parametrize("repeats", [0, 2], ids=["exact", "a server that repeats itself"])
 def test_a_stream_cut_at_any_byte_loses_and_doubles_nothing(repeats, monkeypatch):
     # Some 400 streams are taken up again here.
-    monkeypatch.setattr("accord.transports.http.client.messages._LEAST_ASKED", 0.001)
+    monkeypatch.setattr("accord.http.client.messages._LEAST_ASKED", 0.001)
 
     async def main():
         async with Replaying() as server, connect(server.url, http=QUICK) as client:
@@ -320,7 +320,7 @@ def test_a_listening_stream_that_often_ends_is_followed_all_the_same():
 
 
 def test_a_listening_that_was_given_up_begins_again_with_the_next_call(monkeypatch):
-    monkeypatch.setattr("accord.transports.http.client.streamable._LISTENING_FAILURES", 1)
+    monkeypatch.setattr("accord.http.client.streamable._LISTENING_FAILURES", 1)
 
     def listen(request, reply):
         if len(server.seen("GET")) == 1:
@@ -977,7 +977,7 @@ def test_a_stream_of_the_older_form_that_is_refused_for_a_moment_is_asked_for_ag
 
 
 def test_streams_of_the_older_form_may_break_as_often_as_they_like_if_they_last(monkeypatch):
-    monkeypatch.setattr("accord.transports.http.client.two_endpoints._BRIEF", -1.0)
+    monkeypatch.setattr("accord.http.client.two_endpoints._BRIEF", -1.0)
 
     async def main():
         async with OlderServer() as server, connect(server.url) as client:

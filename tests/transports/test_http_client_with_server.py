@@ -11,10 +11,10 @@ import uvloop
 
 from accord import Context, Server
 from accord.client import connect
+from accord.http.client.sender import HttpClientOptions
+from accord.http.server.app import HttpApp
+from accord.http.server.state import HttpOptions
 from accord.protocol.revisions import REVISIONS
-from accord.transports.http.client.sender import HttpClientOptions
-from accord.transports.http.server.app import HttpApp
-from accord.transports.http.server.state import HttpOptions
 from accord.types import TextContent
 from support.waiting import LONG, run, until
 

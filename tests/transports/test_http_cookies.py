@@ -2,7 +2,7 @@
 
 import pytest
 
-from accord.transports.http.client.heads import CookieJar, parse_address
+from accord.http.client.heads import CookieJar, parse_address
 
 
 def at(host="a.example", path="/app/mcp", is_safe=False):

@@ -15,9 +15,9 @@ from accord.errors import (
     RequestError,
     Unauthorized,
 )
+from accord.http.client.known_head import learn_head
+from accord.http.client.sender import HttpClientOptions
 from accord.protocol.codec import Limits
-from accord.transports.http.client.known_head import learn_head
-from accord.transports.http.client.sender import HttpClientOptions
 from support.raw_http import RawServer
 from support.waiting import run, until
 

@@ -42,7 +42,7 @@ def test_an_httptools_with_lax_framing_is_refused_before_anything_is_served_or_s
 
 @pytest.mark.parametrize("version", ["0.6.4", "0.10.0", "1.0", "1.0.0rc1"])
 def test_an_httptools_of_the_least_version_or_newer_is_accepted(version):
-    done = run_with(version, "import accord.transports.http.parser")
+    done = run_with(version, "import accord.http.parser")
     assert (done.returncode, done.stderr) == (0, "")
 
 

@@ -13,15 +13,15 @@ import pytest
 
 from accord import connect
 from accord.errors import ConnectFailed
-from accord.transports.http.client.aiohttp_sender import AiohttpSender
-from accord.transports.http.client.sender import (
+from accord.http.client.aiohttp_sender import AiohttpSender
+from accord.http.client.sender import (
     ConnectionCut,
     HttpClientOptions,
     NotSent,
     proxy_for,
     sender_for,
 )
-from accord.transports.http.client.sockets import SocketSender
+from accord.http.client.sockets import SocketSender
 from support.certificates import self_signed, serving_with
 from support.raw_http import RawServer
 from support.waiting import run, until
@@ -229,7 +229,7 @@ def test_a_connection_is_not_used_again(first):
 
 
 def test_a_connection_that_was_idle_for_long_is_not_used_again(monkeypatch):
-    monkeypatch.setattr("accord.transports.http.client.sockets.IDLE", 0.0)
+    monkeypatch.setattr("accord.http.client.sockets.IDLE", 0.0)
 
     async def main():
         async with answering(OK, OK) as (server, sender):

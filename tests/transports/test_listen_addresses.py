@@ -9,12 +9,12 @@ import sys
 import pytest
 
 from accord.errors import TransportError
-from accord.transports.http.server.sockets import close_all, listen_on, split_address
+from accord.http.server.sockets import close_all, listen_on, split_address
 
 PASSED = """
 import os
 import sys
-from accord.transports.http.server.sockets import listen_on
+from accord.http.server.sockets import listen_on
 
 os.environ["LISTEN_PID"] = str(os.getpid())
 found = listen_on(sys.argv[1:])

@@ -28,7 +28,7 @@ def test_asking_in_a_loop_lets_others_run() -> None:
 
 
 def test_a_handler_that_ignores_its_cancellation_delays_no_close(caplog, monkeypatch) -> None:
-    monkeypatch.setattr("accord.transports.wire._GRACE", 0.05)
+    monkeypatch.setattr("accord.runtime.wire._GRACE", 0.05)
     server = Server("desk")
     begun = asyncio.Event()
 

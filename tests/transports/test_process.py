@@ -9,9 +9,9 @@ import sys
 import pytest
 
 from accord.errors import ConnectFailed
-from accord.transports import child as child_module
-from accord.transports.pipes import HIGH_WATER, PolledPipes, ThreadedPipes
-from accord.transports.process import INHERITED, Process, environment
+from accord.stdio import child as child_module
+from accord.stdio.client import INHERITED, Process, environment
+from accord.stdio.pipes import HIGH_WATER, PolledPipes, ThreadedPipes
 from support.leftovers import Leftovers
 from support.waiting import LONG, until
 

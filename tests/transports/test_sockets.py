@@ -1,7 +1,7 @@
 import asyncio
 import socket
 
-from accord.transports.http.server.sockets import listen
+from accord.http.server.sockets import listen
 from support.waiting import run
 
 

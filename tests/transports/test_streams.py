@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from accord.bindings.sse import Decoder
+from accord.http.rules.sse import Decoder
+from accord.http.server.asgi_exchange import AsgiExchange, AsgiReader
+from accord.http.server.state import HttpOptions
+from accord.http.server.stream import Stream, parse_event_id
 from accord.stores import MemoryEventStore
-from accord.transports.http.server.asgi_exchange import AsgiExchange, AsgiReader
-from accord.transports.http.server.state import HttpOptions
-from accord.transports.http.server.stream import Stream, parse_event_id
 from support.waiting import run, until
 
 HEAD = {"type": "http.response.start", "status": 200, "headers": []}

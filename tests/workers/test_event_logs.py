@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from accord.bindings.sse import Decoder
 from accord.errors import StoreError
+from accord.http.rules.sse import Decoder
 from accord.workers.event_logs import (
     LogLimits,
     LogWriter,

@@ -17,16 +17,16 @@ import msgspec
 
 from accord.auth.client_identity import ClientIdentity, token_request
 from accord.auth.discovery import find_server_metadata, send_request
-from accord.bindings.http_responses import quote_text
 from accord.errors import FlowFailed
-from accord.runtime.tasks import run_in_thread
-from accord.transports.http.client.guarded import (
+from accord.http.client.guarded import (
     Flow,
     HttpResponse,
     Send,
     operator_sender,
     run_flow,
 )
+from accord.http.rules.responses import quote_text
+from accord.runtime.tasks import run_in_thread
 
 TokenSource: TypeAlias = str | os.PathLike[str] | Callable[[], str | Awaitable[str]]
 """A token, the path of a file that holds it, or a function that returns it."""

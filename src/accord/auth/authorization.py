@@ -41,7 +41,7 @@ from accord.auth.flow import (
 )
 from accord.auth.tokens import TokenGrant, TokenStore, stored_client_key
 from accord.errors import FlowFailed
-from accord.transports.http.client.guarded import GuardedSender, NoResponse
+from accord.http.client.guarded import GuardedSender, NoResponse
 
 if TYPE_CHECKING:
     from accord.auth.oauth import OAuth

@@ -17,7 +17,7 @@ from accord.auth.discovery import ServerMetadata, send_request
 from accord.auth.jwks import require_jwt
 from accord.auth.urls import is_loopback_url, redirect_fault
 from accord.errors import FlowFailed
-from accord.transports.http.client.guarded import Flow, HttpRequest, form_request
+from accord.http.client.guarded import Flow, HttpRequest, form_request
 
 AuthMethod: TypeAlias = Literal[
     "client_secret_basic", "client_secret_post", "none", "private_key_jwt"

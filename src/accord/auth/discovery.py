@@ -19,10 +19,10 @@ from accord.auth.urls import (
     is_same_issuer,
     root_url,
 )
-from accord.bindings.http_responses import is_same_origin, quote_text, quote_url
 from accord.errors import FlowFailed
+from accord.http.client.guarded import Flow, HttpRequest, HttpResponse, NoResponse
+from accord.http.rules.responses import is_same_origin, quote_text, quote_url
 from accord.protocol.revisions import REVISIONS, newest
-from accord.transports.http.client.guarded import Flow, HttpRequest, HttpResponse, NoResponse
 
 _OAUTH: Final = "/.well-known/oauth-authorization-server"
 _OPENID: Final = "/.well-known/openid-configuration"

@@ -19,7 +19,7 @@ from accord.auth.discovery import ServerMetadata, send_request
 from accord.auth.jwks import require_jwt
 from accord.auth.urls import root_url
 from accord.errors import FlowFailed
-from accord.transports.http.client.guarded import Flow, HttpRequest, HttpResponse
+from accord.http.client.guarded import Flow, HttpRequest, HttpResponse
 
 NONCE: Final = "DPoP-Nonce"
 _PROOF: Final = "DPoP"

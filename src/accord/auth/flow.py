@@ -15,9 +15,9 @@ from accord.auth.client_identity import ClientIdentity, ClientKey, Pkce, token_r
 from accord.auth.discovery import DiscoveryResult, send_request
 from accord.auth.dpop import DpopKey, send_with_proof
 from accord.auth.tokens import TokenGrant
-from accord.bindings.http_responses import quote_text, quote_url
 from accord.errors import FlowFailed
-from accord.transports.http.client.guarded import Flow, HttpRequest, HttpResponse
+from accord.http.client.guarded import Flow, HttpRequest, HttpResponse
+from accord.http.rules.responses import quote_text, quote_url
 
 STEP_AUTHORIZATION: Final = "authorization"
 STEP_EXCHANGE: Final = "token"

@@ -25,16 +25,16 @@ from accord.auth.verifiers import (
     for_audience,
     token_digest,
 )
-from accord.bindings.addresses import LOOPBACK_HOSTS, client_network
 from accord.errors import AuthError
+from accord.http.rules.addresses import LOOPBACK_HOSTS, client_network
+from accord.http.server.exchange import Admission, Headers, Receive, Scope, Send
 from accord.principal import Principal
-from accord.transports.http.server.exchange import Admission, Headers, Receive, Scope, Send
 
 if TYPE_CHECKING:
     from accord.auth.protected import Protected
-    from accord.transports.http.server.connection import HttpConnection
-    from accord.transports.http.server.listened_exchange import ListenedExchange
-    from accord.transports.http.server.received import ReceivedHead
+    from accord.http.server.connection import HttpConnection
+    from accord.http.server.listened_exchange import ListenedExchange
+    from accord.http.server.received import ReceivedHead
 
 log = logging.getLogger("accord.auth")
 

@@ -15,16 +15,16 @@ import msgspec
 from accord.auth.client_identity import basic_authorization
 from accord.auth.jwt_verifier import as_tuple, claims_fault, principal_from_claims
 from accord.auth.verifiers import REQUEST_SOURCE, TokenMemory, token_digest
-from accord.bindings.http_responses import quote_url
 from accord.errors import AuthError
-from accord.principal import Principal
-from accord.transports.http.client.guarded import (
+from accord.http.client.guarded import (
     HttpResponse,
     NoResponse,
     Send,
     form_request,
     operator_sender,
 )
+from accord.http.rules.responses import quote_url
+from accord.principal import Principal
 
 log = logging.getLogger("accord.auth")
 

@@ -10,9 +10,9 @@ from typing import Any, Final
 import msgspec
 
 from accord.auth.discovery import metadata_urls
-from accord.bindings.http_responses import quote_url
 from accord.errors import AuthError, MissingExtra
-from accord.transports.http.client.guarded import Flow, HttpRequest, NoResponse, Send, run_flow
+from accord.http.client.guarded import Flow, HttpRequest, NoResponse, Send, run_flow
+from accord.http.rules.responses import quote_url
 
 log = logging.getLogger("accord.auth")
 

@@ -21,8 +21,8 @@ from accord.auth.jwks import (
 )
 from accord.auth.resource import is_for
 from accord.auth.verifiers import TokenMemory, token_digest
+from accord.http.client.guarded import operator_sender
 from accord.principal import Principal
-from accord.transports.http.client.guarded import operator_sender
 
 log = logging.getLogger("accord.auth")
 

@@ -25,11 +25,11 @@ from accord.auth.tokens import (
     stored_server_key,
 )
 from accord.auth.urls import belongs_to, canonical_resource, client_url_fault, is_same_issuer
-from accord.bindings.addresses import LOOPBACK_HOSTS
-from accord.bindings.http_responses import quote_text
 from accord.errors import FlowFailed
-from accord.transports.http.client.auth import Challenge
-from accord.transports.http.client.guarded import AddressPolicy, GuardedSender
+from accord.http.client.auth import Challenge
+from accord.http.client.guarded import AddressPolicy, GuardedSender
+from accord.http.rules.addresses import LOOPBACK_HOSTS
+from accord.http.rules.responses import quote_text
 
 if TYPE_CHECKING:
     from ssl import SSLContext

@@ -4,7 +4,7 @@ import re
 from typing import Final
 from urllib.parse import SplitResult, urlencode, urlsplit, urlunsplit
 
-from accord.bindings.addresses import LOOPBACK_HOSTS, host_fault
+from accord.http.rules.addresses import LOOPBACK_HOSTS, host_fault
 
 RESOURCE_METADATA: Final = "/.well-known/oauth-protected-resource"
 """Where a protected server publishes its metadata (RFC 9728)."""

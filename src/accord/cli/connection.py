@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from accord.auth import OAuth
     from accord.client import Client, ConnectOptions
-    from accord.transports.child import StderrSink
-    from accord.transports.http.client.auth import Auth
+    from accord.http.client.auth import Auth
+    from accord.stdio.child import StderrSink
 
 
 _STDERR_SHOWN: Final = 15
@@ -86,7 +86,7 @@ def auth_of(options: argparse.Namespace) -> "Auth | None":
     token = bearer_token(options)
     if token is None:
         return None
-    from accord.transports.http.client.auth import Bearer
+    from accord.http.client.auth import Bearer
 
     try:
         return Bearer(token)

@@ -75,7 +75,7 @@ def _port(text: str) -> int:
 
 
 def _address(text: str) -> str:
-    from accord.transports.http.server.sockets import split_address
+    from accord.http.server.sockets import split_address
 
     try:
         split_address(text)
@@ -190,7 +190,7 @@ def _allowed_origin(text: str) -> str:
 
 def _guard_for(**settings: Any) -> None:
     # Imported late: hosts wait for `accord run`.
-    from accord.bindings.http import guard_for
+    from accord.http.rules.gate import guard_for
 
     try:
         guard_for(**settings)

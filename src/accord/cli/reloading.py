@@ -55,7 +55,7 @@ class _Adoption(msgspec.Struct):
 
 def adopt(text: str) -> "tuple[RunSettings, list[socket]]":
     """Return the settings and sockets that the parent passed on; end with the parent."""
-    from accord.transports.http.server import sockets
+    from accord.http.server import sockets
 
     given = msgspec.json.decode(text, type=_Adoption)
     os.set_inheritable(given.parent, False)
@@ -76,8 +76,8 @@ def supervise(place: ServerPlace, settings: RunSettings, folders: Iterable[Path]
     """Run the server in a child until a signal arrives; restart it when a file changes."""
     if os.name == "nt":
         raise UsageError("--reload hands an open socket to a child process; Windows cannot do that")
-    from accord.transports.http.server.sockets import close_all
-    from accord.transports.shutdown import take_signals
+    from accord.http.server.sockets import close_all
+    from accord.runtime.shutdown import take_signals
 
     watched = [str(each.absolute()) for each in folders]
     try:

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from socket import socket
 
+    from accord.http.server.app import HttpApp
+    from accord.http.server.worker_process import WorkerEnd
     from accord.server import Server
-    from accord.transports.http.server.app import HttpApp
-    from accord.transports.http.server.worker_process import WorkerEnd
 
 _HELP = """\
 usage: accord run [options] TARGET
@@ -252,7 +252,7 @@ def _log_to_stderr(settings: RunSettings) -> "Iterator[None]":
         return
     import logging
 
-    from accord.transports.http.server.access_log import LineFormatter
+    from accord.http.server.access_log import LineFormatter
 
     logger, handler = logging.getLogger("accord"), logging.StreamHandler()
     handler.setFormatter(LineFormatter())
@@ -279,7 +279,7 @@ def _refuse_command(words: list[str]) -> None:
 
 def _claim() -> None:
     """Claim stdout before any code of the user can print to it."""
-    from accord.transports.stdio import claim
+    from accord.stdio.server import claim
 
     # The number of a closed descriptor may belong to another file by now.
     if sys.stdin is None or sys.stdout is None:
@@ -318,7 +318,7 @@ def _first_address(settings: RunSettings) -> tuple[str, int]:
     """Return the first host and port that hosts can connect to; port 0 without one."""
     if not settings.listen:
         return settings.host, settings.port
-    from accord.transports.http.server.sockets import split_address
+    from accord.http.server.sockets import split_address
 
     found = [split_address(each) for each in settings.listen]
     return next(((host, port) for kind, host, port in found if kind == "tcp"), ("", 0))

@@ -14,7 +14,7 @@ from accord.client.options import (
     OnSample,
     Roots,
 )
-from accord.transports.http.client.sender import HttpClientOptions, HttpHeaders
+from accord.http.client.sender import HttpClientOptions, HttpHeaders
 
 if TYPE_CHECKING:
     from accord.client.changes import (

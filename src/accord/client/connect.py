@@ -29,15 +29,15 @@ from accord.errors import (
     RequestError,
     RequestTimeout,
 )
+from accord.http.client.auth import Auth, Authorizer, Bearer
+from accord.http.client.sender import HttpClientOptions
 from accord.keywords import refuse_unknown
 from accord.protocol.revisions import HANDSHAKE, newest
-from accord.transports.http.client.auth import Auth, Authorizer, Bearer
-from accord.transports.http.client.sender import HttpClientOptions
-from accord.transports.process import Process
-from accord.transports.wire import Wire
+from accord.runtime.wire import Wire
+from accord.stdio.client import Process
 
 if TYPE_CHECKING:
-    from accord.transports.http.client.wire import HttpWire
+    from accord.http.client.wire import HttpWire
 
 Target: TypeAlias = Sequence[str] | str | os.PathLike[str] | Any
 """A command as a list, a file with a server, a URL, or a server object."""
@@ -78,7 +78,7 @@ def connect(target: Target, **options: Unpack[ConnectOptions]) -> "Connecting":
             (`accord.client.ClientMiddleware`).
 
             For launched servers: env, in addition to what is inherited
-            (`accord.transports.process.INHERITED`: paths and language, no secrets), cwd, stderr
+            (`accord.stdio.client.INHERITED`: paths and language, no secrets), cwd, stderr
             ("keep" the last lines for errors, "forward" them, or a function called with each),
             exit_grace (2 s) and terminate_grace (2 s) when closing.
 
@@ -216,8 +216,8 @@ def _is_url(target: Target) -> TypeGuard[str]:
 
 def http_wire(url: str, settings: ClientSettings) -> "HttpWire":
     """Return the wire to a URL."""
-    from accord.transports.http.client.carrier import HttpTarget
-    from accord.transports.http.client.wire import HttpWire
+    from accord.http.client.carrier import HttpTarget
+    from accord.http.client.wire import HttpWire
 
     return HttpWire(
         HttpTarget(

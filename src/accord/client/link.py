@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from accord import errors
-from accord.bindings.headers import check_headers
-from accord.bindings.lines import LineTooLong
 from accord.client.arguments import check_meta
 from accord.client.introduction import describe_lack, lacking_capabilities, request_meta
 from accord.client.options import CallOptions, ClientSettings, OnProgress, check_seconds
@@ -34,13 +32,15 @@ from accord.errors import (
     ResourceNotFound,
     UrlElicitationRequired,
 )
+from accord.http.client.auth import pause_deadline
+from accord.http.rules.headers import check_headers
 from accord.keywords import refuse_unknown
 from accord.protocol.endpoint import Endpoint
 from accord.protocol.revisions import REVISIONS, Revision
 from accord.protocol.violation import CLIENT
 from accord.runtime.dispatcher import Dispatcher
-from accord.transports.http.client.auth import pause_deadline
-from accord.transports.wire import CALL_HEADERS, Wire
+from accord.runtime.wire import CALL_HEADERS, Wire
+from accord.stdio.lines import LineTooLong
 from accord.types import (
     Implementation,
     InputRequiredResult,

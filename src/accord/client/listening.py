@@ -13,7 +13,7 @@ from accord.client.changes import Change, NoticesLost, check_served, declared_pa
 from accord.client.streams import follow, hear, server_capabilities
 from accord.errors import ConnectionClosed, LocalProtocolError
 from accord.protocol.exchange import NotificationReceived
-from accord.transports.wire import CALL_HEADERS
+from accord.runtime.wire import CALL_HEADERS
 from accord.types import SubscriptionFilter
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from accord.errors import (
 )
 from accord.protocol.exchange import META_SERVER
 from accord.protocol.revisions import HANDSHAKE, REVISIONS
-from accord.transports.wire import ProbeRefused
+from accord.runtime.wire import ProbeRefused
 from accord.types import (
     DiscoverParams,
     DiscoverResult,

@@ -5,11 +5,11 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypedDict
 
+from accord.http.client.auth import Auth
+from accord.http.client.sender import HttpClientOptions, HttpHeaders
 from accord.protocol.codec import Limits
 from accord.protocol.revisions import REVISIONS, in_order
-from accord.transports.child import StderrSink
-from accord.transports.http.client.auth import Auth
-from accord.transports.http.client.sender import HttpClientOptions, HttpHeaders
+from accord.stdio.child import StderrSink
 from accord.types import (
     CreateMessageParams,
     CreateMessageResult,

@@ -18,7 +18,7 @@ from accord.protocol.exchange import Exchange
 from accord.protocol.party import capability_paths, undeclared_mode, undeclared_tools
 from accord.protocol.violation import SERVER, Violation
 from accord.runtime.tasks import is_pressed
-from accord.transports.wire import CALL_HEADERS
+from accord.runtime.wire import CALL_HEADERS
 from accord.types import (
     CreateMessageRequest,
     ElicitRequest,

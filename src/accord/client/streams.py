@@ -22,11 +22,11 @@ from accord.errors import (
     RequestError,
     RequestTimeout,
 )
+from accord.http.client.carrier import TRANSIENT_STATUSES
+from accord.http.client.messages import Backoff
 from accord.protocol.exchange import Exchange, NotificationReceived
 from accord.protocol.violation import SERVER, Violation
 from accord.runtime.tasks import Pending
-from accord.transports.http.client.carrier import TRANSIENT_STATUSES
-from accord.transports.http.client.messages import Backoff
 from accord.types import ListenParams, SubscribeParams, SubscriptionFilter, UnsubscribeParams
 
 if TYPE_CHECKING:

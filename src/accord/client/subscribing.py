@@ -18,7 +18,7 @@ from accord.client.options import CallOptions
 from accord.client.streams import LISTEN, follow, server_capabilities
 from accord.errors import AccordError, ConnectionClosed, InvalidParams, RequestTimeout
 from accord.protocol.exchange import NotificationReceived
-from accord.transports.wire import CALL_HEADERS
+from accord.runtime.wire import CALL_HEADERS
 from accord.types import (
     EmptyParams,
     ResourceUpdatedParams,

@@ -4,8 +4,8 @@ import weakref
 from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from accord.bindings.addresses import client_network
 from accord.errors import RegistrationError
+from accord.http.rules.addresses import client_network
 from accord.protocol.methods import METHODS
 from accord.server import Context, Server
 from accord.types import Tool

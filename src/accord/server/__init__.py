@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from accord.bindings.headers import RequestFacts
+    from accord.http.rules.headers import RequestFacts
     from accord.server.access import Policy
     from accord.server.caching import CacheHints
     from accord.server.context import Context
@@ -55,7 +55,7 @@ _HOMES = {
     "Middleware": "accord.server.middleware",
     "Policy": "accord.server.access",
     "Proceed": "accord.server.middleware",
-    "RequestFacts": "accord.bindings.headers",
+    "RequestFacts": "accord.http.rules.headers",
     "SamplingOptions": "accord.server.questions",
     "Server": "accord.server.server",
     "UrlElicitation": "accord.server.url_elicitation",

@@ -16,10 +16,10 @@ from accord.runtime.handlers import Write
 from accord.server.visibility import NO_RULES, Visibility, is_shown
 
 if TYPE_CHECKING:
+    from accord.runtime.wire import MemoryWire
     from accord.server.registry import Registry, RegistryEntry, Snapshot
     from accord.server.server import Server
     from accord.server.session import Session
-    from accord.transports.wire import MemoryWire
 
 
 Policy: TypeAlias = Callable[[Principal | None, Any], bool]
@@ -160,6 +160,6 @@ class ActingServer:
 
     async def connect_memory(self) -> "MemoryWire":
         """Return the client's end of a connection."""
-        from accord.transports.wire import MemoryWire
+        from accord.runtime.wire import MemoryWire
 
         return MemoryWire(self)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import TypeVar as TypeVarWithDefault
 
-    from accord.bindings.headers import RequestFacts
+    from accord.http.rules.headers import RequestFacts
     from accord.server.session import Session
     from accord.server.tasks.channel import RunningTask
 
@@ -148,7 +148,7 @@ class Context(AskingContext, Generic[State]):
         """Address and headers of the HTTP request; empty over stdio and in memory."""
         origin = self._exchange.origin
         if origin is None:
-            from accord.bindings.headers import NO_FACTS
+            from accord.http.rules.headers import NO_FACTS
 
             return NO_FACTS
         facts: RequestFacts = origin.facts

@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from socket import socket
     from ssl import SSLContext
 
+    from accord.http.server.app import HttpApp
     from accord.server.server import Server
-    from accord.transports.http.server.app import HttpApp
 
 
 class ListenPlace(msgspec.Struct, kw_only=True):
@@ -30,7 +30,7 @@ class ListenPlace(msgspec.Struct, kw_only=True):
     tls: Any = None
 
     def __post_init__(self) -> None:
-        from accord.transports.http.server.sockets import split_address
+        from accord.http.server.sockets import split_address
 
         for each in self.addresses or ():
             split_address(each)
@@ -53,7 +53,7 @@ class ListenPlace(msgspec.Struct, kw_only=True):
         Raises:
             TransportError: an address cannot be listened on.
         """
-        from accord.transports.http.server import sockets
+        from accord.http.server import sockets
 
         if self.addresses is None:
             return sockets.listen(self.host, self.port)
@@ -68,7 +68,7 @@ class ListenPlace(msgspec.Struct, kw_only=True):
         if self.certificate is None:
             context: SSLContext | None = self.tls
             return context
-        from accord.transports.http.server.tls import load_certificate
+        from accord.http.server.tls import load_certificate
 
         return load_certificate(self.certificate, self.key, self.key_password)
 
@@ -77,7 +77,7 @@ def describe_place(
     server: "Server[Any]", app: "HttpApp", sockets: "list[socket]", *, is_tls: bool
 ) -> str:
     """Say where a server is served."""
-    from accord.transports.http.server.endpoint import STREAM
+    from accord.http.server.endpoint import STREAM
 
     def places(path: str) -> str:
         return " and ".join(_url(each.getsockname(), path, is_tls=is_tls) for each in sockets)

@@ -57,6 +57,8 @@ from accord.types import (
 from accord.types._base import JsonObject
 
 if TYPE_CHECKING:
+    from accord.http.server.app import HttpApp
+    from accord.runtime.wire import MemoryWire
     from accord.server.completion import Completions
     from accord.server.http_settings import HttpSettings, ListenSettings
     from accord.server.injection import Overrides
@@ -64,8 +66,6 @@ if TYPE_CHECKING:
     from accord.server.stateless import StatelessSessions
     from accord.server.tasks.runner import TaskRunner
     from accord.server.threads import Workers
-    from accord.transports.http.server.app import HttpApp
-    from accord.transports.wire import MemoryWire
 
 Lifespan: TypeAlias = "Callable[[Server[State]], AbstractAsyncContextManager[State]]"
 
@@ -393,7 +393,7 @@ class Server(Registration, LocalCalls, MountingServer, SharingServer, Generic[St
 
     async def connect_memory(self) -> "MemoryWire":
         """Return the client's end of a connection within this process."""
-        from accord.transports.wire import MemoryWire
+        from accord.runtime.wire import MemoryWire
 
         return MemoryWire(self)
 

@@ -15,12 +15,12 @@ from accord.server.serving_logs import log_in_background
 if TYPE_CHECKING:
     from socket import socket
 
+    from accord.http.server.app import HttpApp
+    from accord.http.server.worker_process import Announcement, WorkerEnd
+    from accord.runtime.shutdown import Stop
     from accord.server.http_settings import HttpSettings, ListenSettings
     from accord.server.listen_place import ListenPlace
     from accord.server.server import Server
-    from accord.transports.http.server.app import HttpApp
-    from accord.transports.http.server.worker_process import Announcement, WorkerEnd
-    from accord.transports.shutdown import Stop
 
 _stdio_log = logging.getLogger("accord.stdio")
 _http_log = logging.getLogger("accord.http")
@@ -45,8 +45,8 @@ def _take_place(host: str, port: int, options: Any) -> "ListenPlace":
 
 def build_app(server: "Server[Any]", grace: float, options: "HttpSettings") -> "HttpApp":
     """Return the ASGI app of a server, behind its guard if it has one."""
-    from accord.transports.http.server.app import HttpApp
-    from accord.transports.http.server.state import HttpOptions
+    from accord.http.server.app import HttpApp
+    from accord.http.server.state import HttpOptions
 
     if server.auth is not None:
         options.setdefault("public_url", getattr(server.auth, "public_url", None))
@@ -56,7 +56,7 @@ def build_app(server: "Server[Any]", grace: float, options: "HttpSettings") -> "
     if server.auth is not None:
         app = server.auth.guard(app, path=settings.path, public_url=settings.public_url)
     if settings.access_log:
-        from accord.transports.http.server.access_log import AccessLog
+        from accord.http.server.access_log import AccessLog
 
         app = AccessLog(app, is_json=settings.access_log == "json")  # type: ignore[assignment]  # as above
     return app
@@ -109,7 +109,7 @@ def count_workers(options: Any) -> int:
     if workers == 1 and workers is not True:
         return 1
     http_server()
-    from accord.transports.http.server.worker_processes import count_workers
+    from accord.http.server.worker_processes import count_workers
 
     return count_workers(workers)
 
@@ -163,9 +163,9 @@ async def serve(
 
 
 async def _serve_stdio_as_guest(server: "Server[Any]", *, grace: float) -> None:
+    from accord.runtime.shutdown import Stop
     from accord.runtime.tasks import run_until_cancelled
-    from accord.transports.shutdown import Stop
-    from accord.transports.stdio import claim_for_a_while
+    from accord.stdio.server import claim_for_a_while
 
     stop = Stop(grace=grace, is_guest=True)
     with claim_for_a_while():
@@ -181,9 +181,9 @@ def run_stdio(server: "Server[Any]", *, grace: float) -> None:
     Raises:
         AccordError: the server did not start, because of something that it mounts or connects to.
     """
+    from accord.runtime.shutdown import Stop, exit_at_once
     from accord.runtime.tasks import run_to_end
-    from accord.transports.shutdown import Stop, exit_at_once
-    from accord.transports.stdio import claim
+    from accord.stdio.server import claim
 
     server.was_run = True
     claim()
@@ -203,7 +203,7 @@ def run_stdio(server: "Server[Any]", *, grace: float) -> None:
 
 async def _serve_stdio(server: "Server[Any]", stop: "Stop") -> None:
     from accord.runtime import tasks
-    from accord.transports.stdio import StdioConnection, claim
+    from accord.stdio.server import StdioConnection, claim
 
     generation = tasks.fork_generation
     async with server.run_lifespan() as state:
@@ -293,7 +293,7 @@ def run_http(
 def http_server() -> Any:
     """Return the module that serves HTTP, which needs an extra."""
     try:
-        from accord.transports.http.server import running
+        from accord.http.server import running
     except ImportError:
         raise MissingExtra("http", needed_for="serving over HTTP") from None
     return running
@@ -302,8 +302,8 @@ def http_server() -> Any:
 def _describe(
     server: "Server[Any]", app: "HttpApp", sockets: "list[socket]", advice: str, *, is_tls: bool
 ) -> "Announcement":
+    from accord.http.server.worker_process import Announcement
     from accord.server.listen_place import describe_place
-    from accord.transports.http.server.worker_process import Announcement
 
     text = describe_place(server, app, sockets, is_tls=is_tls)
     return Announcement(text, _find_refusals(app, sockets, advice))
@@ -329,8 +329,8 @@ def _find_refusals(app: "HttpApp", sockets: "list[socket]", advice: str) -> str 
 
 def _leave(server: "Server[Any]", log: logging.Logger, *, grace: float, seconds: float) -> None:
     """Exit although threads may still run: at once if they work, else some seconds from now."""
+    from accord.runtime.shutdown import exit_at_once, leave_threads
     from accord.server.threads import is_working
-    from accord.transports.shutdown import exit_at_once, leave_threads
 
     if is_working():
         log.warning("sync work did not stop within %g s and is left behind", grace)

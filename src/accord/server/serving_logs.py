@@ -94,7 +94,7 @@ class _Background(logging.Handler):
 def fallback_handlers(record: logging.LogRecord) -> list[logging.Handler]:
     """Return what writes a record where logging is not configured."""
     if record.name == "accord.access":
-        from accord.transports.http.server.access_log import fallback
+        from accord.http.server.access_log import fallback
 
         return [fallback]
     return [] if logging.lastResort is None else [logging.lastResort]

@@ -29,7 +29,7 @@ async def notify_session(worker: "Worker", session_id: str, name: str, params: A
     Raises:
         StoreError: the store does not answer.
     """
-    from accord.transports.http.server.shared_streams import NONCE_BYTES
+    from accord.http.server.shared_streams import NONCE_BYTES
     from accord.workers.session_tokens import SessionTokens
 
     backend, token = worker.backend, SessionTokens(worker.keys).open(session_id.encode())

@@ -248,7 +248,7 @@ def _refuse_settings_of_run(settings: Mapping[str, object]) -> None:
     unknown = [name for name in settings if name not in ServerSettings.__annotations__]
     if not unknown:
         return
-    from accord.transports.http.server.state import HttpOptions
+    from accord.http.server.state import HttpOptions
 
     for name in unknown:
         if name in ("transport", "host", "port", *HttpOptions.__struct_fields__):

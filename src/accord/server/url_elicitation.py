@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from accord.bindings.addresses import host_fault, is_loopback
 from accord.errors import InternalError, StoreUnavailable, UrlElicitationRequired
+from accord.http.rules.addresses import host_fault, is_loopback
 from accord.protocol.exchange import Exchange
 from accord.server.shared_pages import COMPLETE
 from accord.types import (

@@ -15,10 +15,10 @@ from accord.server.serving import announce, build_app, http_server, run_http
 from accord.server.serving_logs import log_in_background
 
 if TYPE_CHECKING:
+    from accord.http.server.worker_process import Work, WorkerEnd
     from accord.server.http_settings import ListenSettings
     from accord.server.listen_place import ListenPlace
     from accord.server.server import Server
-    from accord.transports.http.server.worker_process import Work, WorkerEnd
 
 
 def run_in_workers(
@@ -59,8 +59,8 @@ def supervise(work: "Work", place: "ListenPlace", *, grace: float, count: int) -
     Raises:
         TransportError: the address cannot be listened on.
     """
-    from accord.transports.http.server.sockets import close_all
-    from accord.transports.http.server.worker_processes import WorkerProcesses
+    from accord.http.server.sockets import close_all
+    from accord.http.server.worker_processes import WorkerProcesses
 
     sockets = place.open_sockets()
     try:

@@ -14,12 +14,12 @@ from accord.client import ConnectOptions, blocking
 from accord.client.connect import connect
 from accord.client.options import ClientSettings
 from accord.errors import FlowFailed
+from accord.http.server.app import HttpApp
+from accord.http.server.state import HttpOptions
+from accord.runtime.wire import MemoryWire, Wire
+from accord.stdio.client import Process
 from accord.testing.recording import ProtocolBroken, Recording
 from accord.testing.tapped_wire import TappedWire
-from accord.transports.http.server.app import HttpApp
-from accord.transports.http.server.state import HttpOptions
-from accord.transports.process import Process
-from accord.transports.wire import MemoryWire, Wire
 
 if TYPE_CHECKING:
     from accord.auth.oauth import OAuth
@@ -285,7 +285,7 @@ def unattended(**options: Any) -> "OAuth":
 
 async def _follow(url: str) -> str:
     """Open a URL as a browser would; return the URL of the redirect."""
-    from accord.transports.http.client.guarded import HttpRequest, operator_sender
+    from accord.http.client.guarded import HttpRequest, operator_sender
 
     response = await operator_sender(url)(HttpRequest(method="GET", url=url))
     if response.status in (302, 303) and "location" in response.headers:

@@ -9,8 +9,8 @@ from typing import Final, Literal, TypeAlias
 
 from msgspec.structs import replace
 
-from accord.bindings.headers import LAST_EVENT, media_type
-from accord.bindings.sse import CONTENT_TYPE, Decoder, Event
+from accord.http.rules.headers import LAST_EVENT, media_type
+from accord.http.rules.sse import CONTENT_TYPE, Decoder, Event
 from accord.protocol.party import Bounded
 from accord.trace import ALL, HttpFacts, Party
 

@@ -9,22 +9,22 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from accord.bindings.sse import EventTooLong
 from accord.client.connect import http_wire
 from accord.client.options import ClientSettings
 from accord.errors import MissingExtra
+from accord.http.client.sender import NotSent, Sender, SenderResponse
+from accord.http.rules.sse import EventTooLong
+from accord.http.server.sockets import listen
 from accord.protocol.exchange import Exchange
 from accord.protocol.party import Bounded
+from accord.runtime.wire import Lost, Receive, WireListener
 from accord.testing.http_records import ExchangeRecorder, StreamNames
 from accord.testing.recording import Observer
 from accord.trace import HttpFacts, Party
-from accord.transports.http.client.sender import NotSent, Sender, SenderResponse
-from accord.transports.http.server.sockets import listen
-from accord.transports.wire import Lost, Receive, WireListener
 
 if TYPE_CHECKING:
-    from accord.transports.http.client.wire import HttpWire
-    from accord.transports.http.server.app import HttpApp
+    from accord.http.client.wire import HttpWire
+    from accord.http.server.app import HttpApp
 
 
 _LOOPBACK: Final = "127.0.0.1"
@@ -125,7 +125,7 @@ class _Served:
 
     def __init__(self, app: "HttpApp") -> None:
         try:
-            from accord.transports.http.server.listener import HttpListener
+            from accord.http.server.listener import HttpListener
         except ImportError:
             raise MissingExtra("http", needed_for="testing over HTTP") from None
         self.app = app
@@ -140,7 +140,7 @@ class _Served:
         port = socket.getsockname()[1]
         await self._listener.start([socket])
         # Imported late: a client of a URL needs no server.
-        from accord.transports.http.server.endpoint import STREAM
+        from accord.http.server.endpoint import STREAM
 
         return f"http://{_LOOPBACK}:{port}{STREAM if is_older else self.app.options.path}"
 

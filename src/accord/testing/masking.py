@@ -13,7 +13,7 @@ from urllib.parse import unquote
 import msgspec
 from msgspec.structs import replace
 
-from accord.bindings.headers import LAST_EVENT, SESSION, is_session_id
+from accord.http.rules.headers import LAST_EVENT, SESSION, is_session_id
 from accord.protocol.mirroring import decode_header
 from accord.protocol.party import Bounded
 from accord.trace import MASK, SHOWN_HEADERS, HttpFacts, Record

@@ -1,8 +1,8 @@
 """A wire whose messages are recorded; it stands apart because a client needs no server."""
 
 from accord.protocol.exchange import Exchange
+from accord.runtime.wire import Lost, Receive, Wire, WireListener
 from accord.testing.recording import Observer
-from accord.transports.wire import Lost, Receive, Wire, WireListener
 
 
 class TappedWire:

@@ -12,8 +12,8 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from accord.bindings import sse
 from accord.errors import Conflict, Fenced, LogClosed, StoreError, StoreUnavailable
+from accord.http.rules import sse
 from accord.workers.inbox import BEHIND
 
 if TYPE_CHECKING:

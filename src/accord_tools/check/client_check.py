@@ -15,8 +15,8 @@ from accord.errors import ConnectFailed
 from accord.protocol.catalogue import Requirement, catalogue
 from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS, in_order
 from accord.protocol.verdict import Verdict, VerdictName, out_of_scope
+from accord.stdio.child import Child
 from accord.trace import Transport
-from accord.transports.child import Child
 from accord.types import JsonObject, RevisionId
 from accord_tools.check.fake_server.authorization_server import PREREGISTERED
 from accord_tools.check.fake_server.client_run import (

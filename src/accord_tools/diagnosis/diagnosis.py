@@ -19,13 +19,13 @@ from accord.auth.discovery import (
     find_resource_metadata,
 )
 from accord.auth.urls import canonical_resource
-from accord.bindings.headers import ACCEPT_BOTH, media_type
-from accord.bindings.http_responses import AuthChallenge, bearer_challenge, explain, quote_url
 from accord.client import connect
 from accord.errors import AccordError, FlowFailed, Unauthorized
+from accord.http.client.auth import Auth, Bearer
+from accord.http.client.guarded import AddressPolicy, GuardedSender, NoResponse
+from accord.http.rules.headers import ACCEPT_BOTH, media_type
+from accord.http.rules.responses import AuthChallenge, bearer_challenge, explain, quote_url
 from accord.protocol.revisions import HANDSHAKE, REVISIONS, in_order
-from accord.transports.http.client.auth import Auth, Bearer
-from accord.transports.http.client.guarded import AddressPolicy, GuardedSender, NoResponse
 from accord_tools.diagnosis.first_requests import ask_first_list, post_initialize
 from accord_tools.diagnosis.network import check_tls, open_port, resolve_host, shown_reason
 from accord_tools.diagnosis.step import DoctorStep, StepList, StepVerdict, Stopped

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from accord.bindings.headers import ACCEPT_BOTH, SESSION
+from accord.http.client.sender import ConnectionCut, HttpClientOptions, NotSent
+from accord.http.rules.headers import ACCEPT_BOTH, SESSION
 from accord.protocol.revisions import HANDSHAKE
-from accord.transports.http.client.sender import ConnectionCut, HttpClientOptions, NotSent
 
 if TYPE_CHECKING:
     from multidict import CIMultiDictProxy
@@ -39,7 +39,7 @@ async def post_initialize(url: str, headers: Mapping[str, str], *, client: str) 
     Raises:
         OSError: the request got no answer.
     """
-    from accord.transports.http.client.aiohttp_sender import AiohttpSender
+    from accord.http.client.aiohttp_sender import AiohttpSender
 
     params = {
         "protocolVersion": [*HANDSHAKE][-1],

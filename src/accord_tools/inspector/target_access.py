@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from accord.http.client.auth import Bearer
 from accord.protocol.revisions import REVISIONS, find_revision
-from accord.transports.http.client.auth import Bearer
-from accord.transports.process import environment
+from accord.stdio.client import environment
 from accord.types import RevisionId
 from accord_tools.check.probing.target import ServerTarget
 from accord_tools.hosts.entries.literals import (

@@ -15,8 +15,8 @@ from accord.cli.options import CREDENTIALS, ENV, Commands, UsageError, add_comma
 from accord.cli.signals import end_by_signals
 from accord.cli.terminal import complain, escape_controls, note
 from accord.errors import ConnectFailed, MissingExtra, TransportError
+from accord.http.server.sockets import listen
 from accord.protocol.violation import Violation
-from accord.transports.http.server.sockets import listen
 from accord_tools.check import reporting
 from accord_tools.check.probing.secret_filter import display_target
 

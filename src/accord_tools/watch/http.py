@@ -15,12 +15,12 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from accord.bindings import headers as names
-from accord.bindings.addresses import LOOPBACK_HOSTS
-from accord.bindings.sse import Decoder, Event, EventTooLong
 from accord.errors import MissingExtra
-from accord.transports.http.client.sender import require_aiohttp
-from accord.transports.http.server.exchange import Receive, ResponseCut, Scope, Send
+from accord.http.client.sender import require_aiohttp
+from accord.http.rules import headers as names
+from accord.http.rules.addresses import LOOPBACK_HOSTS
+from accord.http.rules.sse import Decoder, Event, EventTooLong
+from accord.http.server.exchange import Receive, ResponseCut, Scope, Send
 from accord_tools.watch.http_conversations import ConversationIndex, Tap, join_headers, path_of
 from accord_tools.watch.watcher import Watcher
 
@@ -72,8 +72,8 @@ async def serve_proxy(
     """
     require_aiohttp("http", "watching over HTTP")
     try:
-        from accord.transports.http.client.aiohttp_sender import open_session
-        from accord.transports.http.server.running import serve_asgi
+        from accord.http.client.aiohttp_sender import open_session
+        from accord.http.server.running import serve_asgi
     except ImportError:
         raise MissingExtra("http", needed_for="watching over HTTP") from None
     async with (

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urljoin, urlsplit
 
-from accord.bindings import headers as names
-from accord.bindings.sse import CONTENT_TYPE, EventTooLong
-from accord.bindings.standalone import VERSION_KEY
+from accord.http.rules import headers as names
+from accord.http.rules.sse import CONTENT_TYPE, EventTooLong
+from accord.http.rules.stateless import VERSION_KEY
+from accord.http.server.exchange import Scope
 from accord.protocol.party import Bounded
 from accord.testing.http_records import ExchangeRecorder, StreamNames
 from accord.trace import HttpFacts, Party, Transport
-from accord.transports.http.server.exchange import Scope
 from accord_tools.check.trace_check import opening_method
 from accord_tools.watch.watcher import Copy, Watcher
 

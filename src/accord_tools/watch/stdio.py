@@ -12,9 +12,9 @@ from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Final
 
-from accord.bindings.lines import LineReader, LineTooLong
+from accord.stdio.child import spawn
+from accord.stdio.lines import LineReader, LineTooLong
 from accord.trace import LINE_LIMIT, Party
-from accord.transports.child import spawn
 from accord_tools.watch.watcher import Copy, Watcher
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from accord.auth.authorization_server.documents import (
 )
 from accord.auth.authorization_server.models import OAuthRefusal, Request
 from accord.auth.urls import client_url_fault
-from accord.transports.http.client.guarded import HttpResponse, NoResponse
+from accord.http.client.guarded import HttpResponse, NoResponse
 from support.certificates import self_signed, serving_with
 from support.flows import reply
 from support.http_server import bounded

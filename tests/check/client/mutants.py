@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from accord.bindings.sse import Decoder
+from accord.http.rules.sse import Decoder
 from check.client.raw import Gone, Message, Raw
 
 

@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 import aiohttp
 
-from accord.bindings.sse import Decoder
+from accord.http.rules.sse import Decoder
 from accord.json_schema.samples import sample
 
 Message = dict[str, Any]

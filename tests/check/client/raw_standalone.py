@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import aiohttp
 
-from accord.bindings.sse import Decoder
+from accord.http.rules.sse import Decoder
 from accord.json_schema.samples import sample
 from accord.protocol.mirroring import (
     NAME_MEMBERS,

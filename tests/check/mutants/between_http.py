@@ -12,10 +12,10 @@ from typing import Any, TypeAlias
 
 import uvicorn
 
-from accord.bindings.sse import Decoder, Event, encode
+from accord.http.rules.sse import Decoder, Event, encode
+from accord.http.server.sockets import listen
 from accord.protocol.catalogue import catalogue
 from accord.protocol.revisions import REVISIONS
-from accord.transports.http.server.sockets import listen
 from accord_tools.check.probing.target import ServerTarget
 from check.mutants.everything import server as everything
 from check.mutants.foundation import MUTANTS, Making, elsewhere, params_of

@@ -18,8 +18,8 @@ import msgspec
 
 from accord.protocol.catalogue import catalogue
 from accord.protocol.revisions import HANDSHAKE
+from accord.runtime.wire import MemoryWire
 from accord.testing import run_in_virtual_time
-from accord.transports.wire import MemoryWire
 from accord_tools.check.probing.raw_connection import RawConnection
 from accord_tools.check.probing.target import ServerTarget
 from accord_tools.check.scenarios._scenario import Scenario, revealing_methods

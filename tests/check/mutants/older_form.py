@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from accord.bindings.sse import Event
+from accord.http.rules.sse import Event
 from check.mutants.between_http import Asked, Head, Headers, Hook, Send, Web, web_mutant
 
 OLDEST = "2024-11-05"

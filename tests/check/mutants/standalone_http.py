@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from accord.bindings.sse import Event
+from accord.http.rules.sse import Event
 from accord.protocol.mirroring import NAME_MEMBERS, encode_header
 from check.mutants.between_http import Asked, Head, Headers, Hook, Send, Web, web_mutant
 from check.mutants.everything import server as everything

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from accord.bindings.sse import Event
+from accord.http.rules.sse import Event
 from check.mutants.between_http import Asked, Web
 from check.mutants.everything import server as everything
 from check.mutants.foundation import few, unbreakable

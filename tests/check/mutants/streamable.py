@@ -5,7 +5,7 @@ import json
 from itertools import count
 from typing import Any
 
-from accord.bindings.sse import Event
+from accord.http.rules.sse import Event
 from check.mutants.between_http import OPENING, Asked, Head, Headers, Send, Web, web_mutant
 from check.mutants.foundation import few
 from check.mutants.over_http import (

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from accord import Principal
 from accord.auth import Protected, StaticTokens
-from accord.bindings.sse import encode
+from accord.http.rules.sse import encode
 from accord_tools.check.probing.target import ServerTarget
 from check.mutants.between_http import Asked, Head, Headers, Web, serving
 from check.mutants.foundation import Between, Making, Message, Sent, elsewhere, few, params_of

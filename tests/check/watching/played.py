@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 
 import msgspec
 
-from accord.bindings import sse
+from accord.http.rules import sse
 from support.waiting import LONG
 
 # A header that is recorded as it is.

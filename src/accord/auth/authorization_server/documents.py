@@ -25,7 +25,7 @@ from accord.auth.authorization_server.models import (
     parse_form,
 )
 from accord.auth.urls import client_url_fault
-from accord.transports.http.client.guarded import (
+from accord.http.client.guarded import (
     AddressPolicy,
     GuardedSender,
     HttpRequest,

@@ -47,9 +47,9 @@ from accord.auth.urls import (
     is_loopback_url,
     is_same_resource,
 )
-from accord.bindings.addresses import LOOPBACK_HOSTS, client_network
-from accord.transports.http.client.guarded import HttpResponse
-from accord.transports.http.server.exchange import Scope
+from accord.http.client.guarded import HttpResponse
+from accord.http.rules.addresses import LOOPBACK_HOSTS, client_network
+from accord.http.server.exchange import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Callable

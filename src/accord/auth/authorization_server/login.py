@@ -33,7 +33,7 @@ from accord.auth.authorization_server.store import AuthorizationStore
 from accord.auth.authorization_server.upstream_sessions import UpstreamSession, UpstreamSessions
 from accord.auth.authorization_server.upstream_urls import start_url
 from accord.auth.urls import with_query
-from accord.bindings.addresses import client_network
+from accord.http.rules.addresses import client_network
 
 log = logging.getLogger("accord.auth")
 

@@ -46,9 +46,9 @@ from accord.auth.jwks import require_jwt
 from accord.auth.protected import Protected
 from accord.auth.urls import is_loopback_url
 from accord.errors import AuthError, StoreError
+from accord.http.client.guarded import Send as SendRequest
+from accord.http.server.exchange import Receive, Scope, Send
 from accord.stores.backend import Backend
-from accord.transports.http.client.guarded import Send as SendRequest
-from accord.transports.http.server.exchange import Receive, Scope, Send
 
 log = logging.getLogger("accord.auth")
 

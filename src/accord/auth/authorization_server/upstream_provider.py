@@ -15,9 +15,8 @@ import msgspec
 from accord.auth.authorization_server.upstream import Upstream, UpstreamUser
 from accord.auth.client_identity import AuthMethod, ClientIdentity, Pkce, token_request
 from accord.auth.jwt_verifier import InvalidToken, JwtVerifier, unverified_claims
-from accord.bindings.http_responses import quote_text, quote_url
 from accord.errors import AuthError
-from accord.transports.http.client.guarded import (
+from accord.http.client.guarded import (
     AddressPolicy,
     GuardedSender,
     HttpRequest,
@@ -25,6 +24,7 @@ from accord.transports.http.client.guarded import (
     NoResponse,
     Send,
 )
+from accord.http.rules.responses import quote_text, quote_url
 
 log = logging.getLogger("accord.auth")
 

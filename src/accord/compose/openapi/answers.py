@@ -10,12 +10,12 @@ from typing import Any, Final
 
 import msgspec
 
-from accord.bindings.http_responses import excerpt, parse_retry_after
 from accord.compose.openapi.document import ApiOperation, Inexpressible, object_at
 from accord.compose.openapi.schemas import OutputConverter, read_types
 from accord.compose.openapi.security import Credentials
 from accord.compose.openapi.sending import ApiResponse
 from accord.errors import ResourceNotFound, ToolError
+from accord.http.rules.responses import excerpt, parse_retry_after
 from accord.server.media import BINARY, JSON, encode_base64, is_textual
 from accord.types import (
     AudioContent,

@@ -9,19 +9,19 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
-from accord.bindings.http_responses import origin, quote_url, redirect_url
 from accord.compose.openapi.arguments import ApiRequest
 from accord.compose.openapi.security import Credentials
 from accord.errors import ToolError
-from accord.transports.http.client.sender import (
+from accord.http.client.sender import (
     ConnectionCut,
     HttpClientOptions,
     NotSent,
     require_aiohttp,
 )
+from accord.http.rules.responses import origin, quote_url, redirect_url
 
 if TYPE_CHECKING:
-    from accord.transports.http.client.aiohttp_sender import AiohttpSender
+    from accord.http.client.aiohttp_sender import AiohttpSender
 
 _REDIRECTS: Final = 5
 _REDIRECTED: Final = frozenset({301, 302, 303, 307, 308})
@@ -41,7 +41,7 @@ class ApiResponse(NamedTuple):
 
 def _open(options: HttpClientOptions) -> "AiohttpSender":
     require_aiohttp(needed_for="calling an API")
-    from accord.transports.http.client.aiohttp_sender import AiohttpSender
+    from accord.http.client.aiohttp_sender import AiohttpSender
 
     # Callers must not share cookies that an API sets.
     return AiohttpSender(options, keeps_cookies=False, is_encoded=True)
@@ -157,7 +157,7 @@ class ApiSender:
         )
 
     async def _send_elsewhere(self, method: str, url: str, location: str) -> ApiResponse:
-        from accord.transports.http.client.guarded import (
+        from accord.http.client.guarded import (
             AddressPolicy,
             GuardedSender,
             HttpRequest,

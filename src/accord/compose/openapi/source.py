@@ -27,12 +27,12 @@ from accord.compose.openapi.names import NameGiver, ToolNames
 from accord.compose.openapi.schemas import InputConverter, OutputConverter
 from accord.compose.openapi.security import AuthOption, Credentials, Security
 from accord.errors import RegistrationError, ToolError
+from accord.http.client.sender import HttpClientOptions
 from accord.keywords import refuse_unknown
 from accord.server.composition.source import Source
 from accord.server.composition.views import EntryKind
 from accord.server.context import Context
 from accord.server.resources import ResourceEntry
-from accord.transports.http.client.sender import HttpClientOptions
 
 if TYPE_CHECKING:
     from accord.compose.openapi.sending import ApiResponse, ApiSender

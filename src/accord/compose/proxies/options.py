@@ -20,10 +20,10 @@ from accord.types import (
 
 if TYPE_CHECKING:
     from accord.client.callbacks import Callbacks
+    from accord.http.client.auth import Auth
+    from accord.http.client.sender import HttpClientOptions, HttpHeaders
     from accord.protocol.codec import Limits
-    from accord.transports.child import StderrSink
-    from accord.transports.http.client.auth import Auth
-    from accord.transports.http.client.sender import HttpClientOptions, HttpHeaders
+    from accord.stdio.child import StderrSink
 
 Sharing = Literal["session", "shared"]
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from accord.bindings.headers import RequestFacts
 from accord.errors import ConnectionClosed, MissingCapability, RequestTimeout
+from accord.http.rules.headers import RequestFacts
 from accord.principal import Principal, identity_text
 from accord.protocol import shape
 from accord.protocol.exchange import Exchange

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from accord.bindings.headers import NO_FACTS
+from accord.http.rules.headers import NO_FACTS
 from accord.principal import Principal
 from accord.protocol.exchange import Exchange
 from accord.protocol.methods import METHODS

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias, get_args
 from urllib.parse import urlsplit
 
-from accord.bindings import headers as names
-from accord.bindings.sse import CONTENT_TYPE
+from accord.http.rules import headers as names
+from accord.http.rules.sse import CONTENT_TYPE
 from accord.protocol.revisions import REVISIONS
 from accord.protocol.verdict import Evidence
 from accord.trace import Transport

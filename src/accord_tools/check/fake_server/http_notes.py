@@ -3,10 +3,10 @@
 from collections.abc import Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
-from accord.bindings.headers import media_type
-from accord.bindings.sse import CONTENT_TYPE, Decoder
+from accord.http.rules.headers import media_type
+from accord.http.rules.sse import CONTENT_TYPE, Decoder
+from accord.http.server.exchange import Send
 from accord.trace import ALL, HttpFacts
-from accord.transports.http.server.exchange import Send
 
 if TYPE_CHECKING:
     from accord_tools.check.fake_server.http_transport import ReceivedRequest

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from accord.bindings.standalone import status_of_refusal
+from accord.http.rules.stateless import status_of_refusal
+from accord.http.server.exchange import Receive, ResponseCut
 from accord.trace import HttpFacts
-from accord.transports.http.server.exchange import Receive, ResponseCut
 from accord_tools.check.probing.messages import decode_json
 from accord_tools.check.probing.raw_connection import RawConnection
 

@@ -9,11 +9,11 @@ from typing import Any, Final, Self
 
 import msgspec
 
-from accord.bindings import headers as names
-from accord.bindings import sse
 from accord.errors import MissingExtra
-from accord.transports.http.server.exchange import Receive, Scope, Send
-from accord.transports.http.server.sockets import listen
+from accord.http.rules import headers as names
+from accord.http.rules import sse
+from accord.http.server.exchange import Receive, Scope, Send
+from accord.http.server.sockets import listen
 from accord.types import JsonObject
 from accord_tools.check.fake_server.http_notes import ExchangeNotes
 from accord_tools.check.fake_server.http_streams import (
@@ -99,7 +99,7 @@ class FakeHttpTransport(FakeTransport):
 
     async def __aenter__(self) -> Self:
         try:
-            from accord.transports.http.server.running import serve_asgi
+            from accord.http.server.running import serve_asgi
         except ImportError:
             raise MissingExtra("http", needed_for="checking clients over HTTP") from None
         sockets = listen("127.0.0.1", 0)

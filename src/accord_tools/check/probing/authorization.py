@@ -7,18 +7,18 @@ from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
-from accord.bindings.http_responses import AuthChallenge, quote_url
-from accord.bindings.sse import CONTENT_TYPE
 from accord.errors import AuthError, ConnectFailed, FlowFailed, MissingExtra
-from accord.protocol.revisions import HANDSHAKE, newest
-from accord.trace import HttpFacts
-from accord.transports.http.client.guarded import (
+from accord.http.client.guarded import (
     AddressPolicy,
     GuardedSender,
     HttpRequest,
     HttpResponse,
     NoResponse,
 )
+from accord.http.rules.responses import AuthChallenge, quote_url
+from accord.http.rules.sse import CONTENT_TYPE
+from accord.protocol.revisions import HANDSHAKE, newest
+from accord.trace import HttpFacts
 from accord_tools.check.probing.exchange import exchange, post_message
 from accord_tools.check.probing.messages import initialize_params, new_request
 from accord_tools.check.probing.raw_connection import RawConnection
@@ -71,7 +71,7 @@ async def obtain(target: ServerTarget, oauth: "OAuth | None" = None) -> Granted 
     """
     try:
         from accord.auth import MemoryStore, OAuth
-        from accord.transports.http.client.auth import Challenge
+        from accord.http.client.auth import Challenge
     except ImportError:
         raise MissingExtra("auth", needed_for="obtaining a token") from None
     if oauth is None:

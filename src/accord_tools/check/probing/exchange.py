@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from accord.bindings.headers import media_type
-from accord.bindings.sse import CONTENT_TYPE, Decoder, Event, EventTooLong
+from accord.http.rules.headers import media_type
+from accord.http.rules.sse import CONTENT_TYPE, Decoder, Event, EventTooLong
 from accord.protocol.verdict import Evidence
 from accord.protocol.violation import OTHER
 from accord.trace import HttpFacts
@@ -20,7 +20,7 @@ from accord_tools.check.probing.messages import is_request, is_same_id, objects_
 from accord_tools.check.probing.raw_connection import RawConnection
 
 if TYPE_CHECKING:
-    from accord.transports.http.client.aiohttp_sender import AiohttpResponse
+    from accord.http.client.aiohttp_sender import AiohttpResponse
 
 _MOST: Final = 16 * 1024 * 1024
 _EVENTS: Final = 100

@@ -5,8 +5,8 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
-from accord.bindings.sse import CONTENT_TYPE
 from accord.errors import ConnectFailed
+from accord.http.rules.sse import CONTENT_TYPE
 from accord.protocol.revisions import HANDSHAKE
 from accord_tools.check.probing.exchange import RawResponse, exchange
 from accord_tools.check.probing.failures import ConnectionEnded, MessageTimeout

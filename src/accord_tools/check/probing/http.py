@@ -10,22 +10,22 @@ from urllib.parse import urljoin, urlsplit
 
 from msgspec.structs import replace
 
-from accord.bindings.addresses import is_loopback
-from accord.bindings.headers import media_type
-from accord.bindings.http_responses import quote_url
-from accord.bindings.request_headers import request_headers
-from accord.bindings.sse import CONTENT_TYPE, Event, EventTooLong
 from accord.errors import ConnectFailed
-from accord.protocol.mirroring import MirroredArgument
-from accord.protocol.revisions import find_revision
-from accord.testing.http_records import ExchangeRecorder, StreamNames
-from accord.trace import HttpFacts, Party
-from accord.transports.http.client.sender import (
+from accord.http.client.sender import (
     ConnectionCut,
     HttpClientOptions,
     NotSent,
     require_aiohttp,
 )
+from accord.http.rules.addresses import is_loopback
+from accord.http.rules.headers import media_type
+from accord.http.rules.request_headers import request_headers
+from accord.http.rules.responses import quote_url
+from accord.http.rules.sse import CONTENT_TYPE, Event, EventTooLong
+from accord.protocol.mirroring import MirroredArgument
+from accord.protocol.revisions import find_revision
+from accord.testing.http_records import ExchangeRecorder, StreamNames
+from accord.trace import HttpFacts, Party
 from accord_tools.check.probing.failures import (
     AuthorizationRequired,
     ConnectionEnded,
@@ -34,7 +34,7 @@ from accord_tools.check.probing.failures import (
 from accord_tools.check.probing.raw_connection import RawConnection
 
 if TYPE_CHECKING:
-    from accord.transports.http.client.aiohttp_sender import AiohttpResponse, AiohttpSender
+    from accord.http.client.aiohttp_sender import AiohttpResponse, AiohttpSender
 
 CONTENT_JSON: Final = "application/json"
 ACCEPT: Final = f"{CONTENT_JSON}, {CONTENT_TYPE}"
@@ -69,7 +69,7 @@ class _HttpBase:
     async def open(self, connection: RawConnection) -> None:
         """Get ready; the first message makes the connection."""
         require_aiohttp("http", "checking over HTTP")
-        from accord.transports.http.client.aiohttp_sender import AiohttpSender
+        from accord.http.client.aiohttp_sender import AiohttpSender
 
         self.connection = connection
         self._sender = AiohttpSender(HttpClientOptions(proxy=""), idle=_IDLE, is_raw=True)

@@ -14,9 +14,9 @@ import msgspec
 from accord.errors import ConnectFailed
 from accord.protocol.forms import asks_for_secret
 from accord.protocol.mirroring import MirroredArgument
+from accord.runtime.wire import MemoryWire
+from accord.stdio.child import Child
 from accord.trace import Transport
-from accord.transports.child import Child
-from accord.transports.wire import MemoryWire
 from accord_tools.check.probing.failures import ConnectionEnded
 from accord_tools.check.probing.http import HttpCarrier, SseCarrier
 from accord_tools.check.probing.messages import MessageLog

@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
-from accord.bindings.addresses import is_loopback
+from accord.http.rules.addresses import is_loopback
 from accord.types import JsonObject
 from accord_tools.fleet.results import SurfaceFinding
 from accord_tools.fleet.surfaces.collisions import (

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from accord.errors import AccordError, ConnectFailed, FlowFailed
-from accord.transports.error_lines import FirstAndLastLines, find_cause
+from accord.stdio.error_lines import FirstAndLastLines, find_cause
 from accord_tools.fleet.worker.job import WorkerJob
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Sequence
 from typing import Final
 
-from accord.transports.error_lines import find_cause, find_missing_variable, telling_lines
+from accord.stdio.error_lines import find_cause, find_missing_variable, telling_lines
 from accord_tools.check.probing.messages import shorten
 from accord_tools.hosts.checking.findings import Blame
 

@@ -11,10 +11,10 @@ from accord.auth.discovery import (
     find_authorization_server,
     find_resource_metadata,
 )
-from accord.bindings.headers import media_type
-from accord.bindings.http_responses import bearer_challenge, explain, quote_url
 from accord.errors import AccordError
-from accord.transports.http.client.guarded import HttpRequest, HttpResponse, NoResponse
+from accord.http.client.guarded import HttpRequest, HttpResponse, NoResponse
+from accord.http.rules.headers import media_type
+from accord.http.rules.responses import bearer_challenge, explain, quote_url
 from accord_tools.diagnosis.first_requests import OpeningExchange, post_initialize
 from accord_tools.diagnosis.network import check_tls, open_port, resolve_host, shown_reason
 from accord_tools.diagnosis.step import DoctorStep

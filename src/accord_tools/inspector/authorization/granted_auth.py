@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from accord.auth.flow import refresh
 from accord.errors import FlowFailed
-from accord.transports.http.client.auth import Challenge
-from accord.transports.http.client.guarded import AddressPolicy, GuardedSender
+from accord.http.client.auth import Challenge
+from accord.http.client.guarded import AddressPolicy, GuardedSender
 
 if TYPE_CHECKING:
     from collections.abc import Callable

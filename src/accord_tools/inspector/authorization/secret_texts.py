@@ -6,9 +6,9 @@ from urllib.parse import parse_qsl, quote, quote_plus, urlencode, urlsplit
 
 import msgspec
 
-from accord.bindings.http_responses import quote_url
+from accord.http.client.guarded import HttpRequest, HttpResponse
+from accord.http.rules.responses import quote_url
 from accord.testing.masking import Masks, is_secret_name
-from accord.transports.http.client.guarded import HttpRequest, HttpResponse
 
 # Secrets of OAuth whose names do not say so.
 _NAMES: Final = frozenset(

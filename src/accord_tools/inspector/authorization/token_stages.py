@@ -28,8 +28,8 @@ from accord.auth.flow import (
     request_client_credentials,
     request_with_assertion,
 )
-from accord.bindings.http_responses import quote_url
 from accord.errors import AccordError, FlowFailed, Unauthorized
+from accord.http.rules.responses import quote_url
 from accord_tools.diagnosis.first_requests import ask_first_list
 from accord_tools.inspector.authorization.granted_auth import GrantedAuth
 from accord_tools.inspector.authorization.meanings import (

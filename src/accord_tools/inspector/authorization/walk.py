@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from accord.auth.oauth import OAuth
 from accord.auth.tokens import MemoryStore
 from accord.errors import AccordError, FlowFailed
-from accord.transports.http.client.guarded import NoResponse
+from accord.http.client.guarded import NoResponse
 from accord_tools.diagnosis.token_facts import decode_jwt, token_facts
 from accord_tools.inspector.authorization.granted_auth import GrantedAuth
 from accord_tools.inspector.authorization.walk_context import CLIENT_NAME, WalkContext

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from accord.auth.flow import choose_scopes
 from accord.auth.urls import canonical_resource
-from accord.transports.http.client.guarded import (
+from accord.http.client.guarded import (
     AddressPolicy,
     Flow,
     GuardedSender,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from accord.auth.flow import AuthorizationRequest
     from accord.auth.oauth import OAuth
     from accord.auth.tokens import TokenGrant
-    from accord.bindings.http_responses import AuthChallenge
+    from accord.http.rules.responses import AuthChallenge
 
 Value = TypeVar("Value")
 

@@ -2,7 +2,7 @@
 
 from shlex import quote
 
-from accord.bindings.request_headers import request_headers
+from accord.http.rules.request_headers import request_headers
 from accord.protocol.revisions import REVISIONS
 from accord.types import RevisionId
 from accord_tools.inspector.exports.exported_call import ExportedCall

@@ -16,8 +16,8 @@ from accord.client.client import Client
 from accord.client.connect import connect
 from accord.client.options import ConnectOptions
 from accord.errors import AccordError, AuthError, ConnectFailed, Unauthorized
+from accord.http.client.sender import HttpClientOptions
 from accord.testing.masking import Masks
-from accord.transports.http.client.sender import HttpClientOptions
 from accord.types import Implementation, RevisionId
 from accord.version import __version__
 from accord_tools.check.probing.secret_filter import HIDDEN
@@ -32,7 +32,7 @@ from accord_tools.inspector.target_access import find_secrets
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from accord.transports.http.client.auth import Auth
+    from accord.http.client.auth import Auth
     from accord_tools.inspector.session import InspectedSession
 
 LinkState: TypeAlias = Literal["connecting", "ready", "failed", "closed"]

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from accord.bindings.headers import check_headers
+from accord.http.rules.headers import check_headers
 from accord.types import REVISION_IDS, JsonObject, RevisionId
 from accord_tools.inspector.actions import READ, Nothing, action
 from accord_tools.inspector.definition import ActionRefused

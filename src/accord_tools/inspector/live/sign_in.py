@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from accord.errors import FlowFailed
 
 if TYPE_CHECKING:
-    from accord.transports.http.client.auth import Auth
+    from accord.http.client.auth import Auth
     from accord_tools.inspector.session import InspectedSession
 
 _STEP = "authorization"

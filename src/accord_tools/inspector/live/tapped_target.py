@@ -4,15 +4,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from accord.client.options import ClientSettings, ConnectOptions
+from accord.runtime.wire import Lost, Receive, Wire
+from accord.stdio.client import Process
 from accord.testing.http_wires import TappedHttpWire
 from accord.testing.tapped_wire import TappedWire
-from accord.transports.process import Process
-from accord.transports.wire import Lost, Receive, Wire
 from accord_tools.inspector.definition import InspectTarget
 from accord_tools.inspector.live.capture import CapturingObserver
 
 if TYPE_CHECKING:
-    from accord.transports.child import StderrSink
+    from accord.stdio.child import StderrSink
 
 OnLost: TypeAlias = Callable[[str, int | None], None]
 """Called with the reason, and with the exit code of a launched server."""

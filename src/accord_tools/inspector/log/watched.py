@@ -13,8 +13,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
+from accord.http.server.sockets import listen
 from accord.trace import Record
-from accord.transports.http.server.sockets import listen
 from accord_tools.inspector.log.message_log import MAIN, InspectedLog
 from accord_tools.watch.watcher import Watcher
 

@@ -9,19 +9,19 @@ from urllib.parse import urljoin, urlsplit
 
 from msgspec.structs import replace
 
-from accord.bindings.http_responses import quote_url
-from accord.bindings.request_headers import request_headers
-from accord.bindings.sse import CONTENT_TYPE, EventTooLong
 from accord.errors import ConnectFailed
-from accord.protocol.revisions import find_revision
-from accord.testing.http_records import ExchangeRecorder, StreamNames
-from accord.trace import HttpFacts, Party, Transport
-from accord.transports.http.client.sender import (
+from accord.http.client.sender import (
     ConnectionCut,
     HttpClientOptions,
     NotSent,
     require_aiohttp,
 )
+from accord.http.rules.request_headers import request_headers
+from accord.http.rules.responses import quote_url
+from accord.http.rules.sse import CONTENT_TYPE, EventTooLong
+from accord.protocol.revisions import find_revision
+from accord.testing.http_records import ExchangeRecorder, StreamNames
+from accord.trace import HttpFacts, Party, Transport
 from accord_tools.check.probing.http import (
     ACCEPT,
     CONTENT_JSON,
@@ -39,7 +39,7 @@ from accord_tools.inspector.raw.lines import (
 )
 
 if TYPE_CHECKING:
-    from accord.transports.http.client.aiohttp_sender import AiohttpResponse, AiohttpSender
+    from accord.http.client.aiohttp_sender import AiohttpResponse, AiohttpSender
 
 EXCHANGES_MOST: Final = 100
 """The requests that may be under way at the same time."""
@@ -70,7 +70,7 @@ class HttpLine:
     async def open(self) -> None:
         """Get ready; the first message makes the connection."""
         require_aiohttp("http", "raw messages over HTTP")
-        from accord.transports.http.client.aiohttp_sender import AiohttpSender
+        from accord.http.client.aiohttp_sender import AiohttpSender
 
         self._sender = AiohttpSender(HttpClientOptions(), is_raw=True)
 

@@ -6,8 +6,8 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from accord.errors import ConnectFailed
+from accord.stdio.child import Child
 from accord.trace import HttpFacts, Party, Transport
-from accord.transports.child import Child
 from accord_tools.inspector.definition import ActionRefused, InspectTarget
 from accord_tools.inspector.target_access import launch_environment
 

@@ -10,12 +10,12 @@ from functools import partial
 from typing import Final
 
 from accord.errors import TransportError
-from accord.transports.http.server.connection import HttpConnection
-from accord.transports.http.server.listened import STATUS_LINES
-from accord.transports.http.server.listener import HttpListener, ListenerLimits
-from accord.transports.http.server.running import serve_asgi
-from accord.transports.http.server.sockets import listen
-from accord.transports.http.server.state import HttpOptions
+from accord.http.server.connection import HttpConnection
+from accord.http.server.listened import STATUS_LINES
+from accord.http.server.listener import HttpListener, ListenerLimits
+from accord.http.server.running import serve_asgi
+from accord.http.server.sockets import listen
+from accord.http.server.state import HttpOptions
 from accord_tools.inspector.inspection import Inspection
 from accord_tools.inspector.web.app import HEADERS, InspectorApp
 from accord_tools.inspector.web.gate import PageAddress, loopback_address, public_address

@@ -4,15 +4,15 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 from urllib.parse import urlsplit
 
-from accord.bindings.addresses import is_loopback
-from accord.bindings.http_responses import quote_url
-from accord.protocol.verdict import Evidence
-from accord.transports.http.client.guarded import (
+from accord.http.client.guarded import (
     AddressPolicy,
     GuardedSender,
     HttpRequest,
     NoResponse,
 )
+from accord.http.rules.addresses import is_loopback
+from accord.http.rules.responses import quote_url
+from accord.protocol.verdict import Evidence
 from accord_tools.check.fake_server.authorization_server import (
     PREREGISTERED,
     ConsentRequest,

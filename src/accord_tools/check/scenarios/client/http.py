@@ -3,7 +3,7 @@
 import asyncio
 from typing import Final
 
-from accord.bindings import headers as names
+from accord.http.rules import headers as names
 from accord.types import JsonObject
 from accord_tools.check.fake_server.client_run import ClientRun
 from accord_tools.check.fake_server.http_transport import CannedResponse, ReceivedRequest

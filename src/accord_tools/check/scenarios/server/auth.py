@@ -8,9 +8,9 @@ from urllib.parse import urlencode, urlsplit, urlunsplit
 
 import msgspec
 
-from accord.bindings.addresses import is_loopback
-from accord.bindings.http_responses import AuthChallenge, bearer_challenge, parse_challenges
-from accord.bindings.sse import CONTENT_TYPE
+from accord.http.rules.addresses import is_loopback
+from accord.http.rules.responses import AuthChallenge, bearer_challenge, parse_challenges
+from accord.http.rules.sse import CONTENT_TYPE
 from accord.protocol.catalogue import catalogue
 from accord.types import JsonObject
 from accord_tools.check.probing.authorization import (

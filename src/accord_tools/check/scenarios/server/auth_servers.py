@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import parse_qs, urlencode, urlsplit
 
-from accord.bindings.addresses import is_loopback
-from accord.transports.http.client.guarded import (
+from accord.http.client.guarded import (
     GuardedSender,
     HttpRequest,
     HttpResponse,
     NoResponse,
 )
+from accord.http.rules.addresses import is_loopback
 from accord_tools.check.probing.authorization import Granted, Published, quote_value
 from accord_tools.check.probing.probe import Probe
 

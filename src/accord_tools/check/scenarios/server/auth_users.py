@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from accord.bindings.http_responses import bearer_challenge
+from accord.http.rules.responses import bearer_challenge
 from accord.types import JsonObject
 from accord_tools.check.probing.exchange import RawResponse, post_message
 from accord_tools.check.probing.failures import MessageTimeout

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import msgspec
 
-from accord.bindings.http import UNNAMED
-from accord.bindings.sse import CONTENT_TYPE
 from accord.errors import AccordError, ConnectFailed
+from accord.http.rules.gate import UNNAMED
+from accord.http.rules.sse import CONTENT_TYPE
 from accord.protocol.jsonrpc import METHOD_NOT_FOUND
 from accord.protocol.party import META_LOG_LEVEL
 from accord.protocol.revisions import REVISIONS

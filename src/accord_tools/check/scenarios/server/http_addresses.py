@@ -4,9 +4,9 @@ import ipaddress
 from typing import Final
 from urllib.parse import urlsplit
 
-from accord.bindings.addresses import is_loopback
-from accord.bindings.sse import CONTENT_TYPE
 from accord.errors import ConnectFailed
+from accord.http.rules.addresses import is_loopback
+from accord.http.rules.sse import CONTENT_TYPE
 from accord.protocol.revisions import HANDSHAKE, REVISIONS
 from accord_tools.check.probing.exchange import RawResponse, exchange, post_message
 from accord_tools.check.probing.failures import ConnectionEnded, MessageTimeout

@@ -8,8 +8,8 @@ from urllib.parse import urljoin, urlsplit
 
 from msgspec.structs import replace
 
-from accord.bindings.addresses import is_loopback
-from accord.bindings.sse import CONTENT_TYPE, Event
+from accord.http.rules.addresses import is_loopback
+from accord.http.rules.sse import CONTENT_TYPE, Event
 from accord.protocol.verdict import Evidence
 from accord.types import JsonObject
 from accord_tools.check.probing.exchange import RawResponse, exchange

@@ -4,7 +4,7 @@ from contextlib import AsyncExitStack
 from itertools import combinations
 from typing import Final
 
-from accord.bindings.sse import CONTENT_TYPE
+from accord.http.rules.sse import CONTENT_TYPE
 from accord.types import JsonObject
 from accord_tools.check.probing.exchange import RawResponse, exchange, post_message
 from accord_tools.check.probing.messages import (

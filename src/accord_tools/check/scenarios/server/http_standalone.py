@@ -3,7 +3,7 @@
 from contextlib import AsyncExitStack
 from typing import Final
 
-from accord.bindings.sse import CONTENT_TYPE
+from accord.http.rules.sse import CONTENT_TYPE
 from accord.protocol.exchange import META_CAPABILITIES, META_VERSION
 from accord.protocol.revisions import HANDSHAKE
 from accord.types import JsonObject

@@ -1,1 +1,0 @@
-"""The pure half of each transport: framing, no I/O."""

@@ -1,0 +1,1 @@
+"""The rules of HTTP as pure functions: gate, headers, statuses, event streams."""

@@ -1,0 +1,1 @@
+"""MCP over stdin and stdout: lines, pipes, child processes."""

@@ -1,1 +1,0 @@
-"""Thin I/O adapters; no protocol decisions."""

@@ -1,1 +1,0 @@
-"""HTTP, the server's side and the client's."""
