@@ -15,8 +15,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from accord.stores.backend import Backend
-from accord.stores.urls import open_backend
+from accord.sharing.backends.backend import Backend
+from accord.sharing.backends.urls import open_backend
 
 VALUE: Final = os.urandom(300)
 TTL: Final = 60.0

@@ -24,7 +24,7 @@ import aiohttp
 
 from accord import Context, Server
 from accord.http.server.running import serve_in_loop
-from accord.stores.memory_backend import MemoryBackend
+from accord.sharing.backends.memory_backend import MemoryBackend
 
 REVISION: Final = "2025-11-25"
 TIMES: Final = 20

@@ -27,7 +27,7 @@ JOBS = {
     "accord.client": "connect() and Client",
     "accord.server": "Server, Context, tools, resources, prompts, types to schemas",
     "accord.stdio": "stdio, child processes, memory, HTTP: thin, no protocol decisions",
-    "accord.workers": "processes that serve together: leases, inboxes, shared sessions and streams",
+    "accord.sharing.workers": "processes that serve together: leases, inboxes, shared sessions and streams",
     "accord.runtime": "handlers, replies, deadlines, cancellation around an endpoint, on asyncio",
     "accord.http.rules": "framing, headers, status codes, event streams: pure",
     "accord.stores": "state that may live outside the process",

@@ -15,7 +15,7 @@ from accord.auth.authorization_server.models import (
 )
 from accord.auth.authorization_server.sqlite_store import SqliteStore
 from accord.auth.authorization_server.store import StoredKey, StoredSession, StoredSignIn
-from accord.stores.memory_backend import MemoryBackend
+from accord.sharing.backends.memory_backend import MemoryBackend
 from support.auth_workers import shared_store
 from support.failing_backend import FailingBackend
 

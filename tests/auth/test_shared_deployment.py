@@ -10,7 +10,6 @@ import pytest
 from accord.auth import (
     AuthorizationServer,
 )
-from accord.auth.authorization_server.shared_store import SharedAuthorizationStore
 from accord.errors import (
     ConfigurationError,
     SignInRequired,
@@ -18,8 +17,9 @@ from accord.errors import (
     StoreUnavailable,
     UpstreamFailed,
 )
-from accord.stores.memory_backend import MemoryBackend
-from accord.stores.urls import open_backend
+from accord.sharing.authorization.store import SharedAuthorizationStore
+from accord.sharing.backends.memory_backend import MemoryBackend
+from accord.sharing.backends.urls import open_backend
 from support.balanced_apps import balanced
 from support.failing_backend import FailingBackend
 from support.http_server import serving

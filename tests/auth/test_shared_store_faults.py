@@ -7,13 +7,14 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from accord.auth.authorization_server import access_tokens, shared_store
+from accord.auth.authorization_server import access_tokens
 from accord.auth.authorization_server.loop_calls import LoopCalls, StoreLoop
 from accord.auth.authorization_server.models import DEVICE_CODE, StoredGrant
-from accord.auth.authorization_server.shared_grants import REVOCATIONS
 from accord.auth.authorization_server.store import StoredSession, grant_owner, login_owner
 from accord.errors import AuthError, StoreError, StoreUnavailable
-from accord.stores.memory_backend import MemoryBackend
+from accord.sharing.authorization import store
+from accord.sharing.authorization.grants import REVOCATIONS
+from accord.sharing.backends.memory_backend import MemoryBackend
 from support.auth_workers import AuthWorkers, LocalWorker
 from support.auth_workers import shared_store as open_store
 from support.failing_backend import FailingBackend

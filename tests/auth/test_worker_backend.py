@@ -17,11 +17,11 @@ from accord.auth import (
     Protected,
     StaticTokens,
 )
-from accord.auth.authorization_server.shared_store import SharedAuthorizationStore
 from accord.auth.authorization_server.sqlite_store import SqliteStore
 from accord.errors import AuthError
 from accord.http.client.guarded import HttpResponse
-from accord.stores.memory_backend import MemoryBackend
+from accord.sharing.authorization.store import SharedAuthorizationStore
+from accord.sharing.backends.memory_backend import MemoryBackend
 from accord.testing import unattended
 from support.balanced_apps import balanced, balanced_apps
 from support.provider import Browser, Program, provider

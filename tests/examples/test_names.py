@@ -22,14 +22,14 @@ import accord.server
 import accord.testing
 import accord.types
 from accord.client.options import CallOptions, ConnectOptions
-from accord.middleware.otel_workers import instrument_name
 from accord.server.http_settings import HttpSettings, ListenSettings
 from accord.server.prompts import PromptDetails
 from accord.server.resources import ResourceDetails
 from accord.server.session import Session
 from accord.server.settings import ServerSettings, ToolDetails
 from accord.server.tasks import TaskSettings
-from accord.workers.metrics import COUNTS
+from accord.sharing.serving.otel import instrument_name
+from accord.sharing.workers.metrics import COUNTS
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

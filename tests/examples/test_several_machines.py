@@ -18,10 +18,10 @@ import yaml
 
 from accord.cli.main import _parse, _split
 from accord.cli.run_settings import _VARIABLES
-from accord.stores.key_ring import read_keys
-from accord.stores.sealed_backend import SealedBackend
-from accord.stores.urls import open_backend
-from accord.workers.overview import read_sessions
+from accord.sharing.backends.key_ring import read_keys
+from accord.sharing.backends.sealed_backend import SealedBackend
+from accord.sharing.backends.urls import open_backend
+from accord.sharing.workers.overview import read_sessions
 from support.http_server import free_port
 from support.http_talk import Talk, call, text_of
 from support.valkey import running_valkey

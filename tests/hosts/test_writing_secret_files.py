@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accord.private_files import find_exposure
-from accord.stores.user_folder import user_folder
+from accord.user_folder import user_folder
 from accord_tools.hosts.definition import HostsError
 from accord_tools.hosts.writing.secret_files import (
     read_env_file,

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from accord.stores.urls import open_backend
-from accord.workers.overview import count_sessions, read_workers
-from accord.workers.worker import Worker
+from accord.sharing.backends.urls import open_backend
+from accord.sharing.workers.overview import count_sessions, read_workers
+from accord.sharing.workers.worker import Worker
 from support.http_server import free_port
 from support.http_talk import Response, Talk, call, request, text_of
 from support.waiting import LONG, run, until_sync

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from accord.workers import names
+from accord.sharing.workers import names
 from support.http_talk import call
 from support.shared import add_app, eventually, in_virtual_time, serve_shared
 from support.shared_tools import Desk
@@ -340,7 +340,7 @@ async def test_a_client_that_knows_more_than_a_late_worker_hears_of_nothing_twic
 
 @in_virtual_time
 async def test_a_client_that_was_away_for_too_many_changes_hears_of_everything(monkeypatch):
-    monkeypatch.setattr("accord.workers.broadcasts._KEEP", 5)
+    monkeypatch.setattr("accord.sharing.workers.broadcasts._KEEP", 5)
     async with serve_shared(Desk().make, 2) as crew:
         client = await crew.open()
         await client.ask(0, "resources/subscribe", uri="note://a")

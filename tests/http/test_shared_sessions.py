@@ -7,11 +7,11 @@ import msgspec
 import pytest
 
 from accord import Context, Principal
+from accord.sharing.workers import names
+from accord.sharing.workers.session_records import FORMAT, SessionRecord
+from accord.sharing.workers.session_tokens import SessionTokens
 from accord.stores import KeyRing
 from accord.types import CreateMessageParams, SamplingMessage, TextContent
-from accord.workers import names
-from accord.workers.session_records import FORMAT, SessionRecord
-from accord.workers.session_tokens import SessionTokens
 from support.http_talk import call, initialize, notification, request
 from support.shared import add_app, eventually, in_virtual_time, serve_shared
 from support.shared_tools import Desk

@@ -8,7 +8,7 @@ import pytest
 
 from accord import Context
 from accord.errors import StoreError, StoreFull
-from accord.workers import names
+from accord.sharing.workers import names
 from support.faulty_backend import FaultyBackend
 from support.http_talk import call, initialize, notification
 from support.shared import LEASE, App, add_app, eventually, in_virtual_time, serve_shared

@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from accord.workers import names
-from accord.workers.event_logs import parse_stream_event
+from accord.sharing.workers import names
+from accord.sharing.workers.event_logs import parse_stream_event
 from support.http_talk import call, notification, request
 from support.shared import App, Crew, eventually, in_virtual_time, serve_shared
 from support.shared_tools import Desk

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from accord import Context, Principal
-from accord.http.server.shared_takeover import SentMessages
-from accord.workers import names
-from accord.workers.event_logs import parse_stream_event
+from accord.sharing.sessions.takeover import SentMessages
+from accord.sharing.workers import names
+from accord.sharing.workers.event_logs import parse_stream_event
 from support.http_talk import call, request
 from support.shared import LEASE, add_app, eventually, in_virtual_time, serve_shared
 from support.shared_tools import Desk

@@ -7,7 +7,7 @@ import pytest
 
 from accord import Context, Principal
 from accord.http.rules.sse import Decoder
-from accord.workers import names
+from accord.sharing.workers import names
 from support.http_talk import call, initialize, notification, request
 from support.shared import Answer, Client, Crew, eventually, in_virtual_time, serve_shared
 from support.shared_tools import Desk

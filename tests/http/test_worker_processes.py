@@ -13,8 +13,8 @@ import pytest
 
 from accord import Server
 from accord.errors import ConfigurationError
-from accord.http.server import worker_processes
-from accord.http.server.worker_processes import count_workers, usable_cores
+from accord.sharing.serving import worker_processes
+from accord.sharing.serving.worker_processes import count_workers, usable_cores
 from support.http_talk import call, initialize
 from support.listened import Wire, head
 from support.waiting import LONG, in_loop, until_sync
@@ -48,7 +48,7 @@ async def lifespan(server):
     yield
 """
 WAITS = """\
-from accord.http.server import worker_processes
+from accord.sharing.serving import worker_processes
 worker_processes._SLOW_START = 0.2
 
 @asynccontextmanager

@@ -8,10 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from accord.stores.key_ring import KeyRing
-from accord.stores.sealed_backend import SealedBackend
-from accord.stores.urls import open_backend
-from accord.workers import names
+from accord.sharing.backends.key_ring import KeyRing
+from accord.sharing.backends.sealed_backend import SealedBackend
+from accord.sharing.backends.urls import open_backend
+from accord.sharing.workers import names
 from support.scale.fleet import WORKERS, Fleet, in_thread, running_fleet
 from support.scale.processes import KEYS
 from support.scale.raw_client import RawClient

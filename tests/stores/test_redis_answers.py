@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accord.errors import StoreError, StoreFull, StoreUnavailable
-from accord.stores.redis_backend import RedisBackend
-from accord.stores.redis_connection import Broken, EngineError, ReplyParser
+from accord.sharing.backends.redis_backend import RedisBackend
+from accord.sharing.backends.redis_connection import Broken, EngineError, ReplyParser
 from support.redis_stores import encode_reply, opened, scripted_engine
 from support.waiting import in_loop
 

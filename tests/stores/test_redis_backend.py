@@ -13,7 +13,7 @@ from contextlib import closing
 import pytest
 
 from accord.errors import StoreFull, StoreUnavailable
-from accord.stores.redis_backend import RedisBackend
+from accord.sharing.backends.redis_backend import RedisBackend
 from support.certificates import self_signed
 from support.redis_stores import opened, until_works, use_everything
 from support.valkey import (

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from accord.errors import StoreUnavailable
-from accord.stores.redis_backend import RedisBackend
-from accord.stores.redis_connection import EngineError
-from accord.stores.redis_routes import find_slot
+from accord.sharing.backends.redis_backend import RedisBackend
+from accord.sharing.backends.redis_connection import EngineError
+from accord.sharing.backends.redis_routes import find_slot
 from support.redis_stores import in_turn, opened, scripted_engine, until_works, use_everything
 from support.valkey import (
     HOST,

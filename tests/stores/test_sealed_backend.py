@@ -5,9 +5,9 @@ import sys
 import pytest
 
 from accord.errors import Conflict, DamagedRecord, MissingExtra, StoreError
-from accord.stores.key_ring import KeyRing
-from accord.stores.memory_backend import MemoryBackend
-from accord.stores.sealed_backend import SealedBackend
+from accord.sharing.backends.key_ring import KeyRing
+from accord.sharing.backends.memory_backend import MemoryBackend
+from accord.sharing.backends.sealed_backend import SealedBackend
 from support.waiting import in_loop, until
 
 OLD, NEW, FOREIGN = "o" * 32, "n" * 32, "f" * 32
@@ -154,7 +154,7 @@ async def test_a_value_that_is_too_short_or_in_clear_does_not_open(size):
 
 @in_loop
 async def test_values_of_many_workers_open_with_a_bounded_number_of_ciphers(monkeypatch):
-    monkeypatch.setattr("accord.stores.sealed_backend._CIPHERS", 8)
+    monkeypatch.setattr("accord.sharing.backends.sealed_backend._CIPHERS", 8)
     inner = MemoryBackend()
     for number in range(30):
         await sealed(inner).append("l", [b"%d" % number], ttl=60)
@@ -166,7 +166,7 @@ async def test_values_of_many_workers_open_with_a_bounded_number_of_ciphers(monk
 
 @in_loop
 async def test_the_salt_changes_after_many_values(monkeypatch):
-    monkeypatch.setattr("accord.stores.sealed_backend._VALUES_PER_SALT", 10)
+    monkeypatch.setattr("accord.sharing.backends.sealed_backend._VALUES_PER_SALT", 10)
     inner = MemoryBackend()
     backend = sealed(inner)
     await backend.append("l", [SECRET] * 25, ttl=60)

@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 from accord.errors import ConfigurationError, Conflict, StoreFull, StoreUnavailable
-from accord.stores import SqliteBackend, sqlite_bells, sqlite_connection, sqlite_sweep
+from accord.sharing.backends import sqlite_bells, sqlite_connection, sqlite_sweep
+from accord.stores import SqliteBackend
 from support.store_process import OtherProcess, Recipe
 from support.store_times import until_true
 from support.waiting import LONG, in_loop, run, until

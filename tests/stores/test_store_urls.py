@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from accord.errors import ConfigurationError
-from accord.stores.memory_backend import MemoryBackend
-from accord.stores.redis_backend import RedisBackend
-from accord.stores.redis_url import Address, parse_redis_url
-from accord.stores.sqlite_backend import SqliteBackend
-from accord.stores.urls import open_backend
+from accord.sharing.backends.memory_backend import MemoryBackend
+from accord.sharing.backends.redis_backend import RedisBackend
+from accord.sharing.backends.redis_url import Address, parse_redis_url
+from accord.sharing.backends.sqlite_backend import SqliteBackend
+from accord.sharing.backends.urls import open_backend
 from support.certificates import self_signed
 from support.waiting import in_loop
 

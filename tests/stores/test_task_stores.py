@@ -15,6 +15,7 @@ import pytest
 
 from accord import stores
 from accord.errors import StoreError, StoreUnavailable
+from accord.sharing.serving.task_store import SharedTaskStore
 from accord.stores import (
     MemoryBackend,
     MemoryTaskStore,
@@ -23,7 +24,6 @@ from accord.stores import (
     TaskRecord,
     TaskStore,
 )
-from accord.stores.shared_tasks import SharedTaskStore
 from support.running import on_a_loop
 
 Make = Callable[..., TaskStore]

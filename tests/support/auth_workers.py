@@ -21,12 +21,12 @@ import msgspec
 from accord.auth.authorization_server.access_tokens import OwnTokenVerifier, RevokedGrants
 from accord.auth.authorization_server.endpoints import Endpoints
 from accord.auth.authorization_server.models import OAuthResponse, Request
-from accord.auth.authorization_server.shared_store import SharedAuthorizationStore
 from accord.auth.authorization_server.sqlite_store import SqliteStore
 from accord.auth.authorization_server.store import AuthorizationStore
-from accord.stores.backend import Backend
-from accord.stores.memory_backend import MemoryBackend
-from accord.stores.urls import open_backend
+from accord.sharing.authorization.store import SharedAuthorizationStore
+from accord.sharing.backends.backend import Backend
+from accord.sharing.backends.memory_backend import MemoryBackend
+from accord.sharing.backends.urls import open_backend
 from support.oauth import ADA, ISSUER, RESOURCE, Desk, desk_settings, loop_thread
 from support.valkey import running_valkey
 from support.waiting import LONG

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from accord.errors import StoreUnavailable
-from accord.stores.backend import Backend
+from accord.sharing.backends.backend import Backend
 
 RECORDS = ("now", "get", "put", "delete", "touch")
 INDEXES = ("add", "remove", "members", "count")

@@ -19,10 +19,10 @@ from accord.auth.authorization_server.models import (
     OAuthResponse,
     Request,
 )
-from accord.auth.authorization_server.shared_store import SharedAuthorizationStore
 from accord.auth.authorization_server.sqlite_store import SqliteStore as Store
 from accord.auth.authorization_server.store import AuthorizationStore
-from accord.stores.memory_backend import MemoryBackend
+from accord.sharing.authorization.store import SharedAuthorizationStore
+from accord.sharing.backends.memory_backend import MemoryBackend
 
 # Whether desks keep their state as servers on several machines do.
 IS_SHARED = os.environ.get("ACCORD_TEST_AUTH_STORE") == "shared"

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 import pytest
 
 from accord.errors import Conflict, StoreUnavailable
-from accord.stores.redis_backend import RedisBackend
-from accord.stores.redis_connection import EngineError
+from accord.sharing.backends.redis_backend import RedisBackend
+from accord.sharing.backends.redis_connection import EngineError
 from support.valkey import HOST
 from support.waiting import LONG, until
 

@@ -13,12 +13,12 @@ from typing import Any
 
 from accord import Server
 from accord.http.rules.sse import Decoder, Event
-from accord.http.server.shared_session import SharedSession
+from accord.sharing.sessions.session import SharedSession
+from accord.sharing.workers import names
+from accord.sharing.workers.session_records import CachedRecord, SessionRecord, decode_record
+from accord.sharing.workers.session_tokens import SessionToken
+from accord.sharing.workers.worker import Worker
 from accord.testing import run_in_virtual_time
-from accord.workers import names
-from accord.workers.session_records import CachedRecord, SessionRecord, decode_record
-from accord.workers.session_tokens import SessionToken
-from accord.workers.worker import Worker
 from support.asgi import Exchange
 from support.faulty_backend import FaultyBackend, SharedStore
 from support.http_talk import BOTH, initialize, notification

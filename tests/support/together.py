@@ -9,10 +9,10 @@ from typing import Any
 
 from accord import Server
 from accord.errors import StoreUnavailable
+from accord.sharing.backends.backend import Backend
+from accord.sharing.workers.worker import Worker
 from accord.stores import KeyRing, MemoryBackend
-from accord.stores.backend import Backend
 from accord.testing import run_in_virtual_time
-from accord.workers.worker import Worker
 
 KEY = "a key that all the workers of the tests share"
 

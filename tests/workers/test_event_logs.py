@@ -7,7 +7,7 @@ import pytest
 
 from accord.errors import StoreError
 from accord.http.rules.sse import Decoder
-from accord.workers.event_logs import (
+from accord.sharing.workers.event_logs import (
     LogLimits,
     LogWriter,
     encode_event,

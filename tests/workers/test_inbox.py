@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from accord.errors import StoreError
-from accord.workers import names
-from accord.workers.messages import encode_message
+from accord.sharing.workers import names
+from accord.sharing.workers.messages import encode_message
 from support.bare_workers import Mate, pass_lease, working
 from support.shared import eventually, in_virtual_time
 

@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 
 from accord.errors import StoreUnavailable
+from accord.sharing.workers import names
+from accord.sharing.workers.metrics import COUNTS, MetricFamily, WorkerMetrics, describe_worker
+from accord.sharing.workers.reports import WorkerReports, read_reports, report_of
 from accord.stores import MemoryBackend
-from accord.workers import names
-from accord.workers.metrics import COUNTS, MetricFamily, WorkerMetrics, describe_worker
-from accord.workers.reports import WorkerReports, read_reports, report_of
 from support.waiting import in_loop, until
 
 
@@ -140,7 +140,7 @@ class MovingWorker(Worker):
 
 @in_loop
 async def test_counts_are_written_again_and_again_under_the_present_id(monkeypatch: Any) -> None:
-    monkeypatch.setattr("accord.workers.reports._EVERY", 0.01)
+    monkeypatch.setattr("accord.sharing.workers.reports._EVERY", 0.01)
     backend = MemoryBackend()
     await backend.open()
     worker = MovingWorker(backend)

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from accord.errors import Conflict, StoreError, StoreUnavailable
-from accord.workers import names
-from accord.workers.session_records import (
+from accord.sharing.workers import names
+from accord.sharing.workers.session_records import (
     FORMAT,
     CachedRecord,
     SessionRecord,

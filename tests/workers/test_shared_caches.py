@@ -8,9 +8,9 @@ from typing import Any
 from accord import Server
 from accord.middleware import cache
 from accord.server.caching import CacheHints
+from accord.sharing.workers import names
 from accord.stores import MemoryBackend
 from accord.testing import connected
-from accord.workers import names
 from support.modern import ModernClient
 from support.shared import eventually
 from support.together import KEY, Mate, in_bounded_virtual_time, loop_clock, serve_together

@@ -12,10 +12,10 @@ from accord import Context, Principal, Server
 from accord.errors import RequestError, ToolError
 from accord.server.hub import ServerChange, decode_change, encode_change
 from accord.server.tasks import TaskSettings
+from accord.sharing.workers import names
 from accord.stores import MemoryBackend, MemoryTaskStore
 from accord.testing import connected
 from accord.types import ElicitParams, TaskResultParams
-from accord.workers import names
 from support.asgi import Asgi
 from support.listening import ListeningClient
 from support.modern import ALL, ModernClient, accept, meta

@@ -6,7 +6,7 @@ from accord.auth import resource
 from accord.auth.guard import App, Guard
 from accord.auth.urls import canonical_url
 from accord.auth.verifiers import TokenVerifier
-from accord.stores.backend import Backend
+from accord.sharing.backends.backend import Backend
 
 
 class Protected:

@@ -10,7 +10,7 @@ from typing import Final, Protocol, runtime_checkable
 from accord.auth.resource import is_token
 from accord.errors import AuthError
 from accord.principal import Principal
-from accord.stores.backend import Backend
+from accord.sharing.backends.backend import Backend
 
 REQUEST_SOURCE: Final[ContextVar[str]] = ContextVar("accord-source", default="")
 """The network of the client whose token is being verified, for fair limits."""

@@ -17,8 +17,8 @@ from accord.cli.options import (
 from accord.cli.terminal import complain, escape_controls, painter, say, say_json, width
 
 if TYPE_CHECKING:
-    from accord.stores.backend import Backend
-    from accord.workers.overview import SeenSession, SeenWorker
+    from accord.sharing.backends.backend import Backend
+    from accord.sharing.workers.overview import SeenSession, SeenWorker
 
 _ABOUT: Final = """\
 Look at the store in which several workers keep what they share, and ask workers to drain.
@@ -142,8 +142,8 @@ async def _with_store(work: Work, options: argparse.Namespace) -> int:
 
 def _find_store(options: argparse.Namespace) -> "Backend":
     """Return the store that the options name; values are opened with the keys, if there are any."""
-    from accord.stores.key_ring import read_keys as make_ring
-    from accord.stores.urls import open_backend
+    from accord.sharing.backends.key_ring import read_keys as make_ring
+    from accord.sharing.backends.urls import open_backend
 
     url = options.url or os.environ.get("ACCORD_STORE", "").strip()
     if not url:
@@ -155,7 +155,7 @@ def _find_store(options: argparse.Namespace) -> "Backend":
     ring = None if keys is None and given == "none" else make_ring(keys)
     if ring is None:
         return store
-    from accord.stores.sealed_backend import SealedBackend
+    from accord.sharing.backends.sealed_backend import SealedBackend
 
     return SealedBackend(store, ring)
 
@@ -174,7 +174,7 @@ def _refuse_missing_file(url: str) -> None:
 
 
 async def _show_stats(store: "Backend", options: argparse.Namespace) -> int:
-    from accord.workers.overview import count_sessions, read_workers
+    from accord.sharing.workers.overview import count_sessions, read_workers
 
     facts = {"url": store.url, **await store.describe(), "sessions": await count_sessions(store)}
     workers = await read_workers(store)
@@ -219,7 +219,7 @@ def _shown_worker(worker: "SeenWorker") -> tuple[str, ...]:
 
 
 async def _show_sessions(store: "Backend", options: argparse.Namespace) -> int:
-    from accord.workers.overview import count_sessions, read_sessions
+    from accord.sharing.workers.overview import count_sessions, read_sessions
 
     limit = options.limit or _LIMIT
     sessions = await read_sessions(store, limit=limit)
@@ -258,7 +258,7 @@ def _session_row(session: "SeenSession", *, is_exact: bool) -> tuple[str, ...]:
 
 
 async def _drain(store: "Backend", options: argparse.Namespace) -> int:
-    from accord.workers.overview import drain_workers, read_workers
+    from accord.sharing.workers.overview import drain_workers, read_workers
 
     alive = [each for each in await read_workers(store) if each.state != "lost"]
     chosen = [each for each in alive if each.id.startswith(options.worker or "")]

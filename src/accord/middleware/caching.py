@@ -41,8 +41,8 @@ from accord.types import (
 )
 
 if TYPE_CHECKING:
-    from accord.middleware.shared_caches import SharedCaches
-    from accord.workers.worker import Worker
+    from accord.sharing.serving.caches import SharedCaches
+    from accord.sharing.workers.worker import Worker
 
 CallerKey: TypeAlias = Callable[[AnyContext], Hashable | None]
 
@@ -254,7 +254,7 @@ class CacheMiddleware:
 
     def join_workers(self, server: "Server[Any]", worker: "Worker") -> None:
         """Forget what other workers forget, and let them know what changes here."""
-        from accord.middleware.shared_caches import join_caches
+        from accord.sharing.serving.caches import join_caches
 
         self._listen(server)
         self._shared[server] = join_caches(self, server, worker)

@@ -29,8 +29,8 @@ from accord.server import Middleware, Proceed
 from accord.server.tools import failure
 
 if TYPE_CHECKING:
-    from accord.middleware.shared_limits import SharedBuckets, WorkerCount
-    from accord.workers.worker import Worker
+    from accord.sharing.serving.limits import SharedBuckets, WorkerCount
+    from accord.sharing.workers.worker import Worker
 
 log = logging.getLogger("accord.middleware")
 
@@ -157,7 +157,7 @@ class RateLimit:
         It is infinite if the store does not answer, and the limit is closed then.
         """
         if self._shared is None or self._workers is None:
-            from accord.middleware.shared_limits import SharedBuckets, WorkerCount
+            from accord.sharing.serving.limits import SharedBuckets, WorkerCount
 
             rate = 1 / self._interval
             self._shared = SharedBuckets(self, rate, self._size, self._clock)

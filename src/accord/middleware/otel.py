@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from accord.errors import InternalError, InvalidParams, MissingExtra, RequestError, ToolError
-from accord.middleware.otel_workers import WorkerObserver, find_observer
 from accord.middleware.requests import (
     AnyContext,
     is_failed,
@@ -25,6 +24,7 @@ from accord.middleware.requests import (
 )
 from accord.server import Middleware, Proceed
 from accord.server.channels import QUESTION_META
+from accord.sharing.serving.otel import WorkerObserver, find_observer
 from accord.types import InitializeResult
 from accord.version import __version__
 

@@ -11,7 +11,7 @@ from accord.server import Context, Server
 from accord.types import Tool
 
 if TYPE_CHECKING:
-    from accord.workers.worker import Worker
+    from accord.sharing.workers.worker import Worker
 
 AnyContext = Context[Any]
 Value = TypeVar("Value")

@@ -22,8 +22,8 @@ from accord.types import (
 
 if TYPE_CHECKING:
     from accord.server.session import Session
+    from accord.server.tasks.task_store import TaskRecord
     from accord.server.tasks.watching import TaskListener
-    from accord.stores.tasks import TaskRecord
 
 TASK: Final = "notifications/tasks"
 # More than a client can make use of; the acknowledgement says which are honoured.

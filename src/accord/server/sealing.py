@@ -23,7 +23,7 @@ from typing import Final
 import msgspec
 
 from accord.errors import Conflict, InternalError, InvalidParams, StoreError, StoreUnavailable
-from accord.stores.backend import Backend
+from accord.sharing.backends.backend import Backend
 
 log = logging.getLogger("accord.server")
 

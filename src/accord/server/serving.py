@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from socket import socket
 
     from accord.http.server.app import HttpApp
-    from accord.http.server.worker_process import Announcement, WorkerEnd
     from accord.runtime.shutdown import Stop
     from accord.server.http_settings import HttpSettings, ListenSettings
     from accord.server.listen_place import ListenPlace
     from accord.server.server import Server
+    from accord.sharing.serving.worker_process import Announcement, WorkerEnd
 
 _stdio_log = logging.getLogger("accord.stdio")
 _http_log = logging.getLogger("accord.http")
@@ -86,7 +86,7 @@ def run(
     if transport == "http":
         count = count_workers(options)
         if count > 1:
-            from accord.server.worker_serving import run_in_workers
+            from accord.sharing.serving.serving import run_in_workers
 
             run_in_workers(server, _take_place(host, port, options), grace, options, count=count)
             return
@@ -109,7 +109,7 @@ def count_workers(options: Any) -> int:
     if workers == 1 and workers is not True:
         return 1
     http_server()
-    from accord.http.server.worker_processes import count_workers
+    from accord.sharing.serving.worker_processes import count_workers
 
     return count_workers(workers)
 
@@ -302,8 +302,8 @@ def http_server() -> Any:
 def _describe(
     server: "Server[Any]", app: "HttpApp", sockets: "list[socket]", advice: str, *, is_tls: bool
 ) -> "Announcement":
-    from accord.http.server.worker_process import Announcement
     from accord.server.listen_place import describe_place
+    from accord.sharing.serving.worker_process import Announcement
 
     text = describe_place(server, app, sockets, is_tls=is_tls)
     return Announcement(text, _find_refusals(app, sockets, advice))

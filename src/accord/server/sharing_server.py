@@ -10,12 +10,12 @@ from accord.server.middleware import Layers
 
 if TYPE_CHECKING:
     from accord.server.sealing import StateSeal
-    from accord.server.session_sharing import SessionSharing
-    from accord.server.shared_pages import SharedPages
-    from accord.server.store_bus import StoreBus
     from accord.server.tasks.runner import TaskRunner
     from accord.server.url_elicitation import UrlElicitations
-    from accord.workers.worker import Worker
+    from accord.sharing.serving.pages import SharedPages
+    from accord.sharing.serving.session_sharing import SessionSharing
+    from accord.sharing.serving.store_bus import StoreBus
+    from accord.sharing.workers.worker import Worker
 
 
 class SharingServer(Views):
@@ -63,8 +63,8 @@ class SharingServer(Views):
 
     def join_workers(self, worker: "Worker") -> None:
         """Share state with other workers from now on, on the running loop."""
-        from accord.server.shared_pages import SharedPages
-        from accord.server.store_bus import StoreBus
+        from accord.sharing.serving.pages import SharedPages
+        from accord.sharing.serving.store_bus import StoreBus
 
         self.worker = worker
         self._store_bus = StoreBus(worker)
@@ -95,7 +95,7 @@ class SharingServer(Views):
     @cached_property
     def session_sharing(self) -> "SessionSharing":
         """Puts sessions into records of a store, and back."""
-        from accord.server.session_sharing import SessionSharing
+        from accord.sharing.serving.session_sharing import SessionSharing
 
         return SessionSharing(self)  # type: ignore[arg-type]  # every one is a Server
 

@@ -18,7 +18,7 @@ import msgspec
 from accord.errors import InternalError, StoreUnavailable, UrlElicitationRequired
 from accord.http.rules.addresses import host_fault, is_loopback
 from accord.protocol.exchange import Exchange
-from accord.server.shared_pages import COMPLETE
+from accord.sharing.serving.pages import COMPLETE
 from accord.types import (
     ElicitationCompleteParams,
     ElicitParams,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from accord.principal import Principal
     from accord.server.context import Context
     from accord.server.session import Session
-    from accord.server.shared_pages import SharedPages
+    from accord.sharing.serving.pages import SharedPages
 
 # In a URL, the place of the id.
 _PLACE: Final = "{elicitation_id}"

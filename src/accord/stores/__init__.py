@@ -3,18 +3,18 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from accord.stores.events import EventStore, MemoryEventStore
+from accord.http.server.event_store import EventStore, MemoryEventStore
 
 if TYPE_CHECKING:
-    from accord.stores.backend import Allowance, Backend, LogPage, StoredRecord
-    from accord.stores.key_ring import KeyRing
-    from accord.stores.memory_backend import MemoryBackend
-    from accord.stores.redis_backend import RedisBackend
-    from accord.stores.sealed_backend import SealedBackend
-    from accord.stores.sqlite_backend import SqliteBackend
-    from accord.stores.sqlite_tasks import SqliteTaskStore
-    from accord.stores.tasks import MemoryTaskStore, TaskRecord, TaskStore
-    from accord.stores.urls import open_backend
+    from accord.server.tasks.sqlite_task_store import SqliteTaskStore
+    from accord.server.tasks.task_store import MemoryTaskStore, TaskRecord, TaskStore
+    from accord.sharing.backends.backend import Allowance, Backend, LogPage, StoredRecord
+    from accord.sharing.backends.key_ring import KeyRing
+    from accord.sharing.backends.memory_backend import MemoryBackend
+    from accord.sharing.backends.redis_backend import RedisBackend
+    from accord.sharing.backends.sealed_backend import SealedBackend
+    from accord.sharing.backends.sqlite_backend import SqliteBackend
+    from accord.sharing.backends.urls import open_backend
 
 __all__ = [
     "Allowance",
@@ -37,20 +37,20 @@ __all__ = [
 
 # Loaded when they are first used: most servers have no tasks, and run in one process.
 _HOMES = {
-    "Allowance": "accord.stores.backend",
-    "Backend": "accord.stores.backend",
-    "KeyRing": "accord.stores.key_ring",
-    "LogPage": "accord.stores.backend",
-    "MemoryBackend": "accord.stores.memory_backend",
-    "MemoryTaskStore": "accord.stores.tasks",
-    "RedisBackend": "accord.stores.redis_backend",
-    "SealedBackend": "accord.stores.sealed_backend",
-    "SqliteBackend": "accord.stores.sqlite_backend",
-    "SqliteTaskStore": "accord.stores.sqlite_tasks",
-    "StoredRecord": "accord.stores.backend",
-    "TaskRecord": "accord.stores.tasks",
-    "TaskStore": "accord.stores.tasks",
-    "open_backend": "accord.stores.urls",
+    "Allowance": "accord.sharing.backends.backend",
+    "Backend": "accord.sharing.backends.backend",
+    "KeyRing": "accord.sharing.backends.key_ring",
+    "LogPage": "accord.sharing.backends.backend",
+    "MemoryBackend": "accord.sharing.backends.memory_backend",
+    "MemoryTaskStore": "accord.server.tasks.task_store",
+    "RedisBackend": "accord.sharing.backends.redis_backend",
+    "SealedBackend": "accord.sharing.backends.sealed_backend",
+    "SqliteBackend": "accord.sharing.backends.sqlite_backend",
+    "SqliteTaskStore": "accord.server.tasks.sqlite_task_store",
+    "StoredRecord": "accord.sharing.backends.backend",
+    "TaskRecord": "accord.server.tasks.task_store",
+    "TaskStore": "accord.server.tasks.task_store",
+    "open_backend": "accord.sharing.backends.urls",
 }
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from accord.auth.authorization_server.endpoints import Endpoints
     from accord.auth.authorization_server.upstream_tokens import UpstreamAccounts
-    from accord.stores.backend import Backend
+    from accord.sharing.backends.backend import Backend
 
 log = logging.getLogger("accord.auth")
 

@@ -48,7 +48,7 @@ from accord.auth.urls import is_loopback_url
 from accord.errors import AuthError, StoreError
 from accord.http.client.guarded import Send as SendRequest
 from accord.http.server.exchange import Receive, Scope, Send
-from accord.stores.backend import Backend
+from accord.sharing.backends.backend import Backend
 
 log = logging.getLogger("accord.auth")
 

@@ -14,7 +14,7 @@ from accord.auth.authorization_server.secrets import digest
 from accord.auth.authorization_server.sqlite_database import MEMORY, check_file
 from accord.auth.authorization_server.sqlite_store import SqliteStore
 from accord.auth.authorization_server.store import AuthorizationStore
-from accord.stores.backend import Backend
+from accord.sharing.backends.backend import Backend
 
 log = logging.getLogger("accord.auth")
 
@@ -113,7 +113,7 @@ class StoreSource:
             AuthError: the file cannot be used; says why.
             StoreError: the store cannot be reached.
         """
-        from accord.auth.authorization_server.shared_store import SharedAuthorizationStore
+        from accord.sharing.authorization.store import SharedAuthorizationStore
 
         if self._given is not None:
             backend, loop = self._given
@@ -123,7 +123,7 @@ class StoreSource:
         return self._open_own(client_ttl)
 
     def _open_own(self, client_ttl: float) -> AuthorizationStore:
-        from accord.auth.authorization_server.shared_store import SharedAuthorizationStore
+        from accord.sharing.authorization.store import SharedAuthorizationStore
 
         backend, thread = self._open_backend(), StoreLoop()
         try:
@@ -143,9 +143,9 @@ class StoreSource:
         """Return the backend, not connected yet, sealed if there are keys."""
         if self._backend is not None:
             return self._backend
-        from accord.stores.key_ring import read_keys
-        from accord.stores.urls import open_backend
-        from accord.workers.facts import check_keys
+        from accord.sharing.backends.key_ring import read_keys
+        from accord.sharing.backends.urls import open_backend
+        from accord.sharing.workers.facts import check_keys
 
         backend = open_backend(self._url or "", namespace=self._namespace)
         is_plain = self._keys == "none"
@@ -153,7 +153,7 @@ class StoreSource:
         check_keys(backend, "none" if is_plain else keys)
         if keys is None:
             return backend
-        from accord.stores.sealed_backend import SealedBackend
+        from accord.sharing.backends.sealed_backend import SealedBackend
 
         return SealedBackend(backend, keys)
 

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from accord.http.server.metrics import ListenerMetrics
     from accord.http.server.metrics_route import MetricsRoute
     from accord.http.server.received import ReceivedHead
-    from accord.http.server.shared_state import SharedParts
+    from accord.sharing.sessions.parts import SharedParts
 
 log = logging.getLogger("accord.http")
 
@@ -125,7 +125,7 @@ class HttpApp:
 
     def _share(self) -> None:
         """Make what serves together with other workers."""
-        from accord.http.server.shared_state import SharedParts
+        from accord.sharing.sessions.parts import SharedParts
 
         self._shared = parts = SharedParts(self.state)
         self.sessions, self.bodies = parts.sessions, parts.bodies

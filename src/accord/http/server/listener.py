@@ -22,10 +22,10 @@ from accord.http.server.asgi_bridge import AsgiApp, AsgiRequest
 from accord.http.server.connection import HttpConnection
 from accord.http.server.handshake import TlsHandshake
 from accord.http.server.listened import STATUS_LINES, ListenedRequest
+from accord.http.server.load import SharedLoad, SharedSocket
 from accord.http.server.metrics import ListenerMetrics
 from accord.http.server.proxies import TrustedProxies
 from accord.http.server.received import ReceivedHead
-from accord.http.server.shared_sockets import SharedLoad, SharedSocket
 from accord.http.server.socket_flow import SocketFlow
 from accord.runtime.pacing import DONE
 from accord.runtime.tasks import start

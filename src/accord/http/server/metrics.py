@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Final
 
-from accord.workers.metrics import MetricFamily, Sample, describe_worker
+from accord.sharing.workers.metrics import MetricFamily, Sample, describe_worker
 
 if TYPE_CHECKING:
     from accord.http.server.app import HttpApp

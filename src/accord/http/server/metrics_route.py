@@ -19,13 +19,13 @@ from accord.http.server.metrics_text import (
     is_openmetrics_wanted,
     join_reports,
 )
-from accord.workers.metrics import MetricFamily
-from accord.workers.reports import FORMAT, CountReport, WorkerReports
+from accord.sharing.workers.metrics import MetricFamily
+from accord.sharing.workers.reports import FORMAT, CountReport, WorkerReports
 
 if TYPE_CHECKING:
     from accord.http.server.app import HttpApp
     from accord.http.server.exchange import HttpExchange
-    from accord.workers.worker import Worker
+    from accord.sharing.workers.worker import Worker
 
 log = logging.getLogger("accord.http")
 

@@ -20,13 +20,13 @@ from accord.protocol.revisions import HANDSHAKE
 from accord.runtime.dispatcher import Dispatcher
 from accord.runtime.handlers import Write
 from accord.runtime.tasks import Resumed
+from accord.sharing.backends.backend import Backend
 from accord.stores import EventStore, MemoryEventStore
-from accord.stores.backend import Backend
 from accord.types import RevisionId
 
 if TYPE_CHECKING:
     from accord.http.server.readers import Reader
-    from accord.workers.worker import Worker
+    from accord.sharing.workers.worker import Worker
 
 FindPrincipal: TypeAlias = Callable[[Mapping[str, Any]], Hashable]
 """Returns the caller of a request from its ASGI scope; None for an anonymous caller."""

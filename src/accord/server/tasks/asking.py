@@ -27,7 +27,7 @@ from accord.protocol import shape
 from accord.protocol.exchange import Exchange
 from accord.protocol.jsonrpc import ErrorBody
 from accord.server.tasks.channel import QUESTIONS
-from accord.stores.tasks import TaskRecord
+from accord.server.tasks.task_store import TaskRecord
 from accord.types import RevisionId
 
 if TYPE_CHECKING:

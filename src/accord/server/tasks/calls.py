@@ -13,7 +13,7 @@ from accord.server.tasks.channel import RunningTask
 from accord.server.tasks.fields import core_fields, extension_fields
 from accord.server.tasks.repeating import call_tool, encode_call
 from accord.server.tasks.runner import new_task
-from accord.stores.tasks import TaskRecord
+from accord.server.tasks.task_store import TaskRecord
 from accord.types import (
     CallToolParams,
     CallToolResult,

@@ -23,8 +23,8 @@ from accord.protocol.exchange import Exchange
 from accord.server.channels import KeptResults
 from accord.server.tasks.fields import core_fields
 from accord.server.tasks.notices import TaskNotices, describe_progress
+from accord.server.tasks.task_store import Change, TaskRecord
 from accord.server.tasks.watching import RungWork, task_change
-from accord.stores.tasks import Change, TaskRecord
 from accord.types import (
     CallToolResult,
     CreateMessageRequest,

@@ -10,7 +10,7 @@ from accord.protocol.exchange import Exchange
 from accord.protocol.jsonrpc import ErrorBody
 from accord.server.tasks.channel import RELATED
 from accord.server.tasks.fields import core_fields
-from accord.stores.tasks import TaskRecord
+from accord.server.tasks.task_store import TaskRecord
 from accord.types import (
     CancelTaskParams,
     CancelTaskResult,

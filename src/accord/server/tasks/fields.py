@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from accord.stores.tasks import TaskRecord
+from accord.server.tasks.task_store import TaskRecord
 from accord.types import InputRequest, JsonObject
 
 # Milliseconds after which a client may ask again about a task that has just begun.

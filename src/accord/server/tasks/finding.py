@@ -10,16 +10,16 @@ from accord.principal import identity_text
 from accord.protocol.exchange import Exchange
 from accord.protocol.party import Bounded
 from accord.server.tasks.settings import TaskSettings
-from accord.stores.tasks import MemoryTaskStore, TaskRecord, TaskStore
+from accord.server.tasks.task_store import MemoryTaskStore, TaskRecord, TaskStore
 
 if TYPE_CHECKING:
     from accord.server.server import Server
     from accord.server.session import Session
     from accord.server.tasks.channel import RunningTask
-    from accord.server.tasks.takeover import Takeover
     from accord.server.tasks.watching import TaskWatches
-    from accord.stores.shared_tasks import SharedTaskStore
-    from accord.workers.worker import Worker
+    from accord.sharing.serving.task_store import SharedTaskStore
+    from accord.sharing.serving.task_takeover import Takeover
+    from accord.sharing.workers.worker import Worker
 
 log = logging.getLogger("accord.server")
 
@@ -58,7 +58,7 @@ class TaskFinder:
         if worker is None:
             return self._own_store
         if self._shared_store is None or self._shared_store.backend is not worker.backend:
-            from accord.stores.shared_tasks import SharedTaskStore
+            from accord.sharing.serving.task_store import SharedTaskStore
 
             self._shared_store = SharedTaskStore(worker.backend, clock=worker.now)
         return self._shared_store

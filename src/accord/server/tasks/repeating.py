@@ -18,7 +18,7 @@ from accord.protocol.revisions import REVISIONS
 from accord.runtime.handlers import discard
 from accord.server.context import Context
 from accord.server.tasks.channel import DetachedOrigin, RunningTask
-from accord.stores.tasks import TaskRecord
+from accord.server.tasks.task_store import TaskRecord
 from accord.types import CallToolParams, CallToolResult, Implementation, JsonObject, LoggingLevel
 
 if TYPE_CHECKING:

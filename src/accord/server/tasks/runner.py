@@ -20,15 +20,15 @@ from accord.server.tasks.channel import RunningTask, change_of
 from accord.server.tasks.finding import TaskFinder, store_is_away
 from accord.server.tasks.outcomes import failure_fields, success_fields
 from accord.server.tasks.settings import TaskSettings
-from accord.server.tasks.takeover import Takeover, duty_of
+from accord.server.tasks.task_store import Change, TaskRecord
 from accord.server.tasks.watching import RungWork, TaskWatches
-from accord.stores.tasks import Change, TaskRecord
+from accord.sharing.serving.task_takeover import Takeover, duty_of
 from accord.types import CallToolResult
 
 if TYPE_CHECKING:
     from accord.server.server import Server
     from accord.server.session import Session
-    from accord.workers.worker import Worker
+    from accord.sharing.workers.worker import Worker
 
 log = logging.getLogger("accord.server")
 

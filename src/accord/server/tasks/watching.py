@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from accord.errors import StoreError, StoreUnavailable
 from accord.server.hub import ServerChange
 from accord.server.tasks.fields import outcome_fields
-from accord.stores.tasks import TaskRecord
+from accord.server.tasks.task_store import TaskRecord
 from accord.types import TaskParams
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from accord.stores.user_folder import user_folder
+from accord.user_folder import user_folder
 from accord.version import __version__
 from accord_tools.contract.snapshots import snapshot_file
 from accord_tools.fleet.caching.programs import NotCacheable, digest_program

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from accord.stores.user_folder import user_folder
+from accord.user_folder import user_folder
 from accord_tools.fleet.definition import Fleet, FleetError
 from accord_tools.hosts.writing.replacement import replace_file
 

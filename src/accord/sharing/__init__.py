@@ -1,0 +1,1 @@
+"""What exists only with a store that workers share."""

@@ -1,0 +1,1 @@
+"""State of the authorization server in a store that workers share."""

@@ -1,0 +1,1 @@
+"""Stores that workers share: memory, SQLite, Redis and Valkey."""

@@ -1,0 +1,285 @@
+"""Values that only holders of the keys can read, in any backend.
+
+A value is encrypted with AES-256-GCM. In front of it are the version of the format, the id of the
+key, a salt and a nonce. The kind of thing and its name are authenticated, too, so that a value
+which was moved to another name does not open. Names, sizes and times are not hidden.
+"""
+
+import hmac
+import os
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from accord.errors import Conflict, DamagedRecord, MissingExtra, StoreError
+from accord.sharing.backends.backend import Allowance, Backend, LogPage, OnRing, StoredRecord
+from accord.sharing.backends.key_ring import KeyRing
+
+__all__ = ["SEALED", "SealedBackend"]
+
+SEALED: Final = b"\x01"
+"""What each sealed value begins with."""
+_ID_BYTES: Final = 4
+_SALT_BYTES: Final = 16
+_NONCE_BYTES: Final = 12
+_TAG_BYTES: Final = 16
+_HEAD: Final = len(SEALED) + _ID_BYTES + _SALT_BYTES
+# Random nonces are safe for some 2**32 values of one key (NIST SP 800-38D), which many workers
+# reach within days. So each worker derives keys of its own by a salt, and changes it long before.
+_VALUES_PER_SALT: Final = 2**24
+# Ciphers that are kept for salts of other workers.
+_CIPHERS: Final = 1024
+
+
+class _Altered(ValueError):
+    """Other keys would not open it either."""
+
+
+class _Seal:
+    """Seals values and opens them.
+
+    Args:
+        keys: the first seals, all open.
+        namespace: that of the deployment; another one cannot open what this one seals.
+    """
+
+    def __init__(self, keys: KeyRing, namespace: str) -> None:
+        try:
+            from cryptography.exceptions import InvalidTag
+            from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+        except ImportError:
+            raise MissingExtra("redis", needed_for="sealing what workers share") from None
+        self._new_cipher: Any = AESGCM
+        self._invalid: type[Exception] = InvalidTag
+        derived = keys.derive(f"values of the store {namespace}")
+        self._keys = dict(zip(keys.ids, derived, strict=True))
+        self._first = keys.ids[0]
+        self._ciphers: OrderedDict[bytes, Any] = OrderedDict()
+        self._head = b""
+        self._left = 0
+
+    def seal(self, value: bytes, name: bytes) -> bytes:
+        """Encrypt the value of a name."""
+        if not self._left:
+            self._head = SEALED + self._first + os.urandom(_SALT_BYTES)
+            self._left = _VALUES_PER_SALT
+        self._left -= 1
+        # Random, not counted: processes that are forked from this one have the same salt.
+        nonce = os.urandom(_NONCE_BYTES)
+        sealed: bytes = self._find_cipher(self._head).encrypt(nonce, value, name)
+        return self._head + nonce + sealed
+
+    def open(self, sealed: bytes, name: bytes) -> bytes:
+        """Decrypt the value of a name.
+
+        Raises:
+            ValueError: it does not open; says why.
+        """
+        if sealed and sealed[:1] != SEALED:
+            raise ValueError("it is not sealed, or by a newer version of accord")
+        if len(sealed) < _HEAD + _NONCE_BYTES + _TAG_BYTES:
+            raise _Altered("it was cut off")
+        head = sealed[:_HEAD]
+        try:
+            opened: bytes = self._find_cipher(head).decrypt(
+                sealed[_HEAD : _HEAD + _NONCE_BYTES], sealed[_HEAD + _NONCE_BYTES :], name
+            )
+        except self._invalid:
+            raise _Altered("it was altered, or was sealed for another name") from None
+        return opened
+
+    def _find_cipher(self, head: bytes) -> Any:
+        cipher = self._ciphers.get(head)
+        if cipher is None:
+            id, salt = head[1 : 1 + _ID_BYTES], head[1 + _ID_BYTES :]
+            key = self._keys.get(id)
+            if key is None:
+                known = ", ".join(each.hex() for each in self._keys)
+                raise ValueError(
+                    f"it was sealed with key {id.hex()}, and the keys here are {known}"
+                )
+            cipher = self._new_cipher(hmac.digest(key, salt, "sha256"))
+            self._ciphers[head] = cipher
+            if len(self._ciphers) > _CIPHERS:
+                self._ciphers.popitem(last=False)
+        else:
+            self._ciphers.move_to_end(head)
+        return cipher
+
+
+class SealedBackend:
+    """A backend that keeps values of records and entries of logs encrypted.
+
+    An entry opens in its own log only, but at any place of it: an engine that is under foreign
+    control can still repeat, reorder or withhold entries.
+
+    Args:
+        backend: keeps what is sealed.
+        keys: the first seals, all open.
+
+    Raises:
+        MissingExtra: the library that encrypts is not installed.
+    """
+
+    def __init__(self, backend: Backend, keys: KeyRing) -> None:
+        self._backend = backend
+        self._seal = _Seal(keys, str(getattr(backend, "namespace", "")))
+        self.url = backend.url
+        self.is_shared = backend.is_shared
+        self.is_remote = backend.is_remote
+
+    async def open(self) -> None:
+        """Open the backend."""
+        await self._backend.open()
+
+    async def close(self) -> None:
+        """Close the backend."""
+        await self._backend.close()
+
+    async def now(self) -> float:
+        """Return the time of the engine, in seconds since 1970."""
+        return await self._backend.now()
+
+    # -- records
+
+    async def get(self, key: str) -> StoredRecord | None:
+        """Return a record, opened; None if it does not exist, or has expired.
+
+        Raises:
+            DamagedRecord: it was altered.
+            StoreError: it was sealed with an unknown key, or is not sealed.
+        """
+        return self._open_record(key, await self._backend.get(key))
+
+    async def put(self, key: str, value: bytes, *, ttl: float, expect: int | None = None) -> int:
+        """Write a record, sealed; return its version."""
+        sealed = self._seal.seal(value, b"record " + key.encode())
+        try:
+            return await self._backend.put(key, sealed, ttl=ttl, expect=expect)
+        except Conflict as conflict:
+            raise self._open_conflict(key, conflict) from None
+
+    async def delete(self, key: str, *, expect: int | None = None) -> bool:
+        """Delete a record; return whether there was one."""
+        try:
+            return await self._backend.delete(key, expect=expect)
+        except Conflict as conflict:
+            raise self._open_conflict(key, conflict) from None
+
+    async def touch(self, key: str, *, ttl: float) -> bool:
+        """Let a record live for this long from now on; return whether there is one."""
+        return await self._backend.touch(key, ttl=ttl)
+
+    def _open_conflict(self, key: str, conflict: Conflict) -> Conflict:
+        record = self._open_record(key, conflict.record)
+        return Conflict(str(conflict), record=record, last=conflict.last)
+
+    def _open_record(self, key: str, record: StoredRecord | None) -> StoredRecord | None:
+        if record is None:
+            return None
+        try:
+            value = self._seal.open(record.value, b"record " + key.encode())
+        except ValueError as error:
+            kind = DamagedRecord if isinstance(error, _Altered) else StoreError
+            raise kind(f"the record {key!r} does not open: {error}") from None
+        return StoredRecord(value, record.version)
+
+    # -- indexes
+
+    async def add(self, index: str, members: Iterable[str], *, ttl: float) -> None:
+        """Add names to an index; those that are in it live for this long from now on."""
+        await self._backend.add(index, members, ttl=ttl)
+
+    async def remove(self, index: str, members: Iterable[str]) -> int:
+        """Remove names from an index; return how many were in it."""
+        return await self._backend.remove(index, members)
+
+    async def members(self, index: str, *, limit: int = 1000) -> list[str]:
+        """Return names of an index that have not expired, in any order."""
+        return await self._backend.members(index, limit=limit)
+
+    async def count(self, index: str) -> int:
+        """Return how many names of an index have not expired."""
+        return await self._backend.count(index)
+
+    # -- logs
+
+    async def append(
+        self,
+        log: str,
+        items: Sequence[bytes],
+        *,
+        ttl: float,
+        fence: int | None = None,
+        after: int | None = None,
+        final: bool = False,
+        keep: int = 0,
+        ring: Sequence[str] = (),
+    ) -> int:
+        """Add entries to a log, sealed; return the number of the last one."""
+        name = b"log " + log.encode()
+        return await self._backend.append(
+            log,
+            [self._seal.seal(item, name) for item in items],
+            ttl=ttl,
+            fence=fence,
+            after=after,
+            final=final,
+            keep=keep,
+            ring=ring,
+        )
+
+    async def read(self, log: str, *, after: int = 0, limit: int = 1000) -> LogPage | None:
+        """Return the entries after a number, opened; None if there is no such log.
+
+        Raises:
+            StoreError: one does not open.
+        """
+        page = await self._backend.read(log, after=after, limit=limit)
+        if page is None:
+            return None
+        name, items = b"log " + log.encode(), []
+        for number, item in enumerate(page.items, page.first):
+            try:
+                items.append(self._seal.open(item, name))
+            except ValueError as error:
+                raise StoreError(
+                    f"entry {number} of the log {log!r} does not open: {error}"
+                ) from None
+        return msgspec.structs.replace(page, items=items)
+
+    async def seize(self, log: str, *, fence: int) -> bool:
+        """Take an open log over from the holder of a fence: it becomes higher by one."""
+        return await self._backend.seize(log, fence=fence)
+
+    async def extend(self, log: str, *, ttl: float) -> bool:
+        """Let a log live for this long from now on; return whether there is one."""
+        return await self._backend.extend(log, ttl=ttl)
+
+    async def drop(self, log: str) -> None:
+        """Delete a log with its entries."""
+        await self._backend.drop(log)
+
+    # -- bells and buckets, which hold nothing secret
+
+    async def ring(self, *topics: str) -> None:
+        """Call what follows these topics, in every process."""
+        await self._backend.ring(*topics)
+
+    async def follow(self, topic: str, on_ring: OnRing) -> None:
+        """Call something whenever a topic rings, from when this returns until `unfollow`."""
+        await self._backend.follow(topic, on_ring)
+
+    async def unfollow(self, topic: str, on_ring: OnRing) -> None:
+        """Call it no more."""
+        await self._backend.unfollow(topic, on_ring)
+
+    async def take(self, bucket: str, *, cost: float, rate: float, burst: float) -> Allowance:
+        """Take from a bucket that fills by itself; all of the cost, or nothing."""
+        return await self._backend.take(bucket, cost=cost, rate=rate, burst=burst)
+
+    async def describe(self) -> dict[str, str | int | float]:
+        """Return facts about the engine for an operator."""
+        return await self._backend.describe()

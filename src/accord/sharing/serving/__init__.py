@@ -1,0 +1,1 @@
+"""What a server shares with other workers: tasks, pages, limits, caches, changes."""

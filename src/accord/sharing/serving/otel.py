@@ -1,0 +1,73 @@
+"""The counts of a worker as observable instruments of OpenTelemetry.
+
+A worker is there while a server is served with a store. Its counts are read when they are exported.
+"""
+
+import weakref
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from accord.sharing.workers.metrics import COUNTS, CountRow
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from opentelemetry.metrics import CallbackOptions, Meter, Observation
+
+    from accord.server import Server
+
+# By the convention, a name has no unit, and a sum of seconds is a time.
+_NAMES: Final = {
+    "store_errors": "accord.store.errors",
+    "store_operations": "accord.store.operations",
+    "store_seconds": "accord.store.time",
+}
+# A meter keeps the first callback of an instrument alone; so all servers of a meter share it.
+_observers: Final[weakref.WeakKeyDictionary[Any, "WorkerObserver"]] = weakref.WeakKeyDictionary()
+
+
+def find_observer(meter: "Meter") -> "WorkerObserver":
+    """Return what observes workers with a meter."""
+    found = _observers.get(meter)
+    if found is None:
+        found = _observers[meter] = WorkerObserver(meter)
+    return found
+
+
+def instrument_name(row: CountRow) -> str:
+    """Return the name of the instrument for a count."""
+    return _NAMES.get(row.attribute, f"accord.worker.{row.attribute}")
+
+
+class WorkerObserver:
+    """Reports the counts of the workers that servers have."""
+
+    def __init__(self, meter: "Meter") -> None:
+        self._servers: weakref.WeakSet[Server[Any]] = weakref.WeakSet()
+        self._last: Callable[[], Server[Any] | None] = lambda: None
+        for row in COUNTS:
+            create = (
+                meter.create_observable_counter
+                if row.kind == "counter"
+                else meter.create_observable_gauge
+            )
+            callback = partial(_observe, self._servers, row)
+            create(instrument_name(row), [callback], row.unit, row.what)
+
+    def add(self, server: "Server[Any]") -> None:
+        """Observe the worker of a server, whenever it has one."""
+        if self._last() is not server:
+            self._servers.add(server)
+            self._last = weakref.ref(server)
+
+
+def _observe(
+    servers: "weakref.WeakSet[Server[Any]]", row: CountRow, _: "CallbackOptions"
+) -> "Iterable[Observation]":
+    from opentelemetry.metrics import Observation
+
+    for server in list(servers):
+        worker = server.worker
+        if worker is not None:
+            value = getattr(worker.metrics, row.attribute)
+            yield Observation(value, {"accord.worker.id": worker.id})

@@ -1,0 +1,1 @@
+"""Sessions and streams of HTTP that any worker serves."""
