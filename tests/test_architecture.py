@@ -322,15 +322,15 @@ FOR_OTHERS = {
     "accord.protocol.rules.places",
     "accord.protocol.unknown",
     "accord.protocol.uri_template",
-    "accord.server.completion",
-    "accord.server.composition.entries",
-    "accord.server.composition.lifespans",
-    "accord.server.composition.view_kinds",
+    "accord.server.entries.completion",
+    "accord.server.sources.entries",
+    "accord.server.sources.lifespans",
+    "accord.server.sources.view_kinds",
     "accord.server.extension",
     "accord.server.http_settings",
     "accord.server.injection",
-    "accord.server.prompts",
-    "accord.server.resources",
+    "accord.server.entries.prompts",
+    "accord.server.entries.resources",
     "accord.server.schema.arguments",
     "accord.server.schema.compiling",
     "accord.server.schema.conversion",
@@ -361,7 +361,7 @@ def test_a_server_starts_without_what_it_does_not_need():
     )
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert '"result"' in done.stdout
-    assert "accord.server.tools" in loaded
+    assert "accord.server.entries.tools" in loaded
     assert loaded & FOR_OTHERS == set()
 
 

@@ -358,7 +358,7 @@ async def test_servers_are_mounted_and_unmounted_while_the_hub_runs() -> None:
 async def test_a_remounted_server_has_the_state_of_its_new_lifespan(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("accord.server.composition.mounting._UNMOUNT_GRACE", 0.0)
+    monkeypatch.setattr("accord.server.sources.mounting._UNMOUNT_GRACE", 0.0)
     states = iter(("first", "second"))
     events: list[str] = []
 

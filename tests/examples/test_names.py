@@ -22,9 +22,9 @@ import accord.server
 import accord.testing
 import accord.types
 from accord.client.options import CallOptions, ConnectOptions
+from accord.server.entries.prompts import PromptDetails
+from accord.server.entries.resources import ResourceDetails
 from accord.server.http_settings import HttpSettings, ListenSettings
-from accord.server.prompts import PromptDetails
-from accord.server.resources import ResourceDetails
 from accord.server.session import Session
 from accord.server.settings import ServerSettings, ToolDetails
 from accord.server.tasks import TaskSettings

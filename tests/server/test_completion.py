@@ -9,12 +9,12 @@ from typing import Any, Literal
 import pytest
 
 from accord.errors import InvalidParams, RegistrationError
-from accord.server import completion as module
-from accord.server.completion import Completions, match_values, trim
-from accord.server.prompts import PromptEntry, build_prompt
-from accord.server.registry import Registry
-from accord.server.resource_registry import Resources
-from accord.server.resources import build_resource
+from accord.server.entries import completion as module
+from accord.server.entries.completion import Completions, match_values, trim
+from accord.server.entries.prompts import PromptEntry, build_prompt
+from accord.server.entries.registry import Registry
+from accord.server.entries.resource_registry import Resources
+from accord.server.entries.resources import build_resource
 from accord.server.schema.signature import inspect
 from accord.types import Completion, PromptReference, ResourceTemplateReference
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from accord import Server
 from accord.errors import InvalidParams
 from accord.server import listings as module
+from accord.server.entries.registry import Registry, RegistryEntry
 from accord.server.listings import PAGE_BYTES, PAGE_SIZE, Listing
-from accord.server.registry import Registry, RegistryEntry
 from accord.types import (
     REVISION_IDS,
     ListPromptsResult,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from accord.server.resources import path_escape
+from accord.server.entries.resources import path_escape
 
 REFUSED_ANYWHERE = ["..", "../x", "x/..", "a/../b", "..\\x", "a\\..\\b", "a\0", "\0"]
 ABSOLUTE = ["/etc/passwd", "\\\\host\\share", "C:/x", "c:\\x"]

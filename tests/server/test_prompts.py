@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from accord.errors import InvalidParams, RegistrationError
+from accord.server.entries.prompts import PromptEntry, build_messages, build_prompt, unknown_prompt
 from accord.server.media import Audio, Image
-from accord.server.prompts import PromptEntry, build_messages, build_prompt, unknown_prompt
 from accord.server.schema.signature import inspect
 from accord.types import (
     AudioContent,

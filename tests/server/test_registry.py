@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from accord.errors import RegistrationError
-from accord.server import registry as module
-from accord.server.registry import Registry, RegistryEntry, source_location
+from accord.server.entries import registry as module
+from accord.server.entries.registry import Registry, RegistryEntry, source_location
 
 
 def first() -> None: ...

@@ -11,9 +11,9 @@ import pytest
 from accord.errors import InternalError
 from accord.runtime.deferred import OutOfTime
 from accord.runtime.tasks import is_thread_awaited
-from accord.server.thread_bells import make_bell
-from accord.server.thread_jobs import Job
-from accord.server.threads import Workers, is_working, run_in_thread, wait_until_idle
+from accord.runtime.thread_bells import make_bell
+from accord.runtime.thread_jobs import Job
+from accord.runtime.threads import Workers, is_working, run_in_thread, wait_until_idle
 from support.leftovers import Leftovers
 from support.waiting import LONG, run, until, until_sync
 
@@ -206,8 +206,8 @@ def test_threads_that_cancelled_calls_hold_are_replaced_and_given_back(caplog) -
 
 def test_the_number_of_replaced_threads_is_bounded(monkeypatch) -> None:
     gate = threading.Event()
-    monkeypatch.setattr("accord.server.threads._REPLACED_MOST", 2)
-    monkeypatch.setattr("accord.server.threads._REPLACE_AFTER", 0.0)
+    monkeypatch.setattr("accord.runtime.threads._REPLACED_MOST", 2)
+    monkeypatch.setattr("accord.runtime.threads._REPLACE_AFTER", 0.0)
 
     async def main() -> None:
         workers = Workers(1, wait=0.2)

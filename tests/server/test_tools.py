@@ -11,7 +11,7 @@ import pytest
 
 from accord import Context, Server, ToolError, connect
 from accord.errors import InternalError, InvalidParams
-from accord.server.tools import failure
+from accord.server.entries.tools import failure
 from accord.types import CallToolResult, TextContent
 from support.waiting import run, until
 

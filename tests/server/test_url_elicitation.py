@@ -8,8 +8,8 @@ import pytest
 
 from accord import Context, Principal, Server, connect
 from accord.errors import ElicitationRefused, InternalError, UrlElicitationRequired
-from accord.server import url_elicitation
-from accord.server.url_elicitation import UrlElicitations, check_url
+from accord.server.questions import url_elicitation
+from accord.server.questions.url_elicitation import UrlElicitations, check_url
 from accord.types import ElicitParams, PromptReference
 from support.links import IN_MEMORY, over, text
 from support.raw import RawClient

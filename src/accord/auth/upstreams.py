@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, Final, Literal, TypedDict, Unpack
 from urllib.parse import urlsplit
 
-from accord.auth.authorization_server.upstream import Allow, Upstream
+from accord.auth.authorization_server.upstream.settings import Allow, Upstream
 
 __all__ = ["PROVIDERS", "UpstreamOptions", "auth0", "entra", "github", "google", "keycloak", "okta"]
 

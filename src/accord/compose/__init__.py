@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 # A function and the package that it is in have one name, so that the function is bound at once.
 from accord.compose.openapi import openapi
-from accord.server.composition.source import Source
+from accord.server.sources.source import Source
 
 if TYPE_CHECKING:
     from accord.compose.openapi.source import OpenApiSource

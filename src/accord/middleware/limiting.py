@@ -26,7 +26,7 @@ from accord.middleware.requests import (
     worker_of,
 )
 from accord.server import Middleware, Proceed
-from accord.server.tools import failure
+from accord.server.entries.tools import failure
 
 if TYPE_CHECKING:
     from accord.sharing.serving.limits import SharedBuckets, WorkerCount

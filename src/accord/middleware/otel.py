@@ -23,7 +23,7 @@ from accord.middleware.requests import (
     target_of,
 )
 from accord.server import Middleware, Proceed
-from accord.server.channels import QUESTION_META
+from accord.server.questions.channels import QUESTION_META
 from accord.sharing.serving.otel import WorkerObserver, find_observer
 from accord.types import InitializeResult
 from accord.version import __version__

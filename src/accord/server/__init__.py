@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from accord.server.caching import CacheHints
     from accord.server.context import Context
     from accord.server.depends import Depends
-    from accord.server.files import DirectoryResource
+    from accord.server.entries.files import DirectoryResource
     from accord.server.logs import ClientLogHandler
     from accord.server.media import Audio, Image
     from accord.server.middleware import Middleware, Proceed
-    from accord.server.questions import SamplingOptions
+    from accord.server.questions.input_requests import SamplingOptions
+    from accord.server.questions.url_elicitation import UrlElicitation
     from accord.server.schema.annotations import Choices, Header
     from accord.server.server import Lifespan, Server
-    from accord.server.url_elicitation import UrlElicitation
 
 __all__ = [
     "Audio",
@@ -48,7 +48,7 @@ _HOMES = {
     "ClientLogHandler": "accord.server.logs",
     "Context": "accord.server.context",
     "Depends": "accord.server.depends",
-    "DirectoryResource": "accord.server.files",
+    "DirectoryResource": "accord.server.entries.files",
     "Header": "accord.server.schema.annotations",
     "Image": "accord.server.media",
     "Lifespan": "accord.server.server",
@@ -56,9 +56,9 @@ _HOMES = {
     "Policy": "accord.server.access",
     "Proceed": "accord.server.middleware",
     "RequestFacts": "accord.http.rules.headers",
-    "SamplingOptions": "accord.server.questions",
+    "SamplingOptions": "accord.server.questions.input_requests",
     "Server": "accord.server.server",
-    "UrlElicitation": "accord.server.url_elicitation",
+    "UrlElicitation": "accord.server.questions.url_elicitation",
 }
 
 

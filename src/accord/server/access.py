@@ -17,7 +17,7 @@ from accord.server.visibility import NO_RULES, Visibility, is_shown
 
 if TYPE_CHECKING:
     from accord.runtime.wire import MemoryWire
-    from accord.server.registry import Registry, RegistryEntry, Snapshot
+    from accord.server.entries.registry import Registry, RegistryEntry, Snapshot
     from accord.server.server import Server
     from accord.server.session import Session
 

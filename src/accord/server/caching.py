@@ -16,7 +16,7 @@ from accord.types import CacheScope, ReadResourceResult
 
 if TYPE_CHECKING:
     from accord.protocol.exchange import Exchange
-    from accord.server.resources import ResourceEntry, TemplateEntry
+    from accord.server.entries.resources import ResourceEntry, TemplateEntry
     from accord.server.server import Server
     from accord.server.session import Session
 

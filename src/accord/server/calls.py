@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from accord.errors import InternalError, RequestError, ToolError, UrlElicitationRequired
 from accord.protocol.exchange import Exchange
-from accord.server.channels import find_questions
 from accord.server.context import Context, current
+from accord.server.questions.channels import find_questions
 
 if TYPE_CHECKING:
-    from accord.server.completion import Completer, InjectedCompleter
-    from accord.server.prompts import PromptEntry
-    from accord.server.resources import ResourceEntry, TemplateEntry
+    from accord.server.entries.completion import Completer, InjectedCompleter
+    from accord.server.entries.prompts import PromptEntry
+    from accord.server.entries.resources import ResourceEntry, TemplateEntry
     from accord.server.schema.signature import BoundArguments
     from accord.server.session import Session
     from accord.types import CompleteParams
@@ -59,7 +59,7 @@ async def call_user(
 
 def require_pages(error: UrlElicitationRequired, context: Context[Any]) -> Any:
     """Return what a request is answered with that needs its user to visit pages; or raise it."""
-    from accord.server.url_elicitation import answer_required
+    from accord.server.questions.url_elicitation import answer_required
 
     answer = answer_required(error, context)
     if isinstance(answer, RequestError):
@@ -74,7 +74,7 @@ async def call_completer(
     params: "CompleteParams",
 ) -> object:
     """Return what a completer suggests for the text that was typed."""
-    from accord.server.completion import InjectedCompleter
+    from accord.server.entries.completion import InjectedCompleter
 
     resolved = (params.context.arguments if params.context else None) or {}
     context = session.context(exchange)

@@ -13,8 +13,8 @@ from accord.types import (
 )
 
 if TYPE_CHECKING:
-    from accord.server.composition.views import Views
     from accord.server.server import Server
+    from accord.server.sources.views import Views
 
 
 def declare(

@@ -19,7 +19,7 @@ from accord.server.schema.encoding import encode
 from accord.types import ReadResourceResult, ResourceContents
 
 if TYPE_CHECKING:
-    from accord.server.resources import ResourceEntry, TemplateEntry
+    from accord.server.entries.resources import ResourceEntry, TemplateEntry
 
 # A list with one of these is a list of contents, and not JSON.
 _PARTS: Final = (ResourceContents, Image, Audio)

@@ -12,8 +12,8 @@ import msgspec
 from accord.principal import Principal
 from accord.protocol.exchange import Exchange
 from accord.runtime.pacing import DONE, TURN, Done
-from accord.server.asking import AskingContext
 from accord.server.params import read_params
+from accord.server.questions.asking import AskingContext
 from accord.types import Implementation, LoggingLevel, LogMessageParams, ProgressParams
 from accord.types._base import JsonObject, RequestId, RevisionId
 

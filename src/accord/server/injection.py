@@ -20,7 +20,7 @@ from accord.server.schema.annotations import AnnotationResolver, callable_name, 
 from accord.server.schema.parameters import compile_call, is_context
 
 if TYPE_CHECKING:
-    from accord.server.registry import RegistryEntry
+    from accord.server.entries.registry import RegistryEntry
     from accord.server.schema.signature import Signature
     from accord.server.server import Server
     from accord.server.session import Session

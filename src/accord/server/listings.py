@@ -16,7 +16,7 @@ from accord.errors import InvalidParams, LocalProtocolError
 from accord.protocol import shape
 from accord.protocol.revisions import REVISIONS
 from accord.server.caching import to_milliseconds
-from accord.server.registry import Entry, Registry, Snapshot
+from accord.server.entries.registry import Entry, Registry, Snapshot
 from accord.types import CacheScope, JsonObject, PageResult, RevisionId
 
 # Many clients never ask for a second page, so that lists of usual length are one page.

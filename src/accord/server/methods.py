@@ -39,11 +39,11 @@ from accord.types import (
 )
 
 if TYPE_CHECKING:
+    from accord.server.entries.resource_registry import ResourceMatch
+    from accord.server.entries.tools import ToolEntry
     from accord.server.listings import Listing
-    from accord.server.resource_registry import ResourceMatch
     from accord.server.server import Server
     from accord.server.session import Session
-    from accord.server.tools import ToolEntry
 
 Handler = Callable[["Session", Exchange, Any], Any]
 
@@ -230,7 +230,7 @@ async def get_prompt(
 ) -> GetPromptResult:
     entry = session.server.prompt_entries.get(params.name)
     if entry is None or not session.server.access.admits(session, exchange, entry):
-        from accord.server.prompts import unknown_prompt
+        from accord.server.entries.prompts import unknown_prompt
 
         raise unknown_prompt(params.name)
     claim = _begin_rounds(session, exchange, params)
@@ -244,7 +244,7 @@ async def complete(
 ) -> CompleteResult:
     entry = session.server.completions.entry_of(params.ref)
     if not session.server.access.admits(session, exchange, entry):
-        from accord.server.completion import unknown_reference
+        from accord.server.entries.completion import unknown_reference
 
         raise unknown_reference(params.ref)
     return await entry.complete(session, exchange, params)

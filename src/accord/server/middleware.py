@@ -158,7 +158,7 @@ class LayeredRequest:
         try:
             return await self._proceed(0)
         except PagesRequired as error:
-            from accord.server.url_elicitation import answer_required
+            from accord.server.questions.url_elicitation import answer_required
 
             answer = answer_required(error, self._context)
             if isinstance(answer, RequestError):
@@ -167,7 +167,7 @@ class LayeredRequest:
         except ToolError as error:
             if self._exchange.name != "tools/call":
                 raise InternalError(str(error)) from error
-            from accord.server.tools import refusal
+            from accord.server.entries.tools import refusal
 
             return refusal(error)
 

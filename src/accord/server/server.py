@@ -26,15 +26,14 @@ from accord.runtime.watchdog import Watchdog, Watchdogs
 from accord.server.access import Access, ActingServer
 from accord.server.caching import CacheHints
 from accord.server.capabilities import declare
-from accord.server.composition.mountable import MountingServer
 from accord.server.context import State
+from accord.server.entries.registration import Registration
+from accord.server.entries.registry import Function, Registry
+from accord.server.entries.resource_registry import Resources
 from accord.server.hub import Hub, ListKind, list_change, resource_change
 from accord.server.listings import PAGE_SIZE, Listing
 from accord.server.local_calls import LocalCalls
 from accord.server.middleware import Layers
-from accord.server.registration import Registration
-from accord.server.registry import Function, Registry
-from accord.server.resource_registry import Resources
 from accord.server.scopes import Scopes
 from accord.server.session import Session
 from accord.server.settings import (
@@ -45,6 +44,7 @@ from accord.server.settings import (
     check_texts,
 )
 from accord.server.sharing_server import SharingServer
+from accord.server.sources.mountable import MountingServer
 from accord.server.visibility import changed_kinds
 from accord.types import (
     ListPromptsResult,
@@ -58,14 +58,14 @@ from accord.types._base import JsonObject
 
 if TYPE_CHECKING:
     from accord.http.server.app import HttpApp
+    from accord.runtime.threads import Workers
     from accord.runtime.wire import MemoryWire
-    from accord.server.completion import Completions
+    from accord.server.entries.completion import Completions
+    from accord.server.entries.resource_registry import ResourceMatch
     from accord.server.http_settings import HttpSettings, ListenSettings
     from accord.server.injection import Overrides
-    from accord.server.resource_registry import ResourceMatch
     from accord.server.stateless import StatelessSessions
     from accord.server.tasks.runner import TaskRunner
-    from accord.server.threads import Workers
 
 Lifespan: TypeAlias = "Callable[[Server[State]], AbstractAsyncContextManager[State]]"
 
@@ -176,7 +176,7 @@ class Server(Registration, LocalCalls, MountingServer, SharingServer, Generic[St
     @cached_property
     def completions(self) -> "Completions":
         """The completers of arguments of prompts and of variables of resource templates."""
-        from accord.server.completion import Completions
+        from accord.server.entries.completion import Completions
 
         return Completions(self.prompt_entries, self.resource_entries)
 
@@ -260,7 +260,7 @@ class Server(Registration, LocalCalls, MountingServer, SharingServer, Generic[St
     @cached_property
     def threads(self) -> "Workers":
         """The threads in which sync functions run."""
-        from accord.server.threads import THREAD_WAIT, THREADS, Workers
+        from accord.runtime.threads import THREAD_WAIT, THREADS, Workers
 
         return Workers(self._thread_count or THREADS, wait=self._thread_wait or THREAD_WAIT)
 

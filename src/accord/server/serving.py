@@ -225,7 +225,7 @@ async def _serve_stdio(server: "Server[Any]", stop: "Stop") -> None:
             await stop.wait_unless_signalled(session.dispatcher.drain(), stop.seconds_left * 3 / 4)
         session.close()
         await session.dispatcher.drain(stop.seconds_left)
-        from accord.server.threads import wait_until_idle
+        from accord.runtime.threads import wait_until_idle
 
         await wait_until_idle(stop.seconds_left)
         connection.finish(max(stop.seconds_left, 0.1))
@@ -330,7 +330,7 @@ def _find_refusals(app: "HttpApp", sockets: "list[socket]", advice: str) -> str 
 def _leave(server: "Server[Any]", log: logging.Logger, *, grace: float, seconds: float) -> None:
     """Exit although threads may still run: at once if they work, else some seconds from now."""
     from accord.runtime.shutdown import exit_at_once, leave_threads
-    from accord.server.threads import is_working
+    from accord.runtime.threads import is_working
 
     if is_working():
         log.warning("sync work did not stop within %g s and is left behind", grace)

@@ -23,20 +23,20 @@ from accord.protocol.revisions import Phase
 from accord.runtime.dispatcher import Dispatcher
 from accord.runtime.handlers import Write
 from accord.runtime.pacing import DONE, Delayed, Done
-from accord.server.channels import Channel, Duplex
 from accord.server.context import Context, current
 from accord.server.hub import UPDATED, ListKind, Notices, ServerChange, list_change
 from accord.server.log_levels import is_wanted
 from accord.server.methods import METHODS, find_rare_handler
 from accord.server.middleware import LayeredRequest
+from accord.server.questions.channels import Channel, Duplex
 from accord.server.visibility import Visibility, set_visible
 from accord.types import LoggingLevel, RequestId, Root
 
 if TYPE_CHECKING:
     from accord.runtime.origin import ClientFlow
-    from accord.server.composition.sessions import MountedSession
     from accord.server.listening import Subscription
     from accord.server.server import Server
+    from accord.server.sources.sessions import MountedSession
 
 log = logging.getLogger("accord.server")
 Value = TypeVar("Value")
@@ -256,7 +256,7 @@ class Session:
         """Return how the handler of a request asks the client."""
         if not exchange.revision.rounds:
             return Duplex(self, exchange)
-        from accord.server.rounds import Rounds
+        from accord.server.questions.rounds import Rounds
 
         return Rounds(self, exchange, exchange.params)
 
@@ -283,7 +283,7 @@ class Session:
             OutOfTime: the time ran out.
             InternalError: no thread came free in time.
         """
-        from accord.server.threads import run_in_thread
+        from accord.runtime.threads import run_in_thread
 
         current.set(context)
         flow = self.begin_in_thread(context)

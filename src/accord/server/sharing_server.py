@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from accord.server.composition.views import Views
 from accord.server.listings import Listing
 from accord.server.middleware import Layers
+from accord.server.sources.views import Views
 
 if TYPE_CHECKING:
-    from accord.server.sealing import StateSeal
+    from accord.server.questions.sealing import StateSeal
+    from accord.server.questions.url_elicitation import UrlElicitations
     from accord.server.tasks.runner import TaskRunner
-    from accord.server.url_elicitation import UrlElicitations
     from accord.sharing.serving.pages import SharedPages
     from accord.sharing.serving.session_sharing import SessionSharing
     from accord.sharing.serving.store_bus import StoreBus
@@ -102,7 +102,7 @@ class SharingServer(Views):
     @cached_property
     def state_seal(self) -> "StateSeal":
         """Seals what clients carry from a question to its answer."""
-        from accord.server.sealing import StateSeal
+        from accord.server.questions.sealing import StateSeal
 
         keys, lifetime, worker = self._state_keys, self._state_lifetime, self._worker
         if worker is None:
@@ -113,7 +113,7 @@ class SharingServer(Views):
     @cached_property
     def elicitations(self) -> "UrlElicitations":
         """The pages that users were asked to visit; `find` and `fetch` return one by its id."""
-        from accord.server.url_elicitation import UrlElicitations
+        from accord.server.questions.url_elicitation import UrlElicitations
 
         return UrlElicitations()
 

@@ -6,10 +6,10 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
 from accord.runtime.deferred import OutOfTime
+from accord.runtime.thread_jobs import Job
 from accord.server.context import Context, current
+from accord.server.entries.tools import ToolEntry, finish_call
 from accord.server.schema.signature import BoundArguments
-from accord.server.thread_jobs import Job
-from accord.server.tools import ToolEntry, finish_call
 
 if TYPE_CHECKING:
     from accord.server.session import Session

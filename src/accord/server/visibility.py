@@ -8,7 +8,7 @@ import msgspec
 from accord.server.hub import LIST_KINDS, ListKind
 
 if TYPE_CHECKING:
-    from accord.server.registry import RegistryEntry
+    from accord.server.entries.registry import RegistryEntry
     from accord.server.server import Server
     from accord.server.session import Session
 

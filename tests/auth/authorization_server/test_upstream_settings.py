@@ -5,7 +5,7 @@ import re
 import pytest
 
 from accord.auth import AuthorizationServer, Upstream, upstreams
-from accord.auth.authorization_server.upstream_provider import ProviderMetadata, UpstreamProvider
+from accord.auth.authorization_server.upstream.provider import ProviderMetadata, UpstreamProvider
 from accord.auth.client_identity import new_pkce
 from support.oauth import query_of
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from accord.auth import AuthorizationServer
-from accord.auth.authorization_server.upstream_sessions import TokenSeal
+from accord.auth.authorization_server.upstream.sessions import TokenSeal
 from accord.errors import SignInRequired, ToolError, UpstreamFailed
 from support.http_server import serving
 from support.provider import SECRET, Browser, Program, provider

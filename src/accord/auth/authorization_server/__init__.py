@@ -8,7 +8,7 @@ from accord.auth.authorization_server.clients import KnownClient
 from accord.auth.authorization_server.models import Request
 from accord.auth.authorization_server.secrets import hash_password
 from accord.auth.authorization_server.server import AuthorizationServer
-from accord.auth.authorization_server.upstream import Upstream, UpstreamUser
+from accord.auth.authorization_server.upstream.settings import Upstream, UpstreamUser
 
 __all__ = [
     "AuthorizationServer",

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from accord.auth.authorization_server.endpoints import Endpoints
-    from accord.auth.authorization_server.upstream_tokens import UpstreamAccounts
+    from accord.auth.authorization_server.upstream.tokens import UpstreamAccounts
     from accord.sharing.backends.backend import Backend
 
 log = logging.getLogger("accord.auth")

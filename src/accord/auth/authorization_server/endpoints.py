@@ -34,7 +34,7 @@ from accord.auth.authorization_server.models import (
 )
 from accord.auth.authorization_server.secrets import digest
 from accord.auth.authorization_server.store import AuthorizationStore
-from accord.auth.authorization_server.upstream_sessions import (
+from accord.auth.authorization_server.upstream.sessions import (
     TokenSeal,
     UpstreamSession,
     UpstreamSessions,

@@ -26,7 +26,7 @@ from accord.auth.authorization_server.models import (
 )
 from accord.auth.authorization_server.secrets import digest, equal, new_secret
 from accord.auth.authorization_server.store import AuthorizationStore
-from accord.auth.authorization_server.upstream_sessions import UpstreamSessions
+from accord.auth.authorization_server.upstream.sessions import UpstreamSessions
 from accord.auth.client_identity import challenge_of
 from accord.auth.urls import is_same_resource
 

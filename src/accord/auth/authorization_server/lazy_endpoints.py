@@ -7,7 +7,7 @@ from threading import Lock
 from accord.auth.authorization_server.endpoints import Endpoints
 from accord.auth.authorization_server.models import AuthorizationServerSettings
 from accord.auth.authorization_server.store_source import StoreSource
-from accord.auth.authorization_server.upstream_sessions import TokenSeal
+from accord.auth.authorization_server.upstream.sessions import TokenSeal
 
 
 class LazyEndpoints:

@@ -30,8 +30,8 @@ from accord.auth.authorization_server.secrets import (
     new_secret,
 )
 from accord.auth.authorization_server.store import AuthorizationStore
-from accord.auth.authorization_server.upstream_sessions import UpstreamSession, UpstreamSessions
-from accord.auth.authorization_server.upstream_urls import start_url
+from accord.auth.authorization_server.upstream.sessions import UpstreamSession, UpstreamSessions
+from accord.auth.authorization_server.upstream.urls import start_url
 from accord.auth.urls import with_query
 from accord.http.rules.addresses import client_network
 

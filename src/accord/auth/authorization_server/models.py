@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from accord.auth.authorization_server.upstream import Upstream
+from accord.auth.authorization_server.upstream.settings import Upstream
 
 AUTHORIZATION_CODE: Final = "authorization_code"
 CLIENT_CREDENTIALS: Final = "client_credentials"

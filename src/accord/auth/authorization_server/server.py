@@ -35,11 +35,11 @@ from accord.auth.authorization_server.store_source import (
     StoreKeys,
     StoreSource,
 )
-from accord.auth.authorization_server.upstream import Upstream
-from accord.auth.authorization_server.upstream_flow import UpstreamFlow
-from accord.auth.authorization_server.upstream_provider import UpstreamProvider
-from accord.auth.authorization_server.upstream_sessions import make_seals
-from accord.auth.authorization_server.upstream_tokens import UpstreamAccounts
+from accord.auth.authorization_server.upstream.flow import UpstreamFlow
+from accord.auth.authorization_server.upstream.provider import UpstreamProvider
+from accord.auth.authorization_server.upstream.sessions import make_seals
+from accord.auth.authorization_server.upstream.settings import Upstream
+from accord.auth.authorization_server.upstream.tokens import UpstreamAccounts
 from accord.auth.authorization_server.work_pool import PoolFull, WorkPool
 from accord.auth.guard import App, Guard, respond
 from accord.auth.jwks import require_jwt

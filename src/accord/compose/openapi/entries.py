@@ -22,11 +22,11 @@ from accord.errors import MissingExtra, ToolError
 from accord.json_schema.mismatch import explain, path_text
 from accord.json_schema.reader import admits
 from accord.server.context import Context
-from accord.server.resources import ResourceEntry, TemplateEntry, build_resource
+from accord.server.entries.resources import ResourceEntry, TemplateEntry, build_resource
+from accord.server.entries.tools import ToolEntry
 from accord.server.schema.leniency import read_texts
 from accord.server.schema.results import ReturnType
 from accord.server.schema.signature import ArgumentsError, Parameter, Signature
-from accord.server.tools import ToolEntry
 from accord.types import CallToolResult, JsonObject, ResourceContents, Tool
 
 if TYPE_CHECKING:

@@ -29,14 +29,14 @@ from accord.compose.openapi.security import AuthOption, Credentials, Security
 from accord.errors import RegistrationError, ToolError
 from accord.http.client.sender import HttpClientOptions
 from accord.keywords import refuse_unknown
-from accord.server.composition.source import Source
-from accord.server.composition.views import EntryKind
 from accord.server.context import Context
-from accord.server.resources import ResourceEntry
+from accord.server.entries.resources import ResourceEntry
+from accord.server.sources.source import Source
+from accord.server.sources.views import EntryKind
 
 if TYPE_CHECKING:
     from accord.compose.openapi.sending import ApiResponse, ApiSender
-    from accord.server.registry import RegistryEntry
+    from accord.server.entries.registry import RegistryEntry
 
 log = logging.getLogger("accord.compose")
 

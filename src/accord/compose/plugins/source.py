@@ -19,13 +19,13 @@ from accord.compose.plugins.scanning import (
 )
 from accord.compose.plugins.version import PluginVersion, Prefixes, describe
 from accord.errors import RegistrationError
-from accord.server.composition.source import Source
-from accord.server.composition.views import ENTRY_KINDS, EntryKind, Views
+from accord.server.entries.registry import source_location
 from accord.server.hub import LIST_KINDS, UPDATED, ListKind, ServerChange, list_topic
-from accord.server.registry import source_location
+from accord.server.sources.source import Source
+from accord.server.sources.views import ENTRY_KINDS, EntryKind, Views
 
 if TYPE_CHECKING:
-    from accord.server.registry import RegistryEntry
+    from accord.server.entries.registry import RegistryEntry
 
 log = logging.getLogger("accord.server")
 

@@ -15,21 +15,21 @@ from msgspec import Raw, Struct, UnsetType
 from accord.compose.plugins.modules import PluginModule
 from accord.errors import RegistrationError
 from accord.protocol.exchange import Exchange
-from accord.server.composition.entries import (
+from accord.server.context import Context
+from accord.server.server import Server
+from accord.server.sources.entries import (
     DerivedPrompt,
     DerivedResource,
     DerivedTemplate,
     DerivedTool,
 )
-from accord.server.composition.lifespans import SharedLifespan, lifespan_of
-from accord.server.composition.views import EntryKind, Views
-from accord.server.context import Context
-from accord.server.server import Server
+from accord.server.sources.lifespans import SharedLifespan, lifespan_of
+from accord.server.sources.views import EntryKind, Views
 from accord.types import GetPromptResult, ReadResourceResult
 
 if TYPE_CHECKING:
+    from accord.server.entries.tools import ToolResult
     from accord.server.session import Session
-    from accord.server.tools import ToolResult
 
 Prefixes: TypeAlias = Callable[[Path], str | None] | None
 

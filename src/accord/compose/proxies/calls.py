@@ -25,8 +25,8 @@ from accord.protocol import shape
 from accord.protocol.exchange import Exchange
 from accord.protocol.unknown import find_unknown
 from accord.runtime.forwarding import forward
-from accord.server.channels import Channel
 from accord.server.context import Context
+from accord.server.questions.channels import Channel
 from accord.types import (
     CreateTaskResult,
     InputRequests,

@@ -12,14 +12,14 @@ from accord.errors import AccordError, InternalError, RemoteProtocolError, Reque
 from accord.protocol.methods import METHODS
 from accord.protocol.unknown import UnknownMembers, find_unknown
 from accord.runtime.forwarding import forward
-from accord.server.composition.views import EntryKind
 from accord.server.hub import LIST_KINDS, ListKind
+from accord.server.sources.views import EntryKind
 from accord.types import PageParams
 
 if TYPE_CHECKING:
     from accord.compose.proxies.connection import Connection
     from accord.compose.proxies.upstream import UpstreamServer
-    from accord.server.registry import RegistryEntry
+    from accord.server.entries.registry import RegistryEntry
     from accord.server.session import Session
 
 log = logging.getLogger("accord.compose")

@@ -13,12 +13,12 @@ from accord.protocol.exchange import Exchange
 from accord.protocol.revisions import REVISIONS
 from accord.protocol.syntax import is_uri
 from accord.protocol.unknown import UnknownMembers
-from accord.server.composition.views import EntryKind
 from accord.server.context import Context
-from accord.server.prompts import PromptEntry
-from accord.server.resources import ResourceEntry, TemplateEntry
+from accord.server.entries.prompts import PromptEntry
+from accord.server.entries.resources import ResourceEntry, TemplateEntry
+from accord.server.entries.tools import ToolEntry, ToolResult, find_mirrored
 from accord.server.schema import results, signature
-from accord.server.tools import ToolEntry, ToolResult, find_mirrored
+from accord.server.sources.views import EntryKind
 from accord.types import (
     CallToolParams,
     CompleteParams,
@@ -33,7 +33,7 @@ from accord.types import (
 
 if TYPE_CHECKING:
     from accord.compose.proxies.source import ProxySource
-    from accord.server.registry import RegistryEntry
+    from accord.server.entries.registry import RegistryEntry
     from accord.server.session import Session
 
 log = logging.getLogger("accord.compose")

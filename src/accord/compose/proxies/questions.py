@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 from accord.errors import MissingCapability
 from accord.protocol.exchange import Exchange
 from accord.server.context import Context
-from accord.server.questions import check_declared, refuse_later_mode
+from accord.server.questions.input_requests import check_declared, refuse_later_mode
 
 if TYPE_CHECKING:
     from accord.server.session import Session

@@ -28,17 +28,17 @@ from accord.errors import (
     UrlElicitationRequired,
 )
 from accord.protocol.exchange import Exchange
-from accord.server.channels import find_questions
-from accord.server.composition.source import Source
-from accord.server.composition.views import ENTRY_KINDS, EntryKind
 from accord.server.context import Context
+from accord.server.entries.tools import failure, require_pages
 from accord.server.hub import ListKind
-from accord.server.tools import failure, require_pages
+from accord.server.questions.channels import find_questions
+from accord.server.sources.source import Source
+from accord.server.sources.views import ENTRY_KINDS, EntryKind
 
 if TYPE_CHECKING:
     from accord.compose.proxies.upstream import UpstreamServer
-    from accord.server.registry import RegistryEntry
-    from accord.server.resources import ResourceEntry
+    from accord.server.entries.registry import RegistryEntry
+    from accord.server.entries.resources import ResourceEntry
     from accord.server.session import Session
     from accord.types import CallToolParams, Implementation, RevisionId
 

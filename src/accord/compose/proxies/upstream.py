@@ -12,9 +12,9 @@ from accord.compose.proxies.connection import ASKING, CallInFlight, Connection, 
 from accord.compose.proxies.options import ProxyPolicy, question_paths
 from accord.errors import AccordError, ConnectionClosed, InternalError, RequestError
 from accord.protocol.exchange import Exchange
-from accord.server.composition.sessions import outermost
 from accord.server.hub import LIST_KINDS, ListKind
 from accord.server.session import Session
+from accord.server.sources.sessions import outermost
 from accord.types import EmptyParams
 
 if TYPE_CHECKING:

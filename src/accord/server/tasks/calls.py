@@ -8,7 +8,7 @@ from accord.errors import MethodNotFound
 from accord.protocol.exchange import Exchange
 from accord.server.context import Context
 from accord.server.extension import TASKS
-from accord.server.rounds import Rounds
+from accord.server.questions.rounds import Rounds
 from accord.server.tasks.channel import RunningTask
 from accord.server.tasks.fields import core_fields, extension_fields
 from accord.server.tasks.repeating import call_tool, encode_call
@@ -24,8 +24,8 @@ from accord.types import (
 )
 
 if TYPE_CHECKING:
+    from accord.server.entries.tools import ToolEntry, ToolResult
     from accord.server.session import Session
-    from accord.server.tools import ToolEntry, ToolResult
 
 
 def call_as_task(

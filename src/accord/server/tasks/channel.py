@@ -20,7 +20,7 @@ from accord.http.rules.headers import RequestFacts
 from accord.principal import Principal, identity_text
 from accord.protocol import shape
 from accord.protocol.exchange import Exchange
-from accord.server.channels import KeptResults
+from accord.server.questions.channels import KeptResults
 from accord.server.tasks.fields import core_fields
 from accord.server.tasks.notices import TaskNotices, describe_progress
 from accord.server.tasks.task_store import Change, TaskRecord

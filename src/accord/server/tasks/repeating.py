@@ -22,9 +22,9 @@ from accord.server.tasks.task_store import TaskRecord
 from accord.types import CallToolParams, CallToolResult, Implementation, JsonObject, LoggingLevel
 
 if TYPE_CHECKING:
+    from accord.server.entries.tools import ToolEntry
     from accord.server.session import Session
     from accord.server.tasks.runner import TaskRunner
-    from accord.server.tools import ToolEntry
 
 _FORMAT: Final = 1
 _METHOD: Final = next(method for method in METHODS if method.name == "tools/call")

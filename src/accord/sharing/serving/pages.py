@@ -21,7 +21,7 @@ from accord.sharing.serving.outbox import notify_session
 from accord.types import ElicitationCompleteParams
 
 if TYPE_CHECKING:
-    from accord.server.url_elicitation import UrlElicitation, UrlElicitations
+    from accord.server.questions.url_elicitation import UrlElicitation, UrlElicitations
     from accord.sharing.workers.worker import Worker
 
 log = logging.getLogger("accord.server")

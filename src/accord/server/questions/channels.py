@@ -1,7 +1,7 @@
 """How a handler asks the client: on the wire, or through rounds of one request.
 
 A `Channel` belongs to one exchange. `Duplex` sends a request of its own and waits for the answer;
-it serves every revision in which servers may send requests. `Rounds` (in `accord.server.rounds`)
+it serves every revision in which servers may send requests. `Rounds` (in `accord.server.questions.rounds`)
 answers the request with questions, and serves the others.
 """
 

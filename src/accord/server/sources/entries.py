@@ -14,15 +14,15 @@ from msgspec import Struct, UnsetType
 
 from accord.errors import InvalidParams
 from accord.protocol.exchange import Exchange
-from accord.server.composition.sessions import MountedContext, enter, enter_when_ready
-from accord.server.composition.uris import Uris, map_contents, map_messages, map_tool_result
 from accord.server.contents import not_found
 from accord.server.context import Context, current
+from accord.server.entries.prompts import PromptEntry, unknown_prompt
+from accord.server.entries.resources import ResourceEntry, TemplateEntry
+from accord.server.entries.tools import ToolEntry, ToolResult, find_mirrored
 from accord.server.middleware import LayeredRequest
 from accord.server.params import read_params
-from accord.server.prompts import PromptEntry, unknown_prompt
-from accord.server.resources import ResourceEntry, TemplateEntry
-from accord.server.tools import ToolEntry, ToolResult, find_mirrored
+from accord.server.sources.sessions import MountedContext, enter, enter_when_ready
+from accord.server.sources.uris import Uris, map_contents, map_messages, map_tool_result
 from accord.types import (
     CallToolParams,
     CompleteParams,
@@ -36,10 +36,10 @@ from accord.types import (
 )
 
 if TYPE_CHECKING:
-    from accord.server.composition.arguments import ArgumentChanges
-    from accord.server.registry import RegistryEntry
+    from accord.server.entries.registry import RegistryEntry
     from accord.server.server import Server
     from accord.server.session import Session
+    from accord.server.sources.arguments import ArgumentChanges
 
 
 class _Derived:

@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from accord.errors import RegistrationError
 from accord.server.context import Context
+from accord.server.entries.registry import Function, Registry, decorator
+from accord.server.entries.resource_registry import Resources
+from accord.server.entries.tools import ToolEntry, build_tool, is_described
 from accord.server.middleware import Layers, Middleware
-from accord.server.registry import Function, Registry, decorator
-from accord.server.resource_registry import Resources
 from accord.server.schema import signature
 from accord.server.settings import ToolDetails, warn_about_tool
-from accord.server.tools import ToolEntry, build_tool, is_described
 
 if TYPE_CHECKING:
-    from accord.server.completion import Completions, CompletionSource
-    from accord.server.files import DirectoryResource
-    from accord.server.prompts import PromptDetails, PromptEntry
-    from accord.server.resources import ResourceDetails, ResourceEntry, TemplateEntry
+    from accord.server.entries.completion import Completions, CompletionSource
+    from accord.server.entries.files import DirectoryResource
+    from accord.server.entries.prompts import PromptDetails, PromptEntry
+    from accord.server.entries.resources import ResourceDetails, ResourceEntry, TemplateEntry
 
 LayerFunction = TypeVar("LayerFunction", bound=Middleware)
 
@@ -88,7 +88,7 @@ class Registration:
         Raises:
             RegistrationError: the URI does not fit the function, or it is taken.
         """
-        from accord.server.resources import build_resource
+        from accord.server.entries.resources import build_resource
 
         found = signature.inspect(function, context_type=Context)
         entry = build_resource(uri, function, signature=found, **details)
@@ -116,7 +116,7 @@ class Registration:
         Raises:
             RegistrationError: its signature does not fit, or the name is taken.
         """
-        from accord.server.prompts import build_prompt
+        from accord.server.entries.prompts import build_prompt
 
         found = signature.inspect(function, context_type=Context)
         entry = build_prompt(function, signature=found, **details)
@@ -129,7 +129,7 @@ class Registration:
         **details: "Unpack[ResourceDetails]",
     ) -> "ResourceEntry | TemplateEntry":
         """Offer a file as a resource."""
-        from accord.server.files import FileResource
+        from accord.server.entries.files import FileResource
 
         entry = FileResource(path, uri, **details).entry()
         self.resource_entries.add(entry, replace=details.get("replace", False))
@@ -144,7 +144,7 @@ class Registration:
         **details: "Unpack[ResourceDetails]",
     ) -> "DirectoryResource":
         """Offer the files below a directory; no path leads out of it."""
-        from accord.server.files import DirectoryResource
+        from accord.server.entries.files import DirectoryResource
 
         directory = DirectoryResource(root, uri, pattern=pattern, **details)
         directory.publish(self.resource_entries)

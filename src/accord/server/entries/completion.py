@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args, get_
 from accord.errors import InvalidParams, RegistrationError
 from accord.protocol.exchange import Exchange
 from accord.server.calls import call_completer
-from accord.server.prompts import PromptEntry, unknown_prompt
-from accord.server.registry import Registry, source_location
-from accord.server.resource_registry import Resources
-from accord.server.resources import TemplateEntry
+from accord.server.entries.prompts import PromptEntry, unknown_prompt
+from accord.server.entries.registry import Registry, source_location
+from accord.server.entries.resource_registry import Resources
+from accord.server.entries.resources import TemplateEntry
 from accord.server.schema.parameters import (
     ParsedParameters,
     compile_call,

@@ -10,14 +10,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from accord.errors import RegistrationError
-from accord.server.composition.views import ENTRY_KINDS, EntryKind, Views
 from accord.server.hub import LIST_KINDS, UPDATED, ListKind, ServerChange, list_topic
+from accord.server.sources.views import ENTRY_KINDS, EntryKind, Views
 
 if TYPE_CHECKING:
-    from accord.server.composition.lifespans import SharedLifespan
-    from accord.server.registry import Registry, RegistryEntry, Snapshot
-    from accord.server.resource_registry import Resources
+    from accord.server.entries.registry import Registry, RegistryEntry, Snapshot
+    from accord.server.entries.resource_registry import Resources
     from accord.server.server import Server
+    from accord.server.sources.lifespans import SharedLifespan
 
 log = logging.getLogger("accord.server")
 
@@ -181,7 +181,7 @@ class _LoopHolds:
     def _begin(self, mount: Mount) -> "asyncio.Task[None]":
         held = self._held.get(mount)
         if held is None:
-            from accord.server.composition.lifespans import lifespan_of
+            from accord.server.sources.lifespans import lifespan_of
 
             lifespan = lifespan_of(mount.source)  # type: ignore[arg-type]  # every source has one
             task = asyncio.ensure_future(self._enter(mount, lifespan))
@@ -315,7 +315,7 @@ class OwnEntries:
         snapshot = registries_of(self._server)[kind].snapshot()
         known = self._known.get(kind)
         if known is None or known[0] is not snapshot:
-            from accord.server.composition.entries import own  # not every server is mounted
+            from accord.server.sources.entries import own  # not every server is mounted
 
             derive: Callable[[Any, Any], Any] = own
             entries = tuple(derive(entry, self._server) for _, entry in snapshot)

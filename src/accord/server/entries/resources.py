@@ -20,10 +20,10 @@ from accord.server.access import parse_scopes, parse_tags
 from accord.server.caching import add_read_hints, to_milliseconds
 from accord.server.calls import call_user
 from accord.server.contents import build_contents
+from accord.server.entries.registry import RegistryEntry, source_location
 from accord.server.media import (
     guess_mime_type,
 )
-from accord.server.registry import RegistryEntry, source_location
 from accord.server.schema.signature import BoundArguments, Parameter, Signature
 from accord.server.settings import EntryDetails, check_details
 from accord.types import (

@@ -19,8 +19,8 @@ from weakref import WeakKeyDictionary, ref
 from accord.runtime.batches import call_in_batch
 
 if TYPE_CHECKING:
-    from accord.server.thread_jobs import Job
-    from accord.server.threads import Workers
+    from accord.runtime.thread_jobs import Job
+    from accord.runtime.threads import Workers
 
 # Loops that watch a descriptor at no other cost. A virtual clock, say, would wait for it.
 _LOOPS_WITH_READERS: Final = frozenset(

@@ -9,8 +9,8 @@ from accord.errors import InvalidParams, ToolError
 from accord.protocol.exchange import Exchange
 from accord.server.access import parse_scopes, parse_tags
 from accord.server.calls import call_user
+from accord.server.entries.registry import RegistryEntry
 from accord.server.media import content_block
-from accord.server.registry import RegistryEntry
 from accord.server.schema.signature import BoundArguments, Signature
 from accord.server.settings import EntryDetails, check_details, check_name
 from accord.types import (

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from accord.server.composition.views import EntryKind, Views
 from accord.server.hub import Hub, ListKind, list_change, resource_change
+from accord.server.sources.views import EntryKind, Views
 
 if TYPE_CHECKING:
-    from accord.server.registry import RegistryEntry
+    from accord.server.entries.registry import RegistryEntry
 
 
 class Source(Views):

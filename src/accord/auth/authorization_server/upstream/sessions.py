@@ -19,8 +19,8 @@ from accord.auth.authorization_server.store import (
     grant_owner,
     login_owner,
 )
-from accord.auth.authorization_server.upstream import Upstream, UpstreamUser
-from accord.auth.authorization_server.upstream_provider import UpstreamTokens
+from accord.auth.authorization_server.upstream.provider import UpstreamTokens
+from accord.auth.authorization_server.upstream.settings import Upstream, UpstreamUser
 
 _VERSION: Final = b"\x01"
 _KEY_ID: Final = 4

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 from accord.types import ToolAnnotations
 
 if TYPE_CHECKING:
+    from accord.server.entries.tools import ToolEntry
     from accord.server.session import Session
-    from accord.server.tools import ToolEntry
 
 log = logging.getLogger("accord.server")
 

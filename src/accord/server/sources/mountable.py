@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from accord.server.composition.views import EntryKind, Views
+from accord.server.sources.views import EntryKind, Views
 
 if TYPE_CHECKING:
-    from accord.server.composition.mounting import Mount, Mounts, OwnEntries
-    from accord.server.registry import RegistryEntry
-    from accord.server.resources import ResourceEntry
+    from accord.server.entries.registry import RegistryEntry
+    from accord.server.entries.resources import ResourceEntry
+    from accord.server.sources.mounting import Mount, Mounts, OwnEntries
 
 
 class MountingServer(Views):
@@ -21,7 +21,7 @@ class MountingServer(Views):
     def mounts(self) -> "Mounts":
         """The sources that are mounted."""
         if self._mounts is None:
-            from accord.server.composition.mounting import Mounts
+            from accord.server.sources.mounting import Mounts
 
             self._mounts = Mounts(self)  # type: ignore[arg-type]  # every one is a Server
         return self._mounts
@@ -57,7 +57,7 @@ class MountingServer(Views):
     def entries(self, kind: EntryKind) -> "tuple[RegistryEntry, ...]":
         """Return its entries as a source offers them."""
         if self._own_entries is None:
-            from accord.server.composition.mounting import OwnEntries
+            from accord.server.sources.mounting import OwnEntries
 
             self._own_entries = OwnEntries(self)  # type: ignore[arg-type]
         return self._own_entries.read(kind)

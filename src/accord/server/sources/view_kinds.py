@@ -10,13 +10,13 @@ import msgspec
 
 from accord.errors import RegistrationError
 from accord.server.access import parse_tags
-from accord.server.composition.views import ENTRY_KINDS, EntryKind, Views
 from accord.server.hub import LIST_KINDS, UPDATED, Hub, ListKind, ServerChange, list_topic
+from accord.server.sources.views import ENTRY_KINDS, EntryKind, Views
 
 if TYPE_CHECKING:
-    from accord.server.composition.arguments import ArgumentChange, Hidden
-    from accord.server.registry import RegistryEntry
-    from accord.server.resources import ResourceEntry
+    from accord.server.entries.registry import RegistryEntry
+    from accord.server.entries.resources import ResourceEntry
+    from accord.server.sources.arguments import ArgumentChange, Hidden
     from accord.types import ToolAnnotations
 
 log = logging.getLogger("accord.server")
@@ -104,7 +104,7 @@ class View(Views):
     @asynccontextmanager
     async def run_lifespan(self) -> AsyncIterator[Any]:
         """Hold what the source needs, and check the names that the view is made with."""
-        from accord.server.composition.lifespans import lifespan_of
+        from accord.server.sources.lifespans import lifespan_of
 
         lifespan = lifespan_of(self.base)  # type: ignore[arg-type]  # every source has one
         await lifespan.acquire()
@@ -209,8 +209,8 @@ class Renaming(View):
         super().hear(change)
 
     def show(self, kind: EntryKind, entry: Any) -> Any:
-        from accord.server.composition.entries import relocate, rename
-        from accord.server.composition.uris import UriRename
+        from accord.server.sources.entries import relocate, rename
+        from accord.server.sources.uris import UriRename
 
         name = self._new_names.get(entry.key)
         if name is None or name == entry.key:
@@ -228,7 +228,7 @@ class Prefixing(View):
     """A source with a prefix before all names, and within all URIs."""
 
     def __init__(self, base: Views, prefix: str, separator: str) -> None:
-        from accord.server.composition.uris import UriPrefix
+        from accord.server.sources.uris import UriPrefix
 
         if not prefix or not _PREFIX_CHARACTERS.issuperset(prefix):
             raise ValueError(
@@ -245,7 +245,7 @@ class Prefixing(View):
         self._uris = UriPrefix(prefix, base.offers_uri)
 
     def find_unlisted(self, uri: str) -> "ResourceEntry | None":
-        from accord.server.composition.entries import relocate
+        from accord.server.sources.entries import relocate
 
         inner = self._uris.inward(uri)
         found = None if inner == uri else self.base.find_unlisted(inner)
@@ -269,13 +269,13 @@ class Prefixing(View):
         )
         shown = [self.show(kind, entry) for entry in self.base.entries(kind)]
         if has_resources:
-            from accord.server.composition.entries import relocate
+            from accord.server.sources.entries import relocate
 
             return [relocate(entry, self._uris) for entry in shown]
         return shown
 
     def show(self, kind: EntryKind, entry: Any) -> Any:
-        from accord.server.composition.entries import relocate, rename
+        from accord.server.sources.entries import relocate, rename
 
         if kind in ("tools", "prompts"):
             return rename(entry, f"{self._prefix}{self._separator}{entry.key}")
@@ -301,7 +301,7 @@ class DescriptionView(View):
         return self._descriptions
 
     def show(self, kind: EntryKind, entry: Any) -> Any:
-        from accord.server.composition.entries import redescribe
+        from accord.server.sources.entries import redescribe
 
         text = self._descriptions.get(entry.key)
         return entry if text is None else redescribe(entry, description=text)
@@ -341,8 +341,8 @@ class ChangeView(View):
         return self._latest[1]
 
     def _apply(self, entry: Any) -> Any:
-        from accord.server.composition.arguments import ArgumentChanges
-        from accord.server.composition.entries import change_arguments, redescribe, rename
+        from accord.server.sources.arguments import ArgumentChanges
+        from accord.server.sources.entries import change_arguments, redescribe, rename
 
         change = self._change
         hide, arguments = change.get("hide", {}), change.get("arguments", {})

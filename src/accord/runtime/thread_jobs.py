@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Final
 from accord.runtime import tasks
 from accord.runtime.deferred import Deferred, OutOfTime
 from accord.runtime.origin import ClientFlow
-from accord.server.channels import Unwound
-from accord.server.thread_bells import find_mailbox
+from accord.runtime.thread_bells import find_mailbox
+from accord.server.questions.channels import Unwound
 
 if TYPE_CHECKING:
-    from accord.server.threads import Workers
+    from accord.runtime.threads import Workers
 
 # What the caller of a function gets unchanged.
 _PASSED_ON: Final = (Exception, SystemExit, Unwound)

@@ -4,10 +4,10 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from accord.server.registry import Registry, Snapshot
+from accord.server.entries.registry import Registry, Snapshot
 
 if TYPE_CHECKING:
-    from accord.server.resources import ResourceEntry, TemplateEntry
+    from accord.server.entries.resources import ResourceEntry, TemplateEntry
 
     ResourceMatch: TypeAlias = tuple[ResourceEntry | TemplateEntry, dict[str, str]]
 
@@ -27,7 +27,7 @@ class Resources:
 
     def add(self, entry: "ResourceEntry | TemplateEntry", *, replace: bool = False) -> None:
         """Register an entry; as `Registry.add`."""
-        from accord.server.resources import ResourceEntry
+        from accord.server.entries.resources import ResourceEntry
 
         if isinstance(entry, ResourceEntry):
             self.fixed.add(entry, replace=replace)

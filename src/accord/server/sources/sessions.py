@@ -4,11 +4,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from accord.protocol.exchange import Exchange
-from accord.server.composition.lifespans import LifespanRun, lifespan_of
 from accord.server.context import Context, current
 from accord.server.hub import ListKind
 from accord.server.params import read_params
 from accord.server.session import Session
+from accord.server.sources.lifespans import LifespanRun, lifespan_of
 from accord.server.visibility import NO_RULES
 from accord.types import CallToolParams, GetPromptParams, ReadResourceParams
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from accord.principal import Principal
     from accord.runtime.origin import ClientFlow
-    from accord.server.channels import Channel
+    from accord.server.questions.channels import Channel
     from accord.server.server import Server
 
 

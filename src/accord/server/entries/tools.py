@@ -22,9 +22,9 @@ from accord.protocol.exchange import Exchange
 from accord.runtime.brief import code_without_await, run_at_once
 from accord.runtime.deferred import OutOfTime
 from accord.server.access import parse_scopes, parse_tags
-from accord.server.channels import find_questions, without_unwound
 from accord.server.context import Context, current
-from accord.server.registry import RegistryEntry
+from accord.server.entries.registry import RegistryEntry
+from accord.server.questions.channels import find_questions, without_unwound
 from accord.server.schema import results, signature
 from accord.server.schema.results import ResultError, ReturnType
 from accord.server.schema.signature import BoundArguments
@@ -221,7 +221,7 @@ class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
 
 def require_pages(error: UrlElicitationRequired, context: Context[object]) -> ToolResult:
     """Return the result of a call that needs its user to visit pages; or raise it."""
-    from accord.server.url_elicitation import answer_required
+    from accord.server.questions.url_elicitation import answer_required
 
     answer = answer_required(error, context)
     if isinstance(answer, UrlElicitationRequired):

@@ -360,7 +360,7 @@ def _ask_for_pages(
     pages: list[ElicitParams], context: "Context[Any]"
 ) -> InternalError | InputRequiredResult:
     """Answer a request with pages to visit; each time, since only its handler knows the outcome."""
-    from accord.server.rounds import Rounds
+    from accord.server.questions.rounds import Rounds
 
     rounds = context._channel
     assert isinstance(rounds, Rounds)

@@ -25,10 +25,10 @@ from accord.auth.authorization_server.models import (
 )
 from accord.auth.authorization_server.pages import fault_page, sign_in_fault_page
 from accord.auth.authorization_server.secrets import new_secret
-from accord.auth.authorization_server.upstream import AllowUser, Upstream, UpstreamUser
-from accord.auth.authorization_server.upstream_provider import UpstreamFault, UpstreamProvider
-from accord.auth.authorization_server.upstream_sessions import SignInRequest, UpstreamSession
-from accord.auth.authorization_server.upstream_urls import callback_url, start_url
+from accord.auth.authorization_server.upstream.provider import UpstreamFault, UpstreamProvider
+from accord.auth.authorization_server.upstream.sessions import SignInRequest, UpstreamSession
+from accord.auth.authorization_server.upstream.settings import AllowUser, Upstream, UpstreamUser
+from accord.auth.authorization_server.upstream.urls import callback_url, start_url
 from accord.auth.client_identity import Pkce, challenge_of, new_pkce
 
 if TYPE_CHECKING:

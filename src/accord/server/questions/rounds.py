@@ -25,9 +25,9 @@ from accord.errors import (
     lower_first,
 )
 from accord.protocol.exchange import Exchange
-from accord.server.channels import KeptResults, Unwound
-from accord.server.sealing import StateContent
-from accord.server.url_elicitation import KEPT_PAGE
+from accord.server.questions.channels import KeptResults, Unwound
+from accord.server.questions.sealing import StateContent
+from accord.server.questions.url_elicitation import KEPT_PAGE
 from accord.types import (
     CallToolParams,
     CreateMessageRequest,
@@ -156,7 +156,7 @@ class Rounds:
         answer = self._answers.get(key)
         if answer is not None:
             if self._repeated is not None:
-                from accord.server.repetition import warn_of_repetition
+                from accord.server.questions.repetition import warn_of_repetition
 
                 warn_of_repetition(*self._repeated)
             self._content.answers[key] = answer

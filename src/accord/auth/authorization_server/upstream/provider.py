@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 import msgspec
 
-from accord.auth.authorization_server.upstream import Upstream, UpstreamUser
+from accord.auth.authorization_server.upstream.settings import Upstream, UpstreamUser
 from accord.auth.client_identity import AuthMethod, ClientIdentity, Pkce, token_request
 from accord.auth.jwt_verifier import InvalidToken, JwtVerifier, unverified_claims
 from accord.errors import AuthError

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, Unpack
 from accord.server.hub import Hub, ListKind
 
 if TYPE_CHECKING:
-    from accord.server.composition.view_kinds import ToolChange, View
-    from accord.server.registry import RegistryEntry
-    from accord.server.resources import ResourceEntry
+    from accord.server.entries.registry import RegistryEntry
+    from accord.server.entries.resources import ResourceEntry
+    from accord.server.sources.view_kinds import ToolChange, View
 
 EntryKind: TypeAlias = Literal["tools", "prompts", "resources", "resource_templates"]
 ENTRY_KINDS: Final[tuple[EntryKind, ...]] = (
@@ -67,7 +67,7 @@ class Views:
 
     def only(self, *names: str, tags: Iterable[str] = (), kind: ListKind | None = None) -> "View":
         """Return a view of some entries: those with one of the names or tags, and of the kind."""
-        from accord.server.composition.view_kinds import Selection
+        from accord.server.sources.view_kinds import Selection
 
         return Selection(self, names, tags, kind, keeps=True)
 
@@ -75,13 +75,13 @@ class Views:
         self, *names: str, tags: Iterable[str] = (), kind: ListKind | None = None
     ) -> "View":
         """Return a view without some entries: those with one of the names or tags, of the kind."""
-        from accord.server.composition.view_kinds import Selection
+        from accord.server.sources.view_kinds import Selection
 
         return Selection(self, names, tags, kind, keeps=False)
 
     def rename(self, names: Mapping[str, str]) -> "View":
         """Return a view with other names of tools and prompts, or other URIs of resources."""
-        from accord.server.composition.view_kinds import Renaming
+        from accord.server.sources.view_kinds import Renaming
 
         return Renaming(self, names)
 
@@ -90,18 +90,18 @@ class Views:
 
         `find` becomes `crm_find`, `data://config` becomes `data://crm/config`.
         """
-        from accord.server.composition.view_kinds import Prefixing
+        from accord.server.sources.view_kinds import Prefixing
 
         return Prefixing(self, prefix, separator)
 
     def describe(self, descriptions: Mapping[str, str]) -> "View":
         """Return a view with other descriptions, by the names of entries."""
-        from accord.server.composition.view_kinds import DescriptionView
+        from accord.server.sources.view_kinds import DescriptionView
 
         return DescriptionView(self, descriptions)
 
     def change(self, tool: str, **change: "Unpack[ToolChange]") -> "View":
         """Return a view with another form of one tool; see `ToolChange`."""
-        from accord.server.composition.view_kinds import ChangeView
+        from accord.server.sources.view_kinds import ChangeView
 
         return ChangeView(self, tool, change)

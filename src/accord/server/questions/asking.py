@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 from accord.errors import MissingCapability
 from accord.protocol.exchange import Exchange
 from accord.protocol.party import Peer, elicitation_modes
-from accord.server.channels import Channel, Unwound, missing_capability
+from accord.server.questions.channels import Channel, Unwound, missing_capability
 from accord.server.schema.annotations import Choices
 from accord.types import CreateMessageResult, ElicitParams, Root, TaskMetadata
 from accord.types._base import JsonObject
 
 if TYPE_CHECKING:
-    from accord.server.questions import Message, SamplingOptions
+    from accord.server.questions.input_requests import Message, SamplingOptions
+    from accord.server.questions.url_elicitation import UrlElicitation
     from accord.server.session import Session
-    from accord.server.url_elicitation import UrlElicitation
 
 Value = TypeVar("Value")
 
@@ -63,7 +63,7 @@ class AskingContext:
             ValueError: a tool use has no result in the next message, or a result is out of place.
             RequestError: the client or its user refused.
         """
-        from accord.server.questions import build_sampling
+        from accord.server.questions.input_requests import build_sampling
 
         params = build_sampling(
             messages, options, max_tokens=max_tokens, server=self._session.server, peer=self._peer
@@ -124,7 +124,7 @@ class AskingContext:
             MissingCapability: the client did not declare elicitation by form, or its revision has
                 no form for a choice of several.
         """
-        from accord.server.questions import check_accepted, refuse_later_mode
+        from accord.server.questions.input_requests import check_accepted, refuse_later_mode
         from accord.server.schema.forms import form_of
 
         schema, read = form_of(form)
@@ -161,8 +161,8 @@ class AskingContext:
                 such mode.
             ValueError: the URL is not one that a client may show.
         """
-        from accord.server.questions import check_accepted, refuse_later_mode
-        from accord.server.url_elicitation import KEPT_PAGE, make_id, page_key
+        from accord.server.questions.input_requests import check_accepted, refuse_later_mode
+        from accord.server.questions.url_elicitation import KEPT_PAGE, make_id, page_key
 
         session, id = self._session, None
         if self._peer.revision.rounds:

@@ -9,7 +9,7 @@ from accord.protocol.party import Peer
 from accord.protocol.revisions import Revision
 from accord.protocol.sampling import find_tool_fault
 from accord.protocol.shape import derive, narrow
-from accord.server.channels import missing_capability
+from accord.server.questions.channels import missing_capability
 from accord.types import (
     CreateMessageParams,
     CreateMessageResult,

@@ -22,8 +22,8 @@ from typing import Any, Final, TypeVar
 from accord.errors import InternalError
 from accord.runtime.batches import leave_for_end
 from accord.runtime.origin import ClientFlow
-from accord.server.thread_bells import Bell, Mailbox, QueueBell, make_bell
-from accord.server.thread_jobs import HELD_BACK, OVER, QUEUED, RUNNING, Job
+from accord.runtime.thread_bells import Bell, Mailbox, QueueBell, make_bell
+from accord.runtime.thread_jobs import HELD_BACK, OVER, QUEUED, RUNNING, Job
 
 log = logging.getLogger("accord.server")
 Value = TypeVar("Value")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from accord.auth.authorization_server.upstream_provider import UpstreamFault, UpstreamProvider
-from accord.auth.authorization_server.upstream_sessions import (
+from accord.auth.authorization_server.upstream.provider import UpstreamFault, UpstreamProvider
+from accord.auth.authorization_server.upstream.sessions import (
     FoundSession,
     UpstreamSession,
     UpstreamSessions,

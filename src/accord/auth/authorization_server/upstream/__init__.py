@@ -1,0 +1,1 @@
+"""Signing users in at another provider."""

@@ -1,0 +1,1 @@
+"""How a handler asks the client: channels, rounds, elicitation, sealed state."""
