@@ -17,7 +17,7 @@ ODD_SERVER = """
 import asyncio
 from accord import Context, Server
 from accord.server.tasks import TaskSettings
-from accord.stores import MemoryTaskStore
+from accord.server.tasks import MemoryTaskStore
 
 EVIL = "<img src=x onerror=alert(1)>\\u202e\\x1b[31m"
 server = Server("odd", tasks=TaskSettings(store=MemoryTaskStore(), poll_interval=0.05))

@@ -3,7 +3,7 @@ import shlex
 
 import pytest
 
-from accord.cli.main import _parse, _split, main
+from accord.cli.main import _parse, main
 from accord_tools.check.probing.tool_calls import DEFAULT_CALLS
 
 COMMANDS = (
@@ -50,8 +50,7 @@ def test_the_examples_in_help_can_be_parsed(command, capsys):
     examples = capsys.readouterr().out.partition("\nexamples:\n")[2].partition("\n\n")[0]
     for line in examples.splitlines():
         given = re.search(r"accord [^|>]*", re.split(r" {3,}", line.strip())[0])
-        words, _ = _split(shlex.split(given[0], comments=True)[1:])
-        assert _parse(words).run, line
+        assert _parse(shlex.split(given[0], comments=True)[1:]).run, line
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -10,8 +10,8 @@ import pytest
 from accord import Server, connect
 from accord.cli.store import _duration
 from accord.principal import Principal
+from accord.sharing import SqliteBackend
 from accord.sharing.workers import names
-from accord.stores import SqliteBackend
 from accord.types import Implementation
 from support.http_server import bounded
 from support.waiting import LONG, run, until_sync

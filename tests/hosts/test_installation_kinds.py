@@ -11,14 +11,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from accord.cli.installation import python_words, stable_python
 from accord.version import __version__
 from accord_tools.hosts.definition import HostsError, Machine
-from accord_tools.hosts.launching.installation import (
-    RunningPython,
-    accord_command,
-    python_words,
-    stable_python,
-)
+from accord_tools.hosts.launching.installation import RunningPython, accord_command
 from hosts.launch_machine import make_machine, make_program
 from support.waiting import LONG
 
@@ -253,7 +249,9 @@ def test_this_installation_is_known():
     machine = Machine.current()
     python = RunningPython.current(machine)
     assert python.package == SOURCE / "accord" or "site-packages" in str(python.package)
-    assert python_words(python)[0].endswith(("python", "python3", Path(sys.executable).name))
+    assert python_words(python.executable, python.prefix)[0].endswith(
+        ("python", "python3", Path(sys.executable).name)
+    )
     assert python.requirement.startswith("accord")
 
 

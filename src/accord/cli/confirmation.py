@@ -3,6 +3,7 @@
 import sys
 
 from accord.cli.options import UsageError
+from accord.cli.terminal import escape_unprintable
 
 
 def confirm(question: str, *, instead: str = "") -> bool:
@@ -15,8 +16,6 @@ def confirm(question: str, *, instead: str = "") -> bool:
     Raises:
         UsageError: there is no terminal to ask on.
     """
-    from accord_tools.check.rendering.wording import escape_unprintable
-
     if sys.stdin is None or not sys.stdin.isatty():
         other = f", {instead}" if instead else ""
         raise UsageError(f"there is no terminal to ask on; --yes answers the question{other}")

@@ -10,11 +10,19 @@ import sys
 import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from importlib import import_module
+from itertools import groupby
 from threading import current_thread, main_thread
 from typing import Any, Final, NoReturn
 
-from accord.cli.options import did_you_mean
+from accord.cli.commands import (
+    HEADINGS,
+    OTHERS,
+    BrokenCommand,
+    Command,
+    find_command,
+    find_commands,
+)
+from accord.cli.options import UsageError, did_you_mean
 from accord.cli.terminal import complain, escape_unencodable, say, show_warnings
 from accord.errors import AccordError
 from accord.types import REVISION_IDS
@@ -27,57 +35,6 @@ The Model Context Protocol for Python: serve, call, check, look at the rules.
 
 Exit code: 0 success, 1 a call or check failed, 2 the command could not run, 130 interrupted.
 """
-_GROUPS: Final = {
-    "build and use": {
-        "run": "serve a server over stdin and stdout, or over HTTP",
-        "proxy": "serve another server over another transport, in any revision",
-        "list": "show what a server offers",
-        "call": "call a tool, read a resource, get a prompt",
-        "inspect": "open a page to explore and debug servers",
-    },
-    "check": {
-        "check": "check servers, clients and recordings",
-        "watch": "judge the traffic of a real client and server, live",
-        "test": "test a server against its own schemas, and your cases",
-        "fleet": "check many servers of one file, with history and a page",
-        "lock": "write what a server shows into a file",
-        "verify": "compare what a server shows with a locked file",
-        "doctor": "find out why a client cannot use a server",
-        "requirements": "show the requirements of the protocol",
-    },
-    "hosts": {
-        "add": "put a server into the configurations of hosts",
-        "remove": "take a server out of the configurations of hosts",
-        "hosts": "show, check and repair the servers of hosts; undo changes",
-        "bundle": "pack a server for hosts that install bundles (.mcpb), or show one",
-        "exec": "launch a command in a folder, with variables of a file",
-    },
-    "operate": {
-        "auth": "list and remove stored tokens and registrations",
-        "store": "look at the store of several workers, ask workers to drain",
-    },
-}
-_COMMANDS: Final = {name: help for group in _GROUPS.values() for name, help in group.items()}
-# Commands whose module has another name than the command.
-_MODULES: Final = {"verify": "lock", "inspect": "inspect_"}
-# Commands with several kinds of work, one of which is meant if none is named.
-_DEFAULTING: Final = ("fleet", "hosts")
-_LAUNCHING: Final = (
-    "run",
-    "proxy",
-    "list",
-    "call",
-    "inspect",
-    "check",
-    "watch",
-    "test",
-    "fleet",
-    "lock",
-    "verify",
-    "doctor",
-    "exec",
-    "add",
-)
 _EXAMPLES = f"""\
 examples:
   accord run server.py
@@ -148,14 +105,15 @@ class _Layout(argparse.RawDescriptionHelpFormatter):
     def _format_action(self, action: argparse.Action) -> str:
         if not isinstance(action, argparse._SubParsersAction):
             return super()._format_action(action)
-        listed = {each.dest: each for each in action._get_subactions()}
-        if listed.keys() != _COMMANDS.keys():
+        if action.dest != "named":
             return super()._format_action(action)
         parts = []
-        for title, names in _GROUPS.items():
-            parts.append(f"{'':{self._current_indent}}{title}:\n")
+        for heading, listed in groupby(
+            action._get_subactions(), lambda each: vars(each)["heading"]
+        ):
+            parts.append(f"{'':{self._current_indent}}{heading}:\n")
             self._indent()
-            parts += [self._format_action(listed[name]) for name in names]
+            parts += [self._format_action(each) for each in listed]
             self._dedent()
         return "".join(parts)
 
@@ -171,7 +129,7 @@ class _Layout(argparse.RawDescriptionHelpFormatter):
         return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
 
 
-def _make_parser(words: Sequence[str]) -> argparse.ArgumentParser:
+def _make_parser(asked: Command | None) -> argparse.ArgumentParser:
     """Return the parser; only with the command asked for, so that `accord run` starts quickly."""
     parser = Parser(prog="accord", description=_ABOUT, epilog=_EXAMPLES)
     parser.add_argument(
@@ -180,23 +138,34 @@ def _make_parser(words: Sequence[str]) -> argparse.ArgumentParser:
         version=f"accord {__version__}",
         help="show the version and exit",
     )
-    asked = next((each for each in words if each != "--"), "")
-    commands = parser.add_subparsers(metavar="COMMAND", dest="named", title="commands")
-    if asked in _COMMANDS:
-        import_module(f"accord.cli.{_MODULES.get(asked, asked)}").register(commands)
+    commands: Any = parser.add_subparsers(metavar="COMMAND", dest="named", title="commands")
+    if asked is not None:
+        asked.register(commands)
     else:
-        for name, help in _COMMANDS.items():
-            commands.add_parser(name, help=help)
+        _list_commands(commands)
     return parser
+
+
+def _list_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add all commands by name, in the order of the help."""
+    shown = {
+        name: (OTHERS, f"cannot be loaded, see the package {each.package}: {each.reason}")
+        if isinstance(each, BrokenCommand)
+        else (each.heading, each.help)
+        for name, each in find_commands().items()
+    }
+    for heading in HEADINGS:
+        for name, (place, help) in shown.items():
+            if place == heading or (heading == OTHERS and place not in HEADINGS):
+                commands.add_parser(name, help=help.replace("%", "%%"))
+                commands._choices_actions[-1].heading = heading  # type: ignore[attr-defined]  # ours
 
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     try:
         escape_unencodable()
-        words, command = _split(sys.argv[1:] if args is None else args)
-        options = _parse(words)
-        options.command = command
+        options = _parse(sys.argv[1:] if args is None else args)
         # Not for servers: they configure logging themselves, and start sooner without this.
         with (
             nullcontext() if options.named == "run" else show_warnings(),
@@ -220,10 +189,12 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 def _ending_signals(options: argparse.Namespace) -> tuple[str, ...]:
-    """Name the signals that end a command as Ctrl-C does."""
-    is_between = options.named == "watch" or (options.named == "inspect" and options.watch)
-    if options.named in ("run", "proxy") or (is_between and options.command):
-        # A server handles them itself, and a watch passes them on to the server.
+    """Name the signals that end a command as Ctrl-C does.
+
+    A server handles them itself, and a watch passes them on to the server.
+    """
+    handles_signals = getattr(options, "handles_signals", None)
+    if handles_signals is not None and handles_signals(options):
         return ()
     return ("SIGTERM", "SIGHUP")
 
@@ -258,13 +229,16 @@ def _interrupt(*_: object) -> None:
     signal.raise_signal(signal.SIGINT)
 
 
-def _parse(words: Sequence[str]) -> argparse.Namespace:
-    if words and words[0] in _DEFAULTING:
-        words = import_module(f"accord.cli.{words[0]}").complete(words)
-    parser = _make_parser(words)
+def _parse(args: Sequence[str]) -> argparse.Namespace:
+    asked = _find_asked(args)
+    words, command = _split(args, asked)
+    if asked is not None:
+        words = asked.complete(words)
+    parser = _make_parser(asked)
     options, rest = parser.parse_known_args(words)
     if options.named is None:
-        parser.error(f"accord needs a COMMAND: {', '.join(_COMMANDS)}")
+        parser.error(f"accord needs a COMMAND: {', '.join(find_commands())}")
+    options.command = command
     # argparse does not take words after an option when there were words before it.
     if hasattr(options, "words"):
         options.words += rest
@@ -275,9 +249,21 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     return options
 
 
-def _split(args: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+def _find_asked(args: Sequence[str]) -> Command | None:
+    """Return the command that the first word names; None if no package has it."""
+    if not args or args[0].startswith("-"):
+        return None
+    found = find_command(args[0])
+    if isinstance(found, BrokenCommand):
+        raise UsageError(
+            f"the command {args[0]} of the package {found.package} cannot be loaded: {found.reason}"
+        )
+    return found
+
+
+def _split(args: Sequence[str], asked: Command | None) -> tuple[Sequence[str], Sequence[str]]:
     """Split at `--`: our own words, and the command line to launch, if the command takes one."""
-    if "--" not in args or args[0] not in _LAUNCHING:
+    if "--" not in args or asked is None or not asked.takes_command:
         return args, ()
     at = args.index("--")
     return args[:at], args[at + 1 :]

@@ -77,7 +77,15 @@ _START_SLACK: Final = 10.0
 def register(commands: Commands) -> None:
     """Add the command to the command line."""
     add_command(
-        commands, "proxy", run, _HELP, _OPTIONS, reload=False, reload_dir=[], print_config=False
+        commands,
+        "proxy",
+        run,
+        _HELP,
+        _OPTIONS,
+        reload=False,
+        reload_dir=[],
+        print_config=False,
+        handles_signals=lambda _: True,
     )
 
 

@@ -117,7 +117,7 @@ rest* WORD
 
 def register(commands: Commands) -> None:
     """Add the command to the command line."""
-    add_command(commands, "run", run, _HELP, _OPTIONS)
+    add_command(commands, "run", run, _HELP, _OPTIONS, handles_signals=lambda _: True)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -354,7 +354,7 @@ def _launch_entry(place: ServerPlace, settings: RunSettings) -> dict[str, object
     """
     if not sys.executable:
         raise UsageError("the path of this Python is unknown; write the configuration by hand")
-    from accord_tools.hosts.launching.installation import import_folders, python_words
+    from accord.cli.installation import import_folders, python_words
 
     more = [] if settings.grace == GRACE else ["--grace", f"{settings.grace:g}"]
     if settings.log_level is not None:
@@ -376,7 +376,7 @@ def _import_roots(place: ServerPlace) -> list[Path]:
     package = place.module.partition(".")[0]
     spec = PathFinder.find_spec(package, [os.getcwd(), *sys.path])
     if spec is None or spec.submodule_search_locations is None:
-        from accord_tools.hosts.launching.installation import find_folders
+        from accord.cli.installation import find_folders
 
         return find_folders(package)
     return [Path(each) for each in spec.submodule_search_locations]

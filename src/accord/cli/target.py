@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
+from accord.cli.commands import load_extension
 from accord.cli.options import UsageError, did_you_mean
 from accord.runtime.source_files import describe_syntax_error, shorten_path
 
@@ -91,8 +92,9 @@ def reach_server(options: "argparse.Namespace") -> ReachedServer:
 
 
 def _reach_entry(options: "argparse.Namespace") -> ReachedServer:
-    from accord_tools.inspector.command_targets import target_of_entry
-
+    target_of_entry = load_extension("accord.targets", "entry")
+    if target_of_entry is None:
+        raise UsageError("--config and --host need an installation of accord with its tools")
     if options.command:
         raise UsageError("with --config or --host the TARGET is the name of a server in it")
     if options.config and options.host:

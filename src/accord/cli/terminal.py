@@ -124,6 +124,16 @@ def _print(stream: TextIO | None, text: str) -> None:
             raise
 
 
+def escape_unprintable(text: str) -> str:
+    """Escape every character that could control a terminal or break a document."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode("ascii")
+        for each in text
+    )
+
+
 def escape_unencodable() -> None:
     """Escape characters that the terminal's encoding lacks, instead of failing."""
     for stream in (sys.stdout, sys.stderr):

@@ -9,10 +9,10 @@ from typing import Final
 
 import msgspec
 
+from accord.cli.terminal import escape_unprintable
 from accord.errors import AccordError
 from accord.testing.surface import METHODS
 from accord.types import JsonObject
-from accord_tools.check.rendering.wording import escape_unprintable
 from accord_tools.contract.data_files import read_data_file
 
 LISTS: Final = {

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from accord.cli.terminal import escape_unprintable
 from accord.errors import (
     ConnectFailed,
     MethodNotFound,
@@ -22,7 +23,7 @@ from accord.types import JsonObject
 from accord_tools.check.probing.tool_calls import CallLimit, CallPlan, CallRefused
 from accord_tools.check.rendering.machine_readable import JunitCase, calls_cases, format_junit
 from accord_tools.check.rendering.text import Painter, no_style
-from accord_tools.check.rendering.wording import count_calls, escape_unprintable, plural
+from accord_tools.check.rendering.wording import count_calls, plural
 from accord_tools.contract.cases import Case, case_test
 from accord_tools.contract.declared_tests import (
     ContractRules,

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, Self, TypeAlias
 
 import msgspec
 
+from accord.cli.terminal import escape_unprintable
 from accord.client import ConnectOptions, blocking
 from accord.errors import (
     AccordError,
@@ -22,7 +23,6 @@ from accord.errors import (
 from accord.protocol.syntax import is_base64
 from accord.types import AudioContent, CallToolResult, ImageContent, JsonObject, TextContent
 from accord_tools.check.probing.tool_calls import CallLimit
-from accord_tools.check.rendering.wording import escape_unprintable
 from accord_tools.contract.known_values import KnownValues
 
 AnswerKind: TypeAlias = Literal["result", "error", "silence", "end", "breach"]

@@ -87,7 +87,16 @@ _MEGABYTE: Final = 1024 * 1024
 
 def register(commands: Commands) -> None:
     """Add the command to the command line."""
-    add_command(commands, "inspect", run, _HELP, _OPTIONS, keep=200)
+    add_command(
+        commands,
+        "inspect",
+        run,
+        _HELP,
+        _OPTIONS,
+        keep=200,
+        # Between a host and a server, signals are passed on to the server.
+        handles_signals=lambda options: bool(options.watch and options.command),
+    )
 
 
 def run(options: argparse.Namespace) -> int:

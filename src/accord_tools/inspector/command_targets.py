@@ -336,7 +336,7 @@ def _ask_to_try(named: NamedEntry, options: argparse.Namespace) -> bool:
     Raises:
         UsageError: the user declined, or cannot be asked.
     """
-    from accord_tools.check.rendering.wording import escape_unprintable
+    from accord.cli.terminal import escape_unprintable
     from accord_tools.hosts.launching.consent import describe_trial
 
     if options.yes:

@@ -60,7 +60,15 @@ _PATIENCE: Final = 1_000
 
 def register(commands: Commands) -> None:
     """Add the command to the command line."""
-    add_command(commands, "watch", run, _HELP, _OPTIONS)
+    add_command(
+        commands,
+        "watch",
+        run,
+        _HELP,
+        _OPTIONS,
+        # Signals are passed on to the server.
+        handles_signals=lambda options: bool(options.command),
+    )
 
 
 def run(options: argparse.Namespace) -> int:

@@ -16,6 +16,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 import msgspec
 
+from accord.cli.terminal import escape_unprintable
 from accord.protocol.verdict import Evidence
 from accord.types import JsonObject
 from accord_tools.check.probing.tool_calls import ToolCounts
@@ -23,7 +24,6 @@ from accord_tools.check.rendering.wording import (
     area_of,
     by_area,
     count_calls,
-    escape_unprintable,
     excerpt,
     mark_value,
     page_of,

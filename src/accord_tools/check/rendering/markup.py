@@ -6,7 +6,7 @@ from html import escape
 from importlib.resources import files
 from typing import Final
 
-from accord_tools.check.rendering.wording import escape_unprintable
+from accord.cli.terminal import escape_unprintable
 
 # Signs repeat what colours say.
 SIGNS: Final = {

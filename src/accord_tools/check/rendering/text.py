@@ -9,9 +9,9 @@ from typing import Final
 
 import msgspec
 
+from accord.cli.terminal import escape_unprintable
 from accord_tools.check.probing.tool_calls import CallPlan
 from accord_tools.check.rendering import wording
-from accord_tools.check.rendering.wording import escape_unprintable
 from accord_tools.check.report import SCORE_RULE, Report
 
 Painter = Callable[[str, str], str]

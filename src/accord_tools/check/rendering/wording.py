@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from shlex import quote
 from typing import Final, NamedTuple
 
+from accord.cli.terminal import escape_unprintable
 from accord.protocol.catalogue import AREAS, catalogue
 from accord.protocol.excerpt import Mark
 from accord.protocol.verdict import Evidence, VerdictName
@@ -34,16 +35,6 @@ _SPECIFICATION: Final = "https://modelcontextprotocol.io/specification/"
 def columns(report: Report) -> tuple[VerdictName, ...]:
     """Return the verdicts that a table counts; only recordings can lack facts."""
     return tuple(e for e in _COLUMNS if e != "not-recorded" or report.count(e))
-
-
-def escape_unprintable(text: str) -> str:
-    """Escape every character that could control a terminal or break a document."""
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(
-        each if each.isprintable() else each.encode("unicode_escape").decode("ascii")
-        for each in text
-    )
 
 
 def excerpt(text: str) -> str:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from accord.cli.command_group import CommandGroup
+from accord.cli.commands import CommandGroup
 
 _HELP: Final = """\
 Check all servers of one file side by side: every requirement, contract tests, your cases, what
@@ -34,6 +34,6 @@ KINDS: Final = {
     "trust": ("trust", "let a file launch its servers"),
 }
 """The kinds of work: the module of each, and what it does."""
-_GROUP: Final = CommandGroup("fleet", _HELP, _EXAMPLES, KINDS, "run")
+_GROUP: Final = CommandGroup("fleet", __name__, _HELP, _EXAMPLES, KINDS, "run")
 register = _GROUP.register
 complete = _GROUP.complete

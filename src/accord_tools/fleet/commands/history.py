@@ -113,7 +113,7 @@ def _short_commit(commit: str, *, is_dirty: bool = False) -> str:
 
 def _table(rows: Iterable[Sequence[str]]) -> str:
     """Return rows as lines with columns; texts of servers are made harmless."""
-    from accord_tools.check.rendering.wording import escape_unprintable
+    from accord.cli.terminal import escape_unprintable
 
     shown = [[escape_unprintable(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
@@ -128,7 +128,7 @@ def _table(rows: Iterable[Sequence[str]]) -> str:
 
 
 def _describe_past(past: "ServerPast") -> str:
-    from accord_tools.check.rendering.wording import escape_unprintable
+    from accord.cli.terminal import escape_unprintable
     from accord_tools.fleet.history.comparison import short_time
 
     about = ", ".join(filter(None, [past.owner, *past.tags]))
@@ -190,7 +190,8 @@ def draw_sparkline(values: Sequence[float | None], bars: str = _LEVELS) -> str:
 
 
 def _describe_result(each: "PastResult") -> str:
-    from accord_tools.check.rendering.wording import escape_unprintable, plural
+    from accord.cli.terminal import escape_unprintable
+    from accord_tools.check.rendering.wording import plural
     from accord_tools.fleet.history.comparison import short_time
 
     point = each.point

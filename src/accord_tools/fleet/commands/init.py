@@ -136,7 +136,7 @@ def _create(path: Path, text: str) -> None:
 
 def report_servers(found: "Sequence[FoundServer]") -> None:
     """Print what was added, remarks on it, and the variables to set."""
-    from accord_tools.check.rendering.wording import escape_unprintable
+    from accord.cli.terminal import escape_unprintable
     from accord_tools.fleet.file.entries import show_entry
 
     width = max((len(each.name) for each in found), default=0)

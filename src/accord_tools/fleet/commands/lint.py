@@ -218,7 +218,7 @@ def _indent(text: str) -> list[str]:
 
 
 def _join(subjects: list[str]) -> str:
-    from accord_tools.check.rendering.wording import escape_unprintable
+    from accord.cli.terminal import escape_unprintable
 
     named = [escape_unprintable(each[:120]) for each in subjects if each]
     more = f" and {len(named) - _SUBJECTS} more" if len(named) > _SUBJECTS else ""

@@ -34,7 +34,7 @@ class LiveDisplay(Protocol):
 
 def describe_result(result: "ServerResult") -> str:
     """Return a result in one line."""
-    from accord_tools.check.rendering.wording import escape_unprintable
+    from accord.cli.terminal import escape_unprintable
     from accord_tools.fleet.history.comparison import short_time
     from accord_tools.fleet.rendering.wording import tests_text
 

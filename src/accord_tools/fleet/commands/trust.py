@@ -69,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
 
 def launch_list(fleet: "Fleet") -> str:
     """Return a line for each server with what is launched or contacted, without secrets."""
-    from accord_tools.check.rendering.wording import escape_unprintable
+    from accord.cli.terminal import escape_unprintable
     from accord_tools.fleet.file.placeholders import describe_launch
 
     lines = []

@@ -6,9 +6,9 @@ What a server may break according to the fleet file is a warning here, as it is 
 from collections.abc import Iterator
 from typing import Final
 
+from accord.cli.terminal import escape_unprintable
 from accord.protocol.catalogue import catalogue
 from accord_tools.check.rendering.machine_readable import JunitCase, State, format_junit
-from accord_tools.check.rendering.wording import escape_unprintable
 from accord_tools.fleet.rendering.wording import STATE_WORDS, fleet_title, was_exercised
 from accord_tools.fleet.results import FleetView, RequirementBreach, ServerResult
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from accord_tools.check.rendering.wording import escape_unprintable
+from accord.cli.terminal import escape_unprintable
 from accord_tools.fleet.outcome import is_warning
 from accord_tools.fleet.rendering.wording import (
     change_text,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from accord_tools.check.rendering.wording import escape_unprintable
+from accord.cli.terminal import escape_unprintable
 from accord_tools.fleet.rendering.wording import parse_date, summarize
 from accord_tools.fleet.results import FleetView, ServerResult
 

@@ -12,10 +12,10 @@ from urllib.parse import quote
 
 import msgspec
 
+from accord.cli.terminal import escape_unprintable
 from accord.protocol.catalogue import catalogue
 from accord.types import JsonObject
 from accord_tools.check.rendering.machine_readable import escape_sarif, format_sarif, sarif_run
-from accord_tools.check.rendering.wording import escape_unprintable
 from accord_tools.check.report import Report
 from accord_tools.fleet.results import (
     FleetRun,

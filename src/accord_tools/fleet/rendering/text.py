@@ -5,8 +5,9 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+from accord.cli.terminal import escape_unprintable
 from accord_tools.check.rendering.text import Painter, no_style
-from accord_tools.check.rendering.wording import escape_unprintable, plural
+from accord_tools.check.rendering.wording import plural
 from accord_tools.fleet.judging import IMPROVED
 from accord_tools.fleet.rendering.finding_groups import counted_findings, group_findings
 from accord_tools.fleet.rendering.wording import (

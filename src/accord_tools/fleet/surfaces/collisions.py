@@ -4,8 +4,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
+from accord.cli.terminal import escape_unprintable
 from accord.types import JsonObject
-from accord_tools.check.rendering.wording import escape_unprintable
 from accord_tools.fleet.results import Severity, SurfaceFinding
 from accord_tools.fleet.surfaces.characters import name_character
 from accord_tools.fleet.surfaces.entries import SurfaceEntry, instructions_of, texts_of

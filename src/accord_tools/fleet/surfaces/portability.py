@@ -4,9 +4,10 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
+from accord.cli.terminal import escape_unprintable
 from accord.json_schema.reader import find_by_pointer, properties_of
 from accord.types import JsonObject
-from accord_tools.check.rendering.wording import escape_unprintable, plural
+from accord_tools.check.rendering.wording import plural
 from accord_tools.fleet.results import SurfaceFinding
 from accord_tools.fleet.surfaces.entries import MOST_DEPTH, SurfaceEntry, tool_schema
 from accord_tools.fleet.surfaces.lint_rules import make_finding

@@ -4,8 +4,9 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from accord.cli.terminal import escape_unprintable
 from accord.json_schema.reader import properties_of, resolve
-from accord_tools.check.rendering.wording import escape_unprintable, plural
+from accord_tools.check.rendering.wording import plural
 from accord_tools.fleet.results import SurfaceFinding
 from accord_tools.fleet.surfaces.characters import name_character
 from accord_tools.fleet.surfaces.entries import (

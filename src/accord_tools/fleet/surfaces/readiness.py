@@ -13,10 +13,11 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from accord.cli.terminal import escape_unprintable
 from accord.json_schema.reader import properties_of, resolve
 from accord.protocol.verdict import VerdictName
 from accord.types import JsonObject
-from accord_tools.check.rendering.wording import escape_unprintable, plural
+from accord_tools.check.rendering.wording import plural
 from accord_tools.fleet.definition import Directory
 from accord_tools.fleet.results import Severity, SurfaceChange, SurfaceFinding
 from accord_tools.fleet.surfaces.entries import (

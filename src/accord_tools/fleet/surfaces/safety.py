@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from accord.cli.terminal import escape_unprintable
 from accord.json_schema.reader import properties_of
 from accord.types import JsonObject
-from accord_tools.check.rendering.wording import escape_unprintable
 from accord_tools.fleet.results import SurfaceFinding
 from accord_tools.fleet.surfaces.characters import describe_hidden, find_blanks, find_hidden
 from accord_tools.fleet.surfaces.entries import (

@@ -1,4 +1,4 @@
-"""`python -P -m accord_tools.fleet.worker`: the job as JSON on standard input, messages as JSON lines."""
+"""Run a worker of the fleet: the job as JSON on standard input, messages as JSON lines."""
 
 import asyncio
 import logging

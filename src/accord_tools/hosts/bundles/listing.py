@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from accord.cli.installation import import_folders, python_words
 from accord.errors import AccordError, ConnectFailed
 from accord_tools.hosts.bundles.contents import ServerSource
 from accord_tools.hosts.bundles.manifest import BundlePrompt, BundleSetting, BundleTool
 from accord_tools.hosts.definition import HostsError
-from accord_tools.hosts.launching.installation import import_folders, python_words
 
 if TYPE_CHECKING:
     from accord.client import Client

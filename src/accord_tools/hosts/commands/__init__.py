@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from accord.cli.command_group import CommandGroup
+from accord.cli.commands import CommandGroup
 
 _HELP: Final = """\
 Show the hosts on this machine (applications that launch servers, such as Cursor or Codex), their
@@ -30,6 +30,6 @@ KINDS: Final = {
     "undo": ("undo", "take back changes of hosts' files"),
 }
 """The kinds of work: the module of each, and what it does."""
-_GROUP: Final = CommandGroup("hosts", _HELP, _EXAMPLES, KINDS, "list")
+_GROUP: Final = CommandGroup("hosts", __name__, _HELP, _EXAMPLES, KINDS, "list")
 register = _GROUP.register
 complete = _GROUP.complete

@@ -90,7 +90,7 @@ def register(commands: Commands) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Plan, check, show, ask and write."""
-    from accord_tools.check.rendering.wording import escape_unprintable
+    from accord.cli.terminal import escape_unprintable
     from accord_tools.hosts.definition import Machine
     from accord_tools.hosts.launching.consent import describe_trial
 

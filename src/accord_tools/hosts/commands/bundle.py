@@ -115,7 +115,7 @@ def _write(options: argparse.Namespace, *, as_json: bool) -> int:
 def _file_of(place: ServerPlace) -> Path:
     if place.file is not None:
         return place.file
-    from accord_tools.hosts.launching.installation import find_folders
+    from accord.cli.installation import find_folders
 
     parts = place.module.split(".")
     for folder in find_folders(parts[0]):

@@ -115,7 +115,7 @@ def _ask_for_projects(
     """
     import sys
 
-    from accord_tools.check.rendering.wording import escape_unprintable
+    from accord.cli.terminal import escape_unprintable
     from accord_tools.hosts.launching.consent import describe_trial, variables_in
 
     entries = [

@@ -9,22 +9,19 @@ import re
 import sys
 import tempfile
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
+from accord.cli.installation import import_folders, is_environment, python_words
 from accord.version import __version__
 from accord_tools.hosts.definition import HostsError, Machine
 
 InstallationKind: TypeAlias = Literal["venv", "pipx", "uv-tool", "uvx", "pip", "checkout"]
 
-_LISTING_TIMEOUT: Final = 30.0
 # Folders in the cache of uv: uvx links to an archive, `uv run --with` makes a build.
 _UV_CACHE: Final = re.compile(r"(?:archive|environments|builds)-v\d+")
-_CELLAR: Final = re.compile(r"(?P<brew>.*)/Cellar/(?P<formula>[^/]+)/[^/]+/(?P<rest>.+)")
-_VERSIONED: Final = re.compile(r"python\d[\d.]*(?:\.exe)?|pythonw(?:\.exe)?", re.IGNORECASE)
 # A module of each extra, to find out which ones an installation has.
 _EXTRAS: Final = {
     "http": ("httptools", "aiohttp"),
@@ -132,44 +129,9 @@ def accord_command(machine: Machine, python: RunningPython | None = None) -> Acc
         return _throw_away_command(given, machine)
     remarks = tuple(_remarks(given, kind, temporary))
     env = {"PYTHONPATH": os.pathsep.join(given.folders)} if given.folders else {}
-    return AccordCommand(words=python_words(given), kind=kind, remarks=remarks, env=env)
-
-
-def python_words(python: RunningPython | None = None) -> tuple[str, ...]:
-    """Return the words that launch accord with the Python that runs it, wherever that is."""
-    if python is None:
-        executable, prefix = Path(os.path.abspath(sys.executable)), Path(sys.prefix)
-    else:
-        executable, prefix = python.executable, python.prefix
-    # -P: a file in the host's folder must not hide a module of the standard library.
-    return (str(stable_python(executable, prefix)), "-P", "-m", "accord")
-
-
-def stable_python(executable: Path, prefix: Path) -> Path:
-    """Return the path of a Python that stays the same when Python is upgraded.
-
-    Args:
-        executable: as it was started; links are not followed.
-        prefix: the folder of its environment.
-    """
-    found = _CELLAR.fullmatch(executable.as_posix())
-    if found:
-        # Homebrew deletes the folder of a version when it installs the next one.
-        lasting = Path(found["brew"], "opt", found["formula"], found["rest"])
-        framework = re.sub(r"Frameworks/Python\.framework/Versions/[^/]+/", "", found["rest"])
-        short = Path(found["brew"], "opt", found["formula"], framework)
-        executable = next((each for each in (short, lasting) if each.exists()), executable)
-    if not _VERSIONED.fullmatch(executable.name):
-        return executable
-    plain = executable.with_name("python.exe" if executable.suffix == ".exe" else "python")
-    # Outside of an environment, `python` may be another version, without accord.
-    is_own = _is_environment(prefix) and executable.parent.parent == prefix
-    is_window = executable.name.lower().startswith("pythonw")
-    return plain if (is_own or is_window) and plain.exists() else executable
-
-
-def _is_environment(prefix: Path) -> bool:
-    return (prefix / "pyvenv.cfg").is_file() or (prefix / "conda-meta").is_dir()
+    return AccordCommand(
+        words=python_words(given.executable, given.prefix), kind=kind, remarks=remarks, env=env
+    )
 
 
 def _kind_of(python: RunningPython) -> InstallationKind:
@@ -182,7 +144,7 @@ def _kind_of(python: RunningPython) -> InstallationKind:
         return "uv-tool"
     if python.is_editable:
         return "checkout"
-    return "venv" if _is_environment(python.prefix) else "pip"
+    return "venv" if is_environment(python.prefix) else "pip"
 
 
 def _is_pipx_cache(prefix: Path) -> bool:
@@ -311,54 +273,3 @@ def _installed_extras() -> str:
 
     found = [name for name, modules in _EXTRAS.items() if all(map(find_spec, modules))]
     return "standard" if len(found) == len(_EXTRAS) else ",".join(found)
-
-
-# -- folders of modules
-
-
-def import_folders(module: str = "") -> list[str]:
-    """Return the folders for PYTHONPATH: hosts do not pass our environment on.
-
-    Args:
-        module: a module that has to be found too, beside accord.
-    """
-    wanted = [Path(__file__).parents[3]]
-    if module:
-        wanted += find_folders(module.partition(".")[0])
-    wanted += [Path(each) for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
-    known = _default_folders()
-    folders = [str(each.absolute()) for each in wanted]
-    return list(dict.fromkeys(each for each in folders if os.path.realpath(each) not in known))
-
-
-def find_folders(package: str) -> list[Path]:
-    """Return the folder that a module or package is imported from, without importing it."""
-    from importlib.machinery import PathFinder
-
-    spec = PathFinder.find_spec(package, [os.getcwd(), *sys.path])
-    if spec is None:
-        return []
-    if spec.submodule_search_locations is not None:
-        return [Path(each).parent for each in spec.submodule_search_locations]
-    return [] if spec.origin is None else [Path(spec.origin).parent]
-
-
-@cache
-def _default_folders() -> frozenset[str]:
-    """Return the import path of this Python in an empty environment."""
-    import json
-    import subprocess
-
-    code = "import json, sys; print(json.dumps(sys.path))"
-    try:
-        done = subprocess.run(  # noqa: S603  # the interpreter that runs this
-            [sys.executable, "-P", "-c", code],
-            env={},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_LISTING_TIMEOUT,
-            check=True,
-        )
-        return frozenset(os.path.realpath(each) for each in json.loads(done.stdout) if each)
-    except (OSError, ValueError, subprocess.SubprocessError):
-        return frozenset()  # then all folders are named, which does no harm

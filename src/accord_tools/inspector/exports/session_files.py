@@ -4,9 +4,9 @@ import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
+from accord.cli.terminal import escape_unprintable
 from accord.types import JsonObject
 from accord.version import __version__
-from accord_tools.check.rendering.wording import escape_unprintable
 from accord_tools.inspector.log.entry import LogEntry
 from accord_tools.inspector.log.message_log import MAIN, InspectedLog, write_trace
 
