@@ -7,8 +7,7 @@ accord call examples/long_task.py render scene=sea         waits, and shows the 
 import asyncio
 
 from accord import Context, Server, connect
-from accord.server.tasks import TaskSettings
-from accord.stores import SqliteTaskStore
+from accord.server.tasks import SqliteTaskStore, TaskSettings
 
 # The file outlives the process: results are there after a restart, and for other processes.
 # Without a grace, a call is a task at once, and not only after a second.

@@ -21,7 +21,8 @@ def diagrams():
 
 
 def functions_in(path):
-    tree = ast.parse((ROOT / "src" / "accord" / path).read_text())
+    folder = ROOT / "src" / ("" if path.startswith("accord_tools/") else "accord")
+    tree = ast.parse((folder / path).read_text())
     return {
         node.name
         for node in ast.walk(tree)

@@ -11,12 +11,17 @@ from types import ModuleType
 import pytest
 
 import accord
+import accord_tools
 from accord.errors import MissingExtra
 
 
 def _modules() -> dict[str, ModuleType]:
-    found = {"accord": accord}
-    for info in walk_packages(accord.__path__, "accord."):
+    found = {"accord": accord, "accord_tools": accord_tools}
+    both = (
+        *walk_packages(accord.__path__, "accord."),
+        *walk_packages(accord_tools.__path__, "accord_tools."),
+    )
+    for info in both:
         if info.name.endswith("__main__"):
             continue
         try:

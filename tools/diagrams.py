@@ -15,22 +15,28 @@ from accord.protocol.transitions import TRANSITIONS
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "design.md"
 JOBS = {
-    "accord.cli": "the commands",
     "accord_tools.inspector": "a page to explore and debug a server, behind a key",
     "accord_tools.fleet": "many servers in one file: runs, history, comparisons, pages",
+    "accord_tools.diagnosis": "the way to a server step by step, from DNS to the first list",
     "accord_tools.hosts": "configurations of hosts: read, changed, checked, repaired",
-    "accord_tools.check": "checks of servers, clients and recordings; contract tests; reports",
+    "accord_tools.contract": "tests of servers from their schemas and from cases; lock files",
+    "accord_tools.watch": "between a real client and server, judging live",
+    "accord_tools.check": "checks of servers, clients and recordings; reports",
+    "accord.cli": "the commands of the library, and how further ones are found",
     "accord.testing": "a client with a monitor on the wire; pytest plugin; virtual clock",
     "accord.compose": "sources to mount: proxies, OpenAPI documents, folders of plugins",
     "accord.middleware": "logs, limits, caches, retries and OpenTelemetry around requests",
+    "accord.sharing": "what exists only with a store: sessions and streams of all workers",
     "accord.auth": "tokens: protect a server, issue them, obtain them",
     "accord.client": "connect() and Client",
     "accord.server": "Server, Context, tools, resources, prompts, types to schemas",
-    "accord.stdio": "stdio, child processes, memory, HTTP: thin, no protocol decisions",
-    "accord.sharing.workers": "processes that serve together: leases, inboxes, shared sessions and streams",
-    "accord.runtime": "handlers, replies, deadlines, cancellation around an endpoint, on asyncio",
-    "accord.http.rules": "framing, headers, status codes, event streams: pure",
-    "accord.stores": "state that may live outside the process",
+    "accord.http.server": "the listener, ASGI, endpoints, sessions, streams",
+    "accord.http.client": "requests, streams, both forms of HTTP",
+    "accord.stdio.server": "a server on stdin and stdout",
+    "accord.stdio.client": "a client of a child process",
+    "accord.runtime": "handlers, replies, deadlines, cancellation, threads, on asyncio",
+    "accord.http.rules": "headers, status codes, event streams: pure",
+    "accord.stdio.lines": "messages as lines: pure",
     "accord.protocol": "codec, revisions, conversation, rules, endpoint, monitor: pure",
     "accord.json_schema": "the one reader of JSON Schema: references, validation, cost, samples",
     "accord.trace": "recordings",
@@ -43,12 +49,12 @@ JOBS = {
 
 
 def layers() -> str:
-    """The import contract, top first: each layer imports only what stands below it."""
+    """The import contracts, top first: each layer imports only what stands below it."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    contract = project["tool"]["importlinter"]["contracts"][0]
+    library, _, tools = project["tool"]["importlinter"]["contracts"][:3]
     rows = [
-        f"{name.removeprefix('accord.'):12} {JOBS[name]}"
-        for layer in contract["layers"]
+        f"{name:28} {JOBS[name]}"
+        for layer in (*tools["layers"][:-1], *library["layers"])
         for name in layer.split(" | ")
     ]
     return "```\n" + "\n".join(rows) + "\n```"

@@ -12,8 +12,8 @@ PAGE = ROOT / "docs" / "host-table.md"
 _HEAD = """\
 # Hosts that accord knows
 
-`tools/host_table.py` writes this page from `src/accord_tools/hosts/table/hosts.toml`, where each row
-names its source. Hosts change: `--hosts FILE` replaces a wrong row until it is mended.
+`tools/host_table.py` writes this page from `src/accord_tools/hosts/table/hosts.toml`, where each
+row names its source. Hosts change: `--hosts FILE` replaces a wrong row until it is mended.
 
 In paths, `{config}` is `~/.config` on Linux, `~/Library/Application Support` on macOS and
 `%APPDATA%` on Windows; `{xdg}` is `~/.config` on Linux and macOS; `{env:NAME}` is a variable, and

@@ -55,9 +55,14 @@ _HOMES = {
 # Searched for a name that is not here.
 _SHOWN = (
     *("accord.errors", "accord.types", "accord.server", "accord.client", "accord.auth"),
-    *("accord.compose", "accord.middleware", "accord.testing", "accord.stores"),
-    *("accord.server.tasks", "accord_tools.contract"),
+    *("accord.compose", "accord.middleware", "accord.testing", "accord.sharing"),
+    "accord.server.tasks",
 )
+# The library does not import the tools, not even to look for a name.
+_IN_TOOLS = {
+    "ContractBroken": "accord_tools.contract",
+    "check_contract": "accord_tools.contract",
+}
 # What other libraries call it.
 _FOREIGN = {"FastMCP": "Server", "MCPServer": "Server", "ClientSession": "connect"}
 
@@ -84,8 +89,9 @@ def _explain_missing(name: str) -> Exception:
             return ImportError(
                 f"accord has no {name!r}; write: from accord import {_FOREIGN[name]}"
             )
-        for module in _SHOWN:
-            if name in import_module(module).__all__:
+        places = [_IN_TOOLS[name]] if name in _IN_TOOLS else _SHOWN
+        for module in places:
+            if name in _IN_TOOLS or name in import_module(module).__all__:
                 return ImportError(f"{name!r} is in {module}; write: from {module} import {name}")
     return AttributeError(f"module 'accord' has no attribute {name!r}")
 

@@ -4,6 +4,8 @@ import os
 import stat
 import sys
 
+from accord.errors import StoreUnavailable
+
 
 def find_exposure(path: str, found: os.stat_result) -> str | None:
     """Return why a file may be known to other users, and the remedy; None if it is private.
@@ -23,3 +25,37 @@ def find_exposure(path: str, found: os.stat_result) -> str | None:
     if user != 0 and found.st_uid not in (user, 0):
         return f"{path} belongs to another user (id {found.st_uid}), so it is not used"
     return None
+
+
+def make_file(path: str) -> None:
+    """Make the file if it does not exist: values may be private, and sqlite3 lets all read it.
+
+    A file that exists is not opened here. To close it would end the locks of other connections of
+    this process.
+
+    Raises:
+        StoreUnavailable: it cannot be made, or is not private.
+    """
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except FileExistsError:
+        _check_file(path)
+    except OSError as error:
+        raise StoreUnavailable(f"{path} cannot be made: {error.strerror}") from error
+
+
+def _check_file(path: str) -> None:
+    """Refuse a file that other users may know, or have put in place of ours."""
+    try:
+        found = os.lstat(path)
+    except OSError as error:
+        raise StoreUnavailable(f"{path} cannot be used: {error.strerror}") from error
+    if stat.S_ISLNK(found.st_mode):
+        raise StoreUnavailable(
+            f"{path} is a link, so it is not used: name the file that it leads to"
+        )
+    if not stat.S_ISREG(found.st_mode):
+        raise StoreUnavailable(f"{path} cannot be used: it is not a file")
+    exposure = find_exposure(path, found)
+    if exposure is not None:
+        raise StoreUnavailable(exposure)

@@ -12,7 +12,7 @@ from accord.auth.authorization_server.loop_calls import LoopCalls, StoreLoop
 from accord.auth.authorization_server.models import DEVICE_CODE, StoredGrant
 from accord.auth.authorization_server.store import StoredSession, grant_owner, login_owner
 from accord.errors import AuthError, StoreError, StoreUnavailable
-from accord.sharing.authorization import store
+from accord.sharing.authorization import store as shared_store
 from accord.sharing.authorization.grants import REVOCATIONS
 from accord.sharing.backends.memory_backend import MemoryBackend
 from support.auth_workers import AuthWorkers, LocalWorker

@@ -268,12 +268,12 @@ def test_the_version_header_may_name_a_revision_without_sessions():
 # -- all of it at once
 
 
-def gate(answers="auto"):
+def make_gate(answers="auto"):
     return Gate(HttpGuard(), answers, REVISIONS)
 
 
 def test_a_gate_says_everything_about_a_head():
-    verdict = gate().judge(
+    verdict = make_gate().judge(
         "POST",
         {b"host": b"localhost", b"content-type": b"application/json", b"accept": b"*/*"},
     )
@@ -293,7 +293,7 @@ def test_a_gate_says_everything_about_a_head():
     ],
 )
 def test_a_gate_refuses_what_does_not_fit(method, headers, status):
-    verdict = gate().judge(method, headers)
+    verdict = make_gate().judge(method, headers)
     assert (verdict.refusal and verdict.refusal.status) == status
 
 
@@ -306,13 +306,15 @@ def test_a_gate_refuses_what_does_not_fit(method, headers, status):
     ],
 )
 def test_a_gate_says_what_must_be_accepted(answers, accept, needed):
-    verdict = gate(answers).judge("POST", {b"content-type": b"application/json", b"accept": accept})
+    verdict = make_gate(answers).judge(
+        "POST", {b"content-type": b"application/json", b"accept": accept}
+    )
     assert verdict.refusal is not None
     assert needed in verdict.refusal.message
 
 
 def test_a_gate_remembers_heads_but_neither_long_nor_all_of_them():
-    one = gate()
+    one = make_gate()
     headers = {b"host": b"localhost", b"accept": b"text/event-stream"}
     first = one.judge("GET", headers)
     assert one.judge("GET", headers) is first
@@ -325,7 +327,7 @@ def test_a_gate_remembers_heads_but_neither_long_nor_all_of_them():
 
 
 def test_a_gate_remembers_more_than_one_head():
-    one = gate()
+    one = make_gate()
     first = one.judge("GET", {b"host": b"localhost"})
     one.judge("GET", {b"host": b"localhost:1"})
     assert one.judge("GET", {b"host": b"localhost"}) is first
@@ -333,9 +335,9 @@ def test_a_gate_remembers_more_than_one_head():
 
 def test_a_gate_answers_in_the_form_that_is_accepted():
     headers = {b"content-type": b"application/json", b"accept": b"application/json"}
-    assert gate().judge("POST", headers).form == "json"
+    assert make_gate().judge("POST", headers).form == "json"
 
 
 def test_a_gate_survives_any_bytes():
-    verdict = gate().judge("POST", {b"host": b"\xff\xfe", b"origin": b"\x80"})
+    verdict = make_gate().judge("POST", {b"host": b"\xff\xfe", b"origin": b"\x80"})
     assert verdict.foreign is not None

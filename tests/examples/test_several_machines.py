@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from accord.cli.main import _parse, _split
+from accord.cli.main import _parse
 from accord.cli.run_settings import _VARIABLES
 from accord.sharing.backends.key_ring import read_keys
 from accord.sharing.backends.sealed_backend import SealedBackend
@@ -234,8 +234,7 @@ def test_the_unit_names_variables_that_exist_and_leaves_time_to_finish():
     assert set(variables) <= {*_VARIABLES.values(), *FURTHER}
     text = (EXAMPLES / "deploy" / "desk.service").read_text()
     (command,) = [line.partition("=")[2] for line in text.splitlines() if "ExecStart=" in line]
-    words, _ = _split(shlex.split(command)[1:])
-    assert _parse(words).run
+    assert _parse(shlex.split(command)[1:]).run
     (stop,) = [line.partition("=")[2] for line in text.splitlines() if "TimeoutStopSec=" in line]
     assert float(stop) > float(variables["ACCORD_GRACE"]) + 5
 
@@ -294,8 +293,7 @@ def test_the_pod_names_options_that_exist_and_leaves_time_to_finish(objects):
     (secret,) = [each for each in variables if each.startswith("STORE_")]
     assert set(variables) - {secret} <= {*_VARIABLES.values(), *FURTHER}
     assert f"password_variable={secret}" in variables["ACCORD_STORE"]
-    words, _ = _split(container["command"][1:])
-    assert _parse(words).run
+    assert _parse(container["command"][1:]).run
     port = container["ports"][0]
     assert str(port["containerPort"]) == variables["ACCORD_PORT"]
     for probe in ("readinessProbe", "livenessProbe"):

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from accord.cli.main import _parse, _split
+from accord.cli.main import _parse
 from accord_tools.contract.cases import read_cases
 from accord_tools.hosts.sources.configuration_file import read_file_entry
 from accord_tools.hosts.table.rows import load_hosts
@@ -208,7 +208,7 @@ def test_the_servers_of_the_pages_on_authorization_pass_the_type_checker(tmp_pat
 )
 def test_the_commands_of_a_page_exist(page):
     for found in _COMMANDS.finditer(page.read_text(encoding="utf-8")):
-        words, _ = _split(shlex.split(found[1], comments=True)[1:])
+        words = shlex.split(found[1], comments=True)[1:]
         assert _parse(words).run, found[1]  # ends the process where there is no such option
 
 

@@ -3,8 +3,8 @@
 import asyncio
 
 from accord.errors import StoreUnavailable
+from accord.sharing import MemoryBackend
 from accord.sharing.workers.overview import drain_workers, read_workers
-from accord.stores import MemoryBackend
 from support.http_offer import offer
 from support.listened import head, listened
 from support.waiting import until_sync

@@ -8,9 +8,8 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from accord.auth import Protected, StaticTokens
+from accord.http.server.metrics import CountReport, MetricFamily
 from accord.http.server.metrics_text import encode_families, join_reports
-from accord.sharing.workers.metrics import MetricFamily
-from accord.sharing.workers.reports import CountReport
 from support.http_offer import offer
 from support.http_server import serving
 from support.listened import Wire, head, listened

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from accord.http.rules.sse import Decoder
-from accord.stores import MemoryEventStore
+from accord.server import MemoryEventStore
 from support.http_offer import offer
 from support.http_server import bounded
 from support.http_talk import call, notification, request, text_of

@@ -7,10 +7,10 @@ import msgspec
 import pytest
 
 from accord import Context, Principal
+from accord.sharing import KeyRing
 from accord.sharing.workers import names
 from accord.sharing.workers.session_records import FORMAT, SessionRecord
 from accord.sharing.workers.session_tokens import SessionTokens
-from accord.stores import KeyRing
 from accord.types import CreateMessageParams, SamplingMessage, TextContent
 from support.http_talk import call, initialize, notification, request
 from support.shared import add_app, eventually, in_virtual_time, serve_shared

@@ -4,7 +4,7 @@ import pytest
 
 from accord.errors import ConfigurationError
 from accord.http.server.state import HttpOptions
-from accord.stores import MemoryEventStore
+from accord.server import MemoryEventStore
 from support.http_offer import offer
 
 KEY = "k" * 32

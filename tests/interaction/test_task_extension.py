@@ -8,8 +8,7 @@ import pytest
 
 from accord import Context, Principal, Server
 from accord.errors import RequestError, RequestTimeout, ToolError
-from accord.server.tasks import TaskSettings
-from accord.stores import MemoryTaskStore, SqliteTaskStore
+from accord.server.tasks import MemoryTaskStore, SqliteTaskStore, TaskSettings
 from accord.testing import connected
 from support.asgi import Asgi
 from support.modern import ALL, ModernClient, accept, meta

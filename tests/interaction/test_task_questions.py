@@ -8,8 +8,7 @@ import pytest
 
 from accord import Context, Server
 from accord.errors import RequestError
-from accord.server.tasks import TaskSettings
-from accord.stores import SqliteTaskStore, TaskStore
+from accord.server.tasks import SqliteTaskStore, TaskSettings, TaskStore
 from accord.testing import Recording, connected
 from accord.types import CreateMessageResult, ElicitParams, TaskResultParams, TextContent
 from support.running import answer_with, in_virtual_time, on_a_loop

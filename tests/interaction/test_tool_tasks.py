@@ -15,8 +15,7 @@ from accord.errors import (
     RegistrationError,
     RequestError,
 )
-from accord.server.tasks import TaskSettings
-from accord.stores import MemoryTaskStore
+from accord.server.tasks import MemoryTaskStore, TaskSettings
 from accord.testing import connected
 from accord.types import (
     CallToolParams,

@@ -11,7 +11,7 @@ import pytest
 
 from accord import Principal, Server
 from accord.server.hub import ServerChange
-from accord.stores import TaskRecord
+from accord.server.tasks import TaskRecord
 from accord.testing import run_in_virtual_time
 from accord.types import EmptyParams
 from support.listening import SUBSCRIPTION, ListeningClient

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from accord.errors import StoreError
-from accord.stores import Backend, MemoryBackend, SqliteBackend
+from accord.sharing import Backend, MemoryBackend, SqliteBackend
 from support.store_model import Event, State, explain
 from support.waiting import LONG
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from accord.stores import EventStore, MemoryEventStore
+from accord.server import EventStore, MemoryEventStore
 
 
 def fill(store, session="s", stream=1, count=5, *, start=0, size=1):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from accord.errors import Conflict
-from accord.stores import MemoryBackend
+from accord.sharing import MemoryBackend
 from support.waiting import in_loop, run
 
 

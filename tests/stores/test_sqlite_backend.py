@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from accord.errors import ConfigurationError, Conflict, StoreFull, StoreUnavailable
+from accord.sharing import SqliteBackend
 from accord.sharing.backends import sqlite_bells, sqlite_connection, sqlite_sweep
-from accord.stores import SqliteBackend
 from support.store_process import OtherProcess, Recipe
 from support.store_times import until_true
 from support.waiting import LONG, in_loop, run, until
@@ -379,7 +379,7 @@ async def test_a_follow_that_fails_is_not_followed(file: Path):
 
 @in_loop
 async def test_several_processes_open_a_new_file_at_once(file: Path):
-    recipe = Recipe("accord.stores:SqliteBackend", (str(file),))
+    recipe = Recipe("accord.sharing:SqliteBackend", (str(file),))
     others = [OtherProcess(recipe) for _ in range(4)]
     try:
         calls = [(("l", [b"x"]), {"ttl": 600})] * 50
@@ -549,7 +549,7 @@ def _threads() -> list[str]:
 FORKED = """
 import asyncio, os, sys
 from accord.errors import StoreUnavailable
-from accord.stores import SqliteBackend
+from accord.sharing import SqliteBackend
 
 backend = SqliteBackend(sys.argv[1])
 
@@ -582,7 +582,7 @@ if child:
 OPEN_AT_FORK = """
 import asyncio, os, sys
 from accord.errors import StoreUnavailable
-from accord.stores import SqliteBackend
+from accord.sharing import SqliteBackend
 
 def refused(work):
     try:
@@ -704,7 +704,7 @@ async def test_a_socket_is_private_and_removed_when_the_backend_is_closed(file: 
 @in_loop
 async def test_the_socket_of_a_killed_process_is_removed_by_the_next_ring(file: Path):
     async with opened(file) as backend:
-        with OtherProcess(Recipe("accord.stores:SqliteBackend", (str(file),))) as other:
+        with OtherProcess(Recipe("accord.sharing:SqliteBackend", (str(file),))) as other:
             await other.call("follow", "t")
             address = Path(await _address_of(file))
             other.kill()
@@ -722,7 +722,7 @@ async def test_the_socket_of_a_killed_process_is_removed_by_the_next_process(
     folder.mkdir()
     monkeypatch.setenv("TMPDIR", str(folder))
     monkeypatch.setattr("tempfile.tempdir", None)
-    with OtherProcess(Recipe("accord.stores:SqliteBackend", (str(file),))) as other:
+    with OtherProcess(Recipe("accord.sharing:SqliteBackend", (str(file),))) as other:
         await other.call("follow", "t")
         other.kill()
     (left,) = folder.iterdir()
@@ -742,7 +742,7 @@ async def test_a_process_that_was_silent_for_long_is_forgotten(
 ):
     monkeypatch.setattr(sqlite_bells, "_SILENCE", 0.5)
     async with opened(file) as backend:
-        with OtherProcess(Recipe("accord.stores:SqliteBackend", (str(file),))) as other:
+        with OtherProcess(Recipe("accord.sharing:SqliteBackend", (str(file),))) as other:
             await other.call("follow", "t")
             address = Path(await _address_of(file))
             other.kill()
@@ -794,7 +794,7 @@ async def test_a_process_whose_socket_cannot_be_reached_hears_by_polling(
 @in_loop
 async def test_a_process_that_stands_still_hears_afterwards_and_holds_up_nothing(file: Path):
     async with opened(file) as backend:
-        with OtherProcess(Recipe("accord.stores:SqliteBackend", (str(file),))) as other:
+        with OtherProcess(Recipe("accord.sharing:SqliteBackend", (str(file),))) as other:
             for number in range(20):
                 await other.call("follow", f"topic {number}")
             os.kill(other.process.pid, signal.SIGSTOP)

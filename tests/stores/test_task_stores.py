@@ -13,17 +13,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from accord import stores
 from accord.errors import StoreError, StoreUnavailable
+from accord.server import tasks
+from accord.server.tasks import MemoryTaskStore, SqliteTaskStore, TaskRecord, TaskStore
+from accord.sharing import MemoryBackend, SqliteBackend
 from accord.sharing.serving.task_store import SharedTaskStore
-from accord.stores import (
-    MemoryBackend,
-    MemoryTaskStore,
-    SqliteBackend,
-    SqliteTaskStore,
-    TaskRecord,
-    TaskStore,
-)
 from support.running import on_a_loop
 
 Make = Callable[..., TaskStore]
@@ -230,7 +224,7 @@ async def test_results_take_no_more_bytes_than_allowed(make_bounded: Make) -> No
 
 def test_stores_of_tasks_are_loaded_on_demand() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'Nothing'"):
-        _ = stores.Nothing
+        _ = tasks.Nothing
 
 
 # -- a backend that workers share

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from accord.sharing import KeyRing
 from accord.sharing.workers.worker import Worker
-from accord.stores import KeyRing
 from support.faulty_backend import FaultyBackend, SharedStore
 from support.shared import KEY, LEASE, loop_clock
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from accord.errors import StoreUnavailable
-from accord.stores import MemoryBackend
+from accord.sharing import MemoryBackend
 
 OPERATIONS = frozenset(
     [

@@ -5,7 +5,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from accord.stores import Backend
+from accord.sharing import Backend
 from support.waiting import LONG
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from accord.http.server.app import HttpApp
 from accord.http.server.state import HttpOptions
-from accord.stores import MemoryBackend
+from accord.sharing import MemoryBackend
 
 # Whether every app that tests make serves as one worker among several, which happen to be away.
 IS_STORED: Final = os.environ.get("ACCORD_TEST_STORE") == "memory"

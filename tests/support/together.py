@@ -9,9 +9,9 @@ from typing import Any
 
 from accord import Server
 from accord.errors import StoreUnavailable
+from accord.sharing import KeyRing, MemoryBackend
 from accord.sharing.backends.backend import Backend
 from accord.sharing.workers.worker import Worker
-from accord.stores import KeyRing, MemoryBackend
 from accord.testing import run_in_virtual_time
 
 KEY = "a key that all the workers of the tests share"

@@ -12,7 +12,7 @@ from accord import Context, Principal, Server
 from accord.http.server.app import HttpApp
 from accord.http.server.asgi_exchange import AsgiExchange
 from accord.http.server.state import HttpOptions
-from accord.stores import MemoryBackend
+from accord.sharing import MemoryBackend
 from support.asgi import Asgi, Exchange
 from support.http_offer import offer
 from support.http_talk import call, initialize, notification, request, text_of

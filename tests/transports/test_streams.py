@@ -9,7 +9,7 @@ from accord.http.rules.sse import Decoder
 from accord.http.server.asgi_exchange import AsgiExchange, AsgiReader
 from accord.http.server.state import HttpOptions
 from accord.http.server.stream import Stream, parse_event_id
-from accord.stores import MemoryEventStore
+from accord.server import MemoryEventStore
 from support.waiting import run, until
 
 HEAD = {"type": "http.response.start", "status": 200, "headers": []}

@@ -7,10 +7,11 @@ from typing import Any
 import msgspec
 
 from accord.errors import StoreUnavailable
+from accord.http.server.metrics import MetricFamily
+from accord.sharing import MemoryBackend
 from accord.sharing.workers import names
-from accord.sharing.workers.metrics import COUNTS, MetricFamily, WorkerMetrics, describe_worker
+from accord.sharing.workers.metrics import COUNTS, WorkerMetrics
 from accord.sharing.workers.reports import WorkerReports, read_reports, report_of
-from accord.stores import MemoryBackend
 from support.waiting import in_loop, until
 
 
@@ -168,7 +169,7 @@ def test_all_counts_of_a_worker_are_described_once() -> None:
     for number, name in enumerate(WorkerMetrics.__slots__):
         setattr(metrics, name, number)
     assert sorted(row.attribute for row in COUNTS) == sorted(WorkerMetrics.__slots__)
-    found = describe_worker(metrics)
+    found = metrics.describe()
     values = {family.samples[0][1] for family in found}
     assert values == set(range(len(WorkerMetrics.__slots__)))
     assert len({family.name for family in found}) == len(found)

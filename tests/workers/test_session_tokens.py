@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accord import Principal
+from accord.sharing import KeyRing
 from accord.sharing.workers.session_tokens import (
     FORMAT,
     SessionToken,
     SessionTokens,
     identify_caller,
 )
-from accord.stores import KeyRing
 
 KEY, OTHER = "k" * 40, "o" * 40
 TOKEN = SessionToken(

@@ -8,8 +8,8 @@ from typing import Any
 from accord import Server
 from accord.middleware import cache
 from accord.server.caching import CacheHints
+from accord.sharing import MemoryBackend
 from accord.sharing.workers import names
-from accord.stores import MemoryBackend
 from accord.testing import connected
 from support.modern import ModernClient
 from support.shared import eventually

@@ -8,7 +8,7 @@ import pytest
 
 from accord import Context, Server
 from accord.server import Proceed
-from accord.stores import MemoryBackend
+from accord.sharing import MemoryBackend
 from support.modern import ModernClient, accept, meta
 from support.together import KEY, in_bounded_virtual_time, loop_clock, serve_together
 

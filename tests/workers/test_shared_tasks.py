@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from accord import Context, Principal, Server
 from accord.errors import RequestError, ToolError
 from accord.server.hub import ServerChange, decode_change, encode_change
-from accord.server.tasks import TaskSettings
+from accord.server.tasks import MemoryTaskStore, TaskSettings
+from accord.sharing import MemoryBackend
 from accord.sharing.workers import names
-from accord.stores import MemoryBackend, MemoryTaskStore
 from accord.testing import connected
 from accord.types import ElicitParams, TaskResultParams
 from support.asgi import Asgi

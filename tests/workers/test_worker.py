@@ -6,9 +6,9 @@ import time
 import pytest
 
 from accord.errors import ConfigurationError, StoreError, StoreUnavailable
+from accord.sharing import KeyRing, MemoryBackend, SealedBackend
 from accord.sharing.workers import names
 from accord.sharing.workers.facts import check_keys
-from accord.stores import KeyRing, MemoryBackend, SealedBackend
 from support.bare_workers import Mate, pass_lease, working
 from support.shared import KEY, LEASE, eventually, in_virtual_time, loop_clock
 

@@ -1,12 +1,15 @@
 """The settings of a server that requires tokens."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from accord.auth import resource
 from accord.auth.guard import App, Guard
 from accord.auth.urls import canonical_url
 from accord.auth.verifiers import TokenVerifier
-from accord.sharing.backends.backend import Backend
+
+if TYPE_CHECKING:
+    from accord.sharing.backends.backend import Backend
 
 
 class Protected:
@@ -66,7 +69,7 @@ class Protected:
         self.resource_name = resource_name
         self.documentation = documentation
 
-    def use_backend(self, backend: Backend) -> None:
+    def use_backend(self, backend: "Backend") -> None:
         """Let a verifier share state with other workers by their store, if it keeps any."""
         use_backend = getattr(self.verifier, "use_backend", None)
         if use_backend is not None:

@@ -5,12 +5,14 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from hashlib import blake2b
-from typing import Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from accord.auth.resource import is_token
 from accord.errors import AuthError
 from accord.principal import Principal
-from accord.sharing.backends.backend import Backend
+
+if TYPE_CHECKING:
+    from accord.sharing.backends.backend import Backend
 
 REQUEST_SOURCE: Final[ContextVar[str]] = ContextVar("accord-source", default="")
 """The network of the client whose token is being verified, for fair limits."""
@@ -122,7 +124,7 @@ class FirstOf:
             raise unsure
         return None
 
-    def use_backend(self, backend: Backend) -> None:
+    def use_backend(self, backend: "Backend") -> None:
         """Let the verifiers share state with other workers by their store."""
         for each in self.verifiers:
             use_backend = getattr(each, "use_backend", None)

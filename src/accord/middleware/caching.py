@@ -6,6 +6,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
 from copy import deepcopy
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -254,10 +255,10 @@ class CacheMiddleware:
 
     def join_workers(self, server: "Server[Any]", worker: "Worker") -> None:
         """Forget what other workers forget, and let them know what changes here."""
-        from accord.sharing.serving.caches import join_caches
-
         self._listen(server)
-        self._shared[server] = join_caches(self, server, worker)
+        self._shared[server] = import_module("accord.sharing.serving.caches").join_caches(
+            self, server, worker
+        )
 
     def hear(self, change: ServerChange) -> None:
         """Forget what has changed. Called from any thread."""

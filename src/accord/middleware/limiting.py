@@ -7,6 +7,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from accord.errors import InternalError, RequestError, StoreError
@@ -157,11 +158,10 @@ class RateLimit:
         It is infinite if the store does not answer, and the limit is closed then.
         """
         if self._shared is None or self._workers is None:
-            from accord.sharing.serving.limits import SharedBuckets, WorkerCount
-
+            shared = import_module("accord.sharing.serving.limits")
             rate = 1 / self._interval
-            self._shared = SharedBuckets(self, rate, self._size, self._clock)
-            self._workers = WorkerCount()
+            self._shared = shared.SharedBuckets(self, rate, self._size, self._clock)
+            self._workers = shared.WorkerCount()
         name = self._shared.name_of(ctx, key)
         if name is None:  # the key means nothing to other workers
             return self.buckets.take(key)

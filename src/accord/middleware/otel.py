@@ -9,6 +9,7 @@ import time
 import weakref
 from collections.abc import Mapping
 from functools import cached_property
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -24,7 +25,6 @@ from accord.middleware.requests import (
 )
 from accord.server import Middleware, Proceed
 from accord.server.questions.channels import QUESTION_META
-from accord.sharing.serving.otel import WorkerObserver, find_observer
 from accord.types import InitializeResult
 from accord.version import __version__
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from accord.client import ClientMiddleware, ClientProceed, ClientRequest
     from accord.server.session import Session
+    from accord.sharing.serving.otel import WorkerObserver
 
 _SCOPE: Final = "accord"
 _BUCKETS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
@@ -284,9 +285,11 @@ class _Kit:
         self._meter = meter
 
     @cached_property
-    def workers(self) -> WorkerObserver:
+    def workers(self) -> "WorkerObserver":
         """Reports the counts of workers; for servers."""
-        return find_observer(self._meter)
+        find_observer = import_module("accord.sharing.serving.otel").find_observer
+        observer: WorkerObserver = find_observer(self._meter)
+        return observer
 
     def extract(self, meta: Mapping[str, Any]) -> tuple[Any, list[Any]]:
         """Return the context that a request names, and links to the one around it."""

@@ -49,3 +49,13 @@ def discard(message: bytes, exchange: Exchange | None) -> None:
 
 NO_HANDLERS: Final = _NoHandlers()
 OVER: Final = ConnectionClosed("the request has been answered")
+
+
+class Unwound(BaseException):
+    """Ends a handler whose question has no answer yet. Not an Exception: handlers must not see it.
+
+    Blocks with `finally` run; the handler runs again when the answer is there.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("the question goes to the client; the handler runs again with the answer")

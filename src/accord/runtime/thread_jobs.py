@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from accord.runtime import tasks
 from accord.runtime.deferred import Deferred, OutOfTime
+from accord.runtime.handlers import Unwound
 from accord.runtime.origin import ClientFlow
 from accord.runtime.thread_bells import find_mailbox
-from accord.server.questions.channels import Unwound
 
 if TYPE_CHECKING:
     from accord.runtime.threads import Workers

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from accord.http.rules.headers import RequestFacts
+    from accord.http.server.event_store import EventStore, MemoryEventStore
     from accord.server.access import Policy
     from accord.server.caching import CacheHints
     from accord.server.context import Context
@@ -29,9 +30,11 @@ __all__ = [
     "Context",
     "Depends",
     "DirectoryResource",
+    "EventStore",
     "Header",
     "Image",
     "Lifespan",
+    "MemoryEventStore",
     "Middleware",
     "Policy",
     "Proceed",
@@ -49,9 +52,11 @@ _HOMES = {
     "Context": "accord.server.context",
     "Depends": "accord.server.depends",
     "DirectoryResource": "accord.server.entries.files",
+    "EventStore": "accord.http.server.event_store",
     "Header": "accord.server.schema.annotations",
     "Image": "accord.server.media",
     "Lifespan": "accord.server.server",
+    "MemoryEventStore": "accord.http.server.event_store",
     "Middleware": "accord.server.middleware",
     "Policy": "accord.server.access",
     "Proceed": "accord.server.middleware",

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 if TYPE_CHECKING:
     from ssl import SSLContext
 
+    from accord.http.server.event_store import EventStore
     from accord.sharing.backends.backend import Backend
-    from accord.stores import EventStore
 
 
 class HttpSettings(TypedDict, total=False):

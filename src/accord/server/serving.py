@@ -7,7 +7,10 @@ import asyncio
 import logging
 import sys
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from accord.errors import AccordError, MissingExtra
 from accord.server.serving_logs import log_in_background
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
     from accord.server.http_settings import HttpSettings, ListenSettings
     from accord.server.listen_place import ListenPlace
     from accord.server.server import Server
-    from accord.sharing.serving.worker_process import Announcement, WorkerEnd
+    from accord.sharing.serving.worker_process import WorkerEnd
 
 _stdio_log = logging.getLogger("accord.stdio")
 _http_log = logging.getLogger("accord.http")
@@ -31,6 +34,18 @@ _END_SLACK: Final = 0.5
 ADVICE: Final = (
     "set public_url or allowed_hosts for others, as in server.run('http', public_url=...)"
 )
+
+
+class Announcement(msgspec.Struct):
+    """What is said when a server is ready; with several workers, the first lets the parent say it.
+
+    Attributes:
+        text: where the server is served.
+        warning: what the user should know.
+    """
+
+    text: str
+    warning: str | None = None
 
 
 def _take_place(host: str, port: int, options: Any) -> "ListenPlace":
@@ -86,9 +101,10 @@ def run(
     if transport == "http":
         count = count_workers(options)
         if count > 1:
-            from accord.sharing.serving.serving import run_in_workers
-
-            run_in_workers(server, _take_place(host, port, options), grace, options, count=count)
+            workers = import_module("accord.sharing.serving.serving")
+            workers.run_in_workers(
+                server, _take_place(host, port, options), grace, options, count=count
+            )
             return
     with log_in_background():
         if transport == "stdio":
@@ -109,9 +125,8 @@ def count_workers(options: Any) -> int:
     if workers == 1 and workers is not True:
         return 1
     http_server()
-    from accord.sharing.serving.worker_processes import count_workers
-
-    return count_workers(workers)
+    count: int = import_module("accord.sharing.serving.worker_processes").count_workers(workers)
+    return count
 
 
 def _read_transport(transport: str, options: Any) -> str:
@@ -301,15 +316,14 @@ def http_server() -> Any:
 
 def _describe(
     server: "Server[Any]", app: "HttpApp", sockets: "list[socket]", advice: str, *, is_tls: bool
-) -> "Announcement":
+) -> Announcement:
     from accord.server.listen_place import describe_place
-    from accord.sharing.serving.worker_process import Announcement
 
     text = describe_place(server, app, sockets, is_tls=is_tls)
     return Announcement(text, _find_refusals(app, sockets, advice))
 
 
-def announce(said: "Announcement", workers: int) -> None:
+def announce(said: Announcement, workers: int) -> None:
     """Say where a server is served, and by how many processes."""
     by = f", by {workers} workers" if workers > 1 else ""
     print(f"{said.text}{by}; Ctrl-C ends", file=sys.stderr, flush=True)

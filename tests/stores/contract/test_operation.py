@@ -4,7 +4,7 @@ import asyncio
 import time
 from typing import Any
 
-from accord.stores import Backend, StoredRecord
+from accord.sharing import Backend, StoredRecord
 from support.waiting import run, until
 
 

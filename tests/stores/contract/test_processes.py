@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from accord.errors import Conflict, Fenced
-from accord.stores import Backend, StoredRecord
+from accord.sharing import Backend, StoredRecord
 from support.store_process import OtherProcess
 from support.store_times import until_true, wait_until
 from support.waiting import until

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from accord.errors import Conflict, StoreError
-from accord.stores import Backend, StoredRecord
+from accord.sharing import Backend, StoredRecord
 from support.store_times import before_expiry, wait_until
 
 ODD_NAMES = [

@@ -4,8 +4,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from pathlib import Path
-from typing import Any, Final, TypeAlias, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict, Unpack
 from urllib.parse import parse_qs
 
 import msgspec
@@ -48,7 +47,11 @@ from accord.auth.urls import is_loopback_url
 from accord.errors import AuthError, StoreError
 from accord.http.client.guarded import Send as SendRequest
 from accord.http.server.exchange import Receive, Scope, Send
-from accord.sharing.backends.backend import Backend
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from accord.sharing.backends.backend import Backend
 
 log = logging.getLogger("accord.auth")
 
@@ -143,7 +146,7 @@ class AuthorizationServer:
         users: Mapping[str, str] | str | None = None,
         *,
         issuer: str | None = None,
-        store: str | Path | Backend | None = DEFAULT_FILE,
+        store: "str | Path | Backend | None" = DEFAULT_FILE,
         scopes: Mapping[str, str] | Iterable[str] = (),
         clients: Iterable[KnownClient] = (),
         authenticate: Authenticate | None = None,
@@ -201,7 +204,7 @@ class AuthorizationServer:
         """The endpoints as functions, without a network; opens the store. Blocks."""
         return self._lazy.get()
 
-    def use_backend(self, backend: Backend) -> None:
+    def use_backend(self, backend: "Backend") -> None:
         """Share the state with other workers by their store, unless there is a store of its own.
 
         The server calls this on its event loop before it serves, again after a restart. The file of

@@ -6,15 +6,18 @@ import os
 import re
 import weakref
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from accord.auth.authorization_server.loop_calls import LoopCalls, StoreLoop
 from accord.auth.authorization_server.secrets import digest
 from accord.auth.authorization_server.sqlite_database import MEMORY, check_file
 from accord.auth.authorization_server.sqlite_store import SqliteStore
 from accord.auth.authorization_server.store import AuthorizationStore
-from accord.sharing.backends.backend import Backend
+
+if TYPE_CHECKING:
+    from accord.sharing.backends.backend import Backend
 
 log = logging.getLogger("accord.auth")
 
@@ -42,7 +45,7 @@ class StoreSource:
         ConfigurationError: the URL is wrong, or the store needs keys.
     """
 
-    def __init__(self, store: str | Path | Backend | None, keys: StoreKeys | None = None) -> None:
+    def __init__(self, store: "str | Path | Backend | None", keys: StoreKeys | None = None) -> None:
         self.is_default = store is DEFAULT_FILE
         self.path: str | None = None
         self._url: str | None = None
@@ -72,7 +75,7 @@ class StoreSource:
         name = _NOT_IN_NAMESPACE.sub("-", issuer.partition("://")[2])[:40]
         self._namespace = f"auth-{name}-{digest(issuer)[:8]}"
 
-    def use_backend(self, backend: Backend) -> bool:
+    def use_backend(self, backend: "Backend") -> bool:
         """Use the store of workers that serve together, on the running loop, if that is needed.
 
         Returns:
@@ -93,7 +96,7 @@ class StoreSource:
                 )
         return is_used
 
-    def check(self, store_of_workers: str | Backend | None = None) -> None:
+    def check(self, store_of_workers: "str | Backend | None" = None) -> None:
         """Make sure that the state can be read and written, as far as that is known beforehand.
 
         Args:
@@ -113,25 +116,19 @@ class StoreSource:
             AuthError: the file cannot be used; says why.
             StoreError: the store cannot be reached.
         """
-        from accord.sharing.authorization.store import SharedAuthorizationStore
-
         if self._given is not None:
             backend, loop = self._given
-            return SharedAuthorizationStore(backend, LoopCalls(loop), client_ttl=client_ttl)
+            return _shared_store(backend, LoopCalls(loop), client_ttl=client_ttl)
         if self.path is not None:
             return SqliteStore(self.path)
         return self._open_own(client_ttl)
 
     def _open_own(self, client_ttl: float) -> AuthorizationStore:
-        from accord.sharing.authorization.store import SharedAuthorizationStore
-
         backend, thread = self._open_backend(), StoreLoop()
         try:
             thread.run(backend.open())
             thread.at_end(backend.close)
-            store = SharedAuthorizationStore(
-                backend, thread, client_ttl=client_ttl, on_close=thread.close
-            )
+            store = _shared_store(backend, thread, client_ttl=client_ttl, on_close=thread.close)
         except BaseException:
             thread.close()
             raise
@@ -139,30 +136,35 @@ class StoreSource:
         weakref.finalize(store, thread.end)
         return store
 
-    def _open_backend(self) -> Backend:
+    def _open_backend(self) -> "Backend":
         """Return the backend, not connected yet, sealed if there are keys."""
         if self._backend is not None:
             return self._backend
-        from accord.sharing.backends.key_ring import read_keys
-        from accord.sharing.backends.urls import open_backend
-        from accord.sharing.workers.facts import check_keys
+        open_backend = import_module("accord.sharing").open_backend
+        read_keys = import_module("accord.sharing.backends.key_ring").read_keys
+        check_keys = import_module("accord.sharing.workers.facts").check_keys
 
-        backend = open_backend(self._url or "", namespace=self._namespace)
+        backend: Backend = open_backend(self._url or "", namespace=self._namespace)
         is_plain = self._keys == "none"
         keys = None if is_plain else read_keys(self._keys, os.environ)
         check_keys(backend, "none" if is_plain else keys)
         if keys is None:
             return backend
-        from accord.sharing.backends.sealed_backend import SealedBackend
+        sealed: Backend = import_module("accord.sharing").SealedBackend(backend, keys)
+        return sealed
 
-        return SealedBackend(backend, keys)
+
+def _shared_store(*args: Any, **settings: Any) -> AuthorizationStore:
+    sharing = import_module("accord.sharing.authorization.store")
+    store: AuthorizationStore = sharing.SharedAuthorizationStore(*args, **settings)
+    return store
 
 
 def _is_url(text: str) -> bool:
     return "://" in text
 
 
-def _is_remote(store: str | Backend | None) -> bool:
+def _is_remote(store: "str | Backend | None") -> bool:
     if store is None:
         return False
     if isinstance(store, str):

@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, nullcontext
 from functools import cached_property
+from importlib import import_module
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from accord.http.rules import gate
@@ -125,9 +126,8 @@ class HttpApp:
 
     def _share(self) -> None:
         """Make what serves together with other workers."""
-        from accord.sharing.sessions.parts import SharedParts
-
-        self._shared = parts = SharedParts(self.state)
+        parts: SharedParts = import_module("accord.sharing.sessions.parts").SharedParts(self.state)
+        self._shared = parts
         self.sessions, self.bodies = parts.sessions, parts.bodies
         self.endpoint, self._older_form = parts.endpoint, parts.older_form
 

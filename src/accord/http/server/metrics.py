@@ -1,16 +1,59 @@
-"""Counts of what a server does over HTTP."""
+"""Counts of what a server does over HTTP, and how counts are described.
 
-from typing import TYPE_CHECKING, Final
+A metric family describes itself, so that a worker can pass on the counts of another version, with
+families that it does not know.
+"""
 
-from accord.sharing.workers.metrics import MetricFamily, Sample, describe_worker
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+import msgspec
 
 if TYPE_CHECKING:
     from accord.http.server.app import HttpApp
 
+# That of reports.
+FORMAT: Final = 1
 _METHODS: Final = ("POST", "GET", "DELETE", "OPTIONS", "HEAD")
 _OTHER: Final = "other"
 # The settings whose limits refuse connections.
 _REASONS: Final = ("connections", "connections_per_address", "bodies_bytes")
+
+
+MetricKind: TypeAlias = Literal["counter", "gauge"]
+Sample: TypeAlias = tuple[dict[str, str], int | float]
+"""Labels, and the value that has them."""
+
+
+class MetricFamily(msgspec.Struct, array_like=True, frozen=True):
+    """A metric with a value for each combination of labels.
+
+    Attributes:
+        name: without the prefix of all metrics, and without the suffix of counters.
+        kind: a counter only grows, until its worker ends.
+        what: what is counted, in a sentence.
+        samples: its values.
+    """
+
+    name: str
+    kind: MetricKind
+    what: str
+    samples: list[Sample]
+
+
+class CountReport(msgspec.Struct, array_like=True, frozen=True):
+    """The counts of one worker.
+
+    Attributes:
+        format: that of the report.
+        worker: its id.
+        host: the machine it runs on.
+        families: what it has counted.
+    """
+
+    format: int
+    worker: str
+    host: str
+    families: list[MetricFamily]
 
 
 class _ByMethod(dict[str, list[int]]):
@@ -60,7 +103,7 @@ def collect_metrics(app: "HttpApp", listener: ListenerMetrics | None) -> list[Me
     found.append(_gauge("stopping", "1 once the server has begun to stop.", stopping))
     worker = getattr(state, "worker", None)
     if worker is not None:
-        found += describe_worker(worker.metrics)
+        found += worker.metrics.describe()
     return found
 
 

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs
 
 from accord.errors import StoreError
 from accord.http.rules import gate
-from accord.http.server.metrics import collect_metrics
+from accord.http.server.metrics import FORMAT, CountReport, MetricFamily, collect_metrics
 from accord.http.server.metrics_text import (
     OPENMETRICS,
     PROMETHEUS,
@@ -19,12 +19,11 @@ from accord.http.server.metrics_text import (
     is_openmetrics_wanted,
     join_reports,
 )
-from accord.sharing.workers.metrics import MetricFamily
-from accord.sharing.workers.reports import FORMAT, CountReport, WorkerReports
 
 if TYPE_CHECKING:
     from accord.http.server.app import HttpApp
     from accord.http.server.exchange import HttpExchange
+    from accord.sharing.workers.reports import WorkerReports
     from accord.sharing.workers.worker import Worker
 
 log = logging.getLogger("accord.http")
@@ -80,8 +79,9 @@ class MetricsRoute:
                 log.debug("the counts of other workers could not be read")
         await _respond(exchange, join_reports(found))
 
-    def _reports_of(self, worker: "Worker") -> WorkerReports:
-        return WorkerReports(worker.backend, self.collect)
+    def _reports_of(self, worker: "Worker") -> "WorkerReports":
+        reports: WorkerReports = worker.reports_of(self.collect)
+        return reports
 
 
 def _respond(exchange: "HttpExchange", families: list[MetricFamily]) -> Awaitable[None]:

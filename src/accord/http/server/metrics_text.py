@@ -7,8 +7,7 @@ the last line.
 from collections.abc import Iterable
 from typing import Final
 
-from accord.sharing.workers.metrics import MetricFamily
-from accord.sharing.workers.reports import CountReport
+from accord.http.server.metrics import CountReport, MetricFamily
 
 __all__ = ["OPENMETRICS", "PROMETHEUS", "encode_families", "is_openmetrics_wanted", "join_reports"]
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 import msgspec
 
 from accord.http.rules import gate
+from accord.http.server.event_store import EventStore, MemoryEventStore
 from accord.http.server.exchange import LENGTH, SESSION, VERSION, HttpExchange, Message
 from accord.http.server.stream import RetiredStreams
 from accord.protocol.codec import Limits
@@ -20,12 +21,11 @@ from accord.protocol.revisions import HANDSHAKE
 from accord.runtime.dispatcher import Dispatcher
 from accord.runtime.handlers import Write
 from accord.runtime.tasks import Resumed
-from accord.sharing.backends.backend import Backend
-from accord.stores import EventStore, MemoryEventStore
 from accord.types import RevisionId
 
 if TYPE_CHECKING:
     from accord.http.server.readers import Reader
+    from accord.sharing.backends.backend import Backend
     from accord.sharing.workers.worker import Worker
 
 FindPrincipal: TypeAlias = Callable[[Mapping[str, Any]], Hashable]
@@ -129,7 +129,7 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
     grace: float = 5.0
     access_log: bool | Literal["text", "json"] = False
     metrics: bool = False
-    store: str | Backend | None = None
+    store: "str | Backend | None" = None
     store_keys: Sequence[str | bytes] | None = None
     store_patience: float = 5.0
     lease: float = 5.0

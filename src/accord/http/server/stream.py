@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from accord.http.rules import sse
-from accord.stores import EventStore
+from accord.http.server.event_store import EventStore
 
 if TYPE_CHECKING:
     from accord.http.server.readers import Reader

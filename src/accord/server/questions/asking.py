@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 from accord.errors import MissingCapability
 from accord.protocol.exchange import Exchange
 from accord.protocol.party import Peer, elicitation_modes
-from accord.server.questions.channels import Channel, Unwound, missing_capability
+from accord.runtime.handlers import Unwound
+from accord.server.questions.channels import Channel, missing_capability
 from accord.server.schema.annotations import Choices
 from accord.types import CreateMessageResult, ElicitParams, Root, TaskMetadata
 from accord.types._base import JsonObject

@@ -1,7 +1,7 @@
 """How a handler asks the client: on the wire, or through rounds of one request.
 
 A `Channel` belongs to one exchange. `Duplex` sends a request of its own and waits for the answer;
-it serves every revision in which servers may send requests. `Rounds` (in `accord.server.questions.rounds`)
+it serves every revision in which servers may send requests. `Rounds`, in the module `rounds`,
 answers the request with questions, and serves the others.
 """
 
@@ -15,6 +15,7 @@ import msgspec
 
 from accord.errors import MissingCapability, lower_first
 from accord.protocol.exchange import Exchange
+from accord.runtime.handlers import Unwound
 
 if TYPE_CHECKING:
     from accord.server.session import Session
@@ -115,16 +116,6 @@ class KeptResults:
                         f"once({key!r}): the result has to be JSON: {lower_first(error)}"
                     ) from None
         return msgspec.json.decode(self._results[key], type=type_)
-
-
-class Unwound(BaseException):
-    """Ends a handler whose question has no answer yet. Not an Exception: handlers must not see it.
-
-    Blocks with `finally` run; the handler runs again when the answer is there.
-    """
-
-    def __init__(self) -> None:
-        super().__init__("the question goes to the client; the handler runs again with the answer")
 
 
 def _is_unwound(error: BaseException) -> bool:

@@ -25,7 +25,8 @@ from accord.errors import (
     lower_first,
 )
 from accord.protocol.exchange import Exchange
-from accord.server.questions.channels import KeptResults, Unwound
+from accord.runtime.handlers import Unwound
+from accord.server.questions.channels import KeptResults
 from accord.server.questions.sealing import StateContent
 from accord.server.questions.url_elicitation import KEPT_PAGE
 from accord.types import (

@@ -18,12 +18,14 @@ import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from hashlib import sha256
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from accord.errors import Conflict, InternalError, InvalidParams, StoreError, StoreUnavailable
-from accord.sharing.backends.backend import Backend
+
+if TYPE_CHECKING:
+    from accord.sharing.backends.backend import Backend
 
 log = logging.getLogger("accord.server")
 
@@ -79,7 +81,7 @@ class StateSeal:
         keys: Sequence[str | bytes] | None = None,
         *,
         lifetime: float = 3600.0,
-        marks: Backend | None = None,
+        marks: "Backend | None" = None,
     ) -> None:
         made = keys or [os.urandom(_KEY_BYTES)]
         given = [key.encode() if isinstance(key, str) else bytes(key) for key in made]

@@ -18,7 +18,6 @@ import msgspec
 from accord.errors import InternalError, StoreUnavailable, UrlElicitationRequired
 from accord.http.rules.addresses import host_fault, is_loopback
 from accord.protocol.exchange import Exchange
-from accord.sharing.serving.pages import COMPLETE
 from accord.types import (
     ElicitationCompleteParams,
     ElicitParams,
@@ -42,6 +41,7 @@ _ID_BYTES: Final = 32
 # How many pages are remembered, of all callers and of one; beyond it the oldest are forgotten.
 _MOST: Final = 10_000
 _OWNER_MOST: Final = 1_000
+COMPLETE: Final = "notifications/elicitation/complete"
 KEPT_PAGE: Final = "page "
 """The keys of ids of pages among what is kept from one round to the next begin so."""
 

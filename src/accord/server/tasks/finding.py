@@ -3,6 +3,8 @@
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cached_property
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from accord.errors import InternalError, InvalidParams, StoreUnavailable
@@ -36,7 +38,6 @@ class TaskFinder:
     """
 
     watches: "TaskWatches"
-    takeover: "Takeover"
 
     def __init__(self, server: "Server[Any]", settings: TaskSettings) -> None:
         self.server = server
@@ -45,6 +46,12 @@ class TaskFinder:
         self.reported: Bounded[str, None] = Bounded(_REPORTED_MOST)
         self._own_store: TaskStore = settings.store or MemoryTaskStore()
         self._shared_store: SharedTaskStore | None = None
+
+    @cached_property
+    def takeover(self) -> "Takeover":
+        """Takes over the tasks of lost workers; for servers with a store."""
+        takeover: Takeover = import_module("accord.sharing.serving.task_takeover").Takeover(self)
+        return takeover
 
     @property
     def worker(self) -> "Worker | None":
@@ -58,9 +65,8 @@ class TaskFinder:
         if worker is None:
             return self._own_store
         if self._shared_store is None or self._shared_store.backend is not worker.backend:
-            from accord.sharing.serving.task_store import SharedTaskStore
-
-            self._shared_store = SharedTaskStore(worker.backend, clock=worker.now)
+            stores = import_module("accord.sharing.serving.task_store")
+            self._shared_store = stores.SharedTaskStore(worker.backend, clock=worker.now)
         return self._shared_store
 
     async def find(self, session: "Session", exchange: Exchange, id: str) -> TaskRecord:
@@ -72,7 +78,12 @@ class TaskFinder:
         """
         try:
             record = await self.store.get(id)
-            if record is not None and not record.is_finished and record.id not in self.running:
+            if (
+                self.worker is not None
+                and record is not None
+                and not record.is_finished
+                and record.id not in self.running
+            ):
                 record = await self.takeover.check(record)
             if record is not None and not record.is_finished and id in self.reported:
                 record = await self.store.get(id)

@@ -22,7 +22,6 @@ from accord.server.tasks.outcomes import failure_fields, success_fields
 from accord.server.tasks.settings import TaskSettings
 from accord.server.tasks.task_store import Change, TaskRecord
 from accord.server.tasks.watching import RungWork, TaskWatches
-from accord.sharing.serving.task_takeover import Takeover, duty_of
 from accord.types import CallToolResult
 
 if TYPE_CHECKING:
@@ -51,7 +50,6 @@ class TaskRunner(TaskFinder):
     def __init__(self, server: "Server[Any]", settings: TaskSettings | None = None) -> None:
         super().__init__(server, settings or TaskSettings())
         self.watches = TaskWatches(self)
-        self.takeover = Takeover(self)
         self._own_name = os.urandom(8).hex()
         self._keeper: asyncio.Task[None] | None = None
         self._ending: set[asyncio.Task[None]] = set()
@@ -104,7 +102,7 @@ class TaskRunner(TaskFinder):
         await self.follow(task)
         try:
             if self.worker is not None:
-                await self.worker.keep_duty(duty_of(task.id))
+                await self.worker.keep_duty(self.takeover.duty_of(task.id))
             await self.store.beat(self._own_name)
             is_kept = await self.store.add(record, unfinished=most, kept=self.settings.kept)
         except StoreUnavailable as error:
@@ -200,7 +198,7 @@ class TaskRunner(TaskFinder):
     async def _end_duty(self, task: RunningTask, worker: "Worker | None") -> None:
         if worker is not None:
             try:
-                await worker.end_duty(duty_of(task.id), worker=task.worker)
+                await worker.end_duty(self.takeover.duty_of(task.id), worker=task.worker)
             except StoreError as error:  # another worker finds that there is nothing to do
                 log.debug("task %s stays among the duties: %s", task.id[:8], error)
 
@@ -347,7 +345,7 @@ class TaskRunner(TaskFinder):
                 if self.worker is not None and loop.time() >= renew_at:
                     renew_at = loop.time() + _RENEWED_EVERY
                     for id in [*self.running]:
-                        await self.worker.keep_duty(duty_of(id))
+                        await self.worker.keep_duty(self.takeover.duty_of(id))
             except Exception:
                 log.exception("the store of tasks failed")
 

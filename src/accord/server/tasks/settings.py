@@ -3,7 +3,7 @@
 import msgspec
 
 from accord.errors import RegistrationError
-from accord.stores import TaskStore
+from accord.server.tasks.task_store import TaskStore
 
 
 class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,8 +10,8 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from accord.private_files import make_file
 from accord.server.tasks.task_store import Change, TaskRecord, fail_lost, is_expired
-from accord.sharing.backends.sqlite_connection import make_file
 
 __all__ = ["SqliteTaskStore"]
 

@@ -37,7 +37,7 @@ from accord.sharing.backends.redis_url import parse_redis_url
 
 __all__ = ["RedisBackend"]
 
-log = logging.getLogger("accord.stores")
+log = logging.getLogger("accord.sharing")
 Value = TypeVar("Value")
 
 _NAMESPACE: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")

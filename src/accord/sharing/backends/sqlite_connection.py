@@ -2,13 +2,12 @@
 
 import os
 import sqlite3
-import stat
 import time
 from contextlib import suppress
 from typing import Final
 
 from accord.errors import StoreFull, StoreUnavailable
-from accord.private_files import find_exposure
+from accord.private_files import make_file
 
 __all__ = [
     "SLOT",
@@ -17,7 +16,6 @@ __all__ = [
     "file_id",
     "find_slot",
     "is_busy",
-    "make_file",
     "open_connection",
 ]
 
@@ -168,40 +166,6 @@ def disconnect(db: sqlite3.Connection) -> None:
     _open.pop(db, None)
     with suppress(sqlite3.Error):
         db.close()
-
-
-def make_file(path: str) -> None:
-    """Make the file if it does not exist: values may be private, and sqlite3 lets all read it.
-
-    A file that exists is not opened here. To close it would end the locks of other connections of
-    this process.
-
-    Raises:
-        StoreUnavailable: it cannot be made, or is not private.
-    """
-    try:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-    except FileExistsError:
-        _check_file(path)
-    except OSError as error:
-        raise StoreUnavailable(f"{path} cannot be made: {error.strerror}") from error
-
-
-def _check_file(path: str) -> None:
-    """Refuse a file that other users may know, or have put in place of ours."""
-    try:
-        found = os.lstat(path)
-    except OSError as error:
-        raise StoreUnavailable(f"{path} cannot be used: {error.strerror}") from error
-    if stat.S_ISLNK(found.st_mode):
-        raise StoreUnavailable(
-            f"{path} is a link, so it is not used: name the file that it leads to"
-        )
-    if not stat.S_ISREG(found.st_mode):
-        raise StoreUnavailable(f"{path} cannot be used: it is not a file")
-    exposure = find_exposure(path, found)
-    if exposure is not None:
-        raise StoreUnavailable(exposure)
 
 
 def _connect(path: str) -> sqlite3.Connection:

@@ -17,6 +17,7 @@ import msgspec
 from accord.errors import Conflict, StoreError, StoreUnavailable
 from accord.principal import Principal
 from accord.protocol.party import Bounded
+from accord.server.questions.url_elicitation import COMPLETE
 from accord.sharing.serving.outbox import notify_session
 from accord.types import ElicitationCompleteParams
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("accord.server")
 
 _KIND: Final = "elicitation"
-COMPLETE: Final = "notifications/elicitation/complete"
 _FORMAT: Final = 1
 # A user that has not opened a page within a day is asked for it again.
 _DAY: Final = 86_400.0

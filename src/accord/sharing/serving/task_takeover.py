@@ -34,11 +34,6 @@ _PREFIX: Final = "task/"
 STATUS: Final = "notifications/tasks/status"
 
 
-def duty_of(id: str) -> str:
-    """Return how a task is called among the duties of a worker."""
-    return f"{_PREFIX}{id}"
-
-
 class Takeover:
     """Takes over the tasks of lost workers."""
 
@@ -47,6 +42,11 @@ class Takeover:
         # By worker, until when it is taken to be alive.
         self._alive: dict[str, float] = {}
         self._announcing: set[asyncio.Task[None]] = set()
+
+    @staticmethod
+    def duty_of(id: str) -> str:
+        """Return how a task is called among the duties of a worker."""
+        return f"{_PREFIX}{id}"
 
     async def take_over(self, lost: str) -> None:
         """Take over all tasks of a lost worker.
@@ -111,7 +111,7 @@ class Takeover:
                 updated_at=runner.store.now(),
             )
 
-        await worker.keep_duty(duty_of(id))
+        await worker.keep_duty(self.duty_of(id))
         record = await runner.store.change(id, change)
         if record is not None and not record.is_finished:
             try:
@@ -121,7 +121,7 @@ class Takeover:
                 record = await runner.store.change(id, self._fail)
             else:
                 return record
-        await worker.end_duty(duty_of(id))
+        await worker.end_duty(self.duty_of(id))
         if record is not None:
             log.warning("task %s has failed: its worker %s is lost", id[:8], lost)
             self.announce(record)

@@ -16,10 +16,10 @@ import msgspec
 from accord.http.server.load import SharedLoad
 from accord.http.server.sockets import adopt
 from accord.runtime.shutdown import exit_at_once
+from accord.server.serving import Announcement
 
 __all__ = [
     "SIGNAL_AT_ONCE",
-    "Announcement",
     "Inheritance",
     "Work",
     "WorkerEnd",
@@ -30,18 +30,6 @@ __all__ = [
 SIGNAL_AT_ONCE: Final = getattr(signal, "SIGQUIT", signal.SIGTERM)
 """Ends a worker at once. SIGTERM and SIGINT let calls finish, and may be repeated: a terminal and a
 service manager send them to all processes, and the parent sends one too."""
-
-
-class Announcement(msgspec.Struct):
-    """What the first worker that is ready lets the parent say.
-
-    Attributes:
-        text: where the server is served.
-        warning: what the user should know.
-    """
-
-    text: str
-    warning: str | None = None
 
 
 class WorkerEnd:

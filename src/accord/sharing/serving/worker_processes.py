@@ -23,9 +23,9 @@ import msgspec
 from accord.errors import ConfigurationError
 from accord.http.server.load import LoadBoard, SharedLoad
 from accord.runtime.shutdown import is_main_thread
+from accord.server.serving import Announcement
 from accord.sharing.serving.worker_process import (
     SIGNAL_AT_ONCE,
-    Announcement,
     Inheritance,
     Work,
     restore_signals,

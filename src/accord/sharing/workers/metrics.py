@@ -1,34 +1,10 @@
-"""Counts of what one worker does in the store, and how they are called.
+"""Counts of what one worker does in the store, and how they are called."""
 
-A metric family describes itself, so that a worker can pass on the counts of another version, with
-families that it does not know.
-"""
+from typing import Final, NamedTuple
 
-from typing import Final, Literal, NamedTuple, TypeAlias
+from accord.http.server.metrics import MetricFamily, MetricKind
 
-import msgspec
-
-__all__ = ["COUNTS", "CountRow", "MetricFamily", "Sample", "WorkerMetrics", "describe_worker"]
-
-MetricKind: TypeAlias = Literal["counter", "gauge"]
-Sample: TypeAlias = tuple[dict[str, str], int | float]
-"""Labels, and the value that has them."""
-
-
-class MetricFamily(msgspec.Struct, array_like=True, frozen=True):
-    """A metric with a value for each combination of labels.
-
-    Attributes:
-        name: without the prefix of all metrics, and without the suffix of counters.
-        kind: a counter only grows, until its worker ends.
-        what: what is counted, in a sentence.
-        samples: its values.
-    """
-
-    name: str
-    kind: MetricKind
-    what: str
-    samples: list[Sample]
+__all__ = ["COUNTS", "CountRow", "WorkerMetrics"]
 
 
 class WorkerMetrics:
@@ -80,6 +56,13 @@ class WorkerMetrics:
         self.messages_sent = 0
         self.messages_received = 0
         self.lease_margin = 0.0
+
+    def describe(self) -> list[MetricFamily]:
+        """Return the counts as metric families."""
+        return [
+            MetricFamily(row.name, row.kind, row.what, [({}, getattr(self, row.attribute))])
+            for row in COUNTS
+        ]
 
 
 class CountRow(NamedTuple):
@@ -194,11 +177,3 @@ COUNTS: Final = (
     ),
 )
 """All counts of a worker, in the order in which they are published."""
-
-
-def describe_worker(metrics: WorkerMetrics) -> list[MetricFamily]:
-    """Return the counts of a worker as metric families."""
-    return [
-        MetricFamily(row.name, row.kind, row.what, [({}, getattr(metrics, row.attribute))])
-        for row in COUNTS
-    ]

@@ -16,15 +16,14 @@ from typing import Final
 import msgspec
 
 from accord.errors import StoreError
+from accord.http.server.metrics import FORMAT, CountReport, MetricFamily
 from accord.sharing.backends.backend import Backend
 from accord.sharing.workers import names
-from accord.sharing.workers.metrics import MetricFamily
 
-__all__ = ["CountReport", "WorkerReports", "report_of"]
+__all__ = ["WorkerReports", "report_of"]
 
 log = logging.getLogger("accord.sharing.workers")
 
-FORMAT: Final = 1
 # Longer than a worker can be silent without being taken over.
 _TTL: Final = 60.0
 _EVERY: Final = 5.0
@@ -36,22 +35,6 @@ _WORKERS_MOST: Final = 10_000
 def report_of(worker: str) -> str:
     """Return the record with the counts of a worker."""
     return f"{{w{worker}}}m"
-
-
-class CountReport(msgspec.Struct, array_like=True, frozen=True):
-    """The counts of one worker.
-
-    Attributes:
-        format: that of the report.
-        worker: its id.
-        host: the machine it runs on.
-        families: what it has counted.
-    """
-
-    format: int
-    worker: str
-    host: str
-    families: list[MetricFamily]
 
 
 _decode: Final = msgspec.msgpack.Decoder(CountReport).decode

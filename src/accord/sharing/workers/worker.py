@@ -20,6 +20,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from accord.errors import AccordError, Conflict, DamagedRecord, StoreError, StoreUnavailable
+from accord.http.server.metrics import MetricFamily
 from accord.sharing.backends.backend import Backend
 from accord.sharing.backends.key_ring import KeyRing
 from accord.sharing.backends.sealed_backend import SEALED
@@ -30,6 +31,7 @@ from accord.sharing.workers.inbox import Inbox, TakeMessage
 from accord.sharing.workers.measured_backend import MeasuredBackend
 from accord.sharing.workers.messages import encode_message
 from accord.sharing.workers.metrics import WorkerMetrics
+from accord.sharing.workers.reports import WorkerReports
 from accord.version import __version__
 
 __all__ = ["Worker"]
@@ -109,6 +111,10 @@ class Worker:
     def on(self, kind: str, take: TakeMessage) -> None:
         """Call something with the body of each message of a kind to this worker."""
         self.inbox.on(kind, take)
+
+    def reports_of(self, collect: Callable[[], list[MetricFamily]]) -> WorkerReports:
+        """Return what writes the counts of this worker to the store, and reads those of others."""
+        return WorkerReports(self.backend, collect)
 
     async def send(self, worker: str, kind: str, body: bytes) -> None:
         """Send a message to a worker; returns once the store has it."""
