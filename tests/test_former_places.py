@@ -26,7 +26,7 @@ NAMES = [
 @pytest.mark.parametrize(("former", "name", "place"), NAMES)
 def test_a_name_is_found_in_its_former_place_with_a_warning(former, name, place):
     expected = f"{former} will go in 0.4; write: from {place} import {name}"
-    with pytest.warns(DeprecationWarning) as warned:
+    with pytest.warns(DeprecationWarning, match="will go in 0.4") as warned:
         found = getattr(import_module(former), name)
     assert [str(each.message) for each in warned] == [expected]
     assert warned[0].filename == __file__
