@@ -36,7 +36,7 @@ from wire import Connection, connect
 WIDTH: Final = 32
 MEGABYTE: Final = 1 << 20
 TOOLS: Final = 100
-MODES: Final = ("json", "stream", "stateless")
+MODES: Final = ("json", "stream", "sessionless")
 
 
 class Web:
@@ -58,9 +58,9 @@ class Web:
         """Have so many connections, each with a session of its own where there are any."""
         while len(self.connections) < count:
             connection = await connect(self.port)
-            if self.mode == "standalone":
+            if self.mode == "stateless":
                 connection.repeat("tools/call", "add")
-            elif self.mode != "stateless":
+            elif self.mode != "sessionless":
                 await connection.open()
             self.connections.append(connection)
 
@@ -133,7 +133,7 @@ async def _agrees(server: Web) -> None:
 
 
 def _meta_for(server: Web) -> dict[str, Any]:
-    return {"_meta": STATELESS} if server.mode == "standalone" else {}
+    return {"_meta": STATELESS} if server.mode == "stateless" else {}
 
 
 def _calling(server: Web, run: Run, width: int) -> Round:
@@ -175,7 +175,7 @@ def _latencies(servers: dict[str, Web], rounds: dict[str, Round], name: str) -> 
 MORE: Final = {
     "json": ("protocol", "accord tuned", "official tuned"),
     "stream": ("accord tuned", "official tuned"),
-    "stateless": (),
+    "sessionless": (),
 }
 
 
@@ -230,14 +230,14 @@ def _elsewhere(found: dict[str, Reading]) -> list[Figure]:
     return lines
 
 
-def http_standalone(effort: Effort) -> list[Figure]:
+def http_stateless(effort: Effort) -> list[Figure]:
     """Calls of 2026-07-28, each with all that it needs, beside calls in a session."""
     peers = [who for who in CONTENDERS if who != "bare"]
     with (
-        serving("standalone", peers) as (servers, run),
+        serving("stateless", peers) as (servers, run),
         serving("json", ["accord"]) as (plain, run_plain),
-        serving("standalone", ["accord"], 1) as (few, run_few),
-        serving("standalone", ["accord"], 1_000) as (many, run_many),
+        serving("stateless", ["accord"], 1) as (few, run_few),
+        serving("stateless", ["accord"], 1_000) as (many, run_many),
     ):
         rounds = {who: _calling(server, run, WIDTH) for who, server in servers.items()}
         rounds["in a session"] = _calling(plain["accord"], run_plain, WIDTH)
@@ -403,4 +403,4 @@ async def _at_once(width: int, server: Web, count: int) -> list[bytes]:
     return sessions
 
 
-FIGURES = (http_calls, http_standalone, http_large, http_sessions)
+FIGURES = (http_calls, http_stateless, http_large, http_sessions)

@@ -17,7 +17,7 @@ _HEAD: Final = (
     b"%b%bcontent-length: %d\r\n\r\n%b"
 )
 _VERSION: Final = b"mcp-protocol-version: 2025-06-18\r\n"
-_STANDALONE: Final = b"mcp-protocol-version: 2026-07-28\r\nmcp-method: %b\r\n"
+_STATELESS: Final = b"mcp-protocol-version: 2026-07-28\r\nmcp-method: %b\r\n"
 _LISTEN: Final = (
     b"GET /mcp HTTP/1.1\r\nhost: 127.0.0.1:8000\r\naccept: text/event-stream\r\n"
     b"mcp-protocol-version: 2025-06-18\r\n%b\r\n"
@@ -82,7 +82,7 @@ class Connection(asyncio.Protocol):
 
     def repeat(self, method: str, name: str | None = None) -> None:
         """Send requests that stand on their own: headers repeat their method and name."""
-        self.version = _STANDALONE % method.encode()
+        self.version = _STATELESS % method.encode()
         if name is not None:
             self.version += b"mcp-name: %b\r\n" % name.encode()
 

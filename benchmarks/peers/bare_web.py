@@ -13,7 +13,7 @@ STREAM = (b"content-type", b"text/event-stream")
 class App:
     def __init__(self, mode: str) -> None:
         self.streams = mode == "stream"
-        self.stateless = mode == "stateless"
+        self.stateless = mode == "sessionless"
         self.sessions: set[bytes] = set()
         self.listed = listing(0)
 

@@ -1,6 +1,6 @@
 """One contender of the benchmarks over HTTP: python web.py CONTENDER MODE PORT TOOLS.
 
-The mode is json, stream, stateless or standalone. `accord` runs as `server.run("http")` does, the
+The mode is json, stream, stateless or stateless. `accord` runs as `server.run("http")` does, the
 peers on the uvicorn that their plain installation brings (h11, asyncio). Those whose name ends in
 "tuned", and the raw ASGI app, run on the fastest uvicorn there is (httptools, uvloop).
 """
@@ -12,8 +12,8 @@ from typing import Any
 SETTINGS: dict[str, dict[str, Any]] = {
     "json": {},
     "stream": {"answers": "stream"},
-    "stateless": {"stateless": True},
-    "standalone": {},
+    "sessionless": {"sessionless": True},
+    "stateless": {},
 }
 
 
@@ -32,7 +32,7 @@ def bare(mode: str, tools: int) -> Any:
 def official(mode: str, tools: int) -> Any:
     import official as peer
 
-    stateless = mode in ("stateless", "standalone")
+    stateless = mode in ("sessionless", "stateless")
     server = peer.build(tools)
     return server.streamable_http_app(json_response=mode != "stream", stateless_http=stateless)
 
@@ -40,7 +40,7 @@ def official(mode: str, tools: int) -> Any:
 def fastmcp(mode: str, tools: int) -> Any:
     import fast
 
-    stateless = mode in ("stateless", "standalone")
+    stateless = mode in ("sessionless", "stateless")
     return fast.build(tools).http_app(json_response=mode != "stream", stateless_http=stateless)
 
 

@@ -252,7 +252,7 @@ def test_the_version_header_names_a_revision_with_a_handshake():
 
 def test_the_version_header_may_name_a_revision_without_sessions():
     both, older = REVISIONS, REVISIONS[:-1]
-    found = gate.standalone_revision(head(mcp_protocol_version="2026-07-28"), both)
+    found = gate.stateless_revision(head(mcp_protocol_version="2026-07-28"), both)
     assert found is not None
     assert not found.handshake
     for named, supported in (
@@ -262,7 +262,7 @@ def test_the_version_header_may_name_a_revision_without_sessions():
         ("x", both),
     ):
         given = head() if named is None else head(mcp_protocol_version=named)
-        assert gate.standalone_revision(given, supported) is None
+        assert gate.stateless_revision(given, supported) is None
 
 
 # -- all of it at once

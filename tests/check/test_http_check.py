@@ -26,8 +26,8 @@ from check.mutants.everything import server as everything
 from check.mutants.foundation import found
 from check.mutants.protected import PROBED as AUTH
 from check.mutants.protected import RESOURCE, protected
-from check.mutants.standalone_http import refusing
-from check.mutants.standalone_server import server as standalone
+from check.mutants.stateless_http import refusing
+from check.mutants.stateless_server import server as stateless
 
 OLD, MIDDLE, NEW, NEWEST = "2024-11-05", "2025-03-26", "2025-06-18", "2026-07-28"
 AREAS = [*PROBED, *AUTH]
@@ -86,7 +86,7 @@ def test_a_good_server_raises_no_alarm_in_later_revisions(form, revision):
 
 
 def test_a_good_server_without_a_handshake_raises_no_alarm():
-    making = over_http(unchanged, server=standalone)
+    making = over_http(unchanged, server=stateless)
 
     async def run():
         async with making() as subject:
@@ -132,7 +132,7 @@ def test_a_protected_server_raises_no_alarm(revision):
 Region = Annotated[str, Header("Region"), Meta(examples=["S\u00f8nderjylland"])]
 
 
-def far_standalone():
+def far_stateless():
     server = Server("far", revisions=[NEWEST])
 
     @server.tool(annotations=ToolAnnotations(read_only_hint=True))
@@ -152,7 +152,7 @@ def decodes_once(web):
 
 
 def test_an_argument_beyond_ascii_is_encoded_once_in_a_header():
-    making = over_http(decodes_once, server=far_standalone())
+    making = over_http(decodes_once, server=far_stateless())
     results = checked(making, NEWEST, ["http.headers", "http.param-headers"])
     assert breaches(results) == {}
     assert results["http.headers.decode-before-compare"].verdict == "pass"

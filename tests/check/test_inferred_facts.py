@@ -12,7 +12,7 @@ from protocol.rules.http_sessions import (
     HANDSHAKE_OVER_HTTP,
     locked,
     resumed,
-    standalone,
+    stateless,
     streamable,
 )
 
@@ -68,8 +68,8 @@ def answered(line, **facts):
 
 
 CLEAN = {
-    "standalone": standalone,
-    "standalone as JSON": lambda: standalone(is_streamed=False),
+    "stateless": stateless,
+    "stateless as JSON": lambda: stateless(is_streamed=False),
     **{each: lambda each=each: streamable(each) for each in HANDSHAKE_OVER_HTTP},
     **{
         f"{each} as JSON": lambda each=each: streamable(each, is_streamed=False)

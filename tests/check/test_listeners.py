@@ -10,7 +10,7 @@ from accord.testing import run_in_virtual_time
 from accord_tools.check.probing import listeners
 from accord_tools.check.server_check import ServerPlan, check_server
 from check.mutants.between_http import over_http
-from check.mutants.standalone_server import server as standalone
+from check.mutants.stateless_server import server as stateless
 
 BIND = "http.server.bind-localhost"
 
@@ -63,7 +63,7 @@ def test_without_tables_of_the_kernel_the_addresses_of_this_machine_are_dialled(
 @asynccontextmanager
 async def beside_another_program():
     """Serve at a port of loopback, which another program has in IPv6."""
-    async with over_http(lambda web: None, server=standalone)() as target:
+    async with over_http(lambda web: None, server=stateless)() as target:
         port = int(target.url.rsplit(":", 1)[1].partition("/")[0])
         async with await asyncio.start_server(hang_up, "::", port):
             yield target

@@ -11,7 +11,7 @@ from check.mutants.everything import server as everything
 from check.mutants.protected import GRANTED, OTHER, OWN, PROBED, protected
 from check.mutants.protected_users import asks_each_user, publishing
 from check.mutants.protected_ways import KNOWN, redirects, returns, wanting
-from check.mutants.standalone_server import server as standalone
+from check.mutants.stateless_server import server as stateless
 from check.mutants.task_server import make_server
 
 NEWEST = "2026-07-28"
@@ -49,7 +49,7 @@ def test_a_protected_server_raises_no_alarm(revision, has_token):
 
 
 def test_a_server_that_binds_its_questions_to_users_passes():
-    found = checked(asks_each_user, server=standalone)
+    found = checked(asks_each_user, server=stateless)
     assert breaches(found) == {}
     for id in ("mrtr.state.bind-principal", "elicitation.binds-user"):
         assert verdicts(found)[id] == "pass"

@@ -6,7 +6,7 @@ from accord.testing import run_in_virtual_time
 from accord_tools.check.server_check import ServerPlan, check_server
 from check.mutants.everything import server as everything
 from check.mutants.foundation import Between, in_memory
-from check.mutants.standalone_base import error
+from check.mutants.stateless_base import error
 
 
 def as_coroutine(function):

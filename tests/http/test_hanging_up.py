@@ -11,7 +11,7 @@ from accord.http.rules.sse import Decoder
 from accord.testing import connected, run_in_virtual_time
 from support.asgi import Asgi
 from support.http_talk import call, text_of
-from support.standalone import Modern
+from support.stateless import Modern
 from support.stored_apps import in_one_process
 from support.waiting import run
 

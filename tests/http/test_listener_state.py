@@ -129,7 +129,7 @@ def test_a_call_after_another_on_the_wire_is_not_taken_for_silence(loop):
 def counts(here):
     """What is under way; all of it is zero once nothing is."""
     app, listener = here.app, here.listener
-    requests = app.endpoint.standalone
+    requests = app.endpoint.stateless
     return {
         "under_way": app.under_way,
         "listening": app.state.listening,

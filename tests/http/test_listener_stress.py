@@ -12,7 +12,7 @@ from support.http_talk import call as call_in_session
 from support.http_talk import initialize, notification, request
 from support.listened import call_body, call_lines, head, post
 from support.listened_here import run_on, serving
-from support.standalone import headers_of, modern
+from support.stateless import headers_of, modern
 from support.waiting import until
 
 CLIENTS, STEPS = 60, 6
@@ -146,7 +146,7 @@ class Someone:
 def left_over(here):
     """What is not over, by name."""
     app, listener = here.app, here.listener
-    requests = app.endpoint.standalone
+    requests = app.endpoint.stateless
     spare = requests._spare
     found = {
         "under_way": app.under_way,

@@ -8,7 +8,7 @@ import pytest
 from accord import connect
 from accord.errors import ConnectionClosed
 from interaction.servers import working
-from support.links import EVERYWHERE, IN_PROCESS, everywhere, is_standalone_http, over, text
+from support.links import EVERYWHERE, IN_PROCESS, everywhere, is_stateless_http, over, text
 from support.raw import RawClient, RawServer
 from support.waiting import until
 
@@ -50,7 +50,7 @@ async def test_cancelling_the_task_cancels_the_call(accord_link: Any, connect_to
     recording = accord_link.connections[0].recording
     call = called(recording, "wait")
     cancelled = recording.messages("client", "notifications/cancelled")
-    if is_standalone_http(accord_link):
+    if is_stateless_http(accord_link):
         assert cancelled == []  # the end of its connection cancels a request
     else:
         assert [each["params"]["requestId"] for each in cancelled] == [call["id"]]

@@ -63,7 +63,7 @@ async def test_answers_in_any_order_reach_their_callers(connect_to: Any) -> None
 
 @pytest.mark.requirement("tools.server.rate-limited")
 # Over HTTP a request without a session belongs to no client whose requests could be counted:
-# `connections` of the app limits all of them (tests/http/test_standalone.py).
+# `connections` of the app limits all of them (tests/http/test_stateless.py).
 @over("memory", *STDIO, *within(HTTP, HANDSHAKE))
 async def test_above_its_limit_a_server_refuses_but_still_answers_pings(connect_to: Any) -> None:
     async with connect_to(working.make_small) as client:

@@ -15,7 +15,7 @@ from support.waiting import until
 
 pytestmark = over(*(each for each in within(EVERY_HTTP, HANDSHAKE) if each.startswith("http")))
 # In both forms: answers as JSON where nothing else is said, and as streams.
-STANDALONE = over("http:2026-07-28", "http-stream:2026-07-28")
+STATELESS = over("http:2026-07-28", "http-stream:2026-07-28")
 OLDER = over(*(each for each in HTTP if each.startswith("sse")))
 
 
@@ -231,7 +231,7 @@ async def talked_alone(link: Any) -> list[Record]:
     return records
 
 
-@STANDALONE
+@STATELESS
 @pytest.mark.requirement(
     "http.post.each-message",
     "http.post.metadata-headers",
@@ -258,7 +258,7 @@ async def test_every_request_is_a_post_that_repeats_itself_in_headers(accord_lin
         assert head.header("content-type") == "application/json"
 
 
-@STANDALONE
+@STATELESS
 @pytest.mark.requirement("http.sse.no-requests", "jsonrpc.client-only-initiates")
 async def test_every_response_ends_with_the_answer_to_its_request(accord_link: Any) -> None:
     records = await talked_alone(accord_link)
@@ -280,7 +280,7 @@ async def test_every_response_ends_with_the_answer_to_its_request(accord_link: A
         assert of(said[-1], "id") == of(request, "id")
 
 
-@STANDALONE
+@STATELESS
 @pytest.mark.requirement("http.sse.notifications-related", "http.streams.multiple")
 async def test_progress_arrives_on_the_stream_of_its_request_only(accord_link: Any) -> None:
     async with accord_link.connect(working.make) as client:
@@ -297,7 +297,7 @@ async def test_progress_arrives_on_the_stream_of_its_request_only(accord_link: A
         assert of(answer, "id") == of(call, "id")
 
 
-@STANDALONE
+@STATELESS
 @pytest.mark.requirement("http.cancel.disconnect-is-cancel", "http.cancel.stop-work")
 async def test_when_the_client_closes_its_requests_are_cancelled(accord_link: Any) -> None:
     async with accord_link.connect(working.make) as client:

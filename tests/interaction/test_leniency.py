@@ -15,7 +15,7 @@ from support.http_server import bounded
 from support.links import over, text
 from support.modern import PREFIX, REVISION, meta
 from support.raw import RawServer
-from support.raw_http import Reply, Request, StandaloneServer
+from support.raw_http import Reply, Request, StatelessServer
 from support.waiting import until
 
 pytestmark = over("memory", revisions=(REVISION,))
@@ -182,7 +182,7 @@ async def test_a_client_reads_headers_in_any_case(accord_link: Any, written: Any
         head = "".join(f"{written(name)}: {value}\r\n" for name, value in names.items())
         reply.raw(f"HTTP/1.1 200 OK\r\n{head}\r\n".encode() + body)
 
-    server = StandaloneServer(tools__list=answer)
+    server = StatelessServer(tools__list=answer)
     server.tools = [{"name": "one", "inputSchema": {"type": "object"}}]
     async with server, connect(server.url, revision=REVISION) as client:
         assert [tool.name async for tool in client.tools()] == ["one"]

@@ -20,7 +20,7 @@ from accord.types import (
     ToolUseContent,
 )
 from interaction.servers import asking, content, tools, working
-from support.links import HANDSHAKE, REVISIONS, in_this_process, is_standalone_http
+from support.links import HANDSHAKE, REVISIONS, in_this_process, is_stateless_http
 from support.waiting import until
 
 pytestmark = in_this_process(*REVISIONS)
@@ -226,6 +226,6 @@ async def test_every_rule_of_a_revision_holds_in_a_session_with_everything_in_it
     if not accord_link.transport.startswith("http"):
         rows = {row for row in rows if not row.startswith("http.")}
     rows = {row for row in rows if not row.startswith(TASKS)}
-    if is_standalone_http(accord_link):
+    if is_stateless_http(accord_link):
         rows -= OVER_STANDALONE_HTTP
     assert sorted(rows - held - NOT_MET.keys()) == []

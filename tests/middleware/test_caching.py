@@ -12,7 +12,7 @@ from accord.middleware import cache
 from accord.server import Proceed
 from accord.testing import connected
 from accord.types import PromptReference
-from support.standalone import Modern, call
+from support.stateless import Modern, call
 from support.waiting import in_loop
 
 READ_ONLY = {"readOnlyHint": True}

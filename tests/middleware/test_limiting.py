@@ -11,7 +11,7 @@ from accord.errors import RegistrationError, RequestError
 from accord.middleware import rate_limit, time_limit
 from accord.middleware.limiting import Buckets
 from accord.testing import connected
-from support.standalone import Modern, call
+from support.stateless import Modern, call
 from support.waiting import LONG, in_loop, until
 
 

@@ -16,7 +16,7 @@ UPDATED = "notifications/resources/updated"
 
 
 async def listen(client: RawClient, worker: int | None = None) -> Listener:
-    """Open the standalone stream."""
+    """Open the standing stream."""
     listener = client.listen(worker=worker)
     await until(lambda: listener.is_open.is_set())
     return listener

@@ -57,7 +57,7 @@ IN_PROCESS = in_this_process(*REVISIONS)
 IN_MEMORY = over("memory")
 
 
-def is_standalone_http(link: Any) -> bool:
+def is_stateless_http(link: Any) -> bool:
     """Whether each request of a link is a POST that stands on its own."""
     return link.revision not in HANDSHAKE and link.transport.startswith("http")
 

@@ -12,7 +12,7 @@ from accord.http.server.running import ServedApp, fastest_loop
 from accord.http.server.sockets import close_all, listen_on
 from accord.runtime.tasks import run_to_end
 from support.http_talk import BOTH, initialize
-from support.standalone import call, headers_of
+from support.stateless import call, headers_of
 from support.waiting import LONG, until_sync
 
 OPENING = json.dumps(initialize()).encode()

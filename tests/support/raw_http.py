@@ -268,7 +268,7 @@ class OlderServer(RawServer):
             stream.event({"jsonrpc": "2.0", "id": request.message["id"], "result": result})
 
 
-class StandaloneServer(RawServer):
+class StatelessServer(RawServer):
     """A server of revisions without handshake: every request stands on its own."""
 
     def __init__(self, **behaviours: Behaviour) -> None:

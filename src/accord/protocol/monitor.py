@@ -142,8 +142,8 @@ class Monitor:
         held, self._held = self._held or [], None
         self.conversation.assume(revision or self._asked_for or self.conversation.revision)
         violations: list[Violation] = []
-        is_standalone = revision is not None and not revision.handshake
-        for record in without_opening(held) if is_standalone else held:
+        is_stateless = revision is not None and not revision.handshake
+        for record in without_opening(held) if is_stateless else held:
             violations += self._observe(record)
         return violations
 

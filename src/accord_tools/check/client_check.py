@@ -28,7 +28,7 @@ from accord_tools.check.fake_server.client_run import (
 )
 from accord_tools.check.fake_server.http_transport import FakeHttpTransport
 from accord_tools.check.fake_server.server import FakeServer
-from accord_tools.check.fake_server.standalone import STANDALONE
+from accord_tools.check.fake_server.stateless import STATELESS
 from accord_tools.check.fake_server.stdio_transport import FakeStdioTransport
 from accord_tools.check.fake_server.unseen import UNSEEN, why_not_of_clients
 from accord_tools.check.probing.failures import ConnectionEnded, MessageTimeout
@@ -46,7 +46,7 @@ from accord_tools.check.verdicts import (
 log = logging.getLogger("accord_tools.check")
 
 _LEAVING: Final = 3.0
-_ALL: Final = frozenset({"handshake", "standalone"})
+_ALL: Final = frozenset({"handshake", "stateless"})
 _ELSEWHERE: Final[Mapping[str, tuple[Transport, ...]]] = {
     "lifecycle.shutdown.http-close": ("http", "sse"),
     "lifecycle.shutdown.stdio-close-stdin": ("stdio",),
@@ -168,7 +168,7 @@ def _spoken_revisions(plan: ClientPlan, runs: Sequence[ClientRun]) -> list[Revis
 def _spoken_eras(runs: Sequence[ClientRun]) -> frozenset[str]:
     """Return with which kinds of revisions the client began, whether it went on or not."""
     begun = {"handshake" for run in runs if run.messages("initialize") or run.is_initialized}
-    begun |= {"standalone" for run in runs if run.standalone}
+    begun |= {"stateless" for run in runs if run.stateless}
     return frozenset(begun) or _ALL
 
 
@@ -203,13 +203,13 @@ def _faulty_servers(plan: ClientPlan, eras: Collection[str]) -> list[FakeServer]
 def _servers_of_kind(
     plan: ClientPlan, kind: type[FakeServer], eras: Collection[str]
 ) -> list[FakeServer]:
-    fitting = ("handshake", "standalone") if kind.era == "both" else (kind.era,)
+    fitting = ("handshake", "stateless") if kind.era == "both" else (kind.era,)
     under: Sequence[RevisionId | None] = kind.revisions or plan.revisions
     if not under:
-        under = [None if era == "handshake" else STANDALONE.id for era in fitting]
+        under = [None if era == "handshake" else STATELESS.id for era in fitting]
     found = []
     for revision in under:
-        era = "handshake" if revision is None or REVISIONS[revision].handshake else "standalone"
+        era = "handshake" if revision is None or REVISIONS[revision].handshake else "stateless"
         is_chosen_revision = revision is None or not plan.revisions or revision in plan.revisions
         if era in fitting and era in eras and is_chosen_revision:
             found.append(kind(revision))
@@ -270,8 +270,8 @@ def _settle_revision(plan: ClientPlan, run: ClientRun) -> None:
         return
     # A client of both eras may try a handshake first, in vain.
     went_on_alone = bool(run.server.fulfilled) and not run.is_initialized
-    if run.standalone and (went_on_alone or not run.messages("initialize")):
-        run.revision = STANDALONE.id
+    if run.stateless and (went_on_alone or not run.messages("initialize")):
+        run.revision = STATELESS.id
         return
     agreed = next((each.revision for each in run.lines if each.revision), None)
     asked = next(iter(run.server.requested_revisions), None)

@@ -24,7 +24,7 @@ _LONGEST: Final = 1000
 _WITHOUT_HANDSHAKE: Final = [row for row in REVISIONS.values() if not row.handshake][-1]
 
 # What only results without a handshake have: that of server/discover, and all of them.
-_STANDALONE_MEMBERS: Final = ("supportedVersions", "resultType")
+_STATELESS_MEMBERS: Final = ("supportedVersions", "resultType")
 
 Opening: TypeAlias = Reply | str | None
 """The answer to initialize or server/discover, or why it is missing; None if it takes a token."""
@@ -187,7 +187,7 @@ class RevisionProbe:
             try:
                 await stack.enter_async_context(line)
                 answer = await line.begin_conversation(revision)
-                if answer.is_error and line.is_standalone:
+                if answer.is_error and line.is_stateless:
                     answer = await _list_without_discovery(line) or answer
             except AuthorizationRequired:
                 return None
@@ -298,7 +298,7 @@ def _spoken_in(answer: Opening) -> object:
     if not isinstance(answer, Reply):
         return None
     result = answer.result
-    if "protocolVersion" not in result and not result.keys().isdisjoint(_STANDALONE_MEMBERS):
+    if "protocolVersion" not in result and not result.keys().isdisjoint(_STATELESS_MEMBERS):
         return _WITHOUT_HANDSHAKE.id
     return result.get("protocolVersion")
 

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from urllib.parse import unquote
 
 from accord_tools.check.fake_server.authorization_server import PREREGISTERED
-from check.client.authorizing import OAUTH, OPENID, RESOURCE, Authorizing, Known, Standalone
+from check.client.authorizing import OAUTH, OPENID, RESOURCE, Authorizing, Known, Stateless
 from check.client.mutants import UNBREAKABLE, few, mutant
 from check.client.raw import Gone, Message, Raw
 
@@ -71,12 +71,12 @@ altered("auth.asm.order-without-path", ROOT, server_urls=at(f"{OAUTH}/", OPENID)
 )
 ORDER = {"auth.asm.order-without-path": "the default suffix is never tried"}
 OWN = "/.well-known/mcp-authorization-server"
-altered("auth.asm.no-own-suffix", ROOT, kind=Standalone, server_urls=at(OWN))("InventsASuffix")
-altered("auth.asm.no-own-suffix", ROOT, kind=Standalone, also=ORDER, server_urls=at(OWN, OPENID))(
+altered("auth.asm.no-own-suffix", ROOT, kind=Stateless, server_urls=at(OWN))("InventsASuffix")
+altered("auth.asm.no-own-suffix", ROOT, kind=Stateless, also=ORDER, server_urls=at(OWN, OPENID))(
     "InventsASuffixBesideOpenId"
 )
 altered(
-    "auth.asm.no-own-suffix", PATH, kind=Standalone, server_urls=at(f"{OWN}{{}}.json", f"{{}}{OWN}")
+    "auth.asm.no-own-suffix", PATH, kind=Stateless, server_urls=at(f"{OWN}{{}}.json", f"{{}}{OWN}")
 )("InventsASuffixForPaths")
 
 
@@ -142,13 +142,13 @@ def is_same_origin(one: str, other: str) -> bool:
     return one.split("/")[:3] == other.split("/")[:3]
 
 
-altered(IDENTICAL, ISSUER, kind=Standalone, is_issuer=compares(is_anything))("TakesAnyIssuer")
-altered(IDENTICAL, ISSUER, kind=Standalone, is_issuer=compares(is_same_slashed))("IgnoresASlash")
-altered(IDENTICAL, ISSUER, kind=Standalone, is_issuer=compares(is_same_folded))("IgnoresCase")
+altered(IDENTICAL, ISSUER, kind=Stateless, is_issuer=compares(is_anything))("TakesAnyIssuer")
+altered(IDENTICAL, ISSUER, kind=Stateless, is_issuer=compares(is_same_slashed))("IgnoresASlash")
+altered(IDENTICAL, ISSUER, kind=Stateless, is_issuer=compares(is_same_folded))("IgnoresCase")
 
 
 @mutant(IDENTICAL, ISSUER)
-class TrustsOpenIdConfigurations(Standalone):
+class TrustsOpenIdConfigurations(Stateless):
     async def find_server(self, issuer: str) -> Message:
         return await self.first_of(self.server_urls(issuer)[1:]) or {}
 
@@ -161,29 +161,29 @@ ABSENT = "auth.iss.reject-absent-when-advertised"
 ERRORS = "auth.iss.errors-too"
 ANOTHER = "ReturnsAnotherIss"
 SIMILAR = ("ReturnsIssWithSlash", "ReturnsIssInUpperCase", "ReturnsIssPercentEncoded")
-altered(ISS, ANOTHER, kind=Standalone, is_same_iss=compares(is_anything))("IgnoresIss")
-altered(ISS, ANOTHER, kind=Standalone, is_same_iss=compares(is_same_origin))("ComparesOrigins")
-altered(EXACT, *SIMILAR, kind=Standalone, is_same_iss=compares(is_same_slashed))("StripsSlashes")
-altered(EXACT, *SIMILAR, kind=Standalone, is_same_iss=compares(is_same_folded))("FoldsCase")
-altered(EXACT, *SIMILAR, kind=Standalone, is_same_iss=compares(is_same_unquoted))("Unquotes")
+altered(ISS, ANOTHER, kind=Stateless, is_same_iss=compares(is_anything))("IgnoresIss")
+altered(ISS, ANOTHER, kind=Stateless, is_same_iss=compares(is_same_origin))("ComparesOrigins")
+altered(EXACT, *SIMILAR, kind=Stateless, is_same_iss=compares(is_same_slashed))("StripsSlashes")
+altered(EXACT, *SIMILAR, kind=Stateless, is_same_iss=compares(is_same_folded))("FoldsCase")
+altered(EXACT, *SIMILAR, kind=Stateless, is_same_iss=compares(is_same_unquoted))("Unquotes")
 
 
 @mutant(ISS, ANOTHER)
-class ComparesOnlyWhatIsAdvertised(Standalone):
+class ComparesOnlyWhatIsAdvertised(Stateless):
     async def trusts(self, iss: str | None, issuer: str, about: Message) -> bool:
         is_advertised = about.get("authorization_response_iss_parameter_supported")
         return not is_advertised or iss == issuer
 
 
 @mutant("auth.iss.record-issuer", ANOTHER)
-class ReadsTheIssuerAgain(Standalone):
+class ReadsTheIssuerAgain(Stateless):
     async def trusts(self, iss: str | None, issuer: str, about: Message) -> bool:
         again = await self.get(self.server_urls(issuer)[0])
         return again is not None and iss in (None, again["issuer"])
 
 
 @mutant("auth.iss.record-issuer", ANOTHER)
-class ReadsTheIssuerAgainIfItDiffers(Standalone):
+class ReadsTheIssuerAgainIfItDiffers(Stateless):
     async def trusts(self, iss: str | None, issuer: str, about: Message) -> bool:
         if iss in (None, issuer):
             return True
@@ -192,39 +192,39 @@ class ReadsTheIssuerAgainIfItDiffers(Standalone):
 
 
 @mutant("auth.iss.record-issuer", ANOTHER)
-class LearnsTheEndpointAfterwards(Standalone):
+class LearnsTheEndpointAfterwards(Stateless):
     async def trusts(self, iss: str | None, issuer: str, about: Message) -> bool:
         about |= await self.get(self.server_urls(issuer)[0]) or {}
         return iss == about["issuer"]
 
 
 @mutant(ABSENT, "LeavesOutIss")
-class NeedsNoIss(Standalone):
+class NeedsNoIss(Stateless):
     async def trusts(self, iss: str | None, issuer: str, about: Message) -> bool:
         return iss is None or iss == issuer
 
 
 @mutant(ABSENT, "LeavesOutIss")
-class SupposesItsOwnIssuer(Standalone):
+class SupposesItsOwnIssuer(Stateless):
     async def trusts(self, iss: str | None, issuer: str, about: Message) -> bool:
         return await super().trusts(iss or issuer, issuer, about)
 
 
 @mutant(ABSENT, "LeavesOutIss")
-class ReadsTheFlagAsText(Standalone):
+class ReadsTheFlagAsText(Stateless):
     async def trusts(self, iss: str | None, issuer: str, about: Message) -> bool:
         flag = "authorization_response_iss_parameter_supported"
         return await super().trusts(iss, issuer, {flag: about.get(flag) == "true"})
 
 
 @mutant(ERRORS, "RefusesAsSomebodyElse")
-class OpensThePageAboutTheError(Standalone):
+class OpensThePageAboutTheError(Stateless):
     async def distrust(self, back: dict[str, str]) -> None:
         await self.get(back.get("error_uri", self.origin))
 
 
 @mutant(ERRORS, "RefusesAsSomebodyElse")
-class AsksForLessAfterTheError(Standalone):
+class AsksForLessAfterTheError(Stateless):
     async def distrust(self, back: dict[str, str]) -> None:
         if back.get("error") == "invalid_scope" and self.scopes:
             self.scopes = set()
@@ -233,7 +233,7 @@ class AsksForLessAfterTheError(Standalone):
 
 
 @mutant(ERRORS, "RefusesAsSomebodyElse")
-class AsksForOtherScopesAfterTheError(Standalone):
+class AsksForOtherScopesAfterTheError(Stateless):
     async def authorize(self, challenge: str) -> None:
         try:
             await super().authorize(challenge)
@@ -395,14 +395,14 @@ UNION = "auth.scope.client-union"
 
 
 @mutant(UNION, STEP)
-class AsksForTheNewScopeAlone(Standalone):
+class AsksForTheNewScopeAlone(Stateless):
     def choose(self, challenge: str, resource: Message, about: Message) -> set[str]:
         self.scopes = set()
         return super().choose(challenge, resource, about)
 
 
 @mutant(UNION, STEP)
-class KeepsGeneralScopesAlone(Standalone):
+class KeepsGeneralScopesAlone(Stateless):
     def choose(self, challenge: str, resource: Message, about: Message) -> set[str]:
         if self.scopes:
             self.scopes = {"openid"}
@@ -413,7 +413,7 @@ LIMIT = "auth.scope.retry-limit"
 
 
 @mutant(UNION, STEP)
-class ForgetsHalfOfItsScopes(Standalone):
+class ForgetsHalfOfItsScopes(Stateless):
     def choose(self, challenge: str, resource: Message, about: Message) -> set[str]:
         self.scopes = {each for each in self.scopes if each.endswith(":write")}
         return super().choose(challenge, resource, about)
@@ -453,7 +453,7 @@ IGNORED = {PRIORITY: "another way comes first"}
 
 
 @mutant(PRIORITY, OFFERS)
-class RegistersBeforeItShowsItsDocument(Standalone):
+class RegistersBeforeItShowsItsDocument(Stateless):
     document = DOCUMENT
 
     def reads_documents(self, about: Message) -> bool:
@@ -493,39 +493,37 @@ for name, url in (
     ("HasADocumentWithoutPath", "https://client.example"),
     ("HasADocumentAtTheRoot", "https://client.example/"),
 ):
-    altered(HOSTED, OFFERS, kind=Standalone, document=url)(name)
+    altered(HOSTED, OFFERS, kind=Stateless, document=url)(name)
 
 altered(
     SUPPORT,
     "RequiresToken",
-    kind=Standalone,
+    kind=Stateless,
     document=DOCUMENT,
     reads_documents=lambda _self, _about: True,
 )("AlwaysShowsItsDocument")
 altered(
     SUPPORT,
     PATH,
-    kind=Standalone,
+    kind=Stateless,
     document=DOCUMENT,
     reads_documents=lambda _self, about: "client_id_metadata_document_supported" in about,
 )("ReadsFalseAsTrue")
 
 
 @mutant(SUPPORT, "RefusesTheRedirectUri")
-class ShowsItsDocumentAfterARefusal(Standalone):
+class ShowsItsDocumentAfterARefusal(Stateless):
     async def refused(self, about: Message) -> str:
         return DOCUMENT
 
 
 BEFORE = "auth.register.before-flow"
-altered(BEFORE, "RequiresToken", kind=Standalone, wants={"client_id": None})("HasNoId")
-altered(BEFORE, "RequiresToken", kind=Standalone, wants={"client_id": UNDEFINED})(
-    "HasAnUndefinedId"
-)
+altered(BEFORE, "RequiresToken", kind=Stateless, wants={"client_id": None})("HasNoId")
+altered(BEFORE, "RequiresToken", kind=Stateless, wants={"client_id": UNDEFINED})("HasAnUndefinedId")
 
 
 @mutant(BEFORE, "ChangesItsAuthorizationServer")
-class HasNoIdTheSecondTime(Standalone):
+class HasNoIdTheSecondTime(Stateless):
     async def client_for(self, issuer: str, about: Message) -> str:
         return (
             "" if self.ids and issuer not in self.ids else await super().client_for(issuer, about)
@@ -544,16 +542,16 @@ def goes_on_as(id: str) -> Any:
     return refused
 
 
-altered(REFUSAL, TURNED_AWAY, kind=Standalone, also=WITHOUT, refused=goes_on_as(""))(
+altered(REFUSAL, TURNED_AWAY, kind=Stateless, also=WITHOUT, refused=goes_on_as(""))(
     "GoesOnWithoutId"
 )
-altered(REFUSAL, TURNED_AWAY, kind=Standalone, also=WITHOUT, refused=goes_on_as(UNDEFINED))(
+altered(REFUSAL, TURNED_AWAY, kind=Stateless, also=WITHOUT, refused=goes_on_as(UNDEFINED))(
     "GoesOnAsUndefined"
 )
 
 
 @mutant(REFUSAL, TURNED_AWAY)
-class RegistersAgainAndAgain(Standalone):
+class RegistersAgainAndAgain(Stateless):
     tries = 12
 
     async def refused(self, about: Message) -> str:
@@ -567,7 +565,7 @@ for name, said in (
     ("SaysAnUnknownType", "browser"),
     ("SaysSeveralTypes", ["native", "web"]),
 ):
-    altered(TYPE, "RequiresToken", kind=Standalone, says={"application_type": said})(name)
+    altered(TYPE, "RequiresToken", kind=Stateless, says={"application_type": said})(name)
 for name, uri in (
     ("IsAWebsiteOnLocalhost", "http://localhost:3000/callback"),
     ("IsAWebsiteOnLoopback", "http://127.0.0.1:3000/callback"),
@@ -576,7 +574,7 @@ for name, uri in (
     altered(
         NATIVE,
         "RequiresToken",
-        kind=Standalone,
+        kind=Stateless,
         says={"application_type": "web"},
         redirect=lambda _self, uri=uri: uri,
     )(name)
@@ -587,7 +585,7 @@ GRANTS, ASSUMED = "auth.refresh.grant-type", "auth.refresh.not-assumed"
 CHANGES = "ChangesItsAuthorizationServer"
 
 
-class Refreshes(Standalone):
+class Refreshes(Stateless):
     """Tries its refresh token wherever it was issued, also when the server has changed."""
 
     def issuer_of(self, resource: Message) -> str:
@@ -601,7 +599,7 @@ for name, grants in (("SaysNoGrants", None), ("SaysTheCodeAlone", ["authorizatio
 
 
 @mutant(GRANTS, "RequiresToken")
-class AsksForOfflineAccess(Standalone):
+class AsksForOfflineAccess(Stateless):
     says: ClassVar[Message] = {"grant_types": ["authorization_code"]}
 
     def choose(self, challenge: str, resource: Message, about: Message) -> set[str]:
@@ -618,13 +616,11 @@ def renews_with(token: Callable[[Authorizing], str | None]) -> Any:
 
 
 REVOKES = "RevokesTheToken"
-altered(ASSUMED, REVOKES, kind=Standalone, renew_token=renews_with(lambda _: ""))(
-    "RefreshesNothing"
-)
-altered(ASSUMED, REVOKES, kind=Standalone, renew_token=renews_with(lambda _: UNDEFINED))(
+altered(ASSUMED, REVOKES, kind=Stateless, renew_token=renews_with(lambda _: ""))("RefreshesNothing")
+altered(ASSUMED, REVOKES, kind=Stateless, renew_token=renews_with(lambda _: UNDEFINED))(
     "RefreshesUndefined"
 )
-altered(ASSUMED, REVOKES, kind=Standalone, renew_token=renews_with(lambda self: self.token))(
+altered(ASSUMED, REVOKES, kind=Stateless, renew_token=renews_with(lambda self: self.token))(
     "RefreshesWithItsAccessToken"
 )
 
@@ -636,14 +632,14 @@ AGAIN, MISMATCH = "auth.binding.reregister-on-change", "auth.binding.preregister
 
 
 @mutant(SEPARATE, CHANGES)
-class HasOneRefreshToken(Standalone):
+class HasOneRefreshToken(Stateless):
     async def renew_token(self, issuer: str, about: Message, client: str) -> bool:
         tokens = list(self.refresh_tokens.values())
         return bool(tokens) and await self.refresh(issuer, about, client, tokens[0])
 
 
 @mutant(SEPARATE, CHANGES)
-class ShowsItsTokenToEveryIssuer(Standalone):
+class ShowsItsTokenToEveryIssuer(Stateless):
     async def get(self, url: str) -> Message | None:
         heads = {"Authorization": f"Bearer {self.token}"} if self.token else {}
         async with self.http.get(url, headers=heads) as response:
@@ -651,25 +647,25 @@ class ShowsItsTokenToEveryIssuer(Standalone):
 
 
 @mutant(SEPARATE, CHANGES)
-class NamesItsOldTokenInItsRequest(Standalone):
+class NamesItsOldTokenInItsRequest(Stateless):
     def wanted(self, client: str, verifier: str) -> dict[str, str]:
         hint = {"id_token_hint": self.token} if self.token else {}
         return {**super().wanted(client, verifier), **hint}
 
 
-class HasOneId(Standalone):
+class HasOneId(Stateless):
     async def client_for(self, issuer: str, about: Message) -> str:
         known = next(iter(self.ids.values()), None)
         return known or await super().client_for(issuer, about)
 
 
-class UsesItsFirstIdThroughout(Standalone):
+class UsesItsFirstIdThroughout(Stateless):
     async def client_for(self, issuer: str, about: Message) -> str:
         await super().client_for(issuer, about)
         return next(iter(self.ids.values()))
 
 
-class RedeemsWithItsFirstId(Standalone):
+class RedeemsWithItsFirstId(Stateless):
     def form(self, client: str, code: str, verifier: str) -> dict[str, str]:
         return super().form(next(iter(self.ids.values())), code, verifier)
 
@@ -686,13 +682,13 @@ mutant(AGAIN, CHANGES, also=ONE)(HasOneId)
 
 
 @mutant(AGAIN, CHANGES, also=ONE)
-class KnowsItsServerNotItsIssuer(Standalone):
+class KnowsItsServerNotItsIssuer(Stateless):
     async def client_for(self, issuer: str, about: Message) -> str:
         return await super().client_for(self.place.url, about)
 
 
 @mutant(AGAIN, CHANGES, also=ONE)
-class RegistersOnlyForItsFirstToken(Standalone):
+class RegistersOnlyForItsFirstToken(Stateless):
     async def client_for(self, issuer: str, about: Message) -> str:
         if self.token is not None:
             self.ids.setdefault(issuer, next(iter(self.ids.values())))
@@ -703,7 +699,7 @@ BACK = {CROSS: "an id of one issuer at another"}
 
 
 @mutant(KEYED, CHANGES, also=BACK)
-class KeepsItsLastIdAlone(Standalone):
+class KeepsItsLastIdAlone(Stateless):
     async def client_for(self, issuer: str, about: Message) -> str:
         if issuer in self.ids:
             return list(self.ids.values())[-1]
@@ -711,7 +707,7 @@ class KeepsItsLastIdAlone(Standalone):
 
 
 @mutant(KEYED, CHANGES, also=BACK)
-class RedeemsWithItsLastId(Standalone):
+class RedeemsWithItsLastId(Stateless):
     def form(self, client: str, code: str, verifier: str) -> dict[str, str]:
         return super().form(list(self.ids.values())[-1], code, verifier)
 
@@ -720,7 +716,7 @@ class RedeemsWithItsLastId(Standalone):
 
 
 @mutant(KEYED, CHANGES, also=BACK)
-class RefreshesWithItsLastId(Standalone):
+class RefreshesWithItsLastId(Stateless):
     async def refresh(self, issuer: str, about: Message, client: str, token: str | None) -> bool:
         return await super().refresh(issuer, about, list(self.ids.values())[-1], token)
 

@@ -288,7 +288,7 @@ class Authorizing(ByTheBook):
         return self.head("POST")
 
 
-class Standalone(Authorizing):
+class Stateless(Authorizing):
     """The same without a handshake: every request says all that there is to know."""
 
     revision = "2026-07-28"
@@ -321,7 +321,7 @@ class Standalone(Authorizing):
         """Leave the stream: that cancels the request."""
 
 
-class Known(Standalone):
+class Known(Stateless):
     """Was given its id in advance."""
 
     given_id = PREREGISTERED

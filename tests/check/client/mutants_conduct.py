@@ -5,9 +5,9 @@ import json
 from typing import Any, ClassVar
 
 from check.client.mutants import mutant
-from check.client.mutants_standalone import Change, on, params, put, says, without
+from check.client.mutants_stateless import Change, on, params, put, says, without
 from check.client.raw import Gone, Message
-from check.client.raw_standalone import LOST, P, RawDual, RawStandalone
+from check.client.raw_stateless import LOST, P, RawDual, RawStateless
 
 TASK = "RunsToolsAsExtensionTasks"
 
@@ -15,43 +15,43 @@ TASK = "RunsToolsAsExtensionTasks"
 
 
 @mutant("tasks-ext.client.poll-interval", TASK)
-class PollsAtOnce(RawStandalone):
+class PollsAtOnce(RawStateless):
     def pause(self, task: Message) -> float:
         return 0.0
 
 
 @mutant("tasks-ext.client.poll-interval", TASK)
-class PollsTwiceAsOften(RawStandalone):
+class PollsTwiceAsOften(RawStateless):
     def pause(self, task: Message) -> float:
         return super().pause(task) / 2
 
 
 @mutant("tasks-ext.client.poll-interval", TASK)
-class TakesMillisecondsForMore(RawStandalone):
+class TakesMillisecondsForMore(RawStateless):
     def pause(self, task: Message) -> float:
         return super().pause(task) / 1000
 
 
 @mutant("tasks-ext.create.client-handles-both", TASK)
-class TakesATaskForAResult(RawStandalone):
+class TakesATaskForAResult(RawStateless):
     async def follow_task(self, method: str, task: Message) -> Any:
         return {"result": task}
 
 
 @mutant("tasks-ext.create.client-handles-both", TASK)
-class FailsOnTasks(RawStandalone):
+class FailsOnTasks(RawStateless):
     async def follow_task(self, method: str, task: Message) -> Any:
         raise Gone
 
 
 @mutant("tasks-ext.create.client-handles-both", TASK)
-class WaitsForTasksInSilence(RawStandalone):
+class WaitsForTasksInSilence(RawStateless):
     async def follow_task(self, method: str, task: Message) -> Any:
         await asyncio.sleep(1)
 
 
 @mutant("tasks-ext.client.poll-until-terminal", TASK)
-class AsksForATaskOnce(RawStandalone):
+class AsksForATaskOnce(RawStateless):
     async def follow_task(self, method: str, task: Message) -> Any:
         if method == "tools/call":
             await asyncio.sleep(0.2)
@@ -60,7 +60,7 @@ class AsksForATaskOnce(RawStandalone):
 
 
 @mutant("tasks-ext.client.poll-until-terminal", TASK)
-class StopsAtQuestions(RawStandalone):
+class StopsAtQuestions(RawStateless):
     async def follow_task(self, method: str, task: Message) -> Any:
         while method == "tools/call" and task.get("status") == "working":
             await asyncio.sleep(0.2)
@@ -69,13 +69,13 @@ class StopsAtQuestions(RawStandalone):
 
 
 @mutant("tasks-ext.client.inspects-input-requests", TASK)
-class IgnoresQuestionsOfTasks(RawStandalone):
+class IgnoresQuestionsOfTasks(RawStateless):
     async def update(self, id: str, questions: Message) -> None:
         pass
 
 
 @mutant("tasks-ext.client.inspects-input-requests", TASK)
-class AnswersTasksByCalls(RawStandalone):
+class AnswersTasksByCalls(RawStateless):
     async def update(self, id: str, questions: Message) -> None:
         await self.exchange("prompts/get", {"name": "greet"})
 
@@ -83,7 +83,7 @@ class AnswersTasksByCalls(RawStandalone):
 @mutant("tasks-ext.client.dedupe-keys", TASK, also={
     "tasks-ext.update.keys-outstanding": "a question that was answered is no longer open",
 })  # fmt: skip
-class AnswersTwice(RawStandalone):
+class AnswersTwice(RawStateless):
     async def follow_task(self, method: str, task: Message) -> Any:
         while method == "tools/call":
             await asyncio.sleep(0.2)
@@ -96,13 +96,13 @@ class AnswersTwice(RawStandalone):
 
 
 @mutant("tasks-ext.create.only-tools-call", TASK)
-class FollowsEveryTask(RawStandalone):
+class FollowsEveryTask(RawStateless):
     async def follow_task(self, method: str, task: Message) -> Any:
         return await super().follow_task("tools/call", task)
 
 
 @mutant("tasks-ext.create.only-tools-call", TASK)
-class AsksForATaskOfAResource(RawStandalone):
+class AsksForATaskOfAResource(RawStateless):
     async def follow_task(self, method: str, task: Message) -> Any:
         if method == "resources/read":
             return await self.exchange("tasks/get", {"taskId": task["taskId"]})
@@ -141,7 +141,7 @@ says(
 
 
 @mutant("tasks-ext.cancel.not-by-notification", TASK, over="stdio")
-class CancelsTasksAsRequests(RawStandalone):
+class CancelsTasksAsRequests(RawStateless):
     async def follow_task(self, method: str, task: Message) -> Any:
         if method == "tools/call":
             id = self.number
@@ -151,13 +151,13 @@ class CancelsTasksAsRequests(RawStandalone):
 
 
 @mutant("extensions.one-sided-fallback")
-class AsksForTasksAnywhere(RawStandalone):
+class AsksForTasksAnywhere(RawStateless):
     async def finish(self) -> None:
         await self.exchange("tasks/get", {"taskId": "of-another-server"})
 
 
 @mutant("extensions.one-sided-fallback")
-class CancelsTasksAnywhere(RawStandalone):
+class CancelsTasksAnywhere(RawStateless):
     async def finish(self) -> None:
         await self.exchange("tasks/cancel", {"taskId": "of-another-server"})
 
@@ -166,7 +166,7 @@ class CancelsTasksAnywhere(RawStandalone):
 
 
 @mutant("result.type.unknown-is-invalid", "ReturnsUnknownResultTypes")
-class TakesTheUnknownForATask(RawStandalone):
+class TakesTheUnknownForATask(RawStateless):
     def kind_of(self, result: Message) -> str:
         kind = super().kind_of(result)
         return kind if kind in ("complete", "input_required") else "task"
@@ -176,7 +176,7 @@ class TakesTheUnknownForATask(RawStandalone):
 
 
 @mutant("result.type.unknown-is-invalid", "ReturnsUnknownResultTypes")
-class TakesTheUnknownForAQuestion(RawStandalone):
+class TakesTheUnknownForAQuestion(RawStateless):
     async def ask(self, method: str, params: Message | None = None) -> Any:
         reply = await self.exchange(method, params or {})
         if (reply or {}).get("result", {}).get("resultType", "complete") != "complete":
@@ -187,7 +187,7 @@ class TakesTheUnknownForAQuestion(RawStandalone):
 ODD = "ReturnsUnusualResults"
 
 
-class Stops(RawStandalone):
+class Stops(RawStateless):
     """Stops where something is not as it expects it."""
 
     at = ""
@@ -245,20 +245,20 @@ class KnowsNoLinks(Stops):
 
 
 @mutant("pagination.empty-cursor-is-a-cursor", ODD)
-class TakesAnEmptyCursorForTheEnd(RawStandalone):
+class TakesAnEmptyCursorForTheEnd(RawStateless):
     def next_cursor(self, reply: Message | None) -> Any:
         return super().next_cursor(reply) or None
 
 
 @mutant("pagination.empty-cursor-is-a-cursor", ODD, over="stdio")
-class TakesShortCursorsForTheEnd(RawStandalone):
+class TakesShortCursorsForTheEnd(RawStateless):
     def next_cursor(self, reply: Message | None) -> Any:
         cursor = super().next_cursor(reply)
         return cursor if cursor is not None and len(cursor) > 1 else None
 
 
 @mutant("caching.client.bad-cursor-discards-pages", ODD)
-class SendsABadCursorAgain(RawStandalone):
+class SendsABadCursorAgain(RawStateless):
     async def ask(self, method: str, params: Message | None = None) -> Any:
         reply = await super().ask(method, params)
         if reply is not None and "error" in reply and "cursor" in (params or {}):
@@ -267,7 +267,7 @@ class SendsABadCursorAgain(RawStandalone):
 
 
 @mutant("schema.ref.no-network-fetch", ODD)
-class FetchesSchemas(RawStandalone):
+class FetchesSchemas(RawStateless):
     def callable(self, tools: list[Message]) -> list[Message]:
         for tool in tools:
             for each in tool["inputSchema"].get("properties", {}).values():
@@ -294,7 +294,7 @@ mutant("schema.ref.no-network-fetch", ODD, over="stdio")(FetchesSchemas)
 ICONS = "OffersIcons"
 
 
-class Fetches(RawStandalone):
+class Fetches(RawStateless):
     wanted: ClassVar[tuple[str, ...]] = ("/icon",)
     heads: ClassVar[dict[str, str]] = {}
     follows = False
@@ -346,61 +346,61 @@ KEEPS, ODDLY = "LetsResultsBeKept", "NamesOddLifetimes"
 
 
 @mutant("caching.client.key", KEEPS)
-class KeepsByMethod(RawStandalone):
+class KeepsByMethod(RawStateless):
     def key(self, method: str, params: Message) -> str:
         return json.dumps([method, {}])
 
 
 @mutant("caching.client.key", KEEPS)
-class IgnoresTheUri(RawStandalone):
+class IgnoresTheUri(RawStateless):
     def key(self, method: str, params: Message) -> str:
         return super().key(method, without("uri")(params))
 
 
 @mutant("caching.client.absent-is-zero", KEEPS, ODDLY)
-class KeepsWithoutALifetime(RawStandalone):
+class KeepsWithoutALifetime(RawStateless):
     def lifetime(self, result: Message) -> float:
         return float(result.get("ttlMs", 60_000)) / 1000
 
 
 @mutant("caching.client.absent-is-zero", KEEPS, ODDLY)
-class KeepsForeverWithoutALifetime(RawStandalone):
+class KeepsForeverWithoutALifetime(RawStateless):
     def lifetime(self, result: Message) -> float:
         return float(result["ttlMs"]) / 1000 if "ttlMs" in result else float("inf")
 
 
 @mutant("caching.client.negative-is-zero", KEEPS, ODDLY)
-class TakesALifetimeWithoutItsSign(RawStandalone):
+class TakesALifetimeWithoutItsSign(RawStateless):
     def lifetime(self, result: Message) -> float:
         return float(result.get("ttlMs", 0) % 2**32) / 1000
 
 
 @mutant("caching.client.negative-is-zero", KEEPS, ODDLY)
-class KeepsForeverIfNegative(RawStandalone):
+class KeepsForeverIfNegative(RawStateless):
     def lifetime(self, result: Message) -> float:
         found = super().lifetime(result)
         return float("inf") if found < 0 else found
 
 
 @mutant("caching.client.zero-is-stale", KEEPS, ODDLY)
-class TakesZeroForForever(RawStandalone):
+class TakesZeroForForever(RawStateless):
     def lifetime(self, result: Message) -> float:
         return float("inf") if result.get("ttlMs") == 0 else super().lifetime(result)
 
 
 @mutant("caching.client.refetch-when-stale", KEEPS, ODDLY)
-class KeepsALittleLonger(RawStandalone):
+class KeepsALittleLonger(RawStateless):
     def lifetime(self, result: Message) -> float:
         return super().lifetime(result) * 1000 if result.get("ttlMs", 0) > 0 else 0.0
 
 
 @mutant("caching.client.refetch-when-stale", KEEPS, ODDLY)
-class TakesMillisecondsForSeconds(RawStandalone):
+class TakesMillisecondsForSeconds(RawStateless):
     def lifetime(self, result: Message) -> float:
         return max(0.0, float(result.get("ttlMs", 0)))
 
 
-class Polls(RawStandalone):
+class Polls(RawStateless):
     """Fetches lists again when they run out."""
 
     def keep(self, method: str, params: Message, reply: Any, *, is_asked: bool) -> None:
@@ -443,19 +443,19 @@ class PollsOften(Polls):
 
 
 @mutant("caching.client.no-mrtr-results", KEEPS, "AsksInRounds")
-class KeepsAnswersToAnswers(RawStandalone):
+class KeepsAnswersToAnswers(RawStateless):
     def keep(self, method: str, params: Message, reply: Any, *, is_asked: bool) -> None:
         super().keep(method, params, reply, is_asked=False)
 
 
 @mutant("caching.client.notification-invalidates", KEEPS, "TellsListeners")
-class KeepsWhatChanged(RawStandalone):
+class KeepsWhatChanged(RawStateless):
     def heed(self, message: Message) -> None:
         pass
 
 
 @mutant("caching.client.notification-invalidates", KEEPS, "TellsListeners")
-class ForgetsToolsAlone(RawStandalone):
+class ForgetsToolsAlone(RawStateless):
     def heed(self, message: Message) -> None:
         if message["method"] != "notifications/prompts/list_changed":
             super().heed(message)
@@ -465,7 +465,7 @@ class ForgetsToolsAlone(RawStandalone):
 
 
 @mutant("subscriptions.client-checks-ack", "TellsListeners", over="stdio")
-class WantsEverythingAcknowledged(RawStandalone):
+class WantsEverythingAcknowledged(RawStateless):
     is_refused = False
 
     async def subscribe(self) -> None:
@@ -484,7 +484,7 @@ class WantsEverythingAcknowledged(RawStandalone):
     "jsonrpc.id.distinct-among-pending": "the stream of that id was never ended",
     "http.sse.client-reissues-lost-request": "the stream of that id broke",
 })  # fmt: skip
-class ListensUnderOneId(RawStandalone):
+class ListensUnderOneId(RawStateless):
     async def subscribe(self) -> None:
         message = self.message("subscriptions/listen", {"notifications": self.filter})
         message["id"] = "listening"
@@ -493,20 +493,20 @@ class ListensUnderOneId(RawStandalone):
 
 
 @mutant("stdio.listen.correlate-by-id", "TellsListeners", over="stdio")
-class HearsEveryNotification(RawStandalone):
+class HearsEveryNotification(RawStateless):
     def is_mine(self, params: Message) -> bool:
         return True
 
 
 @mutant("stdio.listen.correlate-by-id", "TellsListeners", over="stdio")
-class HearsTaggedNotifications(RawStandalone):
+class HearsTaggedNotifications(RawStateless):
     def is_mine(self, params: Message) -> bool:
         return f"{P}subscriptionId" in params.get("_meta", {})
 
 
 # -- failures
 
-SILENT, BROKEN = "NeverAnswersStandalone", "BreaksStandaloneStreams"
+SILENT, BROKEN = "NeverAnswersStateless", "BreaksStatelessStreams"
 STILL = {
     "stdio.cancel.by-notification": "it cancels in no other way",
     "cancellation.client-sends": "it gives up without a word",
@@ -514,7 +514,7 @@ STILL = {
 
 
 @mutant("timeouts.cancel-on-expiry", SILENT, over="stdio", also=STILL)
-class GivesUpWithoutAWord(RawStandalone):
+class GivesUpWithoutAWord(RawStateless):
     patience = 0.5
 
     async def give_up(self, id: Any) -> None:
@@ -525,7 +525,7 @@ class GivesUpWithoutAWord(RawStandalone):
     "timeouts.cancel-on-expiry": "it does not cancel",
     "cancellation.client-sends": "it does not cancel in the way of the transport",
 })  # fmt: skip
-class CancelsByAnotherName(RawStandalone):
+class CancelsByAnotherName(RawStateless):
     patience = 0.5
 
     async def give_up(self, id: Any) -> None:
@@ -550,14 +550,14 @@ says(
 
 
 @mutant("cancellation.names-own-pending", over="stdio")
-class CancelsLongAfter(RawStandalone):
+class CancelsLongAfter(RawStateless):
     async def finish(self) -> None:
         await asyncio.sleep(7)
         await self.give_up(self.number)
 
 
 @mutant("cancellation.names-own-pending", SILENT, over="stdio")
-class CancelsTwice(RawStandalone):
+class CancelsTwice(RawStateless):
     patience = 0.5
 
     async def give_up(self, id: Any) -> None:
@@ -569,7 +569,7 @@ class CancelsTwice(RawStandalone):
     "jsonrpc.id.distinct-among-pending": "the first request was never answered",
     "progress.token.unique": "the first request was never answered",
 })  # fmt: skip
-class ReissuesUnderTheSameId(RawStandalone):
+class ReissuesUnderTheSameId(RawStateless):
     async def exchange(self, method: str, params: Message) -> Any:
         message = self.message(method, params)
         reply = await self.asked_with(message)
@@ -577,14 +577,14 @@ class ReissuesUnderTheSameId(RawStandalone):
 
 
 @mutant("http.sse.client-reissues-lost-request", BROKEN)
-class ResumesLostStreams(RawStandalone):
+class ResumesLostStreams(RawStateless):
     async def recover(self) -> None:
         heads = {"Accept": "text/event-stream", "Last-Event-ID": "1"}
         (await self.request("GET", heads, None)).close()
 
 
 @mutant("http.sse.comments-ignored", BROKEN)
-class ReadsComments(RawStandalone):
+class ReadsComments(RawStateless):
     def seen(self, chunk: bytes) -> bytes:
         if chunk.startswith(b":"):
             raise Gone
@@ -606,13 +606,13 @@ class ReadsComments(RawStandalone):
 
 
 @mutant("stdio.crash.relisten", "Crashes", over="stdio")
-class DoesNotListenAgain(RawStandalone):
+class DoesNotListenAgain(RawStateless):
     async def recover(self) -> None:
         await self.launch_again()
 
 
 @mutant("stateless.client.process-not-conversation", over="stdio")
-class StartsAServerForEachRequest(RawStandalone):
+class StartsAServerForEachRequest(RawStateless):
     async def exchange(self, method: str, params: Message) -> Any:
         if self.number > 1:
             await self.leave()
@@ -628,7 +628,7 @@ class StartsAServerForEachRequest(RawStandalone):
 
 
 @mutant("versioning.modern-client.stdio-discover-first", over="stdio")
-class ListsFirst(RawStandalone):
+class ListsFirst(RawStateless):
     opens_by_discovery = False
 
     async def subscribe(self) -> None:
@@ -636,14 +636,14 @@ class ListsFirst(RawStandalone):
 
 
 @mutant("versioning.modern-client.stdio-discover-first", over="stdio")
-class ListensFirst(RawStandalone):
+class ListensFirst(RawStateless):
     async def opened(self) -> bool:
         await self.subscribe()
         return await super().opened()
 
 
 @mutant("versioning.unsupported.client-retries", "SpeaksOnlyAnUnknownRevision")
-class GoesOnWithItsRevision(RawStandalone):
+class GoesOnWithItsRevision(RawStateless):
     async def opened(self) -> bool:
         await super().opened()
         return True
@@ -687,7 +687,7 @@ class OpensServersThatRefuseHeaders(RawDual):
 
 
 @mutant("http.compat.sse-fallback-checks-body", "SpeaksOnlyAnUnknownRevision")
-class LooksForTheOlderForm(RawStandalone):
+class LooksForTheOlderForm(RawStateless):
     async def opened(self) -> bool:
         if not await super().opened():
             (await self.request("GET", {"Accept": "text/event-stream"}, None)).close()

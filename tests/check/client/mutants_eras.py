@@ -6,16 +6,16 @@ from typing import Any, ClassVar
 
 from check.client.mutants import mutant
 from check.client.mutants_conduct import ALL, BROKEN, ODD_CODES, SILENT, STILL
-from check.client.mutants_standalone import CHANGES, WANTS, heads, on, only, params, put, says
+from check.client.mutants_stateless import CHANGES, WANTS, heads, on, only, params, put, says
 from check.client.raw import Gone, Message
-from check.client.raw_standalone import P, RawDual, RawStandalone
+from check.client.raw_stateless import P, RawDual, RawStateless
 
 # -- cancelling
 
 NOTHING = {"timeouts.cancel-on-expiry": "it cancels nothing", **STILL}
 
 
-class _Impatient(RawStandalone):
+class _Impatient(RawStateless):
     patience = 0.5
 
 
@@ -31,7 +31,7 @@ says(
 
 
 @mutant("cancellation.names-own-pending", "TellsListeners", over="stdio")
-class StopsToListenToWhatHasEnded(RawStandalone):
+class StopsToListenToWhatHasEnded(RawStateless):
     async def finish(self) -> None:
         await asyncio.sleep(7)
         for id in self.ended:
@@ -93,7 +93,7 @@ heads(
 @mutant("http.param-headers.mismatch-client-relists", CHANGES, also={
     "http.param-headers.client-support": "the header is missing",
 })  # fmt: skip
-class RepeatsWithoutTheHeader(RawStandalone):
+class RepeatsWithoutTheHeader(RawStateless):
     """Lists the tools again, and repeats its call as it was."""
 
     async def call(self, params: Message) -> Any:
@@ -107,7 +107,7 @@ class RepeatsWithoutTheHeader(RawStandalone):
 # -- streams
 
 
-class _Comments(RawStandalone):
+class _Comments(RawStateless):
     """Does something of its own with a comment in a stream."""
 
     def seen(self, chunk: bytes) -> bytes:
@@ -158,13 +158,13 @@ class TakesCommentsForTheEnd(_Comments):
 
 
 @mutant("stdio.listen.correlate-by-id", "TellsListeners", over="stdio")
-class HearsWhatIsNotANumber(RawStandalone):
+class HearsWhatIsNotANumber(RawStateless):
     def is_mine(self, params: Message) -> bool:
         given = params.get("_meta", {}).get(f"{P}subscriptionId")
         return super().is_mine(params) or isinstance(given, str)
 
 
-class _Acknowledged(RawStandalone):
+class _Acknowledged(RawStateless):
     """Does not go on where not all was acknowledged."""
 
     is_refused = False
@@ -196,7 +196,7 @@ class ReadsEveryPartOfTheAcknowledgement(_Acknowledged):
         return "resourcesListChanged" not in part
 
 
-class _Resumes(RawStandalone):
+class _Resumes(RawStateless):
     """Wants to go on with the stream that broke."""
 
     count = 0
@@ -232,7 +232,7 @@ class ListensFromAnEvent(_Resumes):
 # -- processes
 
 
-class _ListensToLess(RawStandalone):
+class _ListensToLess(RawStateless):
     """Listens again after a crash, to less than before."""
 
     less: ClassVar[Message] = {}
@@ -252,7 +252,7 @@ class ListensToToolsAgain(_ListensToLess):
     less: ClassVar[Message] = {"toolsListChanged": True}
 
 
-class _Starts(RawStandalone):
+class _Starts(RawStateless):
     """Starts its server again before some of its requests."""
 
     every = 1
@@ -291,13 +291,13 @@ class StartsAndAsksWhoIsThere(_Starts):
 
 
 @mutant("versioning.modern-client.stdio-discover-first", over="stdio")
-class ReadsFirst(RawStandalone):
+class ReadsFirst(RawStateless):
     async def opened(self) -> bool:
         await self.ask("resources/read", {"uri": "play://note"})
         return await super().opened()
 
 
-class _Refused(RawStandalone):
+class _Refused(RawStateless):
     """Goes on in some way after its revision was refused."""
 
     async def opened(self) -> bool:
@@ -325,7 +325,7 @@ class TriesEveryListAllTheSame(_Refused):
 
 
 @mutant("http.compat.sse-fallback-checks-body", "RefusesFirstHeaders")
-class LooksForTheOlderFormAfterHeaders(RawStandalone):
+class LooksForTheOlderFormAfterHeaders(RawStateless):
     async def opened(self) -> bool:
         if not await super().opened():
             (await self.request("GET", {"Accept": "text/event-stream"}, None)).close()

@@ -15,8 +15,8 @@ from check.client.mutants_more import (
     result,
     says,
 )
-from check.client.mutants_standalone import able, meta, on, params, put
-from check.client.mutants_standalone import says as says_standalone
+from check.client.mutants_stateless import able, meta, on, params, put
+from check.client.mutants_stateless import says as says_stateless
 from check.client.raw import Message, Raw
 
 READY = "notifications/initialized"
@@ -532,16 +532,16 @@ class NamesItsTokensByKind(_Gathers):
 
 # -- what stands on its own
 
-says_standalone(
+says_stateless(
     "meta.key.reverse-dns-prefix",
     over="stdio",
     writes_its_domain_forwards_on_calls=on("tools/call", meta(put("trace.example.org/id", "1"))),
 )
-says_standalone(
+says_stateless(
     "elicitation.capability.at-least-one-mode",
     declares_a_list_of_modes=on("tools/list", able(put("elicitation", {"modes": ["form"]}))),
 )
-says_standalone(
+says_stateless(
     "elicitation.capability.at-least-one-mode",
     over="stdio",
     declares_modes_in_capitals=on("prompts/list", able(put("elicitation", {"Form": {}}))),
@@ -554,7 +554,7 @@ def told(message: Message, token: Any) -> tuple[Message, Message]:
     return message, {"jsonrpc": "2.0", "method": "notifications/progress", "params": given}
 
 
-says_standalone(
+says_stateless(
     "progress.server-only",
     reports_progress_by_post=on(
         "tools/call", lambda m: told(m, m["params"]["_meta"]["progressToken"])

@@ -12,7 +12,7 @@ from check.client.mutants import (
     is_result,
     mutant,
 )
-from check.client.mutants_standalone import on, params, put, without
+from check.client.mutants_stateless import on, params, put, without
 from check.client.raw import Gone, Message, Raw
 
 QUESTIONS, INVALID = "SendsEveryRequest", "SendsInvalidRequests"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from check.client.mutants import UNBREAKABLE, Says, mutant
-from check.client.mutants_standalone import put, without
+from check.client.mutants_stateless import put, without
 from check.client.raw import Gone, Message
 from check.client.raw_newer import RELATED, TERMINAL, RawNewer, Refused
 

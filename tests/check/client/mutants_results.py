@@ -18,9 +18,9 @@ from check.client.mutants_conduct import (
     Stops,
 )
 from check.client.mutants_rounds import SAID, UNDECLARED, USE, Model, Visits
-from check.client.mutants_standalone import ROUNDS, able, on, params, put, says, without
+from check.client.mutants_stateless import ROUNDS, able, on, params, put, says, without
 from check.client.raw import Message
-from check.client.raw_standalone import RawStandalone
+from check.client.raw_stateless import RawStateless
 
 # -- tasks of the extension
 
@@ -39,14 +39,14 @@ TWICE = {"tasks-ext.update.keys-outstanding": "a question that was answered is n
 
 
 @mutant("tasks-ext.client.dedupe-keys", TASK, also=TWICE)
-class AnswersAtOnceAndAgain(RawStandalone):
+class AnswersAtOnceAndAgain(RawStateless):
     async def update(self, id: str, questions: Message) -> None:
         await super().update(id, questions)
         await super().update(id, questions)
 
 
 @mutant("tasks-ext.client.dedupe-keys", TASK, over="stdio", also=TWICE)
-class AnswersWithEachPoll(RawStandalone):
+class AnswersWithEachPoll(RawStateless):
     """Answers once more when the question is shown once more."""
 
     last: Any = None
@@ -59,7 +59,7 @@ class AnswersWithEachPoll(RawStandalone):
         return reply
 
 
-class _FollowsTasks(RawStandalone):
+class _FollowsTasks(RawStateless):
     """Follows tasks in its own way: `call` those of calls, `other` those of something else."""
 
     async def follow_task(self, method: str, task: Message) -> Any:
@@ -102,7 +102,7 @@ class _CancelsTasks(_FollowsTasks):
 class CancelsTasksByNotificationAlone(_CancelsTasks):
     async def call_task(self, task: Message) -> Any:
         await super().call_task(task)
-        return await RawStandalone.follow_task(self, "tools/call", task)
+        return await RawStateless.follow_task(self, "tools/call", task)
 
 
 @mutant("tasks-ext.cancel.not-by-notification", TASK)
@@ -113,7 +113,7 @@ class PostsCancellationsOfTasks(_CancelsTasks):
 
 
 @mutant("extensions.one-sided-fallback", over="stdio")
-class UpdatesTasksAnywhere(RawStandalone):
+class UpdatesTasksAnywhere(RawStateless):
     async def finish(self) -> None:
         await self.exchange("tasks/update", {"taskId": "of-another", "inputResponses": {}})
 
@@ -121,7 +121,7 @@ class UpdatesTasksAnywhere(RawStandalone):
 # -- results
 
 
-class _TakesTheUnknownForComplete(RawStandalone):
+class _TakesTheUnknownForComplete(RawStateless):
     """Takes results of an unknown type for complete ones."""
 
     def kind_of(self, result: Message) -> str:
@@ -137,11 +137,11 @@ class TakesTheUnknownForComplete(_TakesTheUnknownForComplete):
 @mutant("result.type.unknown-is-invalid", "ListsToolsByAnUnknownType")
 class TakesUnknownListsForComplete(_TakesTheUnknownForComplete):
     def kind_of(self, result: Message) -> str:
-        return super().kind_of(result) if "tools" in result else RawStandalone.kind_of(self, result)
+        return super().kind_of(result) if "tools" in result else RawStateless.kind_of(self, result)
 
 
 @mutant("result.type.unknown-is-invalid", "ReturnsUnknownResultTypes")
-class CancelsTheUnknown(RawStandalone):
+class CancelsTheUnknown(RawStateless):
     def kind_of(self, result: Message) -> str:
         kind = super().kind_of(result)
         return kind if kind in ("complete", "input_required") else "task"
@@ -179,7 +179,7 @@ class ReadsTextOfPrompts(Stops):
 
 
 @mutant("pagination.empty-cursor-is-a-cursor", ODD)
-class BeginsAgainAtAnEmptyCursor(RawStandalone):
+class BeginsAgainAtAnEmptyCursor(RawStateless):
     async def list(self, method: str) -> Any:
         found, given = [], {}
         for _ in range(3):
@@ -192,7 +192,7 @@ class BeginsAgainAtAnEmptyCursor(RawStandalone):
         return found
 
 
-class _BadCursor(RawStandalone):
+class _BadCursor(RawStateless):
     """Does something with a cursor that the server refused."""
 
     bad: Any = None
@@ -205,7 +205,7 @@ class _BadCursor(RawStandalone):
 
 
 @mutant("caching.client.bad-cursor-discards-pages", ODD)
-class KeepsThePageOfABadCursor(RawStandalone):
+class KeepsThePageOfABadCursor(RawStateless):
     async def finish(self) -> None:
         await self.list("resources/templates/list")
 
@@ -227,7 +227,7 @@ class SendsABadCursorThreeTimes(_BadCursor):
 
 
 @mutant("schema.ref.no-network-fetch", ODD)
-class LooksForSchemasWhenItCalls(RawStandalone):
+class LooksForSchemasWhenItCalls(RawStateless):
     async def call(self, params: Message) -> Any:
         text = json.dumps(self.schemas.get(params["name"], {}))
         if '"$ref"' in text:
@@ -279,7 +279,7 @@ class ComparesSchemesOfIconsAlone(Fetches):
 
 
 @mutant("caching.client.absent-is-zero", KEEPS, ODDLY)
-class KeepsResourcesForADay(RawStandalone):
+class KeepsResourcesForADay(RawStateless):
     def keep(self, method: str, params: Message, reply: Any, *, is_asked: bool) -> None:
         self.method = method
         super().keep(method, params, reply, is_asked=is_asked)
@@ -290,13 +290,13 @@ class KeepsResourcesForADay(RawStandalone):
 
 
 @mutant("caching.client.key", KEEPS, over="stdio")
-class KeepsByScheme(RawStandalone):
+class KeepsByScheme(RawStateless):
     def key(self, method: str, params: Message) -> str:
         uri = str(params.get("uri", "")).partition(":")[0]
         return super().key(method, {**params, "uri": uri} if uri else params)
 
 
-class _IgnoresCursors(RawStandalone):
+class _IgnoresCursors(RawStateless):
     """Keeps the pages of a list under one key, and stops where a page comes again."""
 
     def key(self, method: str, params: Message) -> str:
@@ -325,31 +325,31 @@ class TakesTheFirstPageForAll(_IgnoresCursors):
 class TakesTheFirstPageOfToolsForAll(_IgnoresCursors):
     def key(self, method: str, params: Message) -> str:
         if method != "tools/list":
-            return RawStandalone.key(self, method, params)
+            return RawStateless.key(self, method, params)
         return super().key(method, params)
 
 
 @mutant("caching.client.negative-is-zero", KEEPS, ODDLY, over="stdio")
-class TakesNegativeForItsDefault(RawStandalone):
+class TakesNegativeForItsDefault(RawStateless):
     def lifetime(self, result: Message) -> float:
         found = super().lifetime(result)
         return 300.0 if found < 0 else found
 
 
 @mutant("caching.client.zero-is-stale", KEEPS, ODDLY)
-class TakesZeroForItsDefault(RawStandalone):
+class TakesZeroForItsDefault(RawStateless):
     def lifetime(self, result: Message) -> float:
         return float(result.get("ttlMs") or 60_000) / 1000
 
 
 @mutant("caching.client.zero-is-stale", KEEPS, ODDLY, over="stdio")
-class TakesZeroForAnHour(RawStandalone):
+class TakesZeroForAnHour(RawStateless):
     def lifetime(self, result: Message) -> float:
         return 3600.0 if result.get("ttlMs") == 0 else super().lifetime(result)
 
 
 @mutant("caching.client.refetch-when-stale", KEEPS, ODDLY, over="stdio")
-class KeepsUntilItIsTold(RawStandalone):
+class KeepsUntilItIsTold(RawStateless):
     def lifetime(self, result: Message) -> float:
         return float("inf") if result.get("ttlMs", 0) > 0 else 0.0
 
@@ -372,13 +372,13 @@ class PollsALaunchedServer(Polls):
 
 
 @mutant("caching.client.no-mrtr-results", KEEPS, ROUNDS, over="stdio")
-class KeepsWhatWasAskedOfALaunchedServer(RawStandalone):
+class KeepsWhatWasAskedOfALaunchedServer(RawStateless):
     def keep(self, method: str, params: Message, reply: Any, *, is_asked: bool) -> None:
         super().keep(method, params, reply, is_asked=False)
 
 
 @mutant("caching.client.no-mrtr-results", KEEPS, ROUNDS)
-class KeepsAnsweredResourcesForADay(RawStandalone):
+class KeepsAnsweredResourcesForADay(RawStateless):
     def keep(self, method: str, params: Message, reply: Any, *, is_asked: bool) -> None:
         super().keep(method, params, reply, is_asked=is_asked)
         if method == "resources/read" and is_asked:
@@ -387,7 +387,7 @@ class KeepsAnsweredResourcesForADay(RawStandalone):
 
 
 @mutant("caching.client.notification-invalidates", KEEPS, "TellsListeners", over="stdio")
-class KeepsPromptsOfALaunchedServer(RawStandalone):
+class KeepsPromptsOfALaunchedServer(RawStateless):
     def heed(self, message: Message) -> None:
         if message["method"] != "notifications/prompts/list_changed":
             super().heed(message)
@@ -409,7 +409,7 @@ class OpensDeclinedPagesOfALaunchedServer(Visits):
         await asyncio.sleep(0.3)
 
 
-class _RetryId(RawStandalone):
+class _RetryId(RawStateless):
     """Repeats a request under the id of the first one, where the result was of a kind."""
 
     member = ""
@@ -446,7 +446,7 @@ class TalksWithoutEndBesideATool(Model):
 def undeclared(area: str, method: str, result: Message, capabilities: Message) -> None:
     """Register a client that declares something like it, and answers."""
 
-    class Answers(RawStandalone):
+    class Answers(RawStateless):
         async def result(self, asked: str, params: Message) -> Message:
             return result if asked == method else await super().result(asked, params)
 
@@ -455,7 +455,7 @@ def undeclared(area: str, method: str, result: Message, capabilities: Message) -
     mutant(f"{area}.capability-per-request", UNDECLARED, over="stdio")(Answers)
 
 
-DECLARED = RawStandalone.capabilities
+DECLARED = RawStateless.capabilities
 for area, method, found in (
     ("roots", "roots/list", {"roots": [{"uri": "file:///srv"}]}),
     ("sampling", "sampling/createMessage", SAID),

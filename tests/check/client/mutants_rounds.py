@@ -5,9 +5,9 @@ import urllib.request
 from typing import Any, ClassVar
 
 from check.client.mutants import mutant
-from check.client.mutants_standalone import ROUNDS, answering, put, says, without
+from check.client.mutants_stateless import ROUNDS, answering, put, says, without
 from check.client.raw import Message
-from check.client.raw_standalone import RawStandalone
+from check.client.raw_stateless import RawStateless
 
 KEYS = {"mrtr.client.response-keys-match": "the questions of another request are not its own"}
 UNDECLARED = "AsksForUndeclared"
@@ -71,7 +71,7 @@ says(
 @mutant("mrtr.client.no-invented-state", ROUNDS, also={
     "mrtr.client.response-keys-match": "the round of the old state asked other questions",
 })  # fmt: skip
-class KeepsTheStateOfEarlierRounds(RawStandalone):
+class KeepsTheStateOfEarlierRounds(RawStateless):
     def __init__(self, place: Any) -> None:
         super().__init__(place)
         self.states: dict[str, Any] = {}
@@ -85,7 +85,7 @@ class KeepsTheStateOfEarlierRounds(RawStandalone):
 
 
 @mutant("mrtr.client.state-not-shared", ROUNDS)
-class SharesItsState(RawStandalone):
+class SharesItsState(RawStateless):
     last: Any = None
 
     async def retried(self, method: str, params: Message, result: Message) -> Message:
@@ -101,7 +101,7 @@ class KeepsOneState(SharesItsState):
     """Sends the state of a call with a resource, which had none."""
 
     async def retried(self, method: str, params: Message, result: Message) -> Message:
-        found = await RawStandalone.retried(self, method, params, result)
+        found = await RawStateless.retried(self, method, params, result)
         self.last = result.get("requestState", self.last)
         if method == "resources/read":
             return {**found, "requestState": self.last}
@@ -109,7 +109,7 @@ class KeepsOneState(SharesItsState):
 
 
 @mutant("mrtr.client.state-not-shared", ROUNDS, also=KEYS)
-class SharesItsAnswers(RawStandalone):
+class SharesItsAnswers(RawStateless):
     def __init__(self, place: Any) -> None:
         super().__init__(place)
         self.given: Message = {}
@@ -120,7 +120,7 @@ class SharesItsAnswers(RawStandalone):
 
 
 @mutant("mrtr.client.new-id", ROUNDS)
-class RepeatsItsId(RawStandalone):
+class RepeatsItsId(RawStateless):
     def message(self, method: str, params: Message) -> Message:
         found = super().message(method, params)
         if {"inputResponses", "requestState"} & params.keys():
@@ -201,7 +201,7 @@ for id, name, change in (
     says(id, ROUNDS, **{name: answering("form", change)})
 
 
-class _MissesTheMode(RawStandalone):
+class _MissesTheMode(RawStateless):
     answer: ClassVar[Message] = {"action": "accept"}
 
     async def result(self, method: str, params: Message) -> Message:
@@ -229,7 +229,7 @@ says(
 )
 
 
-class Model(RawStandalone):
+class Model(RawStateless):
     """Answers with a model of its own."""
 
     mode = "required"
@@ -279,7 +279,7 @@ class TalksInParts(Model):
     content: ClassVar[Any] = [{"type": "text", "text": "so " * 90}] * 6
 
 
-class Visits(RawStandalone):
+class Visits(RawStateless):
     pause_before = 0.0
 
     async def result(self, method: str, params: Message) -> Message:
@@ -329,8 +329,8 @@ class OpensDeclinedPages(Visits):
 def undeclared(id: str, method: str, result: Message, *names: str) -> None:
     """Register a client that answers a question although it did not declare that it can."""
 
-    class Answers(RawStandalone):
-        capabilities: ClassVar[Message] = without(*names)(RawStandalone.capabilities)
+    class Answers(RawStateless):
+        capabilities: ClassVar[Message] = without(*names)(RawStateless.capabilities)
 
         async def result(self, asked: str, params: Message) -> Message:
             return result if asked == method else await super().result(asked, params)
@@ -353,8 +353,8 @@ undeclared(
 
 
 @mutant("sampling.tools.capability", UNDECLARED)
-class TakesToolsUndeclared(RawStandalone):
-    capabilities: ClassVar[Message] = {**RawStandalone.capabilities, "sampling": {}}
+class TakesToolsUndeclared(RawStateless):
+    capabilities: ClassVar[Message] = {**RawStateless.capabilities, "sampling": {}}
 
     async def result(self, method: str, params: Message) -> Message:
         if method == "sampling/createMessage":
@@ -362,7 +362,7 @@ class TakesToolsUndeclared(RawStandalone):
         return await super().result(method, params)
 
 
-class ForgetsSometimes(RawStandalone):
+class ForgetsSometimes(RawStateless):
     """Declares a capability with each request but those that bring answers."""
 
     name: ClassVar[str] = ""

@@ -14,7 +14,7 @@ from check.client.mutants_newer import (
     serving,
     starting,
 )
-from check.client.mutants_standalone import put, without
+from check.client.mutants_stateless import put, without
 from check.client.raw import Gone, Message
 from check.client.raw_newer import RELATED, TERMINAL, RawNewer, Refused
 

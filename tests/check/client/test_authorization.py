@@ -13,7 +13,7 @@ from accord_tools.check.fake_server.authorization_server import PREREGISTERED
 from accord_tools.check.scenarios.client import CLIENT_SCENARIOS
 from check.client import everything
 from check.client.authorization_mutants import Older
-from check.client.authorizing import Authorizing, Known, Standalone
+from check.client.authorizing import Authorizing, Known, Stateless
 from check.client.mutants import FEW, MUTANTS, UNBREAKABLE
 from check.client.raw import Gone, Raw
 
@@ -63,12 +63,12 @@ def derived(base, **members):
         Older,
         derived(Authorizing, revision="2025-06-18"),
         Authorizing,
-        Standalone,
+        Stateless,
         Known,
         derived(Authorizing, given_id=PREREGISTERED, options=("{client_id}",)),
-        derived(Standalone, document="https://127.0.0.1:9/metadata.json"),
-        derived(Standalone, redirect=lambda _self: "https://client.example/callback"),
-        derived(Standalone, redirect=lambda _self: "com.example.client:/callback"),
+        derived(Stateless, document="https://127.0.0.1:9/metadata.json"),
+        derived(Stateless, redirect=lambda _self: "https://client.example/callback"),
+        derived(Stateless, redirect=lambda _self: "com.example.client:/callback"),
     ],
 )
 def test_a_client_that_authorizes_by_the_book_raises_no_alarm(kind):
@@ -107,7 +107,7 @@ def test_a_client_that_fails_at_some_step_is_not_accused_of_later_ones(step):
     def fails(self, *_given):
         raise Gone
 
-    found = breaches(checked(derived(Standalone, **{step: fails})))
+    found = breaches(checked(derived(Stateless, **{step: fails})))
     # It found the metadata named, and never looked for that of the authorization server.
     named = {"auth.prm.client-uses"} if step == "find_server" else set()
     assert set(found) == named, found
@@ -117,21 +117,21 @@ def test_a_client_that_keeps_the_scopes_of_its_user_is_not_accused():
     def choose(self, challenge, resource, about):
         return {"notes:read", "files:list", "chosen:by-the-user"}
 
-    found = breaches(checked(derived(Standalone, choose=choose), ["RequiresToken"]))
+    found = breaches(checked(derived(Stateless, choose=choose), ["RequiresToken"]))
     assert found == {}
 
 
 def test_a_client_may_ask_for_offline_access_and_a_profile_beside_the_scopes():
     def choose(self, challenge, resource, about):
-        usual = Standalone.choose(self, challenge, resource, about)
+        usual = Stateless.choose(self, challenge, resource, about)
         return usual | {"openid", "offline_access"}
 
     scenarios = ["RequiresToken", "HasIssuerWithPath", "NamesNothingInItsChallenge"]
-    assert breaches(checked(derived(Standalone, choose=choose), scenarios)) == {}
+    assert breaches(checked(derived(Stateless, choose=choose), scenarios)) == {}
 
 
 def test_metadata_documents_are_judged_only_if_the_client_has_one():
-    found = {each.id: each for each in checked(Standalone, ["OffersEveryRegistration"]).results}
+    found = {each.id: each for each in checked(Stateless, ["OffersEveryRegistration"]).results}
     for id in ("auth.cimd.required-members", "auth.register.priority"):
         assert found[id].verdict == "not-exercised"
         assert "it may have no metadata document" in found[id].message

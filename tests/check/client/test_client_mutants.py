@@ -25,15 +25,15 @@ from check.client import (  # noqa: F401  # modules register their mutants
     mutants_newer,
     mutants_results,
     mutants_rounds,
-    mutants_standalone,
+    mutants_stateless,
     mutants_tasks,
 )
 from check.client.mutants import FEW, MUTANTS, UNBREAKABLE, RawSse
 from check.client.mutants_conduct import KEEPS, ODD
-from check.client.mutants_standalone import ROUNDS
+from check.client.mutants_stateless import ROUNDS
 from check.client.raw import Gone, Message, Raw
 from check.client.raw_newer import RawNewer
-from check.client.raw_standalone import RawDual, RawStandalone
+from check.client.raw_stateless import RawDual, RawStateless
 
 IN_REAL_TIME = (
     "http.client.accept-both-AcceptsJsonAlone",
@@ -97,7 +97,7 @@ def test_a_correct_client_raises_no_alarm(over, revision):
 
 
 @pytest.mark.parametrize("over", ["http", "stdio"])
-@pytest.mark.parametrize("kind", [RawNewer, RawStandalone])
+@pytest.mark.parametrize("kind", [RawNewer, RawStateless])
 def test_a_correct_client_of_a_later_revision_raises_no_alarm(over, kind):
     assert found(kind, over) == {}
 
@@ -114,7 +114,7 @@ def test_a_correct_client_over_sse_raises_no_alarm():
     assert found(RawSse, "sse", ("SendsEveryRequest", "ReturnsListsInPages")) == {}
 
 
-class EndsBadlyWhateverItLists(RawStandalone):
+class EndsBadlyWhateverItLists(RawStateless):
     """Lists the tools once more at its end, and ends with an error if there was one before."""
 
     has_failed = False
@@ -135,7 +135,7 @@ def test_a_client_that_ends_badly_after_it_went_on_did_not_stumble_over_the_firs
     assert "tools.output-schema.any-type" not in found(EndsBadlyWhateverItLists, "http", (ODD,))
 
 
-class DeclaresNothing(RawStandalone):
+class DeclaresNothing(RawStateless):
     """Can be asked nothing, so that a resource is read at once, and keeps it."""
 
     capabilities: ClassVar[Message] = {}

@@ -9,7 +9,7 @@ from accord.testing import run_in_virtual_time
 from accord_tools.check.client_check import ClientPlan, check_client
 from check.client.mutants import IgnoresBatches, IgnoresPings
 from check.client.raw import Gone, Message
-from check.client.raw_standalone import LISTS, RawStandalone
+from check.client.raw_stateless import LISTS, RawStateless
 
 
 def results(
@@ -40,7 +40,7 @@ def breaches(found: dict[str, Any]) -> list[str]:
     return [id for id, each in found.items() if each.verdict in ("fail", "warn")]
 
 
-class EndsAfterErrors(RawStandalone):
+class EndsAfterErrors(RawStateless):
     """Lets the error of a missing resource end the program, as a short script does."""
 
     async def ask(self, method: str, params: Message | None = None) -> Any:
@@ -57,7 +57,7 @@ def test_a_client_that_ends_after_an_error_is_not_blamed_for_its_code():
     assert found["resources.read.client-accepts-32002"].verdict == "not-exercised"
 
 
-class WantsResultTypes(RawStandalone):
+class WantsResultTypes(RawStateless):
     """Refuses results without a type from a server that has to send it."""
 
     def kind_of(self, result: Message) -> str:
@@ -73,7 +73,7 @@ def test_a_client_may_insist_on_result_types_of_a_server_that_must_send_them():
     assert found["result.type.absent-means-complete"].verdict == "not-exercised"
 
 
-class DropsToolsOfTwoTypes(RawStandalone):
+class DropsToolsOfTwoTypes(RawStateless):
     """Takes x-mcp-header on a parameter with several types for an error, and repeats nothing."""
 
     async def ask(self, method: str, params: Message | None = None) -> Any:
@@ -90,7 +90,7 @@ def test_the_check_annotates_only_parameters_of_one_plain_type():
     assert found["http.param-headers.client-support"].verdict == "pass"
 
 
-class ListsTwice(RawStandalone):
+class ListsTwice(RawStateless):
     """Lists everything a second time, and drops kept pages where a cursor is refused."""
 
     async def ask(self, method: str, params: Message | None = None) -> Any:
@@ -111,7 +111,7 @@ def test_a_client_that_starts_over_may_follow_the_cursor_of_the_new_first_page()
     assert found["caching.client.bad-cursor-discards-pages"].verdict == "pass"
 
 
-class TakesSubscriptionsBack(RawStandalone):
+class TakesSubscriptionsBack(RawStateless):
     """Cancels its subscriptions before it ends."""
 
     async def finish(self) -> None:
@@ -157,7 +157,7 @@ def test_the_evidence_of_an_unanswered_batch_is_the_batch():
     assert shown.count('"ping"') == 2
 
 
-class RefusesRequests(RawStandalone):
+class RefusesRequests(RawStateless):
     """Answers requests that its revision does not have with an error, as JSON-RPC wants it."""
 
     def heed(self, message: Message) -> None:

@@ -13,7 +13,7 @@ import pytest
 from accord.testing import run_in_virtual_time
 from accord_tools.check.client_check import ClientPlan, check_client
 from accord_tools.check.scenarios.client.authorization_registration import OffersEveryRegistration
-from check.client.authorizing import Standalone
+from check.client.authorizing import Stateless
 from support.certificates import self_signed, serving_with
 
 MEMBERS = "auth.cimd.required-members"
@@ -49,12 +49,12 @@ def checked(certificate, monkeypatch, body, status="200 OK"):
         port = server.sockets[0].getsockname()[1]
 
         async def client(place):
-            kind = type("Documented", (Standalone,), {"document": url_of(port)})
+            kind = type("Documented", (Stateless,), {"document": url_of(port)})
             return await kind(place).run()
 
         plan = ClientPlan(
             command=["{url}"],
-            revisions=[Standalone.revision],
+            revisions=[Stateless.revision],
             client=client,
             patience=0.4,
             scenarios=["OffersEveryRegistration"],

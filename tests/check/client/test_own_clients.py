@@ -20,7 +20,7 @@ from check.client import everything
 
 HERE = Path(__file__).parent
 NEW, OLD, OLDEST = "2025-06-18", "2025-03-26", "2024-11-05"
-LATER, STANDALONE = "2025-11-25", "2026-07-28"
+LATER, STATELESS = "2025-11-25", "2026-07-28"
 
 
 def checked(over, revision, scenarios=(), **how):
@@ -81,13 +81,13 @@ def test_the_client_exercises_every_requirement_and_violates_none(over, revision
 @pytest.mark.parametrize(
     ("over", "revision", "mood"),
     [
-        ("http", STANDALONE, "willing"),
+        ("http", STATELESS, "willing"),
         ("http", LATER, "able"),
-        thorough("stdio", STANDALONE, "able"),
-        thorough("http", STANDALONE, "able"),
-        thorough("http", STANDALONE, "failing"),
+        thorough("stdio", STATELESS, "able"),
+        thorough("http", STATELESS, "able"),
+        thorough("http", STATELESS, "failing"),
         thorough("http", LATER, "willing"),
-        thorough("stdio", STANDALONE, "willing"),
+        thorough("stdio", STATELESS, "willing"),
         thorough("stdio", LATER, "able"),
         thorough("http", "any", "willing"),
         thorough("stdio", "any", "willing"),
@@ -103,8 +103,8 @@ def test_the_client_violates_nothing_under_later_revisions(over, revision, mood,
 
 def test_the_client_exercises_every_requirement_of_the_revision_without_a_handshake(caplog):
     caplog.set_level(logging.CRITICAL)
-    reports = [checked("http", STANDALONE, mood=mood) for mood in ("willing", "able")]
-    reports.append(checked("stdio", STANDALONE))
+    reports = [checked("http", STATELESS, mood=mood) for mood in ("willing", "able")]
+    reports.append(checked("stdio", STATELESS))
     left = set.intersection(*map(unseen, reports))
     rows = {id for id in left if catalogue()[id].check != "human" and not id.startswith("auth.")}
     # What this program does not do: it fetches no icons, polls nothing and sends no traces.
@@ -135,21 +135,21 @@ def test_the_client_exercises_every_requirement_of_the_revision_without_a_handsh
     ],
 )
 def test_only_servers_that_can_see_a_chosen_requirement_are_met(only, names):
-    plan = ClientPlan(command=["{server}"], revisions=[STANDALONE], only=[only])
-    servers = _faulty_servers(plan, {"standalone"})
+    plan = ClientPlan(command=["{server}"], revisions=[STATELESS], only=[only])
+    servers = _faulty_servers(plan, {"stateless"})
     met = {type(each).__name__ for each in servers}
     assert met == names
 
 
 def test_a_client_of_one_era_meets_no_faulty_server_of_the_other():
     plan = ClientPlan(command=["{url}"])
-    handshake, standalone = (
+    handshake, stateless = (
         {type(each).__name__ for each in _faulty_servers(plan, {era})}
-        for era in ("handshake", "standalone")
+        for era in ("handshake", "stateless")
     )
-    assert "SendsEveryRequest" in handshake - standalone
-    assert "AsksInRounds" in standalone - handshake
-    assert "RefusesDiscoveryWithAnotherCode" not in handshake | standalone
+    assert "SendsEveryRequest" in handshake - stateless
+    assert "AsksInRounds" in stateless - handshake
+    assert "RefusesDiscoveryWithAnotherCode" not in handshake | stateless
 
 
 def unseen(report):

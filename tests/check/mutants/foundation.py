@@ -363,7 +363,7 @@ def gate_mutants() -> set[str]:
 
 def _register(id: str, function: Any, making: Making, **settings: Any) -> None:
     name = function.__name__
-    era = "" if settings["revision"] in HANDSHAKE else "-standalone"
+    era = "" if settings["revision"] in HANDSHAKE else "-stateless"
     key = f"{id}-{name.replace('_', '-')}{era}"
     assert key not in MUTANTS, f"there are two mutants {key}"
     settings["also"] = settings["also"] or {}

@@ -8,7 +8,7 @@ from typing import Any
 from check.mutants.between_http import Asked, Headers, Hook, Web
 from check.mutants.foundation import params_of
 from check.mutants.protected import JSON, OTHER, OWN, admitting, guard_mutant, token_of
-from check.mutants.standalone_server import server as standalone
+from check.mutants.stateless_server import server as stateless
 from check.mutants.task_server import make_server
 
 NEW, NEWEST = "2025-11-25", "2026-07-28"
@@ -146,7 +146,7 @@ WAYS = (takes_any_state, takes_the_first_word_for_a_user, takes_each_state_once_
 for way in WAYS:
     for id in (PRINCIPAL, BINDS, IDENTIFIED):
         is_first = way is takes_any_state and id == PRINCIPAL
-        guard_mutant(id, revision=NEWEST, also=ROUNDS, server=standalone, is_thorough=not is_first)(
+        guard_mutant(id, revision=NEWEST, also=ROUNDS, server=stateless, is_thorough=not is_first)(
             way
         )
 

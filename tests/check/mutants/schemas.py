@@ -5,7 +5,7 @@ from typing import Any
 
 from check.mutants.foundation import Between, Message, Sent, params_of
 from check.mutants.schema_server import server
-from check.mutants.standalone_base import CALL, answering, error, hooked, saying, text
+from check.mutants.stateless_base import CALL, answering, error, hooked, saying, text
 
 DEFAULT, SUPPORTS = "schema.dialect.default-2020-12", "schema.dialect.supports-2020-12"
 AS_DECLARED = "schema.dialect.validated-as-declared"

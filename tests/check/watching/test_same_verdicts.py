@@ -9,7 +9,7 @@ from accord_tools.watch.http import serve_proxy
 from accord_tools.watch.watcher import Watcher
 from check.watching.played import PlayedServer, decoded, play
 from protocol.rules.http_mutants import MUTANTS
-from protocol.rules.http_sessions import locked, older, resumed, standalone, streamable
+from protocol.rules.http_sessions import locked, older, resumed, stateless, streamable
 from support.http_server import serving_within
 
 
@@ -49,8 +49,8 @@ CLEAN = {
     "2025-11-25": lambda: streamable("2025-11-25"),
     "2025-11-25, older form": lambda: older("2025-11-25"),
     "2025-06-18 resumed": lambda: resumed("2025-06-18"),
-    "2026-07-28": standalone,
-    "2026-07-28 as JSON": lambda: standalone(is_streamed=False),
+    "2026-07-28": stateless,
+    "2026-07-28 as JSON": lambda: stateless(is_streamed=False),
     "2026-07-28 locked": lambda: locked("2026-07-28"),
 }
 

@@ -10,7 +10,7 @@ from protocol.rules.http_sessions import (
     EVENTS,
     JSON,
     PROGRESS,
-    STANDALONE,
+    STATELESS,
     Session,
     add,
     all_of,
@@ -23,7 +23,7 @@ from protocol.rules.http_sessions import (
     request,
     result,
     resumed,
-    standalone,
+    stateless,
     streamable,
 )
 
@@ -64,8 +64,8 @@ def mutants(
         MUTANTS.append(Mutant(requirement, name, revision, make, spoil, frozenset(also)))
 
 
-def _standalone(_: str) -> Session:
-    return standalone()
+def _stateless(_: str) -> Session:
+    return stateless()
 
 
 def _without_session(revision: str) -> Session:
@@ -167,13 +167,13 @@ mutants(
 )
 mutants(
     "http.post.each-message",
-    STANDALONE,
+    STATELESS,
     {
         "nothing": put("again", message=None, size=0),
         "put": put("again", method="PUT"),
         "get with a body": put("list", method="GET"),
     },
-    _standalone,
+    _stateless,
 )
 
 

@@ -1,4 +1,4 @@
-"""Further recorded sessions with one fault each: streams, the older form, tokens, standalone."""
+"""Further recorded sessions with one fault each: streams, the older form, tokens, stateless."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +11,7 @@ from protocol.rules.http_sessions import (
     JSON,
     OLDER,
     RESOURCE,
-    STANDALONE,
+    STATELESS,
     Session,
     add,
     all_of,
@@ -26,15 +26,15 @@ from protocol.rules.http_sessions import (
     request,
     result,
     stamped,
-    standalone,
+    stateless,
     streamable,
 )
 
 Spoil = Callable[[Session], None]
 
 
-def _standalone(_: str) -> Session:
-    return standalone()
+def _stateless(_: str) -> Session:
+    return stateless()
 
 
 def _older(_: str) -> Session:
@@ -47,9 +47,9 @@ for _revision, _row in (
     (THIRD, "http.sse.closed-after-response"),
     (SIXTH, "http.sse.closed-after-response"),
     (ELEVENTH, "http.sse.terminate-after-response"),
-    (STANDALONE, "http.sse.response-ends-stream"),
+    (STATELESS, "http.sse.response-ends-stream"),
 ):
-    _id = None if _revision == STANDALONE else "c-9"
+    _id = None if _revision == STATELESS else "c-9"
     mutants(
         _row,
         _revision,
@@ -61,7 +61,7 @@ for _revision, _row in (
             "another answer": add("call-result", "call-progress", message=result(77), id=_id),
             "progress": add("call-result", "call-progress", id=_id),
         },
-        _standalone if _revision == STANDALONE else streamable,
+        _stateless if _revision == STATELESS else streamable,
         "http.post.stream-one-response-per-request",
         "http.post.related-requests-on-stream",
         "http.sse.no-requests",
@@ -72,9 +72,9 @@ for _revision, _row in (
     (THIRD, "http.sse.not-closed-before-response"),
     (SIXTH, "http.sse.not-closed-before-response"),
     (ELEVENTH, "http.sse.retry-before-close"),
-    (STANDALONE, "http.post.stream-one-response-per-request"),
+    (STATELESS, "http.post.stream-one-response-per-request"),
 ):
-    _id = None if _revision == STANDALONE else "c-9"
+    _id = None if _revision == STATELESS else "c-9"
     mutants(
         _row,
         _revision,
@@ -85,7 +85,7 @@ for _revision, _row in (
             ),
             "another answer": put("call-result", message=result(77)),
         },
-        _standalone if _revision == STANDALONE else streamable,
+        _stateless if _revision == STATELESS else streamable,
     )
 
 mutants(
@@ -102,29 +102,29 @@ mutants(
 )
 mutants(
     "http.sse.no-event-ids",
-    STANDALONE,
+    STATELESS,
     {
         "one": put("call-progress", id="1"),
         "of the answer": put("call-result", id="a-2"),
         "a priming event": add("call-answer", "call-progress", message=None, id="p-0"),
     },
-    _standalone,
+    _stateless,
 )
 mutants(
     "http.sse.accel-buffering-off",
-    STANDALONE,
+    STATELESS,
     {
         "none": header("call-answer", "x-accel-buffering", None),
         "yes": header("call-answer", "x-accel-buffering", "yes"),
         "empty": header("call-answer", "x-accel-buffering", ""),
     },
-    _standalone,
+    _stateless,
 )
 
 
 def _lost(_: str) -> Session:
     """A request whose stream the server ended, sent again as a new one."""
-    session = standalone()
+    session = stateless()
     drop("call-result")(session)
     add("again-answer", "call", "anew", exchange="anew", stream="anew")(session)
     arguments = {"region": "eu"}
@@ -134,7 +134,7 @@ def _lost(_: str) -> Session:
 
 mutants(
     "http.sse.client-reissues-lost-request",
-    STANDALONE,
+    STATELESS,
     {
         "the same id": put(
             "anew", message=stamped(2, "tools/call", name="add", arguments={"region": "eu"})
@@ -235,7 +235,7 @@ mutants(
 
 # -- tokens
 
-for _revision in (THIRD, SIXTH, ELEVENTH, STANDALONE):
+for _revision in (THIRD, SIXTH, ELEVENTH, STATELESS):
     mutants(
         "auth.token.not-in-query",
         _revision,
@@ -267,7 +267,7 @@ for _revision in (THIRD, SIXTH, ELEVENTH, STANDALONE):
             "the last": header("again", "authorization", None),
             "all but the first": all_of(
                 header("again", "authorization", None),
-                header("list", "authorization", None) if _revision != STANDALONE else put("list"),
+                header("list", "authorization", None) if _revision != STATELESS else put("list"),
             ),
             "after success alone": all_of(
                 header("again", "authorization", None), header("again", "x-user", "me")
@@ -335,7 +335,7 @@ mutants(
     },
     locked,
 )
-for _revision in (SIXTH, ELEVENTH, STANDALONE):
+for _revision in (SIXTH, ELEVENTH, STATELESS):
     mutants(
         "auth.prm.lists-as",
         _revision,
@@ -357,7 +357,7 @@ for _revision in (SIXTH, ELEVENTH, STANDALONE):
         locked,
     )
 
-for _revision in (ELEVENTH, STANDALONE):
+for _revision in (ELEVENTH, STATELESS):
     mutants(
         "auth.scope.insufficient-403",
         _revision,
@@ -374,7 +374,7 @@ for _revision in (ELEVENTH, STANDALONE):
 
 mutants(
     "auth.refresh.server-no-offline-access",
-    STANDALONE,
+    STATELESS,
     {
         "challenge": header(
             "first-answer",
@@ -409,7 +409,7 @@ def _as_event(message: Any) -> Spoil:
     )
 
 
-_LEAD = {"supported": [STANDALONE], "requested": "x"}
+_LEAD = {"supported": [STATELESS], "requested": "x"}
 for _row, _code, _wrong, _more in (
     ("http.method-not-found.404", -32601, 400, {}),
     ("http.version-header.unsupported-400", -32022, 404, {"data": _LEAD}),
@@ -422,20 +422,20 @@ for _row, _code, _wrong, _more in (
 ):
     mutants(
         _row,
-        STANDALONE,
+        STATELESS,
         {
             "200": _answer(error(3, _code, **_more)),
             "another status": _answer(error(3, _code, **_more), _wrong),
             "500": _answer(error(3, _code, **_more), 500),
             "an event": _as_event(error(3, _code, **_more)),
         },
-        _standalone,
+        _stateless,
     )
 
 
 def _bare(_: str) -> Session:
     """A request without the members that `_meta` must have, refused as it should be."""
-    session = standalone()
+    session = stateless()
     put("odd", message=request(3, "tools/list", _meta={}))(session)
     header("odd", "mcp-method", "tools/list")(session)
     put("odd-answer", status=400, message=error(3, -32602))(session)
@@ -444,7 +444,7 @@ def _bare(_: str) -> Session:
 
 mutants(
     "meta.request.missing-field-http-400",
-    STANDALONE,
+    STATELESS,
     {
         "200": put("odd-answer", status=200),
         "422": put("odd-answer", status=422),
@@ -456,9 +456,9 @@ mutants(
 
 mutants(
     "http.headers.mismatch-rejected",
-    STANDALONE,
+    STATELESS,
     {"served with progress": header("call", "mcp-method", "tools/list")},
-    _standalone,
+    _stateless,
 )
 
 
@@ -466,7 +466,7 @@ def _refused(method: str, params: dict[str, Any], spoil: Spoil) -> Callable[[str
     """A request whose headers differ from its body, refused as it should be."""
 
     def make(_: str) -> Session:
-        session = standalone()
+        session = stateless()
         put("odd", message=stamped(3, method, **params))(session)
         header("odd", "mcp-method", method)(session)
         if "name" in params:
@@ -510,7 +510,7 @@ for _row, _method, _params, _fault, _good, _blamed in (
 ):
     mutants(
         _row,
-        STANDALONE,
+        STATELESS,
         {
             "served": put("odd-answer", status=200, message=_good),
             "refused with 200": put("odd-answer", status=200),

@@ -15,7 +15,7 @@ from support.traces import INFO, META
 
 Session = dict[str, Record]
 HANDSHAKE_OVER_HTTP = ("2025-03-26", "2025-06-18", "2025-11-25")
-STANDALONE = "2026-07-28"
+STATELESS = "2026-07-28"
 OLDER = "2024-11-05"
 
 JSON = "application/json"
@@ -36,7 +36,7 @@ class Talk:
     def __init__(self, revision: str, *, form: str = "http", session: str | None = "s-1") -> None:
         self.revision = revision
         self.form: Any = form
-        self.session = session if form == "http" and revision != STANDALONE else None
+        self.session = session if form == "http" and revision != STATELESS else None
         self.records: Session = {}
         self.more: dict[str, str] = {}
         self.path = "/mcp"
@@ -67,8 +67,8 @@ class Talk:
             sent["mcp-session-id"] = self.session
         if self._is_open and self.revision > "2025-03-26" and self.form == "http":
             sent["mcp-protocol-version"] = self.revision
-        if self.revision == STANDALONE and isinstance(message, dict) and "method" in message:
-            sent |= {"mcp-protocol-version": STANDALONE, "mcp-method": message["method"]}
+        if self.revision == STATELESS and isinstance(message, dict) and "method" in message:
+            sent |= {"mcp-protocol-version": STATELESS, "mcp-method": message["method"]}
             if message["method"] == "tools/call":
                 sent |= {"mcp-name": "add", "mcp-param-region": "eu"}
         sent |= {name.replace("_", "-").lower(): text for name, text in headers.items()}
@@ -95,7 +95,7 @@ class Talk:
     ) -> None:
         """The head of a response, with its message if it is one body."""
         headers = {} if kind is None else {"content-type": kind}
-        if kind == EVENTS and self.revision == STANDALONE:
+        if kind == EVENTS and self.revision == STATELESS:
             headers["x-accel-buffering"] = "no"
         headers |= more.pop("headers", {})
         asked = self.records[exchange].http
@@ -259,7 +259,7 @@ def older(revision: str = OLDER) -> Session:
 
 def stamped(id: Any, method: str, **params: Any) -> Any:
     meta = {
-        f"{META}protocolVersion": STANDALONE,
+        f"{META}protocolVersion": STATELESS,
         f"{META}clientCapabilities": {},
         f"{META}clientInfo": INFO,
     }
@@ -274,9 +274,9 @@ def finished(id: Any, **members: Any) -> Any:
 CACHED = {"ttlMs": 0, "cacheScope": "private"}
 
 
-def standalone(*, is_streamed: bool = True, token: str | None = None) -> Session:
+def stateless(*, is_streamed: bool = True, token: str | None = None) -> Session:
     """Requests that stand on their own, one answered by an error."""
-    talk = Talk(STANDALONE)
+    talk = Talk(STATELESS)
     if token is not None:
         talk.more["authorization"] = f"Bearer {token}"
     talk.ask("list", "POST", stamped(1, "tools/list"))
@@ -301,7 +301,7 @@ def standalone(*, is_streamed: bool = True, token: str | None = None) -> Session
 
 def locked(revision: str) -> Session:
     """A client that is refused, reads the metadata of the resource, and comes back with a token."""
-    is_modern = revision == STANDALONE
+    is_modern = revision == STATELESS
     first: Any = stamped(1, "tools/list") if is_modern else initialize(revision)
     talk = Talk(revision)
     talk.ask("first", "POST", first)

@@ -16,7 +16,7 @@ from protocol.rules.http_sessions import (
     EVENTS,
     HANDSHAKE_OVER_HTTP,
     PROGRESS,
-    STANDALONE,
+    STATELESS,
     Session,
     add,
     all_of,
@@ -34,15 +34,15 @@ from protocol.rules.http_sessions import (
     result,
     resumed,
     stamped,
-    standalone,
+    stateless,
     streamable,
 )
 
 
 def _clean() -> dict[str, Session]:
-    found = {"older": older(), "standalone": standalone(), "locked": locked(STANDALONE)}
-    found["standalone as JSON"] = standalone(is_streamed=False)
-    found["standalone with a token"] = standalone(token="masked-3")
+    found = {"older": older(), "stateless": stateless(), "locked": locked(STATELESS)}
+    found["stateless as JSON"] = stateless(is_streamed=False)
+    found["stateless with a token"] = stateless(token="masked-3")
     for revision in HANDSHAKE_OVER_HTTP:
         found[revision] = streamable(revision)
         found[f"{revision} as JSON"] = streamable(revision, is_streamed=False)
@@ -305,24 +305,24 @@ _ALLOWED: dict[str, tuple[Session, Callable[[Session], None]]] = {
         add("init-result", "endpoint", "beat", event="ping", data="2026-01-01"),
     ),
     "a masked header": (
-        standalone(),
+        stateless(),
         all_of(
             header("call", "mcp-name", "masked-1"), header("call", "mcp-param-region", "masked-2")
         ),
     ),
     "invalid params with any status": (
-        standalone(),
+        stateless(),
         put("odd-answer", message=error(3, -32602), status=200),
     ),
     "an unsafe name that is masked": (
-        standalone(),
+        stateless(),
         all_of(
             put("call", message=stamped(2, "tools/call", name="é", arguments={"region": "eu"})),
             header("call", "mcp-name", "masked-1"),
         ),
     ),
     "a tool that clients drop": (
-        standalone(),
+        stateless(),
         all_of(
             put("list-answer", message=finished(1, tools=[_DROPPED], ttlMs=0, cacheScope="public")),
             header("call", "mcp-param-region", None),
@@ -410,7 +410,7 @@ _ALLOWED: dict[str, tuple[Session, Callable[[Session], None]]] = {
         all_of(put("get", recorded=(), headers={}), add("get-change", "get-change", "again")),
     ),
     "another reason to refuse": (
-        standalone(),
+        stateless(),
         all_of(
             put("odd", message=request(3, "tools/list", _meta={})),
             header("odd", "mcp-method", "tools/list"),
@@ -418,7 +418,7 @@ _ALLOWED: dict[str, tuple[Session, Callable[[Session], None]]] = {
         ),
     ),
     "an encoded name": (
-        standalone(),
+        stateless(),
         header("call", "mcp-name", "=?base64?YWRk?="),
     ),
 }
@@ -447,7 +447,7 @@ def test_a_listener_of_the_older_form_needs_no_token_at_once() -> None:
 
 
 def test_a_fault_that_is_refused_for_another_reason_is_not_held_against_the_server() -> None:
-    session = standalone()
+    session = stateless()
     header("odd", "mcp-method", "tools/list")(session)
     put("odd-answer", status=400, message=error(3, -32602))(session)
     _, found = judge(session)

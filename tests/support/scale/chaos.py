@@ -360,7 +360,7 @@ class Chaos:
         await client.end_tasks()
 
     def _check_modern(self, call: Call, tool: str) -> None:
-        self.counts[f"standalone calls {call.outcome}"] += 1
+        self.counts[f"stateless calls {call.outcome}"] += 1
         if call.outcome == "unknown":
             return  # the connection broke: such a request cannot be resumed
         is_right = (

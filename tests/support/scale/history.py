@@ -108,7 +108,7 @@ def _check_end(
 
 
 def explain_listener(seen: Sequence[SeenEvent], own: str) -> list[str]:
-    """Return what is wrong with the standalone stream of a client.
+    """Return what is wrong with the standing stream of a client.
 
     Args:
         seen: its events.

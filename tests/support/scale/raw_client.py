@@ -285,10 +285,10 @@ class RawClient(HttpSide):
             await self.post_notice(message, what=what, worker=worker, statuses=noted.statuses)
         return noted
 
-    # -- the standalone stream
+    # -- the standing stream
 
     def listen(self, *, worker: int | None = None) -> "Listener":
-        """Listen on the standalone stream, and come back whenever it breaks."""
+        """Listen on the standing stream, and come back whenever it breaks."""
         listener = Listener(self, worker)
         self.listeners.append(listener)
         listener.task = self.spawn(listener.run())
@@ -296,7 +296,7 @@ class RawClient(HttpSide):
 
 
 class Listener:
-    """The standalone stream of a session, over all its connections."""
+    """The standing stream of a session, over all its connections."""
 
     def __init__(self, client: RawClient, worker: int | None) -> None:
         self._client = client

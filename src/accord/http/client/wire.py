@@ -13,7 +13,7 @@ from accord.http.client.carrier import LONGEST_PAUSE, HttpTarget, RequestCarrier
 from accord.http.client.direct import DirectPost
 from accord.http.client.messages import Backoff, HttpClientSession, Message
 from accord.http.client.sender import OwnSender, Sender, require_sender, sender_for
-from accord.http.client.standalone import Standalone
+from accord.http.client.stateless import Stateless
 from accord.http.client.streamable import FormRefused, Streamable
 from accord.http.client.two_endpoints import TwoEndpoints
 from accord.http.rules.responses import ResponseMessage, explain, parse_response
@@ -67,7 +67,7 @@ class HttpWire:
         self._carrier: RequestCarrier
         self._form: Streamable | TwoEndpoints
         # For revisions without handshake.
-        self._standalone: Standalone
+        self._stateless: Stateless
         self._lost: Lost | None = None
         self._is_open = False
         self._tasks: set[asyncio.Task[None]] = set()
@@ -115,7 +115,7 @@ class HttpWire:
         self._carrier = RequestCarrier(target, sender, self._listener, receive, begin)
         self._lost = lost
         self._is_open = True
-        self._standalone = Standalone(self._carrier, self._spawn, self._renew)
+        self._stateless = Stateless(self._carrier, self._spawn, self._renew)
         if target.form != "sse":
             self._form = Streamable(self._carrier, self._spawn, self._renew)
             return
@@ -246,9 +246,9 @@ class HttpWire:
             if head.method == "notifications/cancelled":
                 return self._hang_up(message)
             message.is_probe = self._listener.revision.handshake
-            if not message.is_probe and self._post_directly(self._standalone, message):
+            if not message.is_probe and self._post_directly(self._stateless, message):
                 return None
-            work = self._post_standalone(message)
+            work = self._post_stateless(message)
         elif head.method == "initialize":
             self._initialize = message
             work = self._open_session(message)
@@ -340,10 +340,10 @@ class HttpWire:
         await self._form.post(message)
         return None
 
-    async def _post_standalone(self, message: Message) -> None:
-        await self._standalone.post(message)
+    async def _post_stateless(self, message: Message) -> None:
+        await self._stateless.post(message)
         if message.is_probe:
-            self._form.session.url = self._standalone.session.url  # where a redirect led
+            self._form.session.url = self._stateless.session.url  # where a redirect led
 
     def _hang_up(self, message: Message) -> None:
         """End the connection of a request that is cancelled; the server notices that."""

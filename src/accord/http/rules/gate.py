@@ -210,7 +210,7 @@ def revision_of(head: RequestHead, supported: Iterable[str]) -> Revision | HttpR
     return REVISIONS[named]
 
 
-def standalone_revision(head: RequestHead, supported: Iterable[str]) -> Revision | None:
+def stateless_revision(head: RequestHead, supported: Iterable[str]) -> Revision | None:
     """Return the revision that the version header names, if it has no sessions."""
     named = head.headers.get(names.VERSION)
     if named is None or named in HANDSHAKE or named not in supported:
@@ -226,14 +226,14 @@ class HeadVerdict(msgspec.Struct, frozen=True):
         refusal: why it is refused for any other reason.
         form: how it may be answered.
         revision: which one with a handshake it names, or why that is refused.
-        standalone: the revision it names, if requests of that stand on their own.
+        stateless: the revision it names, if requests of that stand on their own.
     """
 
     foreign: HttpRefusal | None
     refusal: HttpRefusal | None
     form: Form
     revision: Revision | HttpRefusal
-    standalone: Revision | None = None
+    stateless: Revision | None = None
 
 
 class Gate:
@@ -288,7 +288,7 @@ class Gate:
             refusal,
             form,
             revision_of(head, self._supported),
-            standalone_revision(head, self._supported),
+            stateless_revision(head, self._supported),
         )
 
 

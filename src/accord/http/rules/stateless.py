@@ -33,7 +33,7 @@ from accord.protocol.mirroring import (
 from accord.protocol.revisions import HANDSHAKE, REVISIONS
 from accord.types._base import JsonObject, RequestId
 
-Era: TypeAlias = Literal["session", "standalone"]
+Era: TypeAlias = Literal["session", "stateless"]
 """Whether a POST belongs to a session, or to a request that stands on its own."""
 
 RawHeaders: TypeAlias = Mapping[bytes, bytes]
@@ -74,7 +74,7 @@ def names_own_revision(message: Frame | MalformedMessage) -> bool:
     return isinstance(message, Frame) and META_VERSION in meta_in(message)
 
 
-def has_standalone(revisions: Collection[str]) -> bool:
+def has_stateless(revisions: Collection[str]) -> bool:
     """Whether one of these revisions has requests that stand on their own."""
     return any(id not in HANDSHAKE for id in revisions)
 
@@ -92,7 +92,7 @@ def classify(
     Raises:
         RequestError: it belongs to neither; the error is the answer.
     """
-    if not has_standalone(supported):
+    if not has_stateless(supported):
         return "session"
     is_only = all(id not in HANDSHAKE for id in supported)
     is_new = version is not None and version not in HANDSHAKE
@@ -103,9 +103,9 @@ def classify(
             raise InvalidRequest("this server takes one message in each POST")
         return "session"
     if names_own_revision(message):
-        return "standalone"
+        return "stateless"
     if isinstance(message, MalformedMessage):
-        return "standalone" if is_only or (is_new and version in REVISIONS) else "session"
+        return "stateless" if is_only or (is_new and version in REVISIONS) else "session"
     if message.method == "initialize":
         return _classify_initialize(message, version, supported)
     if message.method is UNSET:
@@ -113,7 +113,7 @@ def classify(
             raise InvalidRequest("this server sends no requests, so it takes no responses")
         return "session"
     if is_only or (is_new and (message.id is not UNSET or version in REVISIONS)):
-        return "standalone"
+        return "stateless"
     return "session"
 
 

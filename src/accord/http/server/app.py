@@ -297,7 +297,7 @@ class HttpApp:
         state.is_draining = True
         self.bodies.stop(DRAINING)
         self.sessions.close()
-        self.endpoint.standalone.close()
+        self.endpoint.stateless.close()
         state.retired.clear()
         end = state.now() + (0.0 if self._is_finished else _LAST_RESPONSES)
         self._is_finished = True
@@ -310,7 +310,7 @@ class HttpApp:
             return
         self.state.is_stopping = self.state.is_draining = True
         self.sessions.close()
-        self.endpoint.standalone.close()
+        self.endpoint.stateless.close()
         self._stop.set()
 
     def _is_working(self) -> bool:
@@ -322,7 +322,7 @@ class HttpApp:
         self.state.is_stopping = True
         for session in self.sessions:
             session.end_standing()
-        self.endpoint.standalone.end_listeners()
+        self.endpoint.stateless.end_listeners()
 
     # -- time
 

@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 import msgspec
 
 from accord.http.rules import gate, sse
-from accord.http.rules.stateless import VERSION_KEY, has_standalone
+from accord.http.rules.stateless import VERSION_KEY, has_stateless
 from accord.http.server.exchange import (
     LAST_EVENT,
     SESSION,
@@ -18,8 +18,8 @@ from accord.http.server.exchange import (
 )
 from accord.http.server.session import HttpSession, PostResponse
 from accord.http.server.sessions import HttpSessions
-from accord.http.server.standalone import StandaloneRequests
 from accord.http.server.state import DRAINING, AppState, Bodies
+from accord.http.server.stateless import StatelessRequests
 from accord.http.server.stream import Stream, parse_event_id
 from accord.http.server.visitor_page import is_visit, show_page
 from accord.protocol.exchange import Event, Refused, RequestReceived
@@ -98,7 +98,7 @@ class HttpEndpoint:
 
     Attributes:
         waiting: the responses that wait for their answer, and when a tick first saw them.
-        standalone: serves requests that stand on their own.
+        stateless: serves requests that stand on their own.
         response_type: makes the responses to POSTs of sessions.
     """
 
@@ -108,13 +108,13 @@ class HttpEndpoint:
         self._state = state
         self._sessions = sessions
         self._bodies = bodies
-        self._is_stateless = state.options.stateless
+        self._lacks_sessions = state.options.stateless
         revisions = state.server.revisions
-        has_sessions = not self._is_stateless and any(id in HANDSHAKE for id in revisions)
+        has_sessions = not self._lacks_sessions and any(id in HANDSHAKE for id in revisions)
         self._allowed = gate.ALLOWED if has_sessions else _STATELESS
         self.waiting: dict[PostResponse, float | None] = {}
-        self.standalone = StandaloneRequests(state, bodies, self.waiting)
-        self._has_standalone = has_standalone(revisions)
+        self.stateless = StatelessRequests(state, bodies, self.waiting)
+        self._has_stateless = has_stateless(revisions)
         self._has_handshake = any(id in HANDSHAKE for id in revisions)
 
     def serve(self, exchange: HttpExchange, verdict: gate.HeadVerdict) -> Awaitable[None]:
@@ -123,8 +123,8 @@ class HttpEndpoint:
         if method == "POST":
             if verdict.refusal is not None:
                 return exchange.refuse(verdict.refusal)
-            if verdict.standalone is not None:
-                return self.standalone.serve(exchange, verdict)
+            if verdict.stateless is not None:
+                return self.stateless.serve(exchange, verdict)
             return self._post(exchange, verdict)
         if method == "OPTIONS":
             return exchange.preflight(self._allowed)
@@ -172,12 +172,12 @@ class HttpEndpoint:
         self, exchange: HttpExchange, verdict: gate.HeadVerdict, body: bytes
     ) -> Awaitable[None]:
         """Serve a POST whose body has arrived; nothing is left to await if it is answered."""
-        if self._has_standalone and (
+        if self._has_stateless and (
             VERSION_KEY in body
             or type(verdict.revision) is gate.HttpRefusal
             or not self._has_handshake
         ):
-            refused = self.standalone.refuse_misplaced(exchange, body)
+            refused = self.stateless.refuse_misplaced(exchange, body)
             if refused is not None:
                 return refused
         session = self._session_for(exchange, body, verdict)
@@ -222,21 +222,21 @@ class HttpEndpoint:
         state, revision = self._state, verdict.revision
         if state.is_draining and is_request(body):
             return DRAINING
-        key = None if self._is_stateless else exchange.headers.get(SESSION)
+        key = None if self._lacks_sessions else exchange.headers.get(SESSION)
         if key is not None:
             if type(revision) is gate.HttpRefusal:
                 return revision
             return self._sessions.find(key, exchange)
         head = _read_head(body)
         opens = head is not None and head.method == "initialize"
-        if opens and not self._is_stateless:
+        if opens and not self._lacks_sessions:
             # `initialize` negotiates the revision; the header is ignored.
             return self._sessions.begin(exchange)
         is_other = head is not None and not opens
         if isinstance(revision, gate.HttpRefusal):
             if is_other:
                 return revision
-        elif self._is_stateless and not opens:
+        elif self._lacks_sessions and not opens:
             return HttpSession(state, revision=revision.id)
         elif is_other:  # session.id.missing-400
             return gate.HttpRefusal(400, "Mcp-Session-Id is missing; only initialize goes without")
@@ -265,7 +265,7 @@ class HttpEndpoint:
             post.reply = post.refusal
             return self._answer(post)
         why = refusal_reason(events)
-        if why is not None and not self._is_stateless:  # gate.post.refused-status
+        if why is not None and not self._lacks_sessions:  # gate.post.refused-status
             return exchange.refuse(gate.HttpRefusal(400, why))
         return exchange.empty(202)  # gate.post.accepted-202
 

@@ -315,7 +315,7 @@ class Bodies:
         why = f"bodies of {options.bodies_bytes} bytes are being read (bodies_bytes)"
         self._full = gate.HttpRefusal(503, why, -32000, (("retry-after", "1"),))
         revisions = state.server.revisions
-        self._standalone = frozenset(id.encode() for id in revisions if id not in HANDSHAKE)
+        self._stateless = frozenset(id.encode() for id in revisions if id not in HANDSHAKE)
         self._under_way: dict[asyncio.Task[object], Body] = {}
         self.size = 0
 
@@ -361,7 +361,7 @@ class Bodies:
         """Return how many bytes the body may have, and the setting that limits it."""
         limit, least = self._state.server.limits.message_bytes, self._options.opening_bytes
         has_session = exchange.has_session or self._options.stateless
-        if exchange.headers.get(VERSION) in self._standalone:
+        if exchange.headers.get(VERSION) in self._stateless:
             # It has no session to open first; all bodies together are limited by `bodies_bytes`.
             return limit, "message_bytes"
         if has_session or limit <= least or exchange.headers.get(SESSION) in self._sessions:

@@ -65,12 +65,12 @@ class SharedEndpoint(HttpEndpoint):
         self, exchange: HttpExchange, verdict: gate.HeadVerdict, body: bytes
     ) -> Awaitable[None]:
         key = exchange.headers.get(SESSION)
-        if key is None or self._is_stateless:
+        if key is None or self._lacks_sessions:
             return super()._take(exchange, verdict, body)
         session = self._sessions.find_here(key, exchange)
         if session is None or type(verdict.revision) is gate.HttpRefusal:
             return self._take_shared(exchange, verdict, body)
-        if self._state.is_draining or (self._has_standalone and VERSION_KEY in body):
+        if self._state.is_draining or (self._has_stateless and VERSION_KEY in body):
             return super()._take(exchange, verdict, body)
         try:
             frame = self._router.decode(body)

@@ -12,7 +12,7 @@ from accord.protocol.verdict import Evidence
 from accord.trace import Transport
 from accord.types import JsonObject, LoggingLevel, RevisionId
 from accord_tools.check.fake_server.server import LISTS, FakeServer
-from accord_tools.check.fake_server.standalone import names_own_revision
+from accord_tools.check.fake_server.stateless import names_own_revision
 from accord_tools.check.probing.messages import (
     are_several,
     decode_json,
@@ -81,7 +81,7 @@ class ClientRun(VerdictCollector):
     def is_initialized(self) -> bool:
         """Whether the client sent notifications/initialized."""
         # Under 2026-07-28 a client may send it by mistake, without a handshake.
-        has_opened = bool(self.messages("initialize")) or not self.standalone
+        has_opened = bool(self.messages("initialize")) or not self.stateless
         return has_opened and bool(self.messages("notifications/initialized"))
 
     @property
@@ -116,7 +116,7 @@ class ClientRun(VerdictCollector):
         return is_last and self.usual_exit_code == 0 and self.exit_code not in (0, None)
 
     @property
-    def standalone(self) -> list[JsonObject]:
+    def stateless(self) -> list[JsonObject]:
         """The requests of the client that name their revision themselves."""
         return [each for each in self.all_messages if is_request(each) and names_own_revision(each)]
 

@@ -109,7 +109,7 @@ class FakeHttpSession:
             stream.queue.put_nowait(None)
 
 
-class StandalonePosts(FakeHttpSession):
+class StatelessPosts(FakeHttpSession):
     """All requests that stand on their own: each has its stream, and there is no session."""
 
     def facts_of(self, data: bytes) -> HttpFacts:

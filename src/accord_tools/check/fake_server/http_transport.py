@@ -20,13 +20,13 @@ from accord_tools.check.fake_server.http_streams import (
     JSON_HEAD,
     FakeHttpSession,
     MessageStream,
-    StandalonePosts,
+    StatelessPosts,
     StreamCut,
     key_of,
     status_of_message,
 )
 from accord_tools.check.fake_server.server import FakeServer, FakeTransport
-from accord_tools.check.fake_server.standalone import LISTEN, STANDALONE, names_own_revision
+from accord_tools.check.fake_server.stateless import LISTEN, STATELESS, names_own_revision
 from accord_tools.check.probing.messages import decode_json, is_request, objects_in, params_of
 from accord_tools.check.probing.raw_connection import RawConnection
 
@@ -93,7 +93,7 @@ class FakeHttpTransport(FakeTransport):
         self._path = "/sse" if is_older else "/mcp"
         self._sessions: dict[str, FakeHttpSession] = {}
         self._names = count(1)
-        self._standalone: StandalonePosts | None = None
+        self._stateless: StatelessPosts | None = None
         self.streaming = 0
         self._serving: contextlib.AbstractAsyncContextManager[object]
 
@@ -151,7 +151,7 @@ class FakeHttpTransport(FakeTransport):
         elif answer is None and not self._fake.has_handshake and request.method != "POST":
             answer = CannedResponse(405)
         elif answer is None and self._stands_alone(request):
-            answer = await self._post_standalone(request, receive, send)
+            answer = await self._post_stateless(request, receive, send)
         elif answer is None and request.method == "POST":
             answer = await self._post(request, receive, send)
         elif answer is None and request.method == "GET":
@@ -284,19 +284,19 @@ class FakeHttpTransport(FakeTransport):
     # -- requests that stand on their own
 
     def _stands_alone(self, request: ReceivedRequest) -> bool:
-        if request.method != "POST" or not self._fake.is_standalone:
+        if request.method != "POST" or not self._fake.is_stateless:
             return False
         named = request.headers.get(names.VERSION)
-        is_named = names_own_revision(request.message) or named == STANDALONE.id
+        is_named = names_own_revision(request.message) or named == STATELESS.id
         return is_named or not self._fake.has_handshake
 
-    async def _post_standalone(
+    async def _post_stateless(
         self, request: ReceivedRequest, receive: Receive, send: Send
     ) -> CannedResponse | None:
-        if self._standalone is None:
-            self._standalone = StandalonePosts("", _JSON)
-            self._standalone.connection = self._open_line(self._standalone, "http")
-        carrier, message = self._standalone, request.message
+        if self._stateless is None:
+            self._stateless = StatelessPosts("", _JSON)
+            self._stateless.connection = self._open_line(self._stateless, "http")
+        carrier, message = self._stateless, request.message
         if not isinstance(message, dict) or not is_request(message):
             await self._hear_request(carrier, request)
             is_told = isinstance(message, dict) and "method" in message
@@ -306,12 +306,12 @@ class FakeHttpTransport(FakeTransport):
         carrier.waiting[key] = stream
         await self._hear_request(carrier, request)
         try:
-            return await self._answer_standalone(stream, request, receive, send)
+            return await self._answer_stateless(stream, request, receive, send)
         finally:
             if carrier.waiting.get(key) is stream:
                 del carrier.waiting[key]
 
-    async def _answer_standalone(
+    async def _answer_stateless(
         self, stream: MessageStream, request: ReceivedRequest, receive: Receive, send: Send
     ) -> CannedResponse | None:
         async with contextlib.aclosing(stream.messages(request, receive)) as messages:

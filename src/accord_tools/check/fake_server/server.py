@@ -10,11 +10,11 @@ from accord.protocol.catalogue import catalogue
 from accord.protocol.revisions import BEFORE_HANDSHAKE, HANDSHAKE, REVISIONS, find_revision
 from accord.trace import Transport
 from accord.types import JsonObject, RevisionId
-from accord_tools.check.fake_server.standalone import (
+from accord_tools.check.fake_server.stateless import (
     ACKNOWLEDGED,
     LISTEN,
     SERVER_INFO,
-    STANDALONE,
+    STATELESS,
     acknowledged_part,
     capabilities_in,
     complete_result,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from accord_tools.check.fake_server.client_run import ClientRun
     from accord_tools.check.fake_server.http_transport import CannedResponse, ReceivedRequest
 
-Era: TypeAlias = Literal["handshake", "standalone", "both"]
+Era: TypeAlias = Literal["handshake", "stateless", "both"]
 """The revisions under which a scenario runs: with a handshake, without one, or under both."""
 
 Result: TypeAlias = Mapping[str, object] | None
@@ -179,7 +179,7 @@ class FakeServer:
         return words.rstrip(".")
 
     @property
-    def is_standalone(self) -> bool:
+    def is_stateless(self) -> bool:
         """Whether it takes requests that stand on their own."""
         return self.is_dual or not self.has_handshake
 
@@ -191,19 +191,17 @@ class FakeServer:
     @property
     def supported_revisions(self) -> list[str]:
         """The revisions that it names to clients that send requests on their own."""
-        return [STANDALONE.id, *([*HANDSHAKE][::-1] if self.is_dual else ())]
+        return [STATELESS.id, *([*HANDSHAKE][::-1] if self.is_dual else ())]
 
     # -- the conversation
 
     async def respond(self, line: RawConnection, request: JsonObject) -> None:
         """Answer a request of the client."""
         answer: JsonObject = {"jsonrpc": "2.0", "id": request.get("id")}
-        stands_alone = self.is_standalone and (
-            not self.has_handshake or names_own_revision(request)
-        )
+        stands_alone = self.is_stateless and (not self.has_handshake or names_own_revision(request))
         try:
             if stands_alone:
-                result = await self.standalone_result(line, request)
+                result = await self.stateless_result(line, request)
             else:
                 result = await self.session_result(line, request)
         except RequestError as error:
@@ -236,7 +234,7 @@ class FakeServer:
 
     # -- requests that stand on their own
 
-    async def standalone_result(self, line: RawConnection, request: JsonObject) -> Result:
+    async def stateless_result(self, line: RawConnection, request: JsonObject) -> Result:
         """Return the result of a request that stands on its own.
 
         Raises:
@@ -248,7 +246,7 @@ class FakeServer:
         refusal = find_refusal(request, self.supported_revisions)
         if refusal is not None:
             raise refusal
-        line.revision = STANDALONE.id
+        line.revision = STATELESS.id
         line.client_capabilities = capabilities_in(request)
         if method == LISTEN:
             await self.listen(line, request)

@@ -204,7 +204,7 @@ class HttpCarrier(_HttpBase):
         self.session: str | None = None
         self.version: str | None = None
         self.listens: bool | None = None
-        self._is_standalone = False
+        self._is_stateless = False
         self._mirrored = {} if mirrored is None else mirrored
 
     def heads(self, data: bytes = b"") -> dict[str, str]:
@@ -214,7 +214,7 @@ class HttpCarrier(_HttpBase):
             data: its body; without a handshake headers repeat parts of it.
         """
         made = {"content-type": CONTENT_JSON, "accept": ACCEPT, **self.headers}
-        if self._is_standalone and data:
+        if self._is_stateless and data:
             # What cannot be decoded has nothing to repeat.
             with contextlib.suppress(ValueError, RecursionError):
                 found = request_headers(data, lambda name: self._mirrored.get(name, ()))
@@ -249,7 +249,7 @@ class HttpCarrier(_HttpBase):
             self.statuses.append(response.status)
             recorder.head(response.status, lower_headers(response))
             assigned = response.header("mcp-session-id")
-            if assigned is not None and self.session is None and not self._is_standalone:
+            if assigned is not None and self.session is None and not self._is_stateless:
                 self.session = assigned
             if response.status == _UNAUTHORIZED:
                 recorder.body(b"")
@@ -266,7 +266,7 @@ class HttpCarrier(_HttpBase):
         row = find_revision(revision)
         if row is not None and row.version_header:
             self.version = row.id
-        self._is_standalone = row is not None and not row.handshake
+        self._is_stateless = row is not None and not row.handshake
 
     def listen(self) -> None:
         """Open the stream for messages that belong to no request, if the server offers it."""

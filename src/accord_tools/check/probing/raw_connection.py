@@ -29,8 +29,8 @@ from accord_tools.check.probing.messages import (
     objects_in,
 )
 from accord_tools.check.probing.sent_requests import SentRequests
-from accord_tools.check.probing.standalone import (
-    EVERYTHING_STANDALONE,
+from accord_tools.check.probing.stateless import (
+    EVERYTHING_STATELESS,
     ROUNDS,
     answer_round,
     input_requests_of,
@@ -86,7 +86,7 @@ class RawConnection:
         received: every message of the peer, in order.
         opening: the server's result of initialize, or of server/discover.
         opening_proof: the exchange that it was the result of, as evidence.
-        is_standalone: whether every request names its revision and the client's capabilities.
+        is_stateless: whether every request names its revision and the client's capabilities.
         follows_rounds: whether the questions of a result are answered, and the request repeated.
         ended: why the connection ended; None while it is open.
         asked: the methods of all requests and questions of the peer.
@@ -126,7 +126,7 @@ class RawConnection:
         self.opening_proof: list[Evidence] = []
         self.revision: RevisionId | None = None
         self.client_capabilities: Mapping[str, object] = {}
-        self.is_standalone = False
+        self.is_stateless = False
         self.follows_rounds = True
         self.ended: str | None = None
         self.respond: Respond | None = None
@@ -267,7 +267,7 @@ class RawConnection:
 
         Without a handshake it declares `capabilities`, by default the usual ones.
         """
-        if self.is_standalone:
+        if self.is_stateless:
             declared = self.client_capabilities if capabilities is None else capabilities
             params = stamp(str(self.revision), params, declared)
         return new_request(method, params, id=id)
@@ -345,7 +345,7 @@ class RawConnection:
         reply = await self._next_reply(id, patience, what)
         request = self._requests.get(id)
         for _ in range(ROUNDS):
-            if not request or not self.is_standalone or not self.follows_rounds:
+            if not request or not self.is_stateless or not self.follows_rounds:
                 break
             repeat = answer_round(request, reply, self.client_capabilities)
             if repeat is None:
@@ -461,21 +461,21 @@ class RawConnection:
         self, revision: str, *, capabilities: Mapping[str, object] | None = None
     ) -> Reply:
         """Do the handshake; in a revision without one, ask what the server supports."""
-        if not self.stand_alone(revision, capabilities):
+        if not self.be_stateless(revision, capabilities):
             return await self.initialize(revision, capabilities=capabilities)
         reply = await self.ask("server/discover")
         self.opening = reply.result
         self.opening_proof = self.log.evidence_of_exchange(reply.id)
         return reply
 
-    def stand_alone(self, revision: str, capabilities: Mapping[str, object] | None = None) -> bool:
+    def be_stateless(self, revision: str, capabilities: Mapping[str, object] | None = None) -> bool:
         """Name the revision in every request from now on; return False if it has a handshake."""
         row = find_revision(revision)
         if row is None or row.handshake:
             return False
-        self.is_standalone = True
+        self.is_stateless = True
         self.revision = row.id
-        self.client_capabilities = EVERYTHING_STANDALONE if capabilities is None else capabilities
+        self.client_capabilities = EVERYTHING_STATELESS if capabilities is None else capabilities
         if hasattr(self.carrier, "agree"):
             self.carrier.agree(revision)
         return True

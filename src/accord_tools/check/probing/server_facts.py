@@ -27,7 +27,7 @@ from accord_tools.check.probing.failures import (
     MessageTimeout,
 )
 from accord_tools.check.probing.raw_connection import RawConnection
-from accord_tools.check.probing.standalone import is_question
+from accord_tools.check.probing.stateless import is_question
 from accord_tools.check.probing.target import ServerTarget
 from accord_tools.check.probing.tool_calls import (
     ANY_TOOL,

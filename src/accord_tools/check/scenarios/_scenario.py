@@ -28,14 +28,14 @@ from accord_tools.check.probing.messages import (
 from accord_tools.check.probing.probe import Probe
 from accord_tools.check.probing.raw_connection import RawConnection
 from accord_tools.check.probing.server_facts import ServerFacts
-from accord_tools.check.probing.standalone import is_question, stamp
+from accord_tools.check.probing.stateless import is_question, stamp
 from accord_tools.check.probing.tool_calls import ToolCall
 
 Body: TypeAlias = Callable[[Probe], Awaitable[None]]
 ConnectedBody: TypeAlias = Callable[[Probe, RawConnection], Awaitable[None]]
 Opens: TypeAlias = Callable[[Probe], AbstractAsyncContextManager[RawConnection]]
 When: TypeAlias = Callable[[ServerFacts], str | None]
-Era: TypeAlias = Literal["handshake", "standalone"]
+Era: TypeAlias = Literal["handshake", "stateless"]
 """Whether a conversation is opened by a handshake, or each request stands on its own."""
 
 # Methods that run a handler of the server's author, which may take long: from outside a long task
@@ -98,7 +98,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
 
     def runs_in(self, revision: RevisionId) -> bool:
         """Return whether it can decide something in a revision."""
-        era: Era = "handshake" if REVISIONS[revision].handshake else "standalone"
+        era: Era = "handshake" if REVISIONS[revision].handshake else "stateless"
         rows = catalogue()
         return self.era in (None, era) and any(rows[id].holds_in(revision) for id in self.ids)
 
@@ -419,7 +419,7 @@ async def open_unjudged(
     """
     wanted = revision or probe.revision
     async with probe.open(is_judged=False, begins=False) as connection:
-        if connection.stand_alone(wanted, {}):
+        if connection.be_stateless(wanted, {}):
             yield connection
             return
         reply = await connection.initialize(wanted, capabilities={}, is_confirmed=False)

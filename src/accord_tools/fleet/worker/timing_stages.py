@@ -66,7 +66,7 @@ class TimedServer:
         self._line = line
         await line.begin_conversation(revision)
         # A revision without a handshake has no ping.
-        method = "server/discover" if line.is_standalone else "ping"
+        method = "server/discover" if line.is_stateless else "ping"
         pings = [await _time_request(line, method) for _ in range(_TIMES)]
         timing = ServerTiming(ping_median=_median(pings), ping_95=_percentile(pings))
         for each in tools[:_CANDIDATES]:

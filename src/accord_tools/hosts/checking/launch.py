@@ -197,7 +197,7 @@ class ServerTrial:
             for name, (member, method) in _LISTS.items():
                 if isinstance(declared, dict) and name in declared:
                     await self._fetch(line, member, method)
-            if not line.is_standalone:
+            if not line.is_stateless:
                 self._step = "ping"
                 await line.ask("ping")
         return True

@@ -64,7 +64,7 @@ class HttpLine:
         self._streams = StreamNames()
         self._session: str | None = None
         self._version: str | None = None
-        self._is_standalone = False
+        self._is_stateless = False
         self._problem = ""
 
     async def open(self) -> None:
@@ -78,7 +78,7 @@ class HttpLine:
         """Send the headers that a revision asks for, from now on."""
         row = find_revision(revision)
         if row is not None:
-            self._is_standalone = not row.handshake
+            self._is_stateless = not row.handshake
             self._version = row.id if row.version_header else None
 
     def _usual_headers(self, data: bytes, method: HttpMethod) -> dict[str, str]:
@@ -87,12 +87,12 @@ class HttpLine:
         else:
             made = {"accept": CONTENT_TYPE} if method == "GET" else {}
         made |= self._headers
-        if self._is_standalone and data:
+        if self._is_stateless and data:
             # A text that is not a request has nothing to repeat.
             with contextlib.suppress(ValueError, RecursionError):
                 found = request_headers(data, lambda _: ())
                 made |= {name.lower(): text for name, text in found.items()}
-        if self._session is not None and not self._is_standalone:
+        if self._session is not None and not self._is_stateless:
             made["mcp-session-id"] = self._session
         if self._version is not None:
             made.setdefault("mcp-protocol-version", self._version)

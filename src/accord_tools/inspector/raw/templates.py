@@ -115,7 +115,7 @@ def _is_handshake(row: Revision) -> bool:
     return row.handshake
 
 
-def _is_standalone(row: Revision) -> bool:
+def _is_stateless(row: Revision) -> bool:
     return not row.handshake
 
 
@@ -258,7 +258,7 @@ _OPENINGS: Final = (
         "Without a handshake each request names its revision and the capabilities of the client.",
         ("meta.request.missing-field-rejected",),
         lambda setting: _without(setting.request(133, setting.harmless), "params"),
-        when=_is_standalone,
+        when=_is_stateless,
     ),
     _Fault(
         "initialize",
@@ -271,7 +271,7 @@ _OPENINGS: Final = (
             "method": "initialize",
             "params": initialize_params(setting.row.id, {}) | {"clientInfo": CLIENT_INFO},
         },
-        when=_is_standalone,
+        when=_is_stateless,
     ),
 )
 _HTTP: Final = (
@@ -362,7 +362,7 @@ _HTTP: Final = (
         ("http.legacy-traffic.get-delete-405",),
         lambda _: "",
         on=("http",),
-        when=_is_standalone,
+        when=_is_stateless,
         http_method="GET",
     ),
     _Fault(
@@ -372,7 +372,7 @@ _HTTP: Final = (
         ("http.headers.required-missing-rejected",),
         _good(159),
         on=("http",),
-        when=_is_standalone,
+        when=_is_stateless,
         headers=(("mcp-method", None),),
     ),
     _Fault(
@@ -382,7 +382,7 @@ _HTTP: Final = (
         ("http.headers.mismatch-rejected",),
         _good(160),
         on=("http",),
-        when=_is_standalone,
+        when=_is_stateless,
         headers=(("mcp-method", "tools/call"),),
     ),
 )

@@ -10,7 +10,7 @@ import accord.protocol.rules.http.authorization
 import accord.protocol.rules.http.older
 import accord.protocol.rules.http.requests
 import accord.protocol.rules.http.responses
-import accord.protocol.rules.http.standalone
+import accord.protocol.rules.http.stateless
 import accord.protocol.rules.http.streams  # noqa: F401  # these register their rules
 from accord.protocol.jsonrpc import Batch, Frame, MalformedMessage
 from accord.protocol.party import Memory

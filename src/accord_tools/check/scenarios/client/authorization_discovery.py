@@ -163,7 +163,7 @@ class NamesNothingInItsChallenge(ProtectedFakeServer):
         run.holds(_MECHANISMS, tried == [specific, root], why, request=first)
 
 
-@client_scenario(_IDENTICAL, on=("http", "sse"), era="standalone")
+@client_scenario(_IDENTICAL, on=("http", "sse"), era="stateless")
 class PublishesAnotherIssuer(ProtectedFakeServer):
     """Publishes metadata whose issuer is not the one that the client looked for."""
 

@@ -71,7 +71,7 @@ class _ChangesItsIssuer(FakeAuthorizationServer):
         return made
 
 
-@client_scenario(_COMPARED, _RECORDED, on=("http", "sse"), era="standalone")
+@client_scenario(_COMPARED, _RECORDED, on=("http", "sse"), era="stateless")
 class ReturnsAnotherIss(_ReturnsIss):
     """Redirects the client with a code and the iss of another issuer."""
 
@@ -100,35 +100,35 @@ class ReturnsAnotherIss(_ReturnsIss):
         run.holds(_COMPARED, condition=False, why=why, request=used)
 
 
-@client_scenario(_EXACT, on=("http", "sse"), era="standalone")
+@client_scenario(_EXACT, on=("http", "sse"), era="stateless")
 class ReturnsIssWithSlash(_ReturnsIss):
     """Redirects the client with an iss that has a slash at its end."""
 
     iss = f"{{origin}}{_PATH}/"
 
 
-@client_scenario(_EXACT, on=("http", "sse"), era="standalone")
+@client_scenario(_EXACT, on=("http", "sse"), era="stateless")
 class ReturnsIssInUpperCase(_ReturnsIss):
     """Redirects the client with an iss in which letters have another case."""
 
     iss = f"{{origin}}{_PATH.upper()}"
 
 
-@client_scenario(_EXACT, on=("http", "sse"), era="standalone")
+@client_scenario(_EXACT, on=("http", "sse"), era="stateless")
 class ReturnsIssPercentEncoded(_ReturnsIss):
     """Redirects the client with an iss in which a letter is percent-encoded."""
 
     iss = "{origin}/%74enant"
 
 
-@client_scenario(_ABSENT, on=("http", "sse"), era="standalone")
+@client_scenario(_ABSENT, on=("http", "sse"), era="stateless")
 class LeavesOutIss(_ReturnsIss):
     """Advertises iss, and redirects the client without it."""
 
     is_advertised = True
 
 
-@client_scenario(_ERRORS, on=("http", "sse"), era="standalone")
+@client_scenario(_ERRORS, on=("http", "sse"), era="stateless")
 class RefusesAsSomebodyElse(_ReturnsIss):
     """Redirects the client with an error and the iss of another issuer."""
 
@@ -188,7 +188,7 @@ _MISMATCH: Final = "auth.binding.preregistered-mismatch-error"
     _MISMATCH,
     "auth.refresh.grant-type",
     on=("http", "sse"),
-    era="standalone",
+    era="stateless",
 )
 class ChangesItsAuthorizationServer(ProtectedFakeServer):
     """Names another authorization server after a while, and later the first one again."""

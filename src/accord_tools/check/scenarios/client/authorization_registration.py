@@ -236,7 +236,7 @@ def _missing_members(document: Mapping[str, Any]) -> list[str]:
     return [name for name, is_fine in fine.items() if not is_fine]
 
 
-@client_scenario(_REFUSED, _BEFORE_FLOW, on=("http", "sse"), era="standalone")
+@client_scenario(_REFUSED, _BEFORE_FLOW, on=("http", "sse"), era="stateless")
 class RefusesTheRedirectUri(ProtectedFakeServer):
     """Refuses every registration because of its redirect URI."""
 
@@ -262,7 +262,7 @@ class RefusesTheRedirectUri(ProtectedFakeServer):
             is_right &= run.holds(_REFUSED, has_id, why, request=asked.request)
 
 
-@client_scenario(_ASSUMED, on=("http", "sse"), era="standalone")
+@client_scenario(_ASSUMED, on=("http", "sse"), era="stateless")
 class RevokesTheToken(ProtectedFakeServer):
     """Issues no refresh token, and refuses its own token after a while."""
 

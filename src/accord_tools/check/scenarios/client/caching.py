@@ -11,7 +11,7 @@ import msgspec
 from accord.types import JsonObject, RevisionId
 from accord_tools.check.fake_server.client_run import ClientRun, cross_run_check
 from accord_tools.check.fake_server.server import FakeServer, Result, client_scenario
-from accord_tools.check.fake_server.standalone import CACHEABLE
+from accord_tools.check.fake_server.stateless import CACHEABLE
 from accord_tools.check.probing.messages import params_of
 from accord_tools.check.probing.raw_connection import RawConnection
 from accord_tools.check.scenarios.client.answers import PagedLists, ReturnsListsInPages
@@ -47,14 +47,14 @@ def key_of(request: Mapping[str, object]) -> _Key:
 
 def fetches_of(run: ClientRun) -> Counter[_Key]:
     """Count the requests of a run whose results may be kept, by what they would be kept for."""
-    asked = [each for each in run.standalone if each.get("method") in CACHEABLE]
+    asked = [each for each in run.stateless if each.get("method") in CACHEABLE]
     found = [each for each in asked if each["method"] != "server/discover" and not is_retry(each)]
     return Counter(map(key_of, found))
 
 
 def needs_again(run: ClientRun, key: _Key) -> bool:
     """Return whether a client fetches something before its first tool call, and again after."""
-    keys = [key_of(each) for each in run.standalone]
+    keys = [key_of(each) for each in run.stateless]
     calls = [place for place, each in enumerate(keys) if each.method == "tools/call"]
     return bool(calls) and key in keys[: calls[0]] and key in keys[calls[0] :]
 
@@ -62,7 +62,7 @@ def needs_again(run: ClientRun, key: _Key) -> bool:
 @client_scenario(
     f"{_P}positive-is-fresh",
     f"{_P}key",
-    era="standalone",
+    era="stateless",
     on=("stdio", "http"),
     # Whether a client keeps anything at all is seen here.
     shows=(_P,),
@@ -73,7 +73,7 @@ class LetsResultsBeKept(FakeServer):
     hints: Mapping[str, object] = _HOUR
 
 
-@client_scenario(f"{_P}key", era="standalone", on=("stdio", "http"))
+@client_scenario(f"{_P}key", era="stateless", on=("stdio", "http"))
 class LetsPagesBeKept(PagedLists):
     """Answers lists in pages, and lets every page be kept for an hour."""
 
@@ -88,7 +88,7 @@ class LetsPagesBeKept(PagedLists):
     f"{_P}refetch-when-stale",
     f"{_P}not-a-poll-interval",
     f"{_P}poll-with-jitter",
-    era="standalone",
+    era="stateless",
     on=("stdio", "http"),
 )
 class NamesOddLifetimes(FakeServer):
@@ -218,7 +218,7 @@ def _judge_polls(run: ClientRun, server: NamesOddLifetimes, usual: Counter[_Key]
 def _judge_rounds(run: ClientRun, usual: Counter[_Key], *, caches: bool) -> None:
     found = fetches_of(run)
     # Of a client that can be asked nothing, a resource is read without questions.
-    answered = {params_of(each).get("uri") for each in run.standalone if is_retry(each)}
+    answered = {params_of(each).get("uri") for each in run.stateless if is_retry(each)}
     for key, count in usual.items():
         uri = msgspec.json.decode(key.params).get("uri")
         if key.method == "resources/read" and count > 1 and uri in answered:

@@ -10,7 +10,7 @@ from accord.types import JsonObject
 from accord_tools.check.fake_server.client_run import ClientRun, cross_run_check
 from accord_tools.check.fake_server.http_transport import CannedResponse, ReceivedRequest
 from accord_tools.check.fake_server.server import FakeServer, Result, client_scenario
-from accord_tools.check.fake_server.standalone import STANDALONE, names_own_revision
+from accord_tools.check.fake_server.stateless import STATELESS, names_own_revision
 from accord_tools.check.probing.messages import is_request
 from accord_tools.check.probing.raw_connection import RawConnection
 
@@ -24,25 +24,25 @@ _UNKNOWN: Final = "2099-01-01"
 _OFTEN: Final = 5
 
 
-@client_scenario(_RETRIES, _NOT_LEGACY, _READS_BODY, era="standalone", on=("stdio", "http"))
+@client_scenario(_RETRIES, _NOT_LEGACY, _READS_BODY, era="stateless", on=("stdio", "http"))
 class SpeaksOnlyAnUnknownRevision(FakeServer):
     """Refuses every request, and names a revision that does not exist yet."""
 
-    async def standalone_result(self, line: RawConnection, request: JsonObject) -> Result:
+    async def stateless_result(self, line: RawConnection, request: JsonObject) -> Result:
         if request.get("method") == "initialize":
-            return await super().standalone_result(line, request)
+            return await super().stateless_result(line, request)
         named = meta_of(request.get("params")).get(META_VERSION)
         data = {"supported": [_UNKNOWN], "requested": named}
         raise UnsupportedRevision(f"this server speaks {_UNKNOWN}", data=data)
 
     async def judge(self, run: ClientRun) -> None:
-        if not run.standalone:
+        if not run.stateless:
             return
         opened = run.messages("initialize")
         why = "sends initialize although -32022 shows a server without a handshake"
-        evidence = run.evidence_of(run.standalone[0], *opened[:1])
+        evidence = run.evidence_of(run.stateless[0], *opened[:1])
         run.holds(_NOT_LEGACY, not opened, why, evidence=evidence)
-        later = [str(each.get("method")) for each in run.standalone]
+        later = [str(each.get("method")) for each in run.stateless]
         going_on = sorted({each for each in later if each != "server/discover"})
         why = f"goes on with {going_on} under a revision that the server refused"
         if run.holds(_RETRIES, len(later) == 1 or not going_on or len(going_on) < 2, why):
@@ -55,29 +55,29 @@ class SpeaksOnlyAnUnknownRevision(FakeServer):
             run.holds(_READS_BODY, not gets, why, request=gets[0] if gets else None)
 
 
-@client_scenario(_NOT_LEGACY, _INSPECTS, _READS_BODY, era="standalone", on=("http",))
+@client_scenario(_NOT_LEGACY, _INSPECTS, _READS_BODY, era="stateless", on=("http",))
 class RefusesFirstHeaders(FakeServer):
     """Refuses the first request because of its headers."""
 
     has_refused = False
 
-    async def standalone_result(self, line: RawConnection, request: JsonObject) -> Result:
+    async def stateless_result(self, line: RawConnection, request: JsonObject) -> Result:
         if not self.has_refused:
             self.has_refused = True
             raise HeaderMismatch("a header differs from the body")
-        return await super().standalone_result(line, request)
+        return await super().stateless_result(line, request)
 
     async def judge(self, run: ClientRun) -> None:
-        if self.has_refused and run.standalone:
+        if self.has_refused and run.stateless:
             opened = run.messages("initialize")
             why = "sends initialize although -32020 shows a server without a handshake"
-            evidence = run.evidence_of(run.standalone[0], *opened[:1])
+            evidence = run.evidence_of(run.stateless[0], *opened[:1])
             run.holds(_NOT_LEGACY, not opened, why, evidence=evidence)
             gets = [each for each in run.requests if each.method == "GET"]
             why = "looks for the older form of HTTP although -32020 shows a newer server"
             if opened or gets:
                 run.holds(_READS_BODY, not gets, why, request=gets[0] if gets else None)
-            if len(run.standalone) > 1:
+            if len(run.stateless) > 1:
                 run.passes(_INSPECTS)
 
 
@@ -139,7 +139,7 @@ def check_fallbacks(runs: Sequence[ClientRun]) -> None:
     """Judge whether a client that falls back to a handshake does so on every refusal."""
     home = _home(runs)
     plain = [each for each in runs if type(each.server) is FakeServer and not each.server.is_dual]
-    falls_back = any(each.standalone and each.is_initialized for each in plain)
+    falls_back = any(each.stateless and each.is_initialized for each in plain)
     for run in runs:
         if not isinstance(run.server, _KnowsNoDiscovery):
             continue
@@ -158,7 +158,7 @@ def check_fallbacks(runs: Sequence[ClientRun]) -> None:
 
 def _home(runs: Sequence[ClientRun]) -> ClientRun:
     """Return a run under a revision without a handshake, whose requirements these are."""
-    return next((each for each in runs if each.revision == STANDALONE.id), runs[0])
+    return next((each for each in runs if each.revision == STATELESS.id), runs[0])
 
 
 # -- what all runs show together
@@ -175,7 +175,7 @@ def check_openings(runs: Sequence[ClientRun]) -> None:
         each.server.fulfilled for each in runs
     )
     for run in runs:
-        if not run.server.is_judged or not run.standalone:
+        if not run.server.is_judged or not run.stateless:
             continue
         # A server that is started again is known.
         for line in run.lines[:1]:

@@ -11,7 +11,7 @@ from accord.errors import InvalidParams
 from accord.types import JsonObject, RevisionId
 from accord_tools.check.fake_server.client_run import ClientRun
 from accord_tools.check.fake_server.server import FakeServer, Result, client_scenario
-from accord_tools.check.fake_server.standalone import TASKS, capabilities_in, has_extension
+from accord_tools.check.fake_server.stateless import TASKS, capabilities_in, has_extension
 from accord_tools.check.probing.messages import params_of
 from accord_tools.check.probing.raw_connection import RawConnection
 from accord_tools.check.scenarios.client.questions import FORMS
@@ -75,7 +75,7 @@ class _Task(msgspec.Struct):
     _INPUT,
     _ONCE,
     _ONLY,
-    era="standalone",
+    era="stateless",
     on=("stdio", "http"),
     shows=("tasks-ext.",),
 )

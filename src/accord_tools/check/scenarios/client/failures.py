@@ -8,7 +8,7 @@ from accord.protocol.mirroring import NAME_MEMBERS
 from accord.types import JsonObject
 from accord_tools.check.fake_server.client_run import ClientRun, cross_run_check
 from accord_tools.check.fake_server.server import client_scenario
-from accord_tools.check.fake_server.standalone import LISTEN, TASKS, capabilities_in, has_extension
+from accord_tools.check.fake_server.stateless import LISTEN, TASKS, capabilities_in, has_extension
 from accord_tools.check.probing.messages import is_request, is_same_id, new_notification, params_of
 from accord_tools.check.probing.raw_connection import RawConnection
 from accord_tools.check.scenarios.client.cancellation import LeavesRequestUnanswered
@@ -42,11 +42,11 @@ class _Leaves(LeavesRequestUnanswered):
     _BY_NOTIFICATION,
     _SENDS,
     _LATE,
-    era="standalone",
+    era="stateless",
     on=("stdio", "http"),
     shows=("cancellation.",),
 )
-class NeverAnswersStandalone(_Leaves):
+class NeverAnswersStateless(_Leaves):
     """Never answers the first call, resource or prompt, unless the client cancels it."""
 
     messages_before_late: int | None = None
@@ -94,8 +94,8 @@ class NeverAnswersStandalone(_Leaves):
             run.holds(_SENDS, told, why, evidence=proof)
 
 
-@client_scenario(_REISSUES, _COMMENTS, era="standalone", on=("http",))
-class BreaksStandaloneStreams(_Leaves):
+@client_scenario(_REISSUES, _COMMENTS, era="stateless", on=("http",))
+class BreaksStatelessStreams(_Leaves):
     """Breaks the stream of the first call before its answer, and writes comments into others."""
 
     streams = True
@@ -136,14 +136,14 @@ def _repeats(run: ClientRun, first: JsonObject) -> list[JsonObject]:
     member = NAME_MEMBERS[str(method)]
     alike = [
         each
-        for each in run.standalone
+        for each in run.stateless
         if each.get("method") == method
         and params_of(each).get(member) == params_of(first).get(member)
     ]
     return alike[alike.index(first) + 1 :] if first in alike else []
 
 
-@client_scenario(_RESTART, _RELISTEN, era="standalone", on=("stdio",))
+@client_scenario(_RESTART, _RELISTEN, era="stateless", on=("stdio",))
 class Crashes(_Leaves):
     """Exits when the first call arrives."""
 
@@ -191,9 +191,9 @@ def check_conduct(runs: Sequence[ClientRun]) -> None:
     for run in runs:
         if not run.server.is_judged or not run.server.fulfilled:
             continue
-        declared = any(has_extension(capabilities_in(each), TASKS) for each in run.standalone)
+        declared = any(has_extension(capabilities_in(each), TASKS) for each in run.stateless)
         if declared and not has_extension(run.server.capabilities, TASKS):
-            used = [each for each in run.standalone if str(each.get("method")).startswith("tasks/")]
+            used = [each for each in run.stateless if str(each.get("method")).startswith("tasks/")]
             why = "sends requests of the tasks extension to a server that does not have it"
             run.holds(_FALLBACK, not used, why, evidence=run.evidence_of(*used[:1]))
         if run.server.ids:

@@ -7,7 +7,7 @@ from typing import Final
 from accord.types import JsonObject, RevisionId
 from accord_tools.check.fake_server.client_run import ClientRun
 from accord_tools.check.fake_server.server import FakeServer, Result, client_scenario
-from accord_tools.check.fake_server.standalone import ACKNOWLEDGED, LISTEN, acknowledged_part, tag
+from accord_tools.check.fake_server.stateless import ACKNOWLEDGED, LISTEN, acknowledged_part, tag
 from accord_tools.check.probing.messages import is_same_id, new_notification, params_of
 from accord_tools.check.probing.raw_connection import RawConnection
 
@@ -27,7 +27,7 @@ _LISTS: Final[Mapping[str, tuple[str, str]]] = {
     _ACK,
     _AGAIN,
     _BY_ID,
-    era="standalone",
+    era="stateless",
     on=("stdio", "http"),
     shows=("subscriptions.", "caching.client.notification"),
 )

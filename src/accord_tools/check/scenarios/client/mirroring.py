@@ -92,7 +92,7 @@ _MIRRORED: Final = {
     _NAME,
     _CASE,
     _DROPS,
-    era="standalone",
+    era="stateless",
     on=("http",),
     shows=("http.headers.", "http.post.metadata", "tools.x-mcp-header"),
 )
@@ -178,7 +178,7 @@ def _form_of(mirrored: MirroredArgument, value: str | int, given: str) -> str:
     return f"{_P}exact-path" if is_place else f"{_P}value.string-forms"
 
 
-@client_scenario(_RELISTS, era="standalone", on=("http",))
+@client_scenario(_RELISTS, era="stateless", on=("http",))
 class ChangesArgumentsInHeaders(FakeServer):
     """Refuses the first call because a header is missing, which only its newer list names."""
 
@@ -201,7 +201,7 @@ class ChangesArgumentsInHeaders(FakeServer):
         if self.refused is None:
             run.skip(_RELISTS, "the client calls no tool")
             return
-        asked = [str(each.get("method")) for each in run.standalone]
+        asked = [str(each.get("method")) for each in run.stateless]
         later = asked[asked.index("tools/call") + 1 :]
         if "tools/list" in later:
             again = "tools/call" in later[later.index("tools/list") :]

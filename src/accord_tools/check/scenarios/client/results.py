@@ -15,7 +15,7 @@ from accord_tools.check.fake_server.server import (
     client_scenario,
     revisions_of,
 )
-from accord_tools.check.fake_server.standalone import STANDALONE
+from accord_tools.check.fake_server.stateless import STATELESS
 from accord_tools.check.probing.messages import params_of
 from accord_tools.check.probing.raw_connection import RawConnection
 
@@ -39,7 +39,7 @@ _MISSING: Final = "resources.read.client-accepts-32002"
     _PAGES,
     _FETCH,
     _MISSING,
-    era="standalone",
+    era="stateless",
     on=("stdio", "http"),
     shows=("pagination.",),
 )
@@ -123,7 +123,7 @@ class ReturnsUnusualResults(FakeServer):
             run.holds(_PAGES, len(self.refused) == len({*map(str, self.refused)}), why)
 
 
-@client_scenario("result.type.absent-means-complete", era="standalone", on=("stdio", "http"))
+@client_scenario("result.type.absent-means-complete", era="stateless", on=("stdio", "http"))
 class LeavesResultTypesOut(FakeServer):
     """Returns results without a resultType, as older servers do."""
 
@@ -141,7 +141,7 @@ class LeavesResultTypesOut(FakeServer):
 
 
 @client_scenario(
-    "result.type.unknown-is-invalid", is_judged=False, era="standalone", on=("stdio", "http")
+    "result.type.unknown-is-invalid", is_judged=False, era="stateless", on=("stdio", "http")
 )
 class ReturnsUnknownResultTypes(FakeServer):
     """Answers calls with a resultType that does not exist."""
@@ -167,7 +167,7 @@ class ReturnsUnknownResultTypes(FakeServer):
 
 
 @client_scenario(
-    "result.type.unknown-is-invalid", is_judged=False, era="standalone", on=("stdio", "http")
+    "result.type.unknown-is-invalid", is_judged=False, era="stateless", on=("stdio", "http")
 )
 class ListsToolsByAnUnknownType(FakeServer):
     """Answers the list of tools with a resultType that does not exist."""
@@ -211,7 +211,7 @@ _SEEN_ICONS: Final = tuple(
 @client_scenario(
     *_SEEN_ICONS,
     era="both",
-    revisions=(*revisions_of(_SEEN_ICONS[0]), STANDALONE.id),
+    revisions=(*revisions_of(_SEEN_ICONS[0]), STATELESS.id),
     on=("stdio", "http"),
 )
 class OffersIcons(FakeServer):

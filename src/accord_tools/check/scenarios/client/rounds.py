@@ -13,7 +13,7 @@ from accord.protocol.mirroring import NAME_MEMBERS
 from accord.types import JsonObject, RevisionId
 from accord_tools.check.fake_server.client_run import ClientRun
 from accord_tools.check.fake_server.server import FakeServer, Result, client_scenario
-from accord_tools.check.fake_server.standalone import capabilities_in
+from accord_tools.check.fake_server.stateless import capabilities_in
 from accord_tools.check.probing.messages import new_request, params_of
 from accord_tools.check.probing.raw_connection import RawConnection
 from accord_tools.check.scenarios.client.questions import FORMS
@@ -160,7 +160,7 @@ _NO_OPENING: Final = "elicitation.client.no-open-without-consent"
     _NO_PREFETCH,
     _NO_OPENING,
     *TOOL_CHOICE_IDS,
-    era="standalone",
+    era="stateless",
     on=("stdio", "http"),
     shows=(
         "mrtr.client.",
@@ -257,7 +257,7 @@ class AsksInRounds(_AsksBack):
 _NO_RESPONSES: Final = "jsonrpc.client-no-responses"
 
 
-@client_scenario(_NO_RESPONSES, is_judged=False, era="standalone", on=("stdio", "http"))
+@client_scenario(_NO_RESPONSES, is_judged=False, era="stateless", on=("stdio", "http"))
 class AsksDirectly(FakeServer):
     """Sends requests of earlier revisions to the client during the first call of a tool."""
 
@@ -321,7 +321,7 @@ def _judge_answer(run: ClientRun, question: JsonObject, answer: JsonObject, proo
 
 
 @client_scenario(
-    era="standalone",
+    era="stateless",
     on=("stdio", "http"),
     shows=("roots.capability", "sampling.", "elicitation."),
 )

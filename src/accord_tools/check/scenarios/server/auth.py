@@ -83,7 +83,7 @@ _CONSENTED: Final = tuple(
 
 def _first_request(probe: Probe, connection: RawConnection) -> JsonObject:
     """Return the request that begins a conversation; it needs nothing before it."""
-    if connection.stand_alone(probe.revision, {}):
+    if connection.be_stateless(probe.revision, {}):
         return complete_request(probe, "server/discover")
     return initialize(probe.revision)
 

@@ -13,8 +13,8 @@ from accord_tools.check.probing.failures import MessageTimeout
 from accord_tools.check.probing.messages import Reply, answer_to, is_same_id, params_of
 from accord_tools.check.probing.probe import Probe
 from accord_tools.check.probing.raw_connection import RawConnection
-from accord_tools.check.probing.standalone import (
-    EVERYTHING_STANDALONE,
+from accord_tools.check.probing.stateless import (
+    EVERYTHING_STATELESS,
     INPUT_REQUIRED,
     answer_round,
     input_requests_of,
@@ -77,7 +77,7 @@ def _results_in(heard: RawResponse) -> list[JsonObject]:
     return [each for each in found if isinstance(each, dict)]
 
 
-@scenario(_EACH, _CACHED, opens=open_unjudged, on=("http",), era="standalone")
+@scenario(_EACH, _CACHED, opens=open_unjudged, on=("http",), era="stateless")
 async def leaves_out_the_token_after_requests_with_it(
     probe: Probe, connection: RawConnection
 ) -> None:
@@ -160,7 +160,7 @@ async def uses_what_another_user_may_not_use(probe: Probe, connection: RawConnec
 # -- questions to one user, answered by another
 
 
-@scenario(_PRINCIPAL, _BINDS, _IDENTIFIED, opens=OWN_UNJUDGED, on=("http",), era="standalone")
+@scenario(_PRINCIPAL, _BINDS, _IDENTIFIED, opens=OWN_UNJUDGED, on=("http",), era="stateless")
 async def continues_the_request_of_another_user(probe: Probe, connection: RawConnection) -> None:
     ids = (_PRINCIPAL, _BINDS, _IDENTIFIED)
     if _why_not(probe, ids):
@@ -169,7 +169,7 @@ async def continues_the_request_of_another_user(probe: Probe, connection: RawCon
     for tool in probe.facts.callable_tools():
         request = connection.request("tools/call", tool.params)
         reply = await connection.ask("tools/call", tool.params)
-        again = answer_round(request, reply, EVERYTHING_STANDALONE)
+        again = answer_round(request, reply, EVERYTHING_STATELESS)
         if again is None or "requestState" not in params_of(again):
             continue
         asked = {each.get("method") for each in input_requests_of(reply.message).values()}
@@ -286,11 +286,11 @@ async def _judge_answers(
 # -- tasks
 
 
-@scenario(_TASKS, opens=OWN_UNJUDGED, on=("http",), era="standalone")
+@scenario(_TASKS, opens=OWN_UNJUDGED, on=("http",), era="stateless")
 async def asks_for_a_task_that_another_user_began(probe: Probe, connection: RawConnection) -> None:
     if _why_not(probe, (_TASKS,)):
         return
-    declared = {**EVERYTHING_STANDALONE, "extensions": {_EXTENSION: {}}}
+    declared = {**EVERYTHING_STATELESS, "extensions": {_EXTENSION: {}}}
     for tool in probe.facts.callable_tools():
         reply = await connection.ask("tools/call", tool.params, capabilities=declared)
         task = reply.result.get("taskId")

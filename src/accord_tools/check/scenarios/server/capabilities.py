@@ -34,7 +34,7 @@ _MISSING: Final = -32021
 
 
 @bare_scenario(
-    *(_DECLARED_ONLY, _NOT_USED, _CODE, _DATA, _PRIOR), era="standalone", sends=ASKING_METHODS
+    *(_DECLARED_ONLY, _NOT_USED, _CODE, _DATA, _PRIOR), era="stateless", sends=ASKING_METHODS
 )
 async def declares_other_capabilities_each_time(probe: Probe) -> None:
     asking = await find_asking(probe)
@@ -93,7 +93,7 @@ async def _compare_with_a_new_connection(
 ) -> None:
     """Look whether the questions come from what earlier requests declared."""
     async with probe.open(is_judged=False, begins=False) as fresh:
-        fresh.stand_alone(probe.revision, declared)
+        fresh.be_stateless(probe.revision, declared)
         fresh.follows_rounds = False
         first = await fresh.ask(request.method, request.params)
         why = f"answers {request}, which declares {declared}, with {first}, but with {used}"
@@ -132,7 +132,7 @@ _MOST: Final[JsonObject] = {
 _BY_MODE: Final = "elicitation.mode.supported-only"
 
 
-@scenario(_BY_MODE, era="standalone", needs="tools", sends=("tools/call",))
+@scenario(_BY_MODE, era="stateless", needs="tools", sends=("tools/call",))
 async def declares_all_that_a_client_can(probe: Probe, connection: RawConnection) -> None:
     # The monitor judges the questions, such as those that only such a client is asked.
     usual, connection.client_capabilities = connection.client_capabilities, _MOST
@@ -150,7 +150,7 @@ _CORE: Final = (None, "complete", "input_required")
 _EXTENSION: Final = {"org.example/accord-check": {"level": 1}}
 
 
-@scenario(_ONE_SIDED, era="standalone", sends=("tools/call", "tools/list"))
+@scenario(_ONE_SIDED, era="stateless", sends=("tools/call", "tools/list"))
 async def declares_extensions_that_the_server_lacks(
     probe: Probe, connection: RawConnection
 ) -> None:

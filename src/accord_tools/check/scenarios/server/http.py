@@ -78,7 +78,7 @@ async def posts_messages_without_an_answer(probe: Probe, connection: RawConnecti
         _judge_acceptance(probe, await post_message(connection, message), what)
 
 
-@scenario(_ACCEPTED, _REFUSED, opens=open_unjudged, on=("http",), era="standalone")
+@scenario(_ACCEPTED, _REFUSED, opens=open_unjudged, on=("http",), era="stateless")
 async def posts_notifications(probe: Probe, connection: RawConnection) -> None:
     for message, what in [
         (new_notification("notifications/cancelled", {"requestId": "accord-check"}), "a late one"),
@@ -331,7 +331,7 @@ async def calls_several_tools_at_once(probe: Probe) -> None:
         return
     # The monitor judges which message belongs on which stream.
     async with probe.open(capabilities={}) as connection:
-        if connection.is_standalone:
+        if connection.is_stateless:
             await connection.start("subscriptions/listen", {"notifications": EVERY_CHANGE})
             for message in wanted:
                 # Log messages belong on the stream of the call that asks for them.
@@ -340,7 +340,7 @@ async def calls_several_tools_at_once(probe: Probe) -> None:
             await connection.send(message)
         for message in wanted:
             await connection.reply_to(message["id"], what=_what(message))
-        if connection.is_standalone:
+        if connection.is_stateless:
             await connection.collect(probe.target.settling)
 
 

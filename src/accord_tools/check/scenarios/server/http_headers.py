@@ -85,7 +85,7 @@ def _judge_service(probe: Probe, id: str, heard: RawResponse, what: str) -> None
 # -- method and name
 
 
-@scenario(_MISSING, _BODY, opens=open_unjudged, on=_ON, era="standalone")
+@scenario(_MISSING, _BODY, opens=open_unjudged, on=_ON, era="stateless")
 async def omits_headers(probe: Probe, connection: RawConnection) -> None:
     for method in ("server/discover", harmless_method(probe.facts)):
         message = complete_request(probe, method)
@@ -96,7 +96,7 @@ async def omits_headers(probe: Probe, connection: RawConnection) -> None:
         judge_refusal(probe, _MISSING, heard, f"{message['method']} without Mcp-Name")
 
 
-@scenario(_DIFFERS, _BODY, opens=open_unjudged, on=_ON, era="standalone")
+@scenario(_DIFFERS, _BODY, opens=open_unjudged, on=_ON, era="stateless")
 async def names_something_else_in_headers(probe: Probe, connection: RawConnection) -> None:
     for method in ("server/discover", harmless_method(probe.facts)):
         message = complete_request(probe, method)
@@ -108,7 +108,7 @@ async def names_something_else_in_headers(probe: Probe, connection: RawConnectio
         judge_refusal(probe, _DIFFERS, heard, f"{message['method']} with another Mcp-Name")
 
 
-@scenario(_CASE, opens=open_unjudged, on=_ON, era="standalone")
+@scenario(_CASE, opens=open_unjudged, on=_ON, era="stateless")
 async def writes_headers_in_another_case(probe: Probe, connection: RawConnection) -> None:
     method = harmless_method(probe.facts)
     message = complete_request(probe, method)
@@ -130,7 +130,7 @@ async def writes_headers_in_another_case(probe: Probe, connection: RawConnection
             probe.holds(_CASE, heard.status == 400, f"{why}, expected status 400")
 
 
-@scenario(_DECODED, _MARKERS, opens=open_unjudged, on=_ON, era="standalone")
+@scenario(_DECODED, _MARKERS, opens=open_unjudged, on=_ON, era="stateless")
 async def encodes_names_in_headers(probe: Probe, connection: RawConnection) -> None:
     for message in _named_requests(probe):
         what, name = message["method"], _name_in(message)
@@ -148,7 +148,7 @@ async def encodes_names_in_headers(probe: Probe, connection: RawConnection) -> N
 # -- arguments
 
 
-@scenario(*_PARAMS, _DECODED, _MARKERS, _BODY, opens=open_unjudged, on=_ON, era="standalone")
+@scenario(*_PARAMS, _DECODED, _MARKERS, _BODY, opens=open_unjudged, on=_ON, era="stateless")
 async def repeats_arguments_in_headers(probe: Probe, connection: RawConnection) -> None:
     tried = set()
     for tool, argument in _find_mirrored(probe):

@@ -72,7 +72,7 @@ def _filters(probe: Probe) -> list[JsonObject]:
 @scenario(
     *(*_HEARD, _SILENT, _GOVERNED),
     opens=OWN,
-    era="standalone",
+    era="stateless",
     sends=(_LISTEN, "tools/call", *LISTS.values()),
 )
 async def listens_to_changes(probe: Probe, connection: RawConnection) -> None:
@@ -263,7 +263,7 @@ def _subscription(message: Mapping[str, Any], opened: Sequence[Any]) -> bool:
 _OF_TASKS: Final = ("tasks-ext.notify.full-state", "tasks-ext.notify.no-progress-or-logs")
 
 
-@scenario(*_OF_TASKS, _GRACEFUL, opens=OWN, era="standalone", needs="tools", sends=(_LISTEN,))
+@scenario(*_OF_TASKS, _GRACEFUL, opens=OWN, era="stateless", needs="tools", sends=(_LISTEN,))
 async def listens_to_tasks(probe: Probe, connection: RawConnection) -> None:
     if not has_extension(probe.facts):
         probe.not_applicable(_OF_TASKS, NO_EXTENSION)
@@ -285,7 +285,7 @@ async def listens_to_tasks(probe: Probe, connection: RawConnection) -> None:
 # -- over HTTP a stream may end without a word
 
 
-@bare_scenario(_GRACEFUL, era="standalone")
+@bare_scenario(_GRACEFUL, era="stateless")
 async def waits_for_the_end_of_a_subscription(probe: Probe) -> None:
     if probe.target.transport != "http":
         return

@@ -231,7 +231,7 @@ _METHOD_NOT_FOUND: Final = "errors.code.method-not-found"
 @scenario(_METHOD_NOT_FOUND)
 async def calls_an_unknown_method(probe: Probe, connection: RawConnection) -> None:
     reply = await connection.ask("accord-check/no-such-method", {})
-    if connection.is_standalone and connection.log.transport == "http":
+    if connection.is_stateless and connection.log.transport == "http":
         probe.skip(_METHOD_NOT_FOUND, "http.method-not-found.404 decides on status and code")
     else:
         probe.expects(_METHOD_NOT_FOUND, reply, METHOD_NOT_FOUND, "an unknown method")

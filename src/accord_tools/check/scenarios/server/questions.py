@@ -20,7 +20,7 @@ from accord_tools.check.probing.messages import (
 )
 from accord_tools.check.probing.probe import Probe
 from accord_tools.check.probing.raw_connection import EVERYTHING, RawConnection, Respond
-from accord_tools.check.probing.standalone import questions_in
+from accord_tools.check.probing.stateless import questions_in
 from accord_tools.check.probing.tool_calls import ToolCall
 from accord_tools.check.scenarios._scenario import (
     SURVIVES,
@@ -294,7 +294,7 @@ class _Question(msgspec.Struct):
         return any(each.id == self.call for each in replies(connection.received))
 
 
-@bare_scenario(*_ALL, era="standalone")
+@bare_scenario(*_ALL, era="stateless")
 async def looks_for_requests_of_the_server(probe: Probe) -> None:
     # One that sends them nevertheless breaks mrtr.server-asks-only-this-way.
     probe.not_applicable(_ALL, "a server without a handshake sends no requests")

@@ -53,7 +53,7 @@ _PARSED: Final = "mrtr.server.validate-responses"
 _AS_ERROR: Final = "mrtr.server.protocol-error-on-malformed"
 
 
-@bare_scenario(_AGAIN, era="standalone", sends=ASKING_METHODS)
+@bare_scenario(_AGAIN, era="stateless", sends=ASKING_METHODS)
 async def leaves_answers_out(probe: Probe) -> None:
     asking = await find_asking(probe)
     async with open_rounds(probe) as connection:
@@ -93,7 +93,7 @@ async def _refuses_all_answers(connection: RawConnection, request: AskingRequest
     return whole is not None and (whole.is_error or whole.is_failed_call)
 
 
-@bare_scenario(_UNKNOWN, era="standalone", sends=ASKING_METHODS)
+@bare_scenario(_UNKNOWN, era="stateless", sends=ASKING_METHODS)
 async def adds_answers_to_questions_never_asked(probe: Probe) -> None:
     asking = await find_asking(probe)
     async with open_rounds(probe) as connection:
@@ -130,7 +130,7 @@ def _malformed_answers(reply: Reply) -> Iterator[tuple[str, object]]:
     yield "an answer whose members have other types", wrong
 
 
-@bare_scenario(_PARSED, _AS_ERROR, era="standalone", sends=ASKING_METHODS)
+@bare_scenario(_PARSED, _AS_ERROR, era="stateless", sends=ASKING_METHODS)
 async def sends_malformed_answers(probe: Probe) -> None:
     asking = await find_asking(probe)
     async with open_rounds(probe) as connection:
@@ -165,7 +165,7 @@ _ASSUMED: Final = "elicitation.server.not-assumed-to-succeed"
 _REFUSAL: Final = re.compile("declin|cancel|refus|reject|accept", re.IGNORECASE)
 
 
-@bare_scenario(_DECLINED, _ASSUMED, era="standalone", sends=ASKING_METHODS)
+@bare_scenario(_DECLINED, _ASSUMED, era="stateless", sends=ASKING_METHODS)
 async def declines_what_it_is_asked(probe: Probe) -> None:
     asking = [each for each in await find_asking(probe) if each.kinds == {_ELICIT}]
     async with open_rounds(probe) as connection:
@@ -230,7 +230,7 @@ _ABANDONED: Final = "mrtr.server.no-assumed-retry"
 _ROUNDS: Final = 3
 
 
-@bare_scenario(_ABANDONED, era="standalone", sends=ASKING_METHODS)
+@bare_scenario(_ABANDONED, era="stateless", sends=ASKING_METHODS)
 async def never_comes_back(probe: Probe) -> None:
     asking = await find_asking(probe)
     async with open_rounds(probe) as connection:
@@ -315,7 +315,7 @@ _READABLE: Final[tuple[tuple[Callable[[str], Any], Callable[[object], str]], ...
 )
 
 
-@bare_scenario(_TAMPERED, _UNTRUSTED, _INTEGRITY, _BOUND, era="standalone", sends=ASKING_METHODS)
+@bare_scenario(_TAMPERED, _UNTRUSTED, _INTEGRITY, _BOUND, era="stateless", sends=ASKING_METHODS)
 async def alters_and_moves_states(probe: Probe) -> None:
     ids = (_TAMPERED, _UNTRUSTED, _INTEGRITY, _BOUND)
     asking = await find_asking(probe)

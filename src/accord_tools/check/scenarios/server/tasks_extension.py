@@ -56,7 +56,7 @@ _CREATED: Final = (_ONLY_TO, _NEEDS, _OLD, _PARAM)
 _OLD_TASKS: Final[JsonObject] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
 
 
-@scenario(*_CREATED, opens=UNJUDGED, era="standalone", needs="tools", sends=("tools/call",))
+@scenario(*_CREATED, opens=UNJUDGED, era="stateless", needs="tools", sends=("tools/call",))
 async def calls_tools_with_and_without_the_extension(
     probe: Probe, connection: RawConnection
 ) -> None:
@@ -119,7 +119,7 @@ async def _add_task_parameter(probe: Probe, connection: RawConnection) -> None:
 _ADVERTISED: Final = "tasks-ext.capability.server"
 
 
-@scenario(_ADVERTISED, era="standalone", needs="tools", sends=("tools/call",))
+@scenario(_ADVERTISED, era="stateless", needs="tools", sends=("tools/call",))
 async def handles_tasks_that_nobody_offers(probe: Probe, connection: RawConnection) -> None:
     if has_extension(probe.facts):
         probe.skip(_ADVERTISED, NO_TASK)
@@ -137,7 +137,7 @@ async def handles_tasks_that_nobody_offers(probe: Probe, connection: RawConnecti
 _NOT_BEFORE: Final = "tasks-ext.legacy.not-under-2025"
 
 
-@bare_scenario(_NOT_BEFORE, era="standalone", needs="tools")
+@bare_scenario(_NOT_BEFORE, era="stateless", needs="tools")
 async def declares_the_extension_in_a_handshake(probe: Probe) -> None:
     if _lacks_extension(probe, (_NOT_BEFORE,)):
         return
@@ -181,7 +181,7 @@ _LOOKED_AT: Final = (*_FOLLOWED, *_OF_TASKS, *_OF_FAILURES)
 _IDS: Final = 5
 
 
-@scenario(*_LOOKED_AT, era="standalone", needs="tools", sends=("tools/call", _GET))
+@scenario(*_LOOKED_AT, era="stateless", needs="tools", sends=("tools/call", _GET))
 async def follows_tasks_of_the_extension(probe: Probe, connection: RawConnection) -> None:
     if _lacks_extension(probe, _LOOKED_AT):
         return
@@ -264,7 +264,7 @@ _OF_QUESTIONS: Final = (
 _ANSWERED: Final = (_ACKNOWLEDGED, _IGNORED, *_OF_QUESTIONS)
 
 
-@scenario(*_ANSWERED, _CANCELLED, era="standalone", needs="tools", sends=(_GET, _UPDATE))
+@scenario(*_ANSWERED, _CANCELLED, era="stateless", needs="tools", sends=(_GET, _UPDATE))
 async def answers_and_cancels_tasks(probe: Probe, connection: RawConnection) -> None:
     if _lacks_extension(probe, (*_ANSWERED, _CANCELLED)):
         return
@@ -312,7 +312,7 @@ _REMOVED: Final = "tasks-ext.errors.result-removed-32601"
 _REFUSED: Final = (_UNKNOWN, _UNKNOWN_TOO, _UNDECLARED, _REMOVED)
 
 
-@scenario(*_REFUSED, opens=UNJUDGED, era="standalone")
+@scenario(*_REFUSED, opens=UNJUDGED, era="stateless")
 async def asks_for_tasks_that_it_may_not_have(probe: Probe, connection: RawConnection) -> None:
     if _lacks_extension(probe, _REFUSED):
         return
@@ -359,7 +359,7 @@ async def _listen_undeclared(probe: Probe, connection: RawConnection, id: str) -
 _AUTHORIZED: Final = "tasks-ext.security.authorize-each"
 
 
-@scenario(_AUTHORIZED, era="standalone", on=("http",))
+@scenario(_AUTHORIZED, era="stateless", on=("http",))
 async def asks_for_a_task_of_somebody_else(probe: Probe, connection: RawConnection) -> None:
     if _lacks_extension(probe, (_AUTHORIZED,)):
         return

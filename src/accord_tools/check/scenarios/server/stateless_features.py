@@ -35,7 +35,7 @@ _ORDER: Final = "tools.list.deterministic-order"
 _KEYS: Final = {"tools": "name", "prompts": "name", "resources": "uri"}
 
 
-@scenario(*_ANSWERS.values(), era="standalone", sends=(*LISTS.values(),))
+@scenario(*_ANSWERS.values(), era="stateless", sends=(*LISTS.values(),))
 async def lists_what_was_advertised(probe: Probe, connection: RawConnection) -> None:
     for name, method in LISTS.items():
         if not probe.facts.declares(name):
@@ -53,7 +53,7 @@ async def lists_what_was_advertised(probe: Probe, connection: RawConnection) -> 
             probe.holds(_ANSWERS[name], is_list, why)
 
 
-@scenario(_ORDER, needs="tools", era="standalone", sends=("tools/list",))
+@scenario(_ORDER, needs="tools", era="stateless", sends=("tools/list",))
 async def lists_the_tools_repeatedly(probe: Probe, connection: RawConnection) -> None:
     lists = [await _names(connection, "tools") for _ in range(4)]
     for before, after in pairwise(lists):
@@ -71,9 +71,7 @@ def _has_no_lists(facts: ServerFacts) -> str | None:
     return None if any(map(facts.declares, LISTS)) else "the server has no lists"
 
 
-@scenario(
-    *_FOR_ALL.values(), opens=OWN, era="standalone", when=_has_no_lists, sends=("tools/call",)
-)
+@scenario(*_FOR_ALL.values(), opens=OWN, era="stateless", when=_has_no_lists, sends=("tools/call",))
 async def lists_on_two_connections(probe: Probe, one: RawConnection) -> None:
     for name, id in _FOR_ALL.items():
         if not probe.facts.declares(name):
@@ -106,14 +104,14 @@ _OLD_NOT_FOUND: Final = -32002
 _MISLEADING: Final = (-32700, -32600, -32601, -32000, -1, 0, 1)
 
 
-@scenario(_UNKNOWN_TOOL, needs="tools", era="standalone", sends=("tools/call",))
+@scenario(_UNKNOWN_TOOL, needs="tools", era="stateless", sends=("tools/call",))
 async def calls_tools_that_do_not_exist(probe: Probe, connection: RawConnection) -> None:
     for name in ("accord-check-no-such-tool", ""):
         reply = await connection.ask("tools/call", {"name": name, "arguments": {}})
         probe.expects(_UNKNOWN_TOOL, reply, INVALID_PARAMS, f"a call of the unknown tool {name!r}")
 
 
-@scenario(_NOT_FOUND, _NO_EMPTY, needs="resources", era="standalone", sends=(_READ,))
+@scenario(_NOT_FOUND, _NO_EMPTY, needs="resources", era="stateless", sends=(_READ,))
 async def reads_resources_that_do_not_exist(probe: Probe, connection: RawConnection) -> None:
     for uri in _missing_uris(probe):
         reply = await connection.ask(_READ, {"uri": uri})
@@ -139,7 +137,7 @@ def _missing_uris(probe: Probe) -> list[str]:
     return [MISSING_URI, *(uri for uri in similar[:2] if uri not in listed)]
 
 
-@scenario(_INTERNAL, needs="resources", era="standalone", sends=(_READ,))
+@scenario(_INTERNAL, needs="resources", era="stateless", sends=(_READ,))
 async def reads_resources_that_may_fail(probe: Probe, connection: RawConnection) -> None:
     for resource in probe.facts.resources[:_ENTRIES]:
         reply = await connection.ask(_READ, {"uri": resource.get("uri")})
@@ -157,7 +155,7 @@ _OUTSIDE: Final = Path("/etc/passwd")
 _UP: Final = "../" * 12
 
 
-@scenario(_SANITISED, opens=UNJUDGED, needs="resources", era="standalone")
+@scenario(_SANITISED, opens=UNJUDGED, needs="resources", era="stateless")
 async def reads_files_outside(probe: Probe, connection: RawConnection) -> None:
     tried = [*_ways_outside(probe)]
     if not tried or not _OUTSIDE.is_file():
@@ -211,7 +209,7 @@ _PAGES: Final = 20
 _SCOPES: Final = frozenset({"public", "private"})
 
 
-@scenario(_SAME_SCOPE, era="standalone", when=_has_no_lists, sends=(*_PAGED.values(),))
+@scenario(_SAME_SCOPE, era="stateless", when=_has_no_lists, sends=(*_PAGED.values(),))
 async def compares_the_cache_scopes_of_pages(probe: Probe, connection: RawConnection) -> None:
     for name, method in _PAGED.items():
         if not probe.facts.declares("resources" if name == "resourceTemplates" else name):
@@ -248,7 +246,7 @@ _HEADER_MISMATCH: Final = -32020
 _LOGS_NOTHING: Final = "the server logs nothing while its tools are called"
 
 
-@bare_scenario(_RESPECTED, _DECLARED, *_OF_MESSAGES, era="standalone", sends=("tools/call",))
+@bare_scenario(_RESPECTED, _DECLARED, *_OF_MESSAGES, era="stateless", sends=("tools/call",))
 async def asks_for_log_messages_of_each_level(probe: Probe) -> None:
     async with probe.borrow() as connection:
         speaking: dict[str, ToolCall] = {}
@@ -293,7 +291,7 @@ async def _call_with_level(
     return found
 
 
-@scenario(_BAD_LEVEL, opens=UNJUDGED, needs="logging", era="standalone")
+@scenario(_BAD_LEVEL, opens=UNJUDGED, needs="logging", era="stateless")
 async def asks_for_an_unknown_log_level(probe: Probe, connection: RawConnection) -> None:
     calls = [("tools/call", tool.params) for tool in probe.facts.callable_tools()[:1]]
     for method, params in [(harmless_method(probe.facts), {}), *calls]:

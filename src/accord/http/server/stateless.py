@@ -47,7 +47,7 @@ _SOON: Final = 0.1
 _ONE_MESSAGE: Final = "a POST of this revision has one request or one notification"
 
 
-class StandaloneSession(HttpSession):
+class StatelessSession(HttpSession):
     """The session of one request that stands on its own."""
 
     __slots__ = ()
@@ -73,7 +73,7 @@ class StandaloneSession(HttpSession):
     __call__ = write
 
 
-class StandaloneResponse(PostResponse):
+class StatelessResponse(PostResponse):
     """The response to a request that stands on its own.
 
     Args:
@@ -101,12 +101,12 @@ class StandaloneResponse(PostResponse):
         exchange: HttpExchange,
         owner: HttpSession,
         verdict: HeadVerdict,
-        requests: "StandaloneRequests",
+        requests: "StatelessRequests",
     ) -> None:
         self.exchange = exchange
         self.owner = owner
         self.form = verdict.form
-        self._revision = verdict.standalone
+        self._revision = verdict.stateless
         self._requests = requests
 
     # -- what the server asks of it
@@ -207,7 +207,7 @@ class StandaloneResponse(PostResponse):
             session.request_cancelled(request)
 
 
-class StandaloneRequests:
+class StatelessRequests:
     """The requests to one app that stand on their own.
 
     Args:
@@ -227,9 +227,9 @@ class StandaloneRequests:
         self._waiting = waiting
         self._decode = codec.codec_for(state.server.limits).decode
         self._listeners: dict[Hashable, int] = {}
-        self._spare: list[StandaloneSession] = []
+        self._spare: list[StatelessSession] = []
         self._watch_timer: asyncio.TimerHandle | None = None
-        self.open: set[StandaloneResponse] = set()
+        self.open: set[StatelessResponse] = set()
 
     # -- one request
 
@@ -251,11 +251,11 @@ class StandaloneRequests:
         """Serve a POST whose body has arrived; nothing is left to await if it is answered."""
         if self._state.is_draining:
             return exchange.refuse(DRAINING)
-        assert verdict.standalone is not None
+        assert verdict.stateless is not None
         if self._state.options.principal is not None:
             _ = exchange.principal  # a caller without an identity is refused, whatever it asks for
-        session = self._session_for(verdict.standalone)
-        post = StandaloneResponse(exchange, session, verdict, self)
+        session = self._session_for(verdict.stateless)
+        post = StatelessResponse(exchange, session, verdict, self)
         events = session.session.dispatcher.receive(body, post)
         event = events[0]
         if event.__class__ is not RequestReceived or len(events) > 1:
@@ -276,7 +276,7 @@ class StandaloneRequests:
         post.call_when_ready(partial(self._answer_ready, request))
         return DONE
 
-    def _answer_ready(self, request: Exchange, post: StandaloneResponse) -> None:
+    def _answer_ready(self, request: Exchange, post: StatelessResponse) -> None:
         del self._waiting[post]
         post.exchange.on_left = None
         leave = partial(self._leave, post, request)
@@ -289,13 +289,13 @@ class StandaloneRequests:
         if not is_followed:
             leave()
 
-    def _client_left(self, post: StandaloneResponse, request: Exchange) -> None:
+    def _client_left(self, post: StatelessResponse, request: Exchange) -> None:
         self._waiting.pop(post, None)
         post.call_when_ready(None)
         post.is_left = True
         self._leave(post, request)
 
-    async def _answer_later(self, post: StandaloneResponse, request: Exchange) -> None:
+    async def _answer_later(self, post: StatelessResponse, request: Exchange) -> None:
         self._waiting[post] = None
         if self._watch_timer is None:
             self._watch_timer = post.owner.session.loop.call_later(_SOON, self._watch)
@@ -314,13 +314,13 @@ class StandaloneRequests:
             if not is_followed:
                 self._leave(post, request)
 
-    def _leave(self, post: StandaloneResponse, request: Exchange) -> None:
+    def _leave(self, post: StatelessResponse, request: Exchange) -> None:
         """End a request that was not answered at once, with its answer or without it; once."""
         if post not in self.open:
             return
         self.open.remove(post)
         session = post.owner
-        assert isinstance(session, StandaloneSession)
+        assert isinstance(session, StatelessSession)
         if post.listens_for is not None:
             self._remove_listener(post.listens_for)
         if post.is_over:
@@ -329,16 +329,16 @@ class StandaloneRequests:
             post.abandon(request)
             session.let_go()
 
-    def _session_for(self, revision: Revision) -> StandaloneSession:
+    def _session_for(self, revision: Revision) -> StatelessSession:
         """Return a session that no other request uses, and of which no handler knows."""
         while self._spare:
             session = self._spare.pop()
             if session.session.is_spare and session.session.endpoint.revision is revision:
                 return session
             session.let_go()
-        return StandaloneSession(self._state, revision.id)
+        return StatelessSession(self._state, revision.id)
 
-    def _put_back(self, session: StandaloneSession) -> None:
+    def _put_back(self, session: StatelessSession) -> None:
         if len(self._spare) < _SPARE_MOST:
             self._spare.append(session)
         else:
@@ -351,12 +351,12 @@ class StandaloneRequests:
         """
         self._watch_timer = None
         for post in self._waiting:
-            if isinstance(post, StandaloneResponse) and not post.exchange.is_listened:
+            if isinstance(post, StatelessResponse) and not post.exchange.is_listened:
                 post.watch()
 
     def _answer(
         self,
-        post: StandaloneResponse,
+        post: StatelessResponse,
         request: Exchange,
         on_end: Callable[[], None] | None = None,
     ) -> Awaitable[None]:
@@ -374,7 +374,7 @@ class StandaloneRequests:
         return exchange.json(reply, status=status)
 
     def _follow(
-        self, post: StandaloneResponse, stream: Stream, on_end: Callable[[], None] | None
+        self, post: StatelessResponse, stream: Stream, on_end: Callable[[], None] | None
     ) -> Awaitable[None]:
         state, exchange = self._state, post.exchange
         reader = exchange.make_reader(stream, exchange.stream_headers(), state.readers)
@@ -464,7 +464,7 @@ class StandaloneRequests:
 
     # -- requests that only listen
 
-    def add_listener(self, post: StandaloneResponse) -> None:
+    def add_listener(self, post: StatelessResponse) -> None:
         """Count a request that only listens.
 
         Raises:

@@ -15,7 +15,7 @@ from check.mutants.foundation import (
     in_memory,
     params_of,
 )
-from check.mutants.rounds_server import server as standalone
+from check.mutants.rounds_server import server as stateless
 
 REVISION = "2026-07-28"
 PREFIX = "io.modelcontextprotocol/"
@@ -29,7 +29,7 @@ Reaction: TypeAlias = Callable[[Message], Sent]
 
 
 def hooked(
-    id: str, server: Any = standalone, *, revision: str = REVISION, **settings: Any
+    id: str, server: Any = stateless, *, revision: str = REVISION, **settings: Any
 ) -> Callable[[Hook], Hook]:
     """Register a server with a hook into both directions."""
 
@@ -45,7 +45,7 @@ def hooked(
     return register
 
 
-def saying(id: str, server: Any = standalone, **settings: Any) -> Callable[[Change], Change]:
+def saying(id: str, server: Any = stateless, **settings: Any) -> Callable[[Change], Change]:
     """Register a server whose messages a function changes."""
 
     def register(change: Change) -> Change:
@@ -59,7 +59,7 @@ def saying(id: str, server: Any = standalone, **settings: Any) -> Callable[[Chan
     return register
 
 
-def reading(id: str, server: Any = standalone, **settings: Any) -> Callable[[Reaction], Reaction]:
+def reading(id: str, server: Any = stateless, **settings: Any) -> Callable[[Reaction], Reaction]:
     """Register a server that gets other messages than the client sends."""
 
     def register(change: Reaction) -> Reaction:
@@ -74,7 +74,7 @@ def reading(id: str, server: Any = standalone, **settings: Any) -> Callable[[Rea
 
 
 def answering(
-    id: str, is_meant: Callable[[Message], Any], server: Any = standalone, **settings: Any
+    id: str, is_meant: Callable[[Message], Any], server: Any = stateless, **settings: Any
 ) -> Callable[[Callable[[Message], Message]], Any]:
     """Register a server that answers some requests by itself."""
 
@@ -133,4 +133,4 @@ def recode(message: Message, old: int, new: int) -> Message:
     return message
 
 
-__all__ = ["everything", "standalone"]
+__all__ = ["everything", "stateless"]

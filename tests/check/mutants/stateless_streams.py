@@ -8,7 +8,7 @@ from check.mutants.between_http import Asked, Web
 from check.mutants.everything import server as everything
 from check.mutants.foundation import few, unbreakable
 from check.mutants.over_http import is_answer
-from check.mutants.standalone_http import is_streamed, meta, standalone
+from check.mutants.stateless_http import is_streamed, meta, stateless
 
 REQUESTS = "http.sse.no-requests"
 RELATED = "http.sse.notifications-related"
@@ -33,23 +33,23 @@ def before_answers(web: Web, extra: Any) -> None:
     web.event = event
 
 
-@standalone(REQUESTS, only=[REQUESTS])
+@stateless(REQUESTS, only=[REQUESTS])
 def asks_for_roots_on_a_stream(web: Web) -> None:
     before_answers(web, lambda asked: [message("roots/list", id="r-1")])
 
 
-@standalone(REQUESTS, only=[REQUESTS])
+@stateless(REQUESTS, only=[REQUESTS])
 def pings_on_a_stream(web: Web) -> None:
     before_answers(web, lambda asked: [message("ping", id=1)])
 
 
-@standalone(REQUESTS, only=[REQUESTS])
+@stateless(REQUESTS, only=[REQUESTS])
 def samples_on_a_stream(web: Web) -> None:
     params = {"messages": [], "maxTokens": 5}
     before_answers(web, lambda asked: [message("sampling/createMessage", params, id="s-1")])
 
 
-@standalone(RELATED, only=[RELATED], server=everything)
+@stateless(RELATED, only=[RELATED], server=everything)
 def reports_progress_of_one_call_on_the_stream_of_another(web: Web) -> None:
     running: list[Any] = []
 
@@ -85,13 +85,13 @@ def remembering(web: Web) -> None:
     web.before = before
 
 
-@standalone(RELATED, only=[RELATED])
+@stateless(RELATED, only=[RELATED])
 def says_that_lists_changed_on_the_stream_of_a_call(web: Web) -> None:
     remembering(web)
     before_answers(web, lambda asked: notice(asked, web, "notifications/tools/list_changed"))
 
 
-@standalone(RELATED, only=[RELATED])
+@stateless(RELATED, only=[RELATED])
 def says_that_prompts_changed_on_the_stream_of_a_call(web: Web) -> None:
     remembering(web)
     before_answers(web, lambda asked: notice(asked, web, "notifications/prompts/list_changed"))
@@ -109,18 +109,18 @@ def to_listeners(web: Web, change: Any) -> None:
     web.event = event
 
 
-@standalone(LISTEN, only=[LISTEN])
+@stateless(LISTEN, only=[LISTEN])
 def tells_listeners_of_progress(web: Web) -> None:
     to_listeners(web, lambda asked, event: [] if is_answer(event) else [event])
 
 
-@standalone(LISTEN, only=[LISTEN])
+@stateless(LISTEN, only=[LISTEN])
 def logs_to_listeners(web: Web) -> None:
     log = message("notifications/message", {"level": "info", "data": "called"})
     to_listeners(web, lambda asked, event: [log] if is_answer(event) else [])
 
 
-@standalone(LISTEN, only=[LISTEN])
+@stateless(LISTEN, only=[LISTEN])
 def logs_to_listeners_what_calls_ask_for(web: Web) -> None:
     log = message("notifications/message", {"level": "info", "data": "called"})
 
@@ -130,7 +130,7 @@ def logs_to_listeners_what_calls_ask_for(web: Web) -> None:
     to_listeners(web, change)
 
 
-@standalone(LISTEN, only=[LISTEN])
+@stateless(LISTEN, only=[LISTEN])
 def reports_progress_to_listeners_alone(web: Web) -> None:
     def event(asked: Asked, event: Event) -> list[Event]:
         if not is_streamed(asked) or is_answer(event) or "" not in web.listening:

@@ -11,7 +11,7 @@ from accord_tools.check.probing.exchange import RawResponse, exchange, post_mess
 from accord_tools.check.probing.messages import Reply, new_request, params_of
 from accord_tools.check.probing.probe import Probe
 from accord_tools.check.probing.raw_connection import RawConnection
-from accord_tools.check.probing.standalone import EVERYTHING_STANDALONE, answer_round, stamp
+from accord_tools.check.probing.stateless import EVERYTHING_STATELESS, answer_round, stamp
 from accord_tools.check.scenarios._scenario import (
     LISTS,
     bare_scenario,
@@ -65,7 +65,7 @@ async def _speaks(connection: RawConnection, revision: str) -> bool:
 # -- the endpoint and the version
 
 
-@scenario(_ENDPOINT, opens=open_unjudged, on=_ON, era="standalone")
+@scenario(_ENDPOINT, opens=open_unjudged, on=_ON, era="stateless")
 async def posts_requests_of_all_kinds(probe: Probe, connection: RawConnection) -> None:
     wanted = [complete_request(probe, "server/discover")]
     for name, method in LISTS.items():
@@ -78,7 +78,7 @@ async def posts_requests_of_all_kinds(probe: Probe, connection: RawConnection) -
         probe.holds(_ENDPOINT, not is_lost or bool(heard.answers()), why)
 
 
-@scenario(_DIFFERS, _UNSUPPORTED, _BODY, opens=open_unjudged, on=_ON, era="standalone")
+@scenario(_DIFFERS, _UNSUPPORTED, _BODY, opens=open_unjudged, on=_ON, era="stateless")
 async def names_versions_wrongly(probe: Probe, connection: RawConnection) -> None:
     for method in ("server/discover", harmless_method(probe.facts)):
         message = complete_request(probe, method)
@@ -102,7 +102,7 @@ async def names_versions_wrongly(probe: Probe, connection: RawConnection) -> Non
         probe.holds(_UNSUPPORTED, is_right, why)
 
 
-@scenario(_MISSING, _BODY, opens=open_unjudged, on=_ON, era="standalone")
+@scenario(_MISSING, _BODY, opens=open_unjudged, on=_ON, era="stateless")
 async def omits_the_version_header(probe: Probe, connection: RawConnection) -> None:
     older = [id for id in HANDSHAKE if not HANDSHAKE[id].version_header]
     serves_older = [each for each in older if await _speaks(connection, each)]
@@ -120,7 +120,7 @@ async def omits_the_version_header(probe: Probe, connection: RawConnection) -> N
 # -- statuses of errors
 
 
-@scenario(_NOT_FOUND, opens=open_unjudged, on=_ON, era="standalone")
+@scenario(_NOT_FOUND, opens=open_unjudged, on=_ON, era="stateless")
 async def asks_for_unknown_methods(probe: Probe, connection: RawConnection) -> None:
     for method in ("accord-check/unknown", "tools/unknown"):
         heard = await post_message(connection, complete_request(probe, method))
@@ -129,7 +129,7 @@ async def asks_for_unknown_methods(probe: Probe, connection: RawConnection) -> N
         probe.holds(_NOT_FOUND, is_right, f"{why} expected 404 and {_METHOD_NOT_FOUND}")
 
 
-@scenario(_META, opens=open_unjudged, on=_ON, era="standalone")
+@scenario(_META, opens=open_unjudged, on=_ON, era="stateless")
 async def omits_parts_of_meta(probe: Probe, connection: RawConnection) -> None:
     for method in ("server/discover", harmless_method(probe.facts)):
         message = complete_request(probe, method)
@@ -140,7 +140,7 @@ async def omits_parts_of_meta(probe: Probe, connection: RawConnection) -> None:
             probe.holds(_META, heard.status == 400, why)
 
 
-@scenario(_CAPABILITY, opens=open_unjudged, on=_ON, era="standalone", sends=("tools/call",))
+@scenario(_CAPABILITY, opens=open_unjudged, on=_ON, era="stateless", sends=("tools/call",))
 async def calls_tools_without_capabilities(probe: Probe, connection: RawConnection) -> None:
     for message in calls(probe):
         heard = await post_message(connection, message)
@@ -153,7 +153,7 @@ async def calls_tools_without_capabilities(probe: Probe, connection: RawConnecti
 # -- traffic of older revisions
 
 
-@scenario(*_OLDER, opens=open_unjudged, on=_ON, era="standalone")
+@scenario(*_OLDER, opens=open_unjudged, on=_ON, era="stateless")
 async def sends_traffic_of_older_revisions(probe: Probe, connection: RawConnection) -> None:
     for revision in (_WITH_HEADER, [*HANDSHAKE][-1]):
         if await _speaks(connection, revision):
@@ -194,7 +194,7 @@ def _is_served(heard: RawResponse, message: JsonObject) -> bool:
 # -- related requests on several connections
 
 
-@bare_scenario(_AFFINITY, on=_ON, era="standalone", sends=("tools/call",))
+@bare_scenario(_AFFINITY, on=_ON, era="stateless", sends=("tools/call",))
 async def goes_on_over_another_connection(probe: Probe) -> None:
     async with AsyncExitStack() as stack:
         one = await stack.enter_async_context(open_unjudged(probe))
@@ -238,11 +238,11 @@ async def _answer_round_on(
     probe: Probe, asking: RawConnection, answering: RawConnection, params: JsonObject
 ) -> bool:
     """Call a tool, answer its questions on a connection, and return whether that is accepted."""
-    stamped = stamp(probe.revision, params, EVERYTHING_STANDALONE)
+    stamped = stamp(probe.revision, params, EVERYTHING_STATELESS)
     message = new_request("tools/call", stamped)
     heard = await post_message(asking, message)
     for each in heard.answers_to(message["id"]):
-        repeat = answer_round(message, Reply(each), EVERYTHING_STANDALONE)
+        repeat = answer_round(message, Reply(each), EVERYTHING_STATELESS)
         if repeat is not None:
             return _is_served(await post_message(answering, repeat), repeat)
     return False
@@ -256,9 +256,7 @@ _STOPS: Final = "http.cancel.stop-work"
 _SILENT: Final = "http.cancel.no-further-messages"
 
 
-@bare_scenario(
-    _COMMENTS, _CANCELS, _STOPS, _SILENT, on=_ON, era="standalone", sends=("tools/call",)
-)
+@bare_scenario(_COMMENTS, _CANCELS, _STOPS, _SILENT, on=_ON, era="stateless", sends=("tools/call",))
 async def closes_the_stream_of_a_call(probe: Probe) -> None:
     why = "what a server does once its client left cannot be seen from outside"
     probe.skip((_CANCELS, _STOPS), why)

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from check.mutants.foundation import Between, Message, Sent, params_of
-from check.mutants.standalone_base import (
+from check.mutants.stateless_base import (
     CALL,
     DISCOVER,
     LEVEL,
@@ -18,14 +18,14 @@ from check.mutants.standalone_base import (
     hooked,
     meta_of,
     saying,
-    standalone,
+    stateless,
 )
 
 Spoil = Callable[[dict[str, Any]], Any]
 
 
 def spoiling(
-    id: str, name: str, spoil: Spoil, *methods: str, server: Any = standalone, **settings: Any
+    id: str, name: str, spoil: Spoil, *methods: str, server: Any = stateless, **settings: Any
 ) -> None:
     """Register a server that spoils its complete results of some methods, or of all."""
 
@@ -152,7 +152,7 @@ def asking(
     id: str,
     name: str,
     spoil: Callable[[dict[str, Any]], Any],
-    server: Any = standalone,
+    server: Any = stateless,
     **settings: Any,
 ) -> None:
     """Register a server that spoils its input-required results."""

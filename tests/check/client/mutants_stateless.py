@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from check.client.mutants import mutant
 from check.client.raw import Message
-from check.client.raw_standalone import TASKS, P, RawStandalone
+from check.client.raw_stateless import TASKS, P, RawStateless
 
 Change = Callable[[Message], Any]
 ROUNDS = "AsksInRounds"
@@ -18,7 +18,7 @@ def says(
     *scenarios: str,
     over: str = "http",
     also: dict[str, str] | None = None,
-    base: type[RawStandalone] = RawStandalone,
+    base: type[RawStateless] = RawStateless,
     **changes: Change,
 ) -> None:
     """Register faults in messages: functions that change a message before it is sent."""
@@ -131,14 +131,14 @@ says(
 
 
 @mutant("jsonrpc.client-no-responses", "AsksDirectly", over="stdio")
-class AnswersRequests(RawStandalone):
+class AnswersRequests(RawStateless):
     def heed(self, message: Message) -> None:
         super().heed(message)
         if "id" in message:
             self.spawn(self.say({"jsonrpc": "2.0", "id": message["id"], "result": {}}))
 
 
-class _Notifies(RawStandalone):
+class _Notifies(RawStateless):
     """Sends a notification of earlier revisions."""
 
     notification = "notifications/initialized"
@@ -230,7 +230,7 @@ says(
 # -- ids
 
 
-class _SameId(RawStandalone):
+class _SameId(RawStateless):
     """Sends two requests at once under one id."""
 
     methods: ClassVar[tuple[str, str]] = ("tools/list", "prompts/list")
@@ -248,8 +248,8 @@ class _SameId(RawStandalone):
     same: ClassVar[Any] = "twice"
 
 
-@mutant("jsonrpc.id.distinct-among-pending", "NeverAnswersStandalone", over="stdio")
-class ReusesAnIdOfAPendingCall(RawStandalone):
+@mutant("jsonrpc.id.distinct-among-pending", "NeverAnswersStateless", over="stdio")
+class ReusesAnIdOfAPendingCall(RawStateless):
     patience = 0.5
 
     async def call(self, params: Message) -> Any:
@@ -280,9 +280,9 @@ def heads(id: str, *scenarios: str, also: dict[str, str] | None = None, **change
     for name, change in changes.items():
 
         def heads_of(self: Any, message: Any, do: Any = change) -> dict[str, str]:
-            return dict(do(RawStandalone.heads_of(self, message), message))
+            return dict(do(RawStateless.heads_of(self, message), message))
 
-        mutant(id, *scenarios, also=also)(type(name, (RawStandalone,), {"heads_of": heads_of}))
+        mutant(id, *scenarios, also=also)(type(name, (RawStateless,), {"heads_of": heads_of}))
 
 
 def only(method: str, change: Callable[[Message], Message]) -> Any:
@@ -415,13 +415,13 @@ heads(
 
 
 @mutant("tools.x-mcp-header.client-drops-invalid-tool", WANTS)
-class CallsEveryTool(RawStandalone):
+class CallsEveryTool(RawStateless):
     def callable(self, tools: list[Message]) -> list[Message]:
         return tools
 
 
 @mutant("tools.x-mcp-header.client-drops-invalid-tool", WANTS)
-class CallsToolsByName(RawStandalone):
+class CallsToolsByName(RawStateless):
     def callable(self, tools: list[Message]) -> list[Message]:
         return [each for each in tools if each["name"] in ("echo", "add")]
 
@@ -437,13 +437,13 @@ CHANGES = "ChangesArgumentsInHeaders"
 
 
 @mutant("http.param-headers.mismatch-client-relists", CHANGES)
-class GivesUpARefusedCall(RawStandalone):
+class GivesUpARefusedCall(RawStateless):
     async def call(self, params: Message) -> Any:
         return await self.ask("tools/call", params)
 
 
 @mutant("http.param-headers.mismatch-client-relists", CHANGES)
-class ListsAndForgets(RawStandalone):
+class ListsAndForgets(RawStateless):
     async def call(self, params: Message) -> Any:
         reply = await self.ask("tools/call", params)
         if reply is not None and "error" in reply:
@@ -463,14 +463,14 @@ class ListsAndForgets(RawStandalone):
 
 
 @mutant("http.post.each-message", also={"jsonrpc.batch.removed": "two messages are a batch"})
-class PostsTwoAtOnce(RawStandalone):
+class PostsTwoAtOnce(RawStateless):
     async def finish(self) -> None:
         both = [self.message("tools/list", {}) for _ in range(2)]
         await self.request("POST", self.heads_of(both[0]), json.dumps(both).encode())
 
 
 @mutant("http.post.each-message")
-class PutsMessages(RawStandalone):
+class PutsMessages(RawStateless):
     async def finish(self) -> None:
         message = self.message("tools/list", {})
         await self.request("PUT", self.heads_of(message), json.dumps(message).encode())
@@ -479,6 +479,6 @@ class PutsMessages(RawStandalone):
 @mutant("http.post.each-message", also={
     "jsonrpc.message.version-2-0": "text that is not a message is not JSON-RPC either",
 })  # fmt: skip
-class PostsForms(RawStandalone):
+class PostsForms(RawStateless):
     async def finish(self) -> None:
         await self.request("POST", self.heads_of(None), b"method=ping")

@@ -40,7 +40,7 @@ _UNADVERTISED: Final = "discover.unadvertised-method-not-found"
 _PROMPTS: Final = "prompts.declared-in-discover"
 
 
-@scenario(_IMPLEMENTED, _LISTS_VERSION, era="standalone", sends=(_DISCOVER,))
+@scenario(_IMPLEMENTED, _LISTS_VERSION, era="stateless", sends=(_DISCOVER,))
 async def discovers_in_several_ways(probe: Probe, connection: RawConnection) -> None:
     await connection.ask(harmless_method(probe.facts))
     least: JsonObject = {META_VERSION: probe.revision, META_CAPABILITIES: {}}
@@ -84,7 +84,7 @@ def _is_hidden(facts: ServerFacts) -> str | None:
     return None if facts.opening else "the server does not answer server/discover"
 
 
-@scenario(_MATCHES, _UNADVERTISED, _PROMPTS, opens=UNJUDGED, era="standalone", when=_is_hidden)
+@scenario(_MATCHES, _UNADVERTISED, _PROMPTS, opens=UNJUDGED, era="stateless", when=_is_hidden)
 async def asks_for_what_was_not_advertised(probe: Probe, connection: RawConnection) -> None:
     for name, (method, params, member) in _OF_CAPABILITIES.items():
         if probe.facts.declares(name):
@@ -113,7 +113,7 @@ _UNSUPPORTED: Final = -32022
 _UNKNOWN_VERSIONS: Final = ("1999-12-31", "2999-12-31", "accord-check")
 
 
-@scenario(_CODE, _DATA, opens=UNJUDGED, era="standalone")
+@scenario(_CODE, _DATA, opens=UNJUDGED, era="stateless")
 async def names_versions_that_do_not_exist(probe: Probe, connection: RawConnection) -> None:
     await connection.ask(harmless_method(probe.facts))
     for method in dict.fromkeys((_DISCOVER, harmless_method(probe.facts))):
@@ -149,7 +149,7 @@ _TO_HANDSHAKE: Final = "versioning.dual-era.initialize-selects-legacy"
 _TO_STANDALONE: Final = "versioning.dual-era.meta-selects-modern"
 
 
-@scenario(_ONLY, _TO_HANDSHAKE, opens=UNINITIALIZED_UNJUDGED, era="standalone")
+@scenario(_ONLY, _TO_HANDSHAKE, opens=UNINITIALIZED_UNJUDGED, era="stateless")
 async def begins_with_a_handshake(probe: Probe, connection: RawConnection) -> None:
     versions = [str(each) for each in _as_list(probe.facts.opening.get("supportedVersions"))]
     older = [each for each in versions if each in HANDSHAKE]
@@ -193,13 +193,13 @@ def _as_list(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-@scenario(_TO_STANDALONE, opens=UNINITIALIZED_UNJUDGED, era="standalone")
+@scenario(_TO_STANDALONE, opens=UNINITIALIZED_UNJUDGED, era="stateless")
 async def begins_without_a_handshake(probe: Probe, connection: RawConnection) -> None:
     versions = _as_list(probe.facts.opening.get("supportedVersions"))
     if not any(each in HANDSHAKE for each in versions):
         probe.not_applicable(_TO_STANDALONE, "the server has no handshake")
         return
-    connection.stand_alone(probe.revision)
+    connection.be_stateless(probe.revision)
     # Its first request, although discovery would answer too.
     method = harmless_method(probe.facts)
     reply = await connection.ask(method)
@@ -222,7 +222,7 @@ async def _fails_later_too(connection: RawConnection, method: str) -> bool:
 _MISSING: Final = "meta.request.missing-field-rejected"
 
 
-@scenario(_MISSING, opens=UNJUDGED, era="standalone")
+@scenario(_MISSING, opens=UNJUDGED, era="stateless")
 async def omits_what_a_request_must_carry(probe: Probe, connection: RawConnection) -> None:
     # What this request carries must not stand in for what the next ones lack.
     await connection.ask(harmless_method(probe.facts))
@@ -264,11 +264,11 @@ def _harmless_requests(probe: Probe) -> list[tuple[str, JsonObject]]:
 _PRIOR: Final = "stateless.no-prior-context"
 
 
-@scenario(_PRIOR, opens=OWN_UNJUDGED, era="standalone")
+@scenario(_PRIOR, opens=OWN_UNJUDGED, era="stateless")
 async def repeats_refused_requests_after_valid_ones(probe: Probe, used: RawConnection) -> None:
     requests = _refused_requests(probe, used)
     async with probe.open(is_judged=False, begins=False) as fresh:
-        fresh.stand_alone(probe.revision)
+        fresh.be_stateless(probe.revision)
         first = [await ask_exactly(fresh, message) for message in _copy_all(requests.values())]
     for method, params in _harmless_requests(probe):
         await used.ask(method, params)
@@ -304,7 +304,7 @@ _HEADER_MISMATCH: Final = -32020
 _CODES: Final = {_HEADER_MISMATCH: "HeaderMismatch", -32022: "UnsupportedProtocolVersion"}
 
 
-@scenario(_MEANING, opens=UNJUDGED, era="standalone")
+@scenario(_MEANING, opens=UNJUDGED, era="stateless")
 async def makes_mistakes_that_have_other_codes(probe: Probe, connection: RawConnection) -> None:
     valid = [(f"a valid {method}", method, params) for method, params in _harmless_requests(probe)]
     mistakes: list[tuple[str, str, JsonObject]] = [
@@ -351,7 +351,7 @@ _INTERLEAVED: Final = "stateless.interleaved-conversations"
 _CLIENTS: Final = ("accord-check-one", "accord-check-two")
 
 
-@bare_scenario(_INTERLEAVED, era="standalone", sends=("tools/call", "resources/read"))
+@bare_scenario(_INTERLEAVED, era="stateless", sends=("tools/call", "resources/read"))
 async def lets_two_clients_share_a_connection(probe: Probe) -> None:
     async with probe.borrow() as connection:
         begun: list[tuple[str, Reply, Any]] = []

@@ -10,7 +10,7 @@ from accord.protocol.mirroring import NAME_MEMBERS, encode_header
 from check.mutants.between_http import Asked, Head, Headers, Hook, Send, Web, web_mutant
 from check.mutants.everything import server as everything
 from check.mutants.over_http import ERROR, JSON, is_answer, is_stream
-from check.mutants.standalone_server import server as standalone_server
+from check.mutants.stateless_server import server as stateless_server
 
 NEWEST = "2026-07-28"
 VERSION = "io.modelcontextprotocol/protocolVersion"
@@ -18,9 +18,9 @@ STREAM = {"content-type": "text/event-stream"}
 ARGUMENTS = {"mcp-param-region": "region", "mcp-param-number": "number", "mcp-param-fast": "fast"}
 
 
-def standalone(id: str, **settings: Any) -> Callable[[Hook], Hook]:
+def stateless(id: str, **settings: Any) -> Callable[[Hook], Hook]:
     """Register a server without a handshake, with a hook into all that passes."""
-    return web_mutant(id, **{"revision": NEWEST, "server": standalone_server} | settings)
+    return web_mutant(id, **{"revision": NEWEST, "server": stateless_server} | settings)
 
 
 def params(asked: Asked) -> dict[str, Any]:
@@ -91,7 +91,7 @@ MISSING = "http.headers.required-missing-rejected"
 DIFFERS = "http.headers.mismatch-rejected"
 
 
-@standalone(MISSING)
+@stateless(MISSING)
 def needs_no_method_header(web: Web) -> None:
     mending(web, lambda asked: asked.headers.setdefault("mcp-method", asked.method) and None)
 
@@ -101,17 +101,17 @@ def name_it(asked: Asked, methods: tuple[str, ...]) -> None:
         asked.headers["mcp-name"] = encode_header(str(named(asked)))
 
 
-@standalone(MISSING)
+@stateless(MISSING)
 def needs_no_name_header(web: Web) -> None:
     mending(web, lambda asked: name_it(asked, tuple(NAME_MEMBERS)))
 
 
-@standalone(MISSING)
+@stateless(MISSING)
 def needs_no_name_of_prompts(web: Web) -> None:
     mending(web, lambda asked: name_it(asked, ("prompts/get",)))
 
 
-@standalone(MISSING)
+@stateless(MISSING)
 def calls_a_missing_header_unprocessable(web: Web) -> None:
     restating(web, lacks("mcp-method"), 422, 400)
 
@@ -122,12 +122,12 @@ def says_method(asked: Asked) -> None:
         asked.headers["mcp-method"] = asked.method
 
 
-@standalone(DIFFERS)
+@stateless(DIFFERS)
 def believes_the_body_about_methods(web: Web) -> None:
     mending(web, says_method)
 
 
-@standalone(DIFFERS)
+@stateless(DIFFERS)
 def believes_the_body_about_names(web: Web) -> None:
     def mend(asked: Asked) -> None:
         given, name = asked.headers.get("mcp-name"), named(asked)
@@ -139,7 +139,7 @@ def believes_the_body_about_names(web: Web) -> None:
     mending(web, mend)
 
 
-@standalone(DIFFERS)
+@stateless(DIFFERS)
 def compares_how_names_begin(web: Web) -> None:
     def mend(asked: Asked) -> None:
         given, name = asked.headers.get("mcp-name"), named(asked)
@@ -149,7 +149,7 @@ def compares_how_names_begin(web: Web) -> None:
     mending(web, mend)
 
 
-@standalone(DIFFERS)
+@stateless(DIFFERS)
 def calls_another_method_a_conflict(web: Web) -> None:
     restating(
         web,
@@ -162,7 +162,7 @@ def calls_another_method_a_conflict(web: Web) -> None:
 CASE = "http.headers.names-case-insensitive"
 
 
-@standalone(CASE)
+@stateless(CASE)
 def compares_methods_without_case(web: Web) -> None:
     def mend(asked: Asked) -> None:
         if asked.headers.get("mcp-method", "").lower() == asked.method:
@@ -180,12 +180,12 @@ def folding(web: Web, methods: tuple[str, ...]) -> None:
     mending(web, mend)
 
 
-@standalone(CASE)
+@stateless(CASE)
 def compares_names_without_case(web: Web) -> None:
     folding(web, tuple(NAME_MEMBERS))
 
 
-@standalone(CASE)
+@stateless(CASE)
 def compares_uris_without_case(web: Web) -> None:
     folding(web, ("resources/read",))
 
@@ -196,12 +196,12 @@ DECODED = "http.headers.decode-before-compare"
 MARKERS = "http.param-headers.value.markers-exact"
 
 
-@standalone(DECODED)
+@stateless(DECODED)
 def takes_encoded_names_as_they_are(web: Web) -> None:
     refusing(web, lambda asked: asked.headers.get("mcp-name", "").startswith("=?base64?"))
 
 
-@standalone(DECODED)
+@stateless(DECODED)
 def takes_encoded_uris_as_they_are(web: Web) -> None:
     refusing(
         web,
@@ -212,7 +212,7 @@ def takes_encoded_uris_as_they_are(web: Web) -> None:
     )
 
 
-@standalone(DECODED)
+@stateless(DECODED)
 def takes_encoded_arguments_as_they_are(web: Web) -> None:
     refusing(
         web,
@@ -232,17 +232,17 @@ def decoding(web: Web, prefix: str, names: tuple[str, ...]) -> None:
     mending(web, mend)
 
 
-@standalone(MARKERS)
+@stateless(MARKERS)
 def decodes_names_with_loud_markers(web: Web) -> None:
     decoding(web, "=?BASE64?", ("mcp-name",))
 
 
-@standalone(MARKERS)
+@stateless(MARKERS)
 def decodes_names_with_other_markers(web: Web) -> None:
     decoding(web, "=?base64url?", ("mcp-name",))
 
 
-@standalone(MARKERS)
+@stateless(MARKERS)
 def decodes_arguments_with_loud_markers(web: Web) -> None:
     decoding(web, "=?BASE64?", tuple(ARGUMENTS))
 
@@ -256,22 +256,22 @@ def rebodied(web: Web, body: Callable[[Asked], bytes], is_meant: Callable[[Asked
     web.body = lambda asked, given: body(asked) if b"-32020" in given and is_meant(asked) else given
 
 
-@standalone(BODY)
+@stateless(BODY)
 def explains_mismatches_in_plain_text(web: Web) -> None:
     rebodied(web, lambda asked: b"headers differ", lambda asked: True)
 
 
-@standalone(BODY)
+@stateless(BODY)
 def says_nothing_about_mismatches(web: Web) -> None:
     rebodied(web, lambda asked: b"", lambda asked: True)
 
 
-@standalone(BODY)
+@stateless(BODY)
 def calls_mismatches_invalid_requests(web: Web) -> None:
     rebodied(web, lambda asked: answer(asked, -32600), lambda asked: True)
 
 
-@standalone(BODY)
+@stateless(BODY)
 def calls_missing_names_invalid_params(web: Web) -> None:
     rebodied(web, lambda asked: answer(asked, -32602), lacks("mcp-name"))
 
@@ -302,17 +302,17 @@ def repeating(
     mending(web, mend)
 
 
-@standalone(PARAM_MISSING)
+@stateless(PARAM_MISSING)
 def needs_no_argument_in_headers(web: Web) -> None:
     repeating(web, lambda name, given, value: given is None, tuple(ARGUMENTS))
 
 
-@standalone(PARAM_MISSING)
+@stateless(PARAM_MISSING)
 def needs_no_numbers_in_headers(web: Web) -> None:
     repeating(web, lambda name, given, value: given is None, ("mcp-param-number",))
 
 
-@standalone(PARAM_MISSING)
+@stateless(PARAM_MISSING)
 def calls_a_missing_argument_forbidden(web: Web) -> None:
     restating(
         web,
@@ -328,17 +328,17 @@ def is_other(name: str, given: str | None, value: Any) -> bool:
     return given != encode_header(value)
 
 
-@standalone(PARAM_DIFFERS)
+@stateless(PARAM_DIFFERS)
 def believes_the_body_about_arguments(web: Web) -> None:
     repeating(web, is_other, tuple(ARGUMENTS))
 
 
-@standalone(PARAM_DIFFERS)
+@stateless(PARAM_DIFFERS)
 def believes_the_body_about_flags(web: Web) -> None:
     repeating(web, is_other, ("mcp-param-fast",))
 
 
-@standalone(PARAM_DIFFERS)
+@stateless(PARAM_DIFFERS)
 def calls_another_argument_a_conflict(web: Web) -> None:
     restating(
         web, lambda asked: asked.headers.get("mcp-param-region") == "accord-check-other", 409, 400
@@ -349,7 +349,7 @@ def is_beyond(asked: Asked) -> bool:
     return not asked.headers.get("mcp-param-region", "").isascii()
 
 
-@standalone(CHARACTERS)
+@stateless(CHARACTERS)
 def takes_every_character(web: Web) -> None:
     repeating(
         web,
@@ -358,22 +358,22 @@ def takes_every_character(web: Web) -> None:
     )
 
 
-@standalone(CHARACTERS)
+@stateless(CHARACTERS)
 def falls_over_at_characters_beyond_ascii(web: Web) -> None:
     restating(web, is_beyond, 500, 400)
 
 
-@standalone(CHARACTERS)
+@stateless(CHARACTERS)
 def calls_characters_beyond_ascii_unprocessable(web: Web) -> None:
     restating(web, is_beyond, 422, 400)
 
 
-@standalone("http.headers.integers-compared-numerically")
+@stateless("http.headers.integers-compared-numerically")
 def compares_numbers_as_texts(web: Web) -> None:
     refusing(web, lambda asked: asked.headers.get("mcp-param-number", "").endswith(".0"))
 
 
-@standalone(ABSENT)
+@stateless(ABSENT)
 def wants_headers_for_all_arguments(web: Web) -> None:
     refusing(
         web,
@@ -387,7 +387,7 @@ def wants_headers_for_all_arguments(web: Web) -> None:
     )
 
 
-@standalone(ABSENT)
+@stateless(ABSENT)
 def wants_headers_for_null(web: Web) -> None:
     refusing(
         web,
@@ -395,7 +395,7 @@ def wants_headers_for_null(web: Web) -> None:
     )
 
 
-@standalone(ABSENT)
+@stateless(ABSENT)
 def wants_a_region_in_any_case(web: Web) -> None:
     refusing(
         web,
@@ -419,7 +419,7 @@ def is_older(asked: Asked) -> bool:
     return HEADER in asked.headers and asked.headers[HEADER] != meta(asked)[VERSION]
 
 
-@standalone(VERSION_DIFFERS)
+@stateless(VERSION_DIFFERS)
 def believes_the_body_about_versions(web: Web) -> None:
     def mend(asked: Asked) -> None:
         if is_older(asked):
@@ -428,7 +428,7 @@ def believes_the_body_about_versions(web: Web) -> None:
     mending(web, mend)
 
 
-@standalone(VERSION_DIFFERS)
+@stateless(VERSION_DIFFERS)
 def takes_every_known_version(web: Web) -> None:
     def mend(asked: Asked) -> None:
         if is_older(asked) and asked.headers[HEADER] == "2025-11-25":
@@ -437,7 +437,7 @@ def takes_every_known_version(web: Web) -> None:
     mending(web, mend)
 
 
-@standalone(VERSION_DIFFERS)
+@stateless(VERSION_DIFFERS)
 def calls_another_version_a_conflict(web: Web) -> None:
     restating(web, is_older, 409, 400)
 
@@ -446,19 +446,19 @@ def is_unknown(asked: Asked) -> bool:
     return meta(asked)[VERSION] == "1999-12-31"
 
 
-@standalone(UNSUPPORTED)
+@stateless(UNSUPPORTED)
 def regrets_unknown_versions_with_ok(web: Web) -> None:
     restating(web, is_unknown, 200, 400)
 
 
-@standalone(UNSUPPORTED)
+@stateless(UNSUPPORTED)
 def calls_unknown_versions_invalid_params(web: Web) -> None:
     web.body = lambda asked, given: (
         answer(asked, -32602) if is_request(asked) and is_unknown(asked) else given
     )
 
 
-@standalone(UNSUPPORTED)
+@stateless(UNSUPPORTED)
 def serves_every_version(web: Web) -> None:
     def mend(asked: Asked) -> None:
         if is_unknown(asked):
@@ -468,12 +468,12 @@ def serves_every_version(web: Web) -> None:
     mending(web, mend)
 
 
-@standalone(VERSION_MISSING)
+@stateless(VERSION_MISSING)
 def needs_no_version_header(web: Web) -> None:
     mending(web, lambda asked: asked.headers.setdefault(HEADER, meta(asked)[VERSION]) and None)
 
 
-@standalone(VERSION_MISSING)
+@stateless(VERSION_MISSING)
 def needs_no_version_header_to_list(web: Web) -> None:
     def mend(asked: Asked) -> None:
         if asked.method == "tools/list":
@@ -482,7 +482,7 @@ def needs_no_version_header_to_list(web: Web) -> None:
     mending(web, mend)
 
 
-@standalone(VERSION_MISSING)
+@stateless(VERSION_MISSING)
 def wants_an_upgrade_without_a_version(web: Web) -> None:
     restating(web, lacks(HEADER), 426, 400)
 
@@ -494,24 +494,24 @@ META = "meta.request.missing-field-http-400"
 CAPABILITY = "capability.missing-error-http-400"
 
 
-@standalone(NOT_FOUND)
+@stateless(NOT_FOUND)
 def knows_no_method_and_says_ok(web: Web) -> None:
     restating(web, lambda asked: asked.method.endswith("unknown"), 200, 404)
 
 
-@standalone(NOT_FOUND)
+@stateless(NOT_FOUND)
 def finds_nothing_and_says_nothing(web: Web) -> None:
     web.body = lambda asked, given: b"" if asked.method.endswith("unknown") else given
 
 
-@standalone(NOT_FOUND)
+@stateless(NOT_FOUND)
 def calls_unknown_methods_invalid_requests(web: Web) -> None:
     web.body = lambda asked, given: (
         answer(asked, -32600) if asked.method.endswith("unknown") else given
     )
 
 
-@standalone(NOT_FOUND)
+@stateless(NOT_FOUND)
 def calls_unknown_methods_of_tools_bad_requests(web: Web) -> None:
     restating(web, lambda asked: asked.method == "tools/unknown", 400, 404)
 
@@ -520,32 +520,32 @@ def is_incapable(asked: Asked) -> bool:
     return "io.modelcontextprotocol/clientCapabilities" not in meta(asked)
 
 
-@standalone(META)
+@stateless(META)
 def refuses_half_a_meta_with_ok(web: Web) -> None:
     restating(web, is_incapable, 200, 400)
 
 
-@standalone(META)
+@stateless(META)
 def calls_half_a_meta_unprocessable(web: Web) -> None:
     restating(web, is_incapable, 422, 400)
 
 
-@standalone(META)
+@stateless(META)
 def refuses_half_a_meta_of_lists_with_ok(web: Web) -> None:
     restating(web, lambda asked: is_incapable(asked) and asked.method == "tools/list", 200, 400)
 
 
-@standalone(CAPABILITY)
+@stateless(CAPABILITY)
 def misses_capabilities_with_ok(web: Web) -> None:
     restating(web, lambda asked: asked.tool == "query_model", 200, 400)
 
 
-@standalone(CAPABILITY)
+@stateless(CAPABILITY)
 def forbids_what_needs_a_capability(web: Web) -> None:
     restating(web, lambda asked: asked.tool == "query_model", 403, 400)
 
 
-@standalone(CAPABILITY)
+@stateless(CAPABILITY)
 def has_not_implemented_what_needs_a_capability(web: Web) -> None:
     restating(web, lambda asked: asked.tool == "query_model", 501, 400)
 
@@ -553,17 +553,17 @@ def has_not_implemented_what_needs_a_capability(web: Web) -> None:
 ENDPOINT = "http.endpoint.single-post"
 
 
-@standalone(ENDPOINT)
+@stateless(ENDPOINT)
 def has_prompts_somewhere_else(web: Web) -> None:
     web.before = lambda asked: (404, {}, b"") if asked.method == "prompts/list" else None
 
 
-@standalone(ENDPOINT)
+@stateless(ENDPOINT)
 def has_resources_by_get(web: Web) -> None:
     web.before = lambda asked: (405, {}, b"") if asked.method == "resources/list" else None
 
 
-@standalone(ENDPOINT)
+@stateless(ENDPOINT)
 def moves_prompts(web: Web) -> None:
     moved = {"location": "/mcp/prompts"}
     web.before = lambda asked: (308, moved, b"") if asked.method == "prompts/list" else None
@@ -576,27 +576,27 @@ NO_SESSION = "http.legacy-traffic.session-header-ignored"
 NO_RESUMING = "http.legacy-traffic.last-event-id-ignored"
 
 
-@standalone(NO_GET)
+@stateless(NO_GET)
 def has_nothing_for_get(web: Web) -> None:
     web.before = lambda asked: (404, {}, b"") if asked.verb == "GET" else None
 
 
-@standalone(NO_GET)
+@stateless(NO_GET)
 def streams_to_get(web: Web) -> None:
     web.before = lambda asked: (200, STREAM, b": hello\n\n") if asked.verb == "GET" else None
 
 
-@standalone(NO_GET)
+@stateless(NO_GET)
 def deletes_nothing_gladly(web: Web) -> None:
     web.before = lambda asked: (200, {}, b"") if asked.verb == "DELETE" else None
 
 
-@standalone(NO_SESSION)
+@stateless(NO_SESSION)
 def gives_session_ids(web: Web) -> None:
     web.head = lambda asked, status, headers: (status, headers | {"mcp-session-id": "s-1"})
 
 
-@standalone(NO_SESSION)
+@stateless(NO_SESSION)
 def repeats_session_ids(web: Web) -> None:
     def head(asked: Asked, status: int, headers: Headers) -> Head:
         given = asked.headers.get("mcp-session-id")
@@ -605,22 +605,22 @@ def repeats_session_ids(web: Web) -> None:
     web.head = head
 
 
-@standalone(NO_SESSION)
+@stateless(NO_SESSION)
 def does_not_know_the_session(web: Web) -> None:
     web.before = lambda asked: (404, JSON, ERROR) if "mcp-session-id" in asked.headers else None
 
 
-@standalone(NO_RESUMING)
+@stateless(NO_RESUMING)
 def refuses_to_resume(web: Web) -> None:
     web.before = lambda asked: (400, JSON, ERROR) if "last-event-id" in asked.headers else None
 
 
-@standalone(NO_RESUMING)
+@stateless(NO_RESUMING)
 def replays_nothing(web: Web) -> None:
     web.before = lambda asked: (200, STREAM, b"") if "last-event-id" in asked.headers else None
 
 
-@standalone(NO_RESUMING)
+@stateless(NO_RESUMING)
 def does_not_know_the_event(web: Web) -> None:
     web.before = lambda asked: (
         (404, JSON, ERROR) if asked.headers.get("last-event-id") == "accord-check" else None
@@ -632,7 +632,7 @@ def does_not_know_the_event(web: Web) -> None:
 AFFINITY = "stateless.no-connection-affinity"
 
 
-@standalone(AFFINITY, only=["stateless"])
+@stateless(AFFINITY, only=["stateless"])
 def binds_cursors_to_connections(web: Web) -> None:
     given_at: dict[tuple[str, str], set[Any]] = {}
 
@@ -651,7 +651,7 @@ def binds_cursors_to_connections(web: Web) -> None:
     web.body = body
 
 
-@standalone(AFFINITY, only=["stateless"])
+@stateless(AFFINITY, only=["stateless"])
 def binds_questions_to_connections(web: Web) -> None:
     asked_at: dict[str, Any] = {}
 
@@ -682,7 +682,7 @@ def is_streamed(asked: Asked) -> bool:
     return asked.tool == "look" and "progressToken" in meta(asked)
 
 
-@standalone(ENDS)
+@stateless(ENDS)
 def leaves_streams_of_answers_open(web: Web) -> None:
     async def last(asked: Asked, send: Send) -> None:
         if asked.tool == "look":
@@ -691,7 +691,7 @@ def leaves_streams_of_answers_open(web: Web) -> None:
     web.last = last
 
 
-@standalone(ENDS)
+@stateless(ENDS)
 def comments_on_answers(web: Web) -> None:
     async def last(asked: Asked, send: Send) -> None:
         for _ in range(6 if is_streamed(asked) else 0):
@@ -701,7 +701,7 @@ def comments_on_answers(web: Web) -> None:
     web.last = last
 
 
-@standalone(ENDS, server=everything)
+@stateless(ENDS, server=everything)
 def keeps_the_streams_of_one_tool(web: Web) -> None:
     async def last(asked: Asked, send: Send) -> None:
         if asked.tool == "count" and "progressToken" in meta(asked):
@@ -719,34 +719,34 @@ def buffering(web: Web, change: Callable[[Headers], None]) -> None:
     web.head = head
 
 
-@standalone(ACCEL)
+@stateless(ACCEL)
 def says_nothing_of_buffering(web: Web) -> None:
     buffering(web, lambda headers: headers.pop("x-accel-buffering", None) and None)
 
 
-@standalone(ACCEL)
+@stateless(ACCEL)
 def asks_for_buffering(web: Web) -> None:
     buffering(web, lambda headers: headers.update({"x-accel-buffering": "yes"}))
 
 
-@standalone(ACCEL)
+@stateless(ACCEL)
 def says_off_for_no(web: Web) -> None:
     buffering(web, lambda headers: headers.update({"x-accel-buffering": "off"}))
 
 
-@standalone(NO_IDS)
+@stateless(NO_IDS)
 def numbers_its_events(web: Web) -> None:
     web.event = lambda asked, event: [Event(event.data, event.name, id="1")]
 
 
-@standalone(NO_IDS)
+@stateless(NO_IDS)
 def numbers_its_answers(web: Web) -> None:
     web.event = lambda asked, event: (
         [Event(event.data, event.name, id="last")] if is_answer(event) else [event]
     )
 
 
-@standalone(NO_IDS)
+@stateless(NO_IDS)
 def primes_its_streams(web: Web) -> None:
     def body(asked: Asked, given: bytes) -> bytes:
         if is_streamed(asked) and given and not asked.headers.get("x-mutant"):
@@ -767,7 +767,7 @@ def telling(web: Web, message: Callable[[Asked], dict[str, Any]]) -> None:
     web.left = left
 
 
-@standalone(SILENT)
+@stateless(SILENT)
 def reports_progress_of_calls_that_were_left(web: Web) -> None:
     def message(asked: Asked) -> dict[str, Any]:
         progress = {"progressToken": meta(asked).get("progressToken"), "progress": 9}
@@ -776,12 +776,12 @@ def reports_progress_of_calls_that_were_left(web: Web) -> None:
     telling(web, message)
 
 
-@standalone(SILENT)
+@stateless(SILENT)
 def answers_calls_that_were_left(web: Web) -> None:
     telling(web, lambda asked: {"id": asked.message["id"], "result": {"content": []}})
 
 
-@standalone(SILENT)
+@stateless(SILENT)
 def refuses_calls_that_were_left(web: Web) -> None:
     error = {"code": -32603, "message": "the client left"}
     telling(web, lambda asked: {"id": asked.message["id"], "error": error})
@@ -790,19 +790,19 @@ def refuses_calls_that_were_left(web: Web) -> None:
 # -- what older revisions have as well
 
 
-@standalone("http.post.accepted-202")
+@stateless("http.post.accepted-202")
 def has_an_answer_for_notifications(web: Web) -> None:
     web.head = lambda asked, status, headers: (200 if status == 202 else status, headers)
 
 
-@standalone("http.post.refused-status")
+@stateless("http.post.refused-status")
 def refuses_notifications_with_ok(web: Web) -> None:
     web.before = lambda asked: (
         (200, JSON, ERROR) if asked.method == "notifications/accord-check" else None
     )
 
 
-@standalone("http.origin.validated")
+@stateless("http.origin.validated")
 def lets_every_page_discover(web: Web) -> None:
     def before(asked: Asked) -> None:
         if asked.method == "server/discover":
@@ -811,7 +811,7 @@ def lets_every_page_discover(web: Web) -> None:
     web.before = before
 
 
-@standalone("http.origin.validated")
+@stateless("http.origin.validated")
 def lets_every_page_list(web: Web) -> None:
     def before(asked: Asked) -> None:
         if asked.method == "tools/list":
@@ -820,12 +820,12 @@ def lets_every_page_list(web: Web) -> None:
     web.before = before
 
 
-@standalone("http.origin.invalid-403")
+@stateless("http.origin.invalid-403")
 def calls_foreign_origins_bad_requests(web: Web) -> None:
     web.head = lambda asked, status, headers: (400 if status == 403 else status, headers)
 
 
-@standalone("http.post.response-content-type")
+@stateless("http.post.response-content-type")
 def answers_in_a_type_of_its_own(web: Web) -> None:
     def head(asked: Asked, status: int, headers: Headers) -> Head:
         if asked.method == "tools/list" and status == 200:
@@ -835,7 +835,7 @@ def answers_in_a_type_of_its_own(web: Web) -> None:
     web.head = head
 
 
-@standalone("http.post.stream-one-response-per-request")
+@stateless("http.post.stream-one-response-per-request")
 def answers_twice_on_a_stream(web: Web) -> None:
     web.event = lambda asked, event: (
         [event, event] if asked.tool == "look" and is_answer(event) else [event]

@@ -16,7 +16,7 @@ from support.http_server import bounded
 from support.http_talk import call as session_call
 from support.http_talk import notification, text_of
 from support.modern import PREFIX, REVISION, meta
-from support.standalone import Modern, call, headers_of, modern
+from support.stateless import Modern, call, headers_of, modern
 from support.waiting import run, until
 
 OLDER = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
@@ -166,7 +166,7 @@ def test_one_id_may_be_in_use_twice_at_once():
     async def scenario(client):
         first = client.begin(call("wait", 1, name="first"))
         second = client.begin(call("wait", 1, name="second"))
-        await until(lambda: len(client.app.endpoint.standalone.open) == 2)
+        await until(lambda: len(client.app.endpoint.stateless.open) == 2)
         for name, waiting in (("second", second), ("first", first)):
             await client.call("free", name=name)
             response = await waiting.done()
@@ -457,14 +457,14 @@ def test_a_client_that_leaves_cancels_its_requests(tool):
     async def scenario(client):
         tokens = {"token": "t"} if tool == "hold" else {}
         held = [client.begin(call(tool, number, name="x", **tokens)) for number in range(200)]
-        await until(lambda: len(client.app.endpoint.standalone.open) == 200)
+        await until(lambda: len(client.app.endpoint.stateless.open) == 200)
         await asyncio.sleep(0)
         for each in held:
             each.disconnect()
         for each in held:
             await each.done()
         sent = [len(each.sent) for each in held]
-        assert not client.app.endpoint.standalone.open
+        assert not client.app.endpoint.stateless.open
         assert not client.app.state.readers
         assert not client.app.endpoint.waiting
         await client.call("free", name="x")
@@ -512,7 +512,7 @@ def test_an_answer_that_comes_with_the_disconnect_is_sent_or_not():
         held.disconnect()
         await held.done()
         await freed.done()
-        assert not client.app.endpoint.standalone.open
+        assert not client.app.endpoint.stateless.open
 
     serve(scenario)
 
@@ -558,7 +558,7 @@ def test_in_a_session_the_work_goes_on():
 def test_a_server_that_stops_cancels_what_does_not_end():
     async def scenario(client):
         held = client.begin(call("wait", name="x"))
-        await until(lambda: client.app.endpoint.standalone.open)
+        await until(lambda: client.app.endpoint.stateless.open)
         await client.app.stop()
         await held.done()
         assert held.status == 503
@@ -749,7 +749,7 @@ def test_a_caller_that_is_named_anew_each_time_may_listen_again():
             exchange = await begin_listening(client)
             exchange.disconnect()
             await exchange.done()
-            requests = client.app.endpoint.standalone
+            requests = client.app.endpoint.stateless
             await until(lambda: not client.app.state.readers)
             assert not requests._listeners
             assert not requests.open

@@ -29,7 +29,7 @@ CHANGES = {
 LOST: Message = {"lost": True}
 
 
-class RawStandalone(Raw):
+class RawStateless(Raw):
     """One run of a client whose requests stand on their own."""
 
     revision: str = "2026-07-28"
@@ -398,7 +398,7 @@ class RawStandalone(Raw):
         return chunk
 
 
-class RawDual(RawStandalone):
+class RawDual(RawStateless):
     """A client of both eras: it probes, and falls back to a handshake."""
 
     older = "2025-06-18"

@@ -18,7 +18,7 @@ from accord_tools.check.probing.messages import (
 # A server that asks more often than this never ends.
 ROUNDS: Final = 8
 # A client without a handshake has no way to announce a change of its roots.
-EVERYTHING_STANDALONE: Final[Mapping[str, object]] = {
+EVERYTHING_STATELESS: Final[Mapping[str, object]] = {
     "roots": {},
     "sampling": {},
     "elicitation": {},

@@ -11,7 +11,7 @@ from accord.server import Header
 READS = types.ToolAnnotations(read_only_hint=True, open_world_hint=False)
 
 server: Server[Any] = Server(
-    "standalone", version="1.0.0", revisions=["2026-07-28"], page_size=1, instructions="Ask."
+    "stateless", version="1.0.0", revisions=["2026-07-28"], page_size=1, instructions="Ask."
 )
 
 

@@ -50,27 +50,27 @@ TABLE = [
     ([modern()], NEW, InvalidRequest),
     ([1, modern()], None, InvalidRequest),
     # 2. a revision in the `_meta`
-    (modern(), NEW, "standalone"),
-    (modern(), None, "standalone"),
-    (modern(), "2025-06-18", "standalone"),
-    (modern("initialize"), NEW, "standalone"),
-    (modern("initialize"), None, "standalone"),
-    (modern(NOTE, None), None, "standalone"),
-    (modern(meta={f"{PREFIX}protocolVersion": 7}), None, "standalone"),
+    (modern(), NEW, "stateless"),
+    (modern(), None, "stateless"),
+    (modern(), "2025-06-18", "stateless"),
+    (modern("initialize"), NEW, "stateless"),
+    (modern("initialize"), None, "stateless"),
+    (modern(NOTE, None), None, "stateless"),
+    (modern(meta={f"{PREFIX}protocolVersion": 7}), None, "stateless"),
     # 3. initialize
     (message("initialize"), None, "session"),
     (message("initialize"), "2025-11-25", "session"),
     (message("initialize"), UNKNOWN, "session"),
     (message("initialize"), NEW, HeaderMismatch),
     # 4. a request with a header that names a revision without sessions, or an unknown one
-    (message(), NEW, "standalone"),
-    (message(), UNKNOWN, "standalone"),
-    (message(), "", "standalone"),
-    (message(_meta=7), NEW, "standalone"),
-    ({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": [1]}, NEW, "standalone"),
-    ({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, NEW, "standalone"),
+    (message(), NEW, "stateless"),
+    (message(), UNKNOWN, "stateless"),
+    (message(), "", "stateless"),
+    (message(_meta=7), NEW, "stateless"),
+    ({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": [1]}, NEW, "stateless"),
+    ({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, NEW, "stateless"),
     # 5. a notification with such a header
-    (message(NOTE, None), NEW, "standalone"),
+    (message(NOTE, None), NEW, "stateless"),
     (message(NOTE, None), UNKNOWN, "session"),
     # 6 to 8. everything else belongs to a session, or lacks one
     (message(), None, "session"),
@@ -81,7 +81,7 @@ TABLE = [
     # what cannot be read
     (b"{", None, "session"),
     (b"{", UNKNOWN, "session"),
-    (b"{", NEW, "standalone"),
+    (b"{", NEW, "stateless"),
 ]
 
 
@@ -107,15 +107,15 @@ def test_a_server_of_older_revisions_knows_sessions_alone(body, version):
 @pytest.mark.parametrize(
     ("body", "version", "expected"),
     [
-        (message(), None, "standalone"),
-        (message(), "2025-11-25", "standalone"),
-        (message(NOTE, None), "2025-11-25", "standalone"),
-        (b"{", None, "standalone"),
+        (message(), None, "stateless"),
+        (message(), "2025-11-25", "stateless"),
+        (message(NOTE, None), "2025-11-25", "stateless"),
+        (b"{", None, "stateless"),
         (RESPONSE, None, InvalidRequest),
         ([message()], "2025-03-26", InvalidRequest),
         (message("initialize", protocolVersion="2025-11-25"), None, UnsupportedRevision),
         (message("initialize", protocolVersion="2025-11-25"), NEW, UnsupportedRevision),
-        (modern("initialize"), NEW, "standalone"),
+        (modern("initialize"), NEW, "stateless"),
     ],
 )
 def test_a_server_without_sessions_takes_no_post_for_part_of_one(body, version, expected):
@@ -326,5 +326,5 @@ def test_errors_have_the_id_of_the_request():
 
 
 def test_only_some_revisions_do_without_sessions():
-    assert stateless.has_standalone(BOTH)
-    assert not stateless.has_standalone(OLDER)
+    assert stateless.has_stateless(BOTH)
+    assert not stateless.has_stateless(OLDER)

@@ -8,7 +8,7 @@ from typing import Any
 
 from accord_tools.check.probing.target import ServerTarget
 from check.mutants.foundation import Between, Message, Sent, elsewhere, params_of
-from check.mutants.standalone_base import REVISION, everything, hooked
+from check.mutants.stateless_base import REVISION, everything, hooked
 
 CANCELLED = "notifications/cancelled"
 STOPS, SILENT = "stdio.cancel.stop-work", "stdio.cancel.no-further-messages"
@@ -88,7 +88,7 @@ answering(
 
 def staying(habit: str, *, is_thorough: bool = False) -> None:
     """Register a process that does not end with its input."""
-    script = Path(__file__).parent.parent / "standalone_process.py"
+    script = Path(__file__).parent.parent / "stateless_process.py"
 
     @asynccontextmanager
     async def making() -> AsyncIterator[ServerTarget]:

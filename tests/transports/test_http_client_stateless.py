@@ -20,7 +20,7 @@ from accord.errors import (
     UnsupportedRevision,
 )
 from accord.protocol.revisions import HANDSHAKE, REVISIONS
-from support.raw_http import OlderServer, RawServer, StandaloneServer
+from support.raw_http import OlderServer, RawServer, StatelessServer
 from support.waiting import run, until
 
 ALL = list(REVISIONS)
@@ -77,7 +77,7 @@ def test_every_request_is_a_post_whose_headers_repeat_its_body():
         with pytest.raises(RemoteProtocolError):
             await client.get_prompt("greet")
 
-    server = StandaloneServer()
+    server = StatelessServer()
     server.capabilities = {"tools": {}, "resources": {}, "prompts": {}}
     client = speak(server, work)
     assert client.revision == MODERN
@@ -106,7 +106,7 @@ def test_every_request_is_a_post_whose_headers_repeat_its_body():
 
 
 def test_there_is_no_stream_to_listen_on_and_no_session_to_end():
-    server = StandaloneServer()
+    server = StatelessServer()
     speak(server, lambda client: client.ping())
     assert {request.method for request in server.requests} == {"POST"}
 
@@ -115,7 +115,7 @@ def test_headers_of_the_connection_and_of_a_call_travel_too():
     async def work(client):
         await client.call_tool("echo", headers={"X-Trace": "7"})
 
-    server = StandaloneServer()
+    server = StatelessServer()
     speak(server, work, headers={"X-All": "1"})
     assert [each.headers["x-all"] for each in server.requests] == ["1", "1"]
     assert server.requests[-1].headers["x-trace"] == "7"
@@ -205,14 +205,14 @@ def test_a_connection_that_breaks_during_the_probe_is_an_outage():
 )
 @pytest.mark.parametrize("code", [-32020, -32021])
 def test_a_refusal_of_this_era_is_reported_and_not_answered_by_initialize(code):
-    server = StandaloneServer()
+    server = StatelessServer()
     server.behaviours["server/discover"] = server.refuse(code)
     assert "refused server/discover" in str(failure(server))
     assert names(server) == ["server/discover"]
 
 
 def test_with_nothing_in_common_both_sides_are_listed():
-    server = StandaloneServer()
+    server = StatelessServer()
     data = {"supported": ["2031-01-01"], "requested": MODERN}
     server.behaviours["server/discover"] = server.refuse(-32022, data=data)
     text = str(failure(server))
@@ -245,9 +245,9 @@ def test_a_server_that_wants_authorization_is_asked_again_with_it():
         else:
             server.usual(request, reply)
 
-    server = StandaloneServer(server__discover=discover)
+    server = StatelessServer(server__discover=discover)
     assert speak(server, auth="good").revision == MODERN
-    server = StandaloneServer(server__discover=discover)
+    server = StatelessServer(server__discover=discover)
     failure(server, Unauthorized, auth="bad")
     assert set(names(server)) == {"server/discover"}
 
@@ -259,7 +259,7 @@ def test_a_redirect_of_the_probe_holds_for_what_follows():
         else:
             server.usual(request, reply)
 
-    server = StandaloneServer(server__discover=discover)
+    server = StatelessServer(server__discover=discover)
     speak(server, lambda client: client.call_tool("echo", {}))
     assert [request.path for request in server.requests] == ["/mcp", "/moved", "/moved"]
 
@@ -298,7 +298,7 @@ def param(request, name="region"):
 @pytest.mark.requirement("http.param-headers.client-support", "http.param-headers.exact-path")
 def test_arguments_of_listed_tools_are_repeated_in_headers():
     nested = {"type": "object", "properties": {"on": {"type": "boolean", "x-mcp-header": "On"}}}
-    server = StandaloneServer()
+    server = StatelessServer()
     shard = {"type": "integer", "x-mcp-header": "Shard"}
     server.tools = [tool("query", region=REGION, deep=nested, shard=shard), tool("plain")]
 
@@ -335,7 +335,7 @@ def test_a_mismatch_lists_the_tools_again_and_repeats_the_call_once():
         else:
             server.refuse(-32020)(request, reply)
 
-    server = StandaloneServer(tools__call=call)
+    server = StatelessServer(tools__call=call)
     server.tools = [tool("other"), tool("query", region=REGION)]
 
     async def work(client):
@@ -346,7 +346,7 @@ def test_a_mismatch_lists_the_tools_again_and_repeats_the_call_once():
 
 
 def test_a_mismatch_that_the_list_does_not_explain_is_raised():
-    server = StandaloneServer()
+    server = StatelessServer()
     server.behaviours["tools/call"] = server.refuse(-32020)
     server.tools = [tool("query")]
 
@@ -362,7 +362,7 @@ def test_a_mismatch_that_the_list_does_not_explain_is_raised():
     "tools.x-mcp-header.client-drops-invalid-tool", "tools.x-mcp-header.client-warns"
 )
 def test_tools_with_invalid_annotations_are_left_out_and_logged(caplog):
-    server = StandaloneServer()
+    server = StatelessServer()
     server.tools = [
         tool("good", region=REGION),
         tool("bad", region={"type": "array", "x-mcp-header": "Region"}),
@@ -391,7 +391,7 @@ def test_tools_with_invalid_annotations_are_left_out_and_logged(caplog):
     ],
 )
 def test_errors_have_types_whatever_their_status(code, status, kind):
-    server = StandaloneServer()
+    server = StatelessServer()
     server.behaviours["tools/list"] = server.refuse(code, status, data={"supported": []})
 
     async def work(client):
@@ -404,7 +404,7 @@ def test_errors_have_types_whatever_their_status(code, status, kind):
 
 
 def test_a_status_without_a_message_says_what_it_was():
-    server = StandaloneServer(tools__list=answer(404, b"gone"))
+    server = StatelessServer(tools__list=answer(404, b"gone"))
 
     async def work(client):
         with pytest.raises(InternalError, match="HTTP 404: gone"):
@@ -431,7 +431,7 @@ def test_comments_and_events_without_data_are_skipped():
     async def work(client):
         await client.call_tool("echo", on_progress=seen.append)
 
-    speak(StandaloneServer(tools__call=call), work)
+    speak(StatelessServer(tools__call=call), work)
     assert [each.progress for each in seen] == [1]
 
 
@@ -443,7 +443,7 @@ def test_a_stream_that_breaks_is_a_lost_request_and_is_not_resumed(how):
         reply.text(b"id: 7\nretry: 1\ndata:\n\n")
         getattr(reply, how)()
 
-    server = StandaloneServer(tools__call=call)
+    server = StatelessServer(tools__call=call)
 
     async def work(client):
         with pytest.raises(ConnectionClosed, match=r"tools/call: .* is unknown"):
@@ -466,7 +466,7 @@ def test_a_result_of_an_unknown_type_is_named():
         with pytest.raises(RemoteProtocolError, match="resultType 'moonlight' is unknown"):
             await client.call_tool("echo")
 
-    speak(StandaloneServer(tools__call=call), work)
+    speak(StatelessServer(tools__call=call), work)
 
 
 # -- cancelling
@@ -485,7 +485,7 @@ def test_a_request_is_cancelled_by_the_end_of_its_connection(begins, by):
         await reply.hung_up()
         ended.append(True)
 
-    server = StandaloneServer(tools__call=call)
+    server = StatelessServer(tools__call=call)
 
     async def work(client):
         if by == "timeout":

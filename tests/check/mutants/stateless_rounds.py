@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from check.mutants.foundation import Between, Message, Sent, params_of, unbreakable
-from check.mutants.standalone_base import (
+from check.mutants.stateless_base import (
     CALL,
     answering,
     error,

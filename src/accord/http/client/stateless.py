@@ -13,7 +13,7 @@ from accord.http.rules.request_headers import request_headers
 from accord.http.rules.sse import EventTooLong
 
 
-class Standalone(Streamable):
+class Stateless(Streamable):
     """Sends requests that stand on their own."""
 
     def session_for(self, message: Message) -> HttpClientSession:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from check.mutants.foundation import Between, Message, Sent, params_of
-from check.mutants.standalone_base import (
+from check.mutants.stateless_base import (
     CALL,
     CAPABILITIES,
     CLIENT,
@@ -24,7 +24,7 @@ from check.mutants.standalone_base import (
     text,
     with_meta,
 )
-from check.mutants.standalone_requests import undeclaring
+from check.mutants.stateless_requests import undeclaring
 
 LISTS = {"tools": "tools/list", "resources": "resources/list", "prompts": "prompts/list"}
 MISSING_URI = "accord-check://no/such/resource"

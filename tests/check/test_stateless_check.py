@@ -19,7 +19,7 @@ from check.mutants.everything import server as everything
 from check.mutants.foundation import Between, found, in_memory, params_of
 from check.mutants.rounds_server import server as rounds
 from check.mutants.schema_server import server as schemas
-from check.mutants.standalone_base import CALL, error, result, text
+from check.mutants.stateless_base import CALL, error, result, text
 
 REVISION = "2026-07-28"
 HERE = Path(__file__).parent
@@ -67,7 +67,7 @@ def breaches_of_a_process(script, *arguments):
 
 
 def test_a_correct_process_raises_no_alarm():
-    assert breaches_of_a_process(HERE / "standalone_process.py", "none") == []
+    assert breaches_of_a_process(HERE / "stateless_process.py", "none") == []
 
 
 @pytest.mark.thorough

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from check.mutants.foundation import Message, Sent, few, unbreakable
-from check.mutants.standalone_base import CALL, saying
-from check.mutants.standalone_wire import asking, each
+from check.mutants.stateless_base import CALL, saying
+from check.mutants.stateless_wire import asking, each
 
 Params = dict[str, Any]
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from check.mutants.foundation import Between, Message, Sent, params_of
-from check.mutants.standalone_base import (
+from check.mutants.stateless_base import (
     CALL,
     CAPABILITIES,
     CLIENT,

@@ -19,7 +19,7 @@ from accord.protocol.revisions import REVISIONS, Revision
 from accord.types import JsonObject
 from accord_tools.check.probing.messages import params_of
 
-STANDALONE: Final[Revision] = [row for row in REVISIONS.values() if not row.handshake][-1]
+STATELESS: Final[Revision] = [row for row in REVISIONS.values() if not row.handshake][-1]
 """The newest revision without a handshake."""
 
 SERVER_INFO: Final = {"name": "accord-check", "version": "1"}
@@ -69,14 +69,14 @@ def find_refusal(request: JsonObject, supported: Sequence[str]) -> RequestError 
     method = str(request.get("method"))
     meta = meta_of(request.get("params"))
     named = meta.get(META_VERSION)
-    if method == "initialize" or (isinstance(named, str) and named != STANDALONE.id):
+    if method == "initialize" or (isinstance(named, str) and named != STATELESS.id):
         if named is None:
             named = params_of(request).get("protocolVersion")
         text = f"this server speaks {', '.join(supported)}"
         return UnsupportedRevision(text, data={"supported": list(supported), "requested": named})
     if not isinstance(named, str) or not isinstance(meta.get(META_CAPABILITIES), dict):
         return InvalidParams(f"the _meta of {method[:80]} has no revision or no capabilities")
-    if method not in STANDALONE.requests["client"]:
+    if method not in STATELESS.requests["client"]:
         return MethodNotFound(f"there is no method {method[:80]}")
     return None
 
