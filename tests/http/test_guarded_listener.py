@@ -5,7 +5,7 @@ import pytest
 from accord import Context, Server
 from accord.auth import Guard, Protected
 from accord.auth.verifiers import TokenMemory, token_digest
-from accord.http.server.listened_exchange import ListenedExchange
+from accord.http.server.listener_exchange import ListenerExchange
 from accord.principal import Principal
 from support.listened import listened
 
@@ -50,13 +50,13 @@ def guarded(verifier):
 def direct(monkeypatch):
     """The requests that took the direct way."""
     made = []
-    begin = ListenedExchange.__init__
+    begin = ListenerExchange.__init__
 
     def note(self, *args):
         made.append(self)
         begin(self, *args)
 
-    monkeypatch.setattr(ListenedExchange, "__init__", note)
+    monkeypatch.setattr(ListenerExchange, "__init__", note)
     return made
 
 

@@ -33,7 +33,7 @@ from accord.principal import Principal
 if TYPE_CHECKING:
     from accord.auth.protected import Protected
     from accord.http.server.connection import HttpConnection
-    from accord.http.server.listened_exchange import ListenedExchange
+    from accord.http.server.listener_exchange import ListenerExchange
     from accord.http.server.received import ReceivedHead
 
 log = logging.getLogger("accord.auth")
@@ -118,8 +118,8 @@ class Guard:
         self._has_metadata = protection.has_metadata
         self._other_paths: Mapping[str, str] = getattr(app, "resource_paths", None) or {}
         # A subclass may check more.
-        is_plain = type(self).__call__ is Guard.__call__ and hasattr(type(app), "make_listened")
-        self._make_listened: Any = app.make_listened if is_plain else None  # type: ignore[attr-defined]  # as above
+        is_plain = type(self).__call__ is Guard.__call__ and hasattr(type(app), "make_exchange")
+        self._make_exchange: Any = app.make_exchange if is_plain else None  # type: ignore[attr-defined]  # as above
         self._public = None
         if self.public_url is not None:
             self._public = self._resource_at(self.public_url, self.path)
@@ -176,9 +176,9 @@ class Guard:
             return _is_preflight(scope)
         return local_path(scope).rstrip("/") in self._open
 
-    def pass_listened(
+    def admit_exchange(
         self, connection: "HttpConnection", head: "ReceivedHead"
-    ) -> "ListenedExchange | None":
+    ) -> "ListenerExchange | None":
         """Return a request of the listener for the app, if its token was verified a moment ago.
 
         None for all others, which are served as ASGI requests. So nearly all calls take the direct
@@ -186,14 +186,14 @@ class Guard:
         """
         target, headers = self._public, head.headers
         given = headers.get(_AUTHORIZATION)
-        if self._make_listened is None or target is None or given is None or head.query:
+        if self._make_exchange is None or target is None or given is None or head.query:
             return None
         if head.path != self.path or head.method != "POST" or _AUTHORIZATION in head.repeated:
             return None
         principal = self._recall_token(given, target)
         if principal is None:
             return None
-        exchange: ListenedExchange = self._make_listened(connection, head)
+        exchange: ListenerExchange = self._make_exchange(connection, head)
         is_admitted = partial(self._is_still_admitted, head.fields, b"", target)
         exchange.admission = Admission(principal, target.challenge_for, is_admitted)
         return exchange

@@ -358,7 +358,7 @@ class ProtectedApp(Guard):
         protection.scopes_supported = [each for each in known if each != "offline_access"]
         super().__init__(app, protection, path=deployment.path or "", public_url=public_url)
         # Its own paths differ from that of the endpoint.
-        self._make_listened = getattr(app, "make_listened", None)
+        self._make_exchange = getattr(app, "make_exchange", None)
 
     def _issuers(self, scope: Scope) -> tuple[str, ...]:
         """Return this server, by the name under which the client of a request reaches it."""

@@ -45,7 +45,7 @@ from accord.runtime.shutdown import is_host_stopping
 
 if TYPE_CHECKING:
     from accord.http.server.connection import HttpConnection
-    from accord.http.server.listened_exchange import ListenedExchange
+    from accord.http.server.listener_exchange import ListenerExchange
     from accord.http.server.metrics import ListenerMetrics
     from accord.http.server.metrics_route import MetricsRoute
     from accord.http.server.received import ReceivedHead
@@ -400,17 +400,17 @@ class HttpApp:
             log.exception("%s %s failed", exchange.method, scope["path"])
             await exchange.fail()
 
-    def make_listened(self, connection: "HttpConnection", head: "ReceivedHead") -> HttpExchange:
+    def make_exchange(self, connection: "HttpConnection", head: "ReceivedHead") -> HttpExchange:
         """Return the request for a head that the listener has received."""
         return self._exchange_type(self, connection, head)
 
     @cached_property
-    def _exchange_type(self) -> "type[ListenedExchange]":
-        from accord.http.server.listened_exchange import ListenedExchange
+    def _exchange_type(self) -> "type[ListenerExchange]":
+        from accord.http.server.listener_exchange import ListenerExchange
 
-        return ListenedExchange
+        return ListenerExchange
 
-    def serve_listened(self, exchange: "ListenedExchange") -> Awaitable[None]:
+    def serve_exchange(self, exchange: "ListenerExchange") -> Awaitable[None]:
         """Serve a request of the listener; return DONE, or what is to be awaited."""
         if not self._is_ready:
             return self._start_and_serve(exchange)
@@ -433,10 +433,10 @@ class HttpApp:
             log.exception("%s %s failed", exchange.method, head.path[:200])
             return exchange.fail()
 
-    async def _start_and_serve(self, exchange: "ListenedExchange") -> None:
+    async def _start_and_serve(self, exchange: "ListenerExchange") -> None:
         await self._enter(is_managed=False)
         if not exchange.is_complete:  # its client may have left meanwhile
-            await self.serve_listened(exchange)
+            await self.serve_exchange(exchange)
 
     def _serve(
         self,

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from accord.http.server.exchange import ResponseCut
-from accord.http.server.listened import ListenedRequest
+from accord.http.server.listener_request import ListenerRequest
 
 if TYPE_CHECKING:
     from accord.http.server.connection import HttpConnection
@@ -41,7 +41,7 @@ def build_scope(connection: "HttpConnection", head: "ReceivedHead") -> "Scope":
     }
 
 
-class AsgiRequest(ListenedRequest):
+class AsgiRequest(ListenerRequest):
     """A request that an ASGI app serves."""
 
     _length: int | None = None

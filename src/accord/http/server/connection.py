@@ -15,7 +15,7 @@ from accord.http.parser import (
     HttpParserUpgrade,
     HttpRequestParser,
 )
-from accord.http.server.listened import ListenedRequest
+from accord.http.server.listener_request import ListenerRequest
 from accord.http.server.received import ReceivedHead, RepeatedHead
 from accord.http.server.socket_flow import SocketFlow
 
@@ -65,9 +65,9 @@ class HttpConnection(SocketFlow):
     # The session, or the tool, that the last request named.
     _about: bytes | None = None
     # The request that is being answered, the one whose body is arriving, and those that wait.
-    _active: ListenedRequest | None = None
-    _arriving: ListenedRequest | None = None
-    _waiting: deque[ListenedRequest] | None = None
+    _active: ListenerRequest | None = None
+    _arriving: ListenerRequest | None = None
+    _waiting: deque[ListenerRequest] | None = None
     _is_serving = False
     # What has been parsed of a head.
     _target = b""
@@ -353,7 +353,7 @@ class HttpConnection(SocketFlow):
         finally:
             self._is_serving = False
 
-    def _serve(self, request: ListenedRequest) -> None:
+    def _serve(self, request: ListenerRequest) -> None:
         self._active = request
         self.listener.serve_soon(request)
 
@@ -366,7 +366,7 @@ class HttpConnection(SocketFlow):
             if not self._waiting:
                 self._waiting = None
 
-    def response_ended(self, request: ListenedRequest) -> None:
+    def response_ended(self, request: ListenerRequest) -> None:
         """Go on with the next request, or end the connection after the last."""
         if self._active is not request:
             return

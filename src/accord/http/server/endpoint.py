@@ -193,7 +193,7 @@ class HttpEndpoint:
         if not is_alone and not self._has_requests(post, events):
             return self._accept(post, events)
         if not post.is_over and post.stream is None:
-            if not post.exchange.is_listened:
+            if not post.exchange.is_on_listener:
                 return self._answer_later(post)
             self.waiting[post] = None
             post.call_when_ready(self._answer_ready)

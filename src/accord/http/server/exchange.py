@@ -83,14 +83,14 @@ class HttpExchange(ABC):
         body: all of the body, if it has arrived.
         has_session: whether its session has been found before its body is read.
         is_begun: whether the response has begun.
-        is_listened: whether it was received by the listener, where nothing has to be awaited.
+        is_on_listener: whether it was received by the listener, where nothing has to be awaited.
         on_left: called once if the client leaves, on the listener.
         denial: the header of a response with status 403, in place of the status of the answer.
     """
 
     has_session = False
     is_begun = False
-    is_listened = False
+    is_on_listener = False
     on_left: Callable[[], None] | None = None
     repeated: frozenset[bytes] = _NOTHING
     denial: tuple[bytes, bytes] | None = None

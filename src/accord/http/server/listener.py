@@ -21,7 +21,7 @@ from accord.http.rules.addresses import client_network
 from accord.http.server.asgi_bridge import AsgiApp, AsgiRequest
 from accord.http.server.connection import HttpConnection
 from accord.http.server.handshake import TlsHandshake
-from accord.http.server.listened import STATUS_LINES, ListenedRequest
+from accord.http.server.listener_request import STATUS_LINES, ListenerRequest
 from accord.http.server.load import SharedLoad, SharedSocket
 from accord.http.server.metrics import ListenerMetrics
 from accord.http.server.proxies import TrustedProxies
@@ -71,10 +71,10 @@ class ListenerLimits(Protocol):
 class NativeApp(Protocol):
     """An app that serves requests of the listener itself, without ASGI."""
 
-    def make_listened(self, connection: HttpConnection, head: ReceivedHead) -> ListenedRequest:
+    def make_exchange(self, connection: HttpConnection, head: ReceivedHead) -> ListenerRequest:
         """Return the request for a head."""
 
-    def serve_listened(self, request: Any) -> Awaitable[None]:
+    def serve_exchange(self, request: Any) -> Awaitable[None]:
         """Serve a request; return DONE, or what is to be awaited."""
 
 
@@ -121,18 +121,18 @@ class HttpListener:
         self.is_collecting = False
         self._is_leaving = False
         self._load: SharedLoad | None = None
-        self._arrived: deque[ListenedRequest] = deque()
+        self._arrived: deque[ListenerRequest] = deque()
         self._writers: list[SocketFlow] = []
         self._tick_every = min(_TICK, limits.body_timeout / 4, limits.write_timeout / 4)
-        make_listened = getattr(app, "make_listened", None)
-        self.make_request: Callable[[HttpConnection, ReceivedHead], ListenedRequest]
+        make_exchange = getattr(app, "make_exchange", None)
+        self.make_request: Callable[[HttpConnection, ReceivedHead], ListenerRequest]
         self.serve: Callable[[Any], Awaitable[None]]
-        if make_listened is not None and hasattr(type(app), "make_listened"):
-            self.make_request, self.serve = make_listened, app.serve_listened
+        if make_exchange is not None and hasattr(type(app), "make_exchange"):
+            self.make_request, self.serve = make_exchange, app.serve_exchange
         else:
             bridge = _Bridge(app)
             self.make_request, self.serve = AsgiRequest, bridge.serve
-            if hasattr(type(app), "pass_listened"):
+            if hasattr(type(app), "admit_exchange"):
                 passing = _PassingBridge(app)
                 self.make_request, self.serve = passing.make, passing.serve
         self._update_time()
@@ -212,7 +212,7 @@ class HttpListener:
 
     # -- requests
 
-    def serve_soon(self, request: ListenedRequest) -> None:
+    def serve_soon(self, request: ListenerRequest) -> None:
         """Serve a request together with those that arrive in the same turn of the loop.
 
         First all are read, then all are served, then all responses are written. The code of each
@@ -242,7 +242,7 @@ class HttpListener:
                 self._arrived = arrived
                 self.loop.call_soon(self._serve_arrived)
 
-    def _serve(self, request: ListenedRequest) -> None:
+    def _serve(self, request: ListenerRequest) -> None:
         if request.is_complete:  # its client has left meanwhile
             return
         work = self.serve(request)
@@ -367,7 +367,7 @@ class HttpListener:
         """Call something soon, apart from the context variables of the handler that runs now."""
         self.loop.call_soon(callback, context=self._context.copy())
 
-    async def finish(self, request: ListenedRequest, work: Awaitable[None]) -> None:
+    async def finish(self, request: ListenerRequest, work: Awaitable[None]) -> None:
         """Wait for what a request still needs."""
         task = asyncio.current_task()
         assert task is not None
@@ -433,10 +433,10 @@ class _PassingBridge(_Bridge):
 
     def __init__(self, guard: Any) -> None:
         super().__init__(guard)
-        self._pass = guard.pass_listened
-        self._serve_passed = getattr(guard, "serve_listened", None)
+        self._pass = guard.admit_exchange
+        self._serve_passed = getattr(guard, "serve_exchange", None)
 
-    def make(self, connection: HttpConnection, head: ReceivedHead) -> ListenedRequest:
+    def make(self, connection: HttpConnection, head: ReceivedHead) -> ListenerRequest:
         """Return the request for a head: one for the app behind the guard, or one of ASGI."""
         if not head.path and head.parse_target() is not None:
             return AsgiRequest(connection, head)

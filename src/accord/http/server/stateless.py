@@ -269,7 +269,7 @@ class StatelessRequests:
         self.open.add(post)
         if post.stream is not None:
             return self._answer(post, request, on_end=partial(self._leave, post, request))
-        if not exchange.is_listened:
+        if not exchange.is_on_listener:
             return self._answer_later(post, request)
         self._waiting[post] = None
         exchange.on_left = partial(self._client_left, post, request)
@@ -351,7 +351,7 @@ class StatelessRequests:
         """
         self._watch_timer = None
         for post in self._waiting:
-            if isinstance(post, StatelessResponse) and not post.exchange.is_listened:
+            if isinstance(post, StatelessResponse) and not post.exchange.is_on_listener:
                 post.watch()
 
     def _answer(

@@ -216,23 +216,23 @@ class SharedEndpoint(HttpEndpoint):
         self._state.listening -= 1
         session.used = self._state.now()
         if isinstance(stream, OutboxStream):
-            self._sessions.spawn(self._sessions.listeners.stop(session, stream))
+            self._sessions.spawn(self._sessions.standing.stop(session, stream))
         elif isinstance(stream, FollowedStream):
             self._sessions.end_resumed(session, stream)
 
     async def _open_stream(
         self, session: SharedSession, last: str | None
     ) -> "FollowedStream | OutboxStream | gate.HttpRefusal":
-        has_ids, listeners = session.is_resumable, self._sessions.listeners
+        has_ids, standing = session.is_resumable, self._sessions.standing
         if last is None:
-            return await listeners.listen(session, after=None, has_ids=has_ids)
+            return await standing.listen(session, after=None, has_ids=has_ids)
         positions = parse_outbox_event(last)
         backend = self._sessions.worker.backend
         if positions is not None:
             page = await backend.read(session.outbox_name, after=positions[0], limit=1)
             if page is not None and page.first > positions[0] + 1:
                 return _lost_events(last)
-            return await listeners.listen(session, after=positions, has_ids=has_ids)
+            return await standing.listen(session, after=positions, has_ids=has_ids)
         found = parse_stream_event(last)
         if found is None:
             return _lost_events(last)
@@ -316,7 +316,7 @@ class SharedTwoEndpointForm(TwoEndpointForm):
             if refusal is not None:
                 return refusal
             await sessions.worker.keep_duty(f"session/{session.sid}/")
-            return await sessions.listeners.listen(session, after=None, has_ids=False)
+            return await sessions.standing.listen(session, after=None, has_ids=False)
         except StoreError as error:
             log.warning("a session cannot be opened: %s", error)
             sessions.spawn(self._end_everywhere(session))
@@ -339,9 +339,9 @@ class SharedTwoEndpointForm(TwoEndpointForm):
             await self._sessions.end_everywhere(session)
             await self._sessions.worker.end_duty(f"session/{session.sid}/")
 
-        await self._sessions.listeners.persist(end)
+        await self._sessions.standing.persist(end)
         if stream is not None:
-            await self._sessions.listeners.stop(session, stream)
+            await self._sessions.standing.stop(session, stream)
 
     async def _find(self, exchange: HttpExchange, key: bytes) -> SharedSession | gate.HttpRefusal:
         return await self._sessions.load(key, exchange.principal, exchange.scope.get("client"))

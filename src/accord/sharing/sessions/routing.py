@@ -148,7 +148,7 @@ class MessageRouter:
             await questions.forget(session.sid, id)
         except StoreUnavailable:
             forget = partial(questions.forget, session.sid, id)
-            self._sessions.spawn(self._sessions.listeners.persist(forget))
+            self._sessions.spawn(self._sessions.standing.persist(forget))
         return not is_here
 
     async def _send_to_holders(self, session: SharedSession, data: bytes) -> bool:

@@ -24,14 +24,14 @@ from accord.sharing.sessions.facts import (
     mark_ended,
 )
 from accord.sharing.sessions.index import SessionIndex
-from accord.sharing.sessions.listening import (
-    UNKNOWN,
-    SessionListeners,
-    listener_duty,
-)
 from accord.sharing.sessions.response import stream_duty
 from accord.sharing.sessions.served import ServedSharing
 from accord.sharing.sessions.session import SharedSession
+from accord.sharing.sessions.standing_streams import (
+    UNKNOWN,
+    StandingStreams,
+    listener_duty,
+)
 from accord.sharing.sessions.streams import FollowedStream
 from accord.sharing.workers import names
 from accord.sharing.workers.questions import SharedQuestions
@@ -100,9 +100,9 @@ class SharedSessions(HttpSessions):
         self.generation = 0
         idle = state.options.session_idle
         self._index = SessionIndex(worker.backend, state.options)
-        self.listeners = SessionListeners(self)
+        self.standing = StandingStreams(self)
         self.records = SessionRecords(
-            worker, ttl=idle, apply=self._apply, reach=self.listeners.reach
+            worker, ttl=idle, apply=self._apply, reach=self.standing.reach
         )
         self.writers: dict[LogWriter, None] = {}
         self._tokens: SessionTokens | None = None
@@ -352,7 +352,7 @@ class SharedSessions(HttpSessions):
             self._losses = self.worker.losses
             for session in self._by_sid.values():
                 session.cached.version = 0  # versions begin anew with the data
-        self.spawn(self.listeners.persist(self._look_again))
+        self.spawn(self.standing.persist(self._look_again))
 
     async def _look_again(self) -> None:
         """End the streams here that another worker has taken over; keep on with the others."""
@@ -433,7 +433,7 @@ class SharedSessions(HttpSessions):
 
     def _clean_up_soon(self) -> None:
         if self._done:  # the end may have been faster
-            self.spawn(self.listeners.persist(self._clean_up))
+            self.spawn(self.standing.persist(self._clean_up))
 
     async def _clean_up(self) -> None:
         done, self._done = self._done, {}

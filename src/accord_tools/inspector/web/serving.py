@@ -11,8 +11,8 @@ from typing import Final
 
 from accord.errors import TransportError
 from accord.http.server.connection import HttpConnection
-from accord.http.server.listened import STATUS_LINES
 from accord.http.server.listener import HttpListener, ListenerLimits
+from accord.http.server.listener_request import STATUS_LINES
 from accord.http.server.running import serve_asgi
 from accord.http.server.sockets import listen
 from accord.http.server.state import HttpOptions

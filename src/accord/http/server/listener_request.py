@@ -24,7 +24,7 @@ _TEXT: Final = (b"content-type", b"text/plain; charset=utf-8")
 _GONE: Final = {"type": "http.disconnect"}
 
 
-class ListenedRequest:
+class ListenerRequest:
     """One request and its response.
 
     Args:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from accord.http.server.asgi_bridge import build_scope
 from accord.http.server.exchange import Admission, Headers, HttpExchange, Scope
-from accord.http.server.listened import ListenedRequest
+from accord.http.server.listener_request import ListenerRequest
 from accord.http.server.readers import Reader
 from accord.http.server.received import ReceivedHead
 from accord.http.server.stream import Stream
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _ORIGIN: Final = b"origin"
 
 
-class ListenedExchange(ListenedRequest, HttpExchange):
+class ListenerExchange(ListenerRequest, HttpExchange):
     """A request on the listener, and the ways to respond to it.
 
     Args:
@@ -37,7 +37,7 @@ class ListenedExchange(ListenedRequest, HttpExchange):
 
     is_counted = False
     admission: Admission | None = None
-    is_listened = True
+    is_on_listener = True
 
     def __init__(self, app: "HttpApp", connection: "HttpConnection", head: ReceivedHead) -> None:
         self.connection = connection
@@ -97,7 +97,7 @@ class ListenedExchange(ListenedRequest, HttpExchange):
 
     def make_reader(self, stream: Stream, headers: Headers, among: set[Reader]) -> Reader:
         self.begin(200, headers)
-        reader = self.follower = ListenedReader(stream, among, self)
+        reader = self.follower = ListenerReader(stream, among, self)
         return reader
 
     def expect_silence(self) -> None:
@@ -118,12 +118,12 @@ class ListenedExchange(ListenedRequest, HttpExchange):
             self._app.under_way -= 1
 
 
-class ListenedReader(Reader):
+class ListenerReader(Reader):
     """A response that follows a stream on the listener; callbacks of the loop write it."""
 
     __slots__ = ("_handle", "_request")
 
-    def __init__(self, stream: Stream, among: set[Reader], request: ListenedRequest) -> None:
+    def __init__(self, stream: Stream, among: set[Reader], request: ListenerRequest) -> None:
         super().__init__(stream, among)
         self._request = request
         self._handle: asyncio.Handle | None = None

@@ -1,7 +1,8 @@
-"""Clients of shared sessions that listen: which connection gets the messages, from where on.
+"""Streams with what a session sends outside of any request, where several workers serve it.
 
-A session may have several connections, on any workers. The record lists them; the newest one gets
-the messages. One that goes away leaves its positions in the record, for those that follow.
+Which connection gets the messages, and from where on. A session may have several connections, on
+any workers. The record lists them; the newest one gets the messages. One that goes away leaves its
+positions in the record, for those that follow.
 """
 
 import asyncio
@@ -29,7 +30,7 @@ _PAUSE: Final = 0.2
 _PAUSE_MOST: Final = 5.0
 
 
-class SessionListeners:
+class StandingStreams:
     """The connections of this worker on which clients listen.
 
     Args:
