@@ -3,7 +3,8 @@ from contextvars import ContextVar
 
 import pytest
 
-from accord.runtime.tasks import run_to_end, start
+from accord.runtime.eager import start
+from accord.runtime.tasks import run_to_end
 
 here: ContextVar[str] = ContextVar("here", default="outside")
 

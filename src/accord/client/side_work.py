@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from accord.runtime.tasks import start
+from accord.runtime.eager import start
 
 if TYPE_CHECKING:
     from accord.client.cache import ResultCache

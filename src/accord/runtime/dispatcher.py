@@ -35,9 +35,10 @@ from accord.protocol.exchange import (
 from accord.protocol.jsonrpc import Frame, MalformedMessage
 from accord.runtime import tasks
 from accord.runtime.deferred import Deferred
+from accord.runtime.eager import start
 from accord.runtime.handlers import NO_HANDLERS, OVER, Handlers, Write, discard
 from accord.runtime.requester import NONE_RUNNING, Requester
-from accord.runtime.tasks import Pending, explain_size, is_pressed, is_writable, start
+from accord.runtime.tasks import Pending, explain_size, is_pressed, is_writable
 from accord.runtime.watchdog import Watchdog
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Work on an event loop: tasks that begin at once, requests that wait, threads, forks.
+"""Work on an event loop: requests that wait, servers that run to their end, threads, forks.
 
 A handler may fork. Its child has a copy of the loop and of every connection: it must not serve, and
 not write a single byte. It is ended when it comes back into accord, and the parent goes on.
@@ -8,7 +8,6 @@ import asyncio
 import logging
 import os
 import signal
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
@@ -36,45 +35,6 @@ awaited_threads: Final[set[asyncio.Future[Any]]] = set()
 """Work in threads of servers that a loop waits for: a virtual clock must not overtake it."""
 
 _loops: Final[WeakSet[asyncio.AbstractEventLoop]] = WeakSet()
-
-if sys.version_info >= (3, 12):
-
-    def start(
-        loop: asyncio.AbstractEventLoop, work: Coroutine[object, None, Result], name: str
-    ) -> asyncio.Task[Result]:
-        """Run work up to where it first waits, as a task; it may be done on return."""
-        return asyncio.Task(work, loop=loop, name=name, eager_start=True)
-
-else:
-    _leave: Final = asyncio.tasks._leave_task
-    _enter: Final = asyncio.tasks._enter_task
-
-    def start(
-        loop: asyncio.AbstractEventLoop, work: Coroutine[object, None, Result], name: str
-    ) -> asyncio.Task[Result]:
-        """Run work up to where it first waits, as a task; it may be done on return.
-
-        This Python knows no eager tasks. Its own loop queues the first step as the last that is
-        ready, so it can be taken from there; on other loops the task begins with the next turn.
-        """
-        task = asyncio.Task(work, loop=loop, name=name)
-        ready = getattr(loop, "_ready", None)
-        if not ready:
-            return task
-        step = ready.pop()
-        belongs_to: object = getattr(step._callback, "__self__", None)
-        if belongs_to is not task:
-            ready.append(step)  # another thread was quicker
-            return task
-        outer = asyncio.current_task(loop)
-        if outer is not None:
-            _leave(loop, outer)
-        try:
-            step._run()
-        finally:
-            if outer is not None:
-                _enter(loop, outer)
-        return task
 
 
 class Resumed(Generic[Result]):

@@ -10,7 +10,8 @@ import ssl
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
-from accord.runtime.tasks import Resumed, start
+from accord.runtime.eager import start
+from accord.runtime.tasks import Resumed
 
 if TYPE_CHECKING:
     from accord.http.server.listener import HttpListener

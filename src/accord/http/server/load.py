@@ -14,7 +14,7 @@ from contextlib import suppress
 from socket import socket
 from typing import Any, Final
 
-from accord.runtime.tasks import start
+from accord.runtime.eager import start
 
 log = logging.getLogger("accord.http")
 

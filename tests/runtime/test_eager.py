@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 import pytest
 
 from accord import Context, Server, ToolError, connect
-from accord.runtime.brief import HAS_EAGER_TASKS, code_without_await, run_at_once
+from accord.runtime.eager import HAS_EAGER_TASKS, code_without_await, run_at_once
 from support.waiting import LONG, run, until_sync
 
 NUMBER: ContextVar[int] = ContextVar("NUMBER", default=0)
