@@ -2,7 +2,14 @@ import json
 
 import pytest
 
-from accord.protocol.catalogue import AREAS, LEVELS, catalogue, requirements
+from accord.protocol.catalogue import (
+    AREAS,
+    LEVELS,
+    RULE_SET,
+    RULE_SET_DIGEST,
+    catalogue,
+    requirements,
+)
 from accord.types import REVISION_IDS
 
 NEW = REVISION_IDS[2]
@@ -150,3 +157,19 @@ def test_a_terminal_without_colours_stays_plain(on_terminal):
 def test_a_narrow_terminal_gets_the_text_below(on_terminal):
     _, shown = on_terminal("requirements", "--area", "ping", NO_COLOR="1", COLUMNS="60")
     assert "\n    Either side may send ping, a request without parameters.\n" in shown
+
+
+def test_the_date_of_the_rule_set_is_printed(accord):
+    done = accord("requirements", "--rules")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"rules {RULE_SET}\n", "")
+    shown = json.loads(accord("requirements", "--rules", "--format", "json").stdout)
+    counted = {"digest": RULE_SET_DIGEST, "requirements": len(catalogue())}
+    assert shown == {"rules": RULE_SET, **counted}
+    assert "  accord requirements --rules  " in accord("requirements", "--help").stdout
+
+
+@pytest.mark.parametrize("more", [["--area", "tools"], ["tools.call.content-array"]])
+def test_the_rule_set_is_that_of_all_requirements(accord, more):
+    done = accord("requirements", "--rules", *more)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "leave ids and filters out" in done.stderr

@@ -11,6 +11,7 @@ from markdown_it import MarkdownIt
 from msgspec.structs import replace
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+from accord.protocol.catalogue import RULE_SET
 from accord_tools.fleet.rendering import FORMS, form_of, render_fleet
 from accord_tools.fleet.rendering.badges import badge_endpoint, server_badge
 from accord_tools.fleet.rendering.text import as_text
@@ -18,6 +19,7 @@ from accord_tools.fleet.rendering.wording import DIFFERENCE_WORDS, change_text, 
 from accord_tools.fleet.results import (
     DifferenceKind,
     FleetView,
+    RuleSetStamp,
     RunComparison,
     RunDifference,
     ServerResult,
@@ -25,6 +27,7 @@ from accord_tools.fleet.results import (
     SurfaceFinding,
     TestCounts,
 )
+from accord_tools.fleet.rule_set import find_rule_set
 from fleet.views import (
     EVIL,
     IDS,
@@ -88,6 +91,18 @@ def test_every_kind_of_difference_has_words():
 )
 def test_the_change_of_a_server_is_said_in_a_few_words(kinds, text):
     assert change_text([RunDifference(kind=each, server="x", text="") for each in kinds]) == text
+
+
+@pytest.mark.parametrize("form", ["text", "json", "junit", "sarif", "markdown", "html"])
+def test_every_form_names_the_rule_set(form):
+    view = small_view(server("x"))
+    rules = RuleSetStamp(version="2031-02", digest=view.run.rules.digest)
+    assert "2031-02" in render_fleet(replace(view, run=replace(view.run, rules=rules)), form)
+
+
+def test_the_newest_rule_set_of_fleets_is_that_of_the_checker():
+    """If this fails, write the ids of the new set into accord_tools/fleet/rules/RULE_SET.txt."""
+    assert find_rule_set("latest").version == RULE_SET
 
 
 # -- JSON
@@ -188,7 +203,7 @@ def test_junit_has_a_suite_per_server_and_a_case_per_requirement_and_test():
     suites, root = suites_of(small_view(result, server("y")))
     assert root.get("name") == "accord: desk servers"
     assert list(suites) == ["x", "y"]
-    cases = {case.get("name"): case for case in suites["x"]}
+    cases = {case.get("name"): case for case in suites["x"].iter("testcase")}
     assert len(cases) == 1 + 300 + 2
     failure = cases[result.breaches[0].requirement].find("failure")
     assert failure.get("message") == result.breaches[0].message
@@ -212,11 +227,11 @@ def test_junit_fails_only_where_the_run_does():
 def test_junit_says_why_a_server_could_not_be_checked():
     skipped = ServerResult(name="s", state="skipped", reasons=("TOKEN is not set",))
     suites, _ = suites_of(small_view(unreachable("u"), skipped))
-    failure = suites["u"][0].find("failure")
+    failure = suites["u"].find("testcase/failure")
     assert failure.get("message") == "the server ended with exit code 1 before its first answer"
     assert "start: failed, 0.4 s, exit code 1" in failure.text
     assert "stderr: Error: Cannot find module 'zod'" in failure.text
-    assert suites["s"][0].find("skipped").get("message") == "TOKEN is not set"
+    assert suites["s"].find("testcase/skipped").get("message") == "TOKEN is not set"
 
 
 def test_junit_keeps_hostile_texts_and_equal_names_apart():
@@ -224,7 +239,8 @@ def test_junit_keeps_hostile_texts_and_equal_names_apart():
     suites, root = suites_of(hostile_view())
     assert len(suites) == 3
     assert {each.tag for each in root.iter()} <= {
-        *("testsuites", "testsuite", "testcase", "failure", "skipped", "system-out")
+        *("testsuites", "testsuite", "properties", "property"),
+        *("testcase", "failure", "skipped", "system-out"),
     }
     assert all(each.isprintable() or each == "\n" for each in text)
     both = small_view(server("a\n"), server("a\\n"))
@@ -287,7 +303,7 @@ def test_sarif_runs_have_ids_of_their_own_and_large_fleets_are_one_run():
     names = ["a", "a/b", "a-b", "a b", "ä"]
     ids = [run["automationDetails"]["id"] for run in runs_of(small_view(*map(server, names)))]
     assert len(set(ids)) == len(names)
-    assert all(re.fullmatch(r"accord_tools/fleet/[\w-]+/", id) for id in ids)
+    assert all(re.fullmatch(r"accord/fleet/[\w-]+/", id) for id in ids)
     many = [server(f"s{place}", failures=1) for place in range(21)]
     [run] = runs_of(small_view(*many))
     assert len(run["results"]) == 21

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from accord.protocol.catalogue import RULE_SET
     from accord.protocol.codec import Codec, Limits, decode, encode
     from accord.protocol.conversation import Conversation
     from accord.protocol.endpoint import Endpoint
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = [
     "HANDSHAKE",
     "REVISIONS",
+    "RULE_SET",
     "Batch",
     "Codec",
     "Conversation",
@@ -61,6 +63,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "catalogue": ("RULE_SET",),
     "codec": ("Codec", "Limits", "decode", "encode"),
     "conversation": ("Conversation",),
     "endpoint": ("Endpoint",),

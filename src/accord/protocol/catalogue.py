@@ -17,6 +17,14 @@ import msgspec
 from accord.protocol.violation import FAIL, WARN, Severity
 from accord.types._base import REVISION_IDS, JsonObject, RevisionId, since
 
+RULE_SET: Final = "2026-11"
+"""The date of the requirements and of the rules that judge them; reports and lock files name it.
+
+Verdicts of one rule set can be compared, whatever version of accord gave them.
+"""
+# Of the table of rules; tests/protocol/test_rule_set.py says what to do when it changes.
+RULE_SET_DIGEST: Final = "430f60095a73eaf5"
+
 Level: TypeAlias = Literal["MUST", "MUST NOT", "SHOULD", "SHOULD NOT", "MAY", "FACT"]
 LEVELS: Final[tuple[Level, ...]] = get_args(Level)
 

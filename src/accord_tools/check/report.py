@@ -13,7 +13,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from accord.protocol.catalogue import Level, Requirement, catalogue
+from accord.protocol.catalogue import RULE_SET, Level, Requirement, catalogue
 from accord.protocol.revisions import REVISIONS, in_order, newest
 from accord.protocol.verdict import Evidence, Verdict, VerdictName, specificity
 from accord.protocol.violation import FAIL, Party, Severity, Violation
@@ -212,7 +212,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a check found.
 
     Without a revision in the messages `revision` is None and `judged_by` the default. If several
-    revisions were checked, both are the newest.
+    revisions were checked, both are the newest. `rules` is the date of the rule set.
     """
 
     target: str
@@ -224,6 +224,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     violations: tuple[ViolationGroup, ...] = ()
     setting: Setting = Setting()
     version: str = __version__
+    # What reports were judged by that were stored without it.
+    rules: str = "2026-11"
 
     @property
     def has_failed(self) -> bool:
@@ -289,6 +291,7 @@ def build_report(
         setting=setting
         if setting.revisions
         else msgspec.structs.replace(setting, revisions=(judged_by,)),
+        rules=RULE_SET,
     )
 
 

@@ -26,6 +26,7 @@ examples:
   accord requirements --area tools --party server              what binds servers about tools
   accord requirements --check wire --format json               what recorded traffic can decide
   accord requirements tools.call.content-array                 all about one of them
+  accord requirements --rules                                  the date of the rule set
 
 levels: must, must-not, should, should-not, may, fact (stated without a keyword)
 
@@ -39,9 +40,11 @@ ids* ID       show all about these requirements
 --area A      those of this area, such as tools
 --party P     those that bind this party, such as server
 --check C     those that are checked this way, such as wire
+--rules       print the date of the rule set, which reports and lock files name, and nothing else
 --format F    text, json or markdown (default: text)
 """
 
+_FILTERS = ("revision", "level", "area", "party", "check")
 _RECORDED = {"messages": "decided by messages", "http": "decided by what HTTP said"}
 
 Paint = Callable[[str, str], str]
@@ -55,6 +58,8 @@ def register(commands: Commands) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the requirements that match the options."""
     form = one_of(options.format, ("text", "json", "markdown"), "format")
+    if options.rules:
+        return _print_rules(options, form)
     revisions = [one_of(each, REVISION_IDS, "revision") for each in options.revision]
     rows = _select(options, revisions)
     if not rows:
@@ -67,6 +72,19 @@ def run(options: argparse.Namespace) -> int:
         say("\n".join(_card(row, painter()) for row in rows))
     else:
         say(_as_text(rows, revisions))
+    return 0
+
+
+def _print_rules(options: argparse.Namespace, form: str) -> int:
+    from accord.protocol.catalogue import RULE_SET, RULE_SET_DIGEST, catalogue
+
+    if any(getattr(options, name) for name in ("ids", *_FILTERS)):
+        raise UsageError("--rules is about all requirements: leave ids and filters out")
+    if form == "json":
+        counted = {"rules": RULE_SET, "digest": RULE_SET_DIGEST, "requirements": len(catalogue())}
+        say_json(counted)
+    else:
+        say(f"rules {RULE_SET}\n")
     return 0
 
 

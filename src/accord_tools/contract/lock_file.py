@@ -11,6 +11,7 @@ import msgspec
 
 from accord.cli.terminal import escape_unprintable
 from accord.errors import AccordError
+from accord.protocol.catalogue import RULE_SET
 from accord.testing.surface import METHODS
 from accord.types import JsonObject
 from accord_tools.contract.data_files import read_data_file
@@ -48,8 +49,11 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def format_lock(surface: JsonObject, revision: str) -> str:
-    """Return the text of a lock file; the same surface gives the same text."""
-    locked = {"revision": revision, **surface}
+    """Return the text of a lock file; the same surface gives the same text.
+
+    Rules decide nothing of it, but its readers may ask what the server was judged by then.
+    """
+    locked = {"revision": revision, "rules": RULE_SET, **surface}
     return json.dumps(locked, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from accord.protocol.catalogue import RULE_SET
 from accord_tools.contract.lock_file import LockError, find_changes, format_lock, read_lock
 
 TOOL = {"name": "add", "description": "Add.", "inputSchema": {"properties": {"a": {}}}}
@@ -114,7 +115,16 @@ def test_the_same_surface_gives_the_same_text(tmp_path):
     text = format_lock(BEFORE, "2025-06-18")
     assert text == format_lock(dict(reversed(BEFORE.items())), "2025-06-18")
     (tmp_path / "a.lock").write_text(text)
-    assert read_lock(tmp_path / "a.lock") == {"revision": "2025-06-18", **BEFORE}
+    locked = {"revision": "2025-06-18", "rules": RULE_SET, **BEFORE}
+    assert read_lock(tmp_path / "a.lock") == locked
+
+
+def test_other_rules_in_a_lock_file_do_not_count_as_a_change(tmp_path):
+    older = json.loads(format_lock(BEFORE, "2025-06-18"))
+    del older["rules"]
+    for rules in ({}, {"rules": "2026-11"}, {"rules": "2031-01"}):
+        (tmp_path / "a.lock").write_text(json.dumps(older | rules))
+        assert find_changes(read_lock(tmp_path / "a.lock"), BEFORE) == []
 
 
 def test_an_unreadable_lock_file_is_reported(tmp_path):

@@ -34,6 +34,7 @@ def test_text_shows_violations_first_then_areas_coverage_and_score(report):
             "tools       0     1     1              1               0\n",
             "all         1     1     2              1               1\n",
             "coverage: 4 of 5 rules tested (80 %)\n",
+            "rules: 2026-11\n",
             f"score: 50 of 100 ({SCORE_RULE})\n",
             "result: failed (1 requirement failed, 2 warned)\n",
         )

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from accord.protocol.catalogue import RULE_SET
 from accord.trace import read
 from accord_tools.check.trace_check import replay
 from accord_tools.watch import watcher as watching
@@ -253,6 +254,7 @@ def test_violations_are_reported_on_stderr_while_the_server_runs():
         out, err = process.communicate(timeout=LONG)
     assert len(out.splitlines()) == 3
     assert b", score " in err
+    assert f" by rules {RULE_SET}\n".encode() in err
 
 
 def test_violations_can_be_reported_in_a_file(tmp_path):
@@ -362,6 +364,7 @@ def test_the_report_of_a_watch_is_for_its_owner_alone(tmp_path):
     process = launched(*words)
     process.communicate(line(INITIALIZE) + line(READY), timeout=LONG)
     assert (tmp_path / "report.json").stat().st_mode & 0o777 == 0o600
+    assert json.loads((tmp_path / "report.json").read_text())["rules"] == RULE_SET
 
 
 def test_a_recording_that_cannot_be_created_is_reported_at_once(tmp_path):

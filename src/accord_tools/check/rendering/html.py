@@ -133,6 +133,7 @@ def _facts(report: Report) -> Iterator[str]:
             if report.revision
             else f"not named, judged by {report.judged_by}"
         ),
+        "Rules": report.rules,
         "Date": setting.at,
         "Duration": None if setting.seconds is None else f"{setting.seconds:.1f} s",
     }

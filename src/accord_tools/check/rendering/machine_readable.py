@@ -43,6 +43,7 @@ def as_json(report: Report) -> str:
         "at": setting.at,
         "seconds": setting.seconds,
         "accord": report.version,
+        "rules": report.rules,
         "counts": {name: report.count(name) for name in VERDICTS},
         "coverage": msgspec.to_builtins(report.coverage),
         "calls": setting.calls,
@@ -85,7 +86,9 @@ def as_junit(report: Report) -> str:
     cases += calls_cases(report.setting.tools)
     suites = [area for area, _ in by_area(report)]
     suites += [CALLS_SUITE] if report.setting.call_counts else []
-    return format_junit(report.target, cases, suites, seconds=report.setting.seconds)
+    return format_junit(
+        report.target, cases, suites, seconds=report.setting.seconds, rules=report.rules
+    )
 
 
 def calls_cases(tools: Iterable[ToolCounts]) -> list[JunitCase]:
@@ -103,7 +106,12 @@ def calls_cases(tools: Iterable[ToolCounts]) -> list[JunitCase]:
 
 
 def format_junit(
-    target: str, cases: Sequence[JunitCase], suites: Iterable[str], *, seconds: float | None = None
+    target: str,
+    cases: Sequence[JunitCase],
+    suites: Iterable[str],
+    *,
+    seconds: float | None = None,
+    rules: str | None = None,
 ) -> str:
     """Return a JUnit document.
 
@@ -112,6 +120,7 @@ def format_junit(
         cases: the test cases.
         suites: the names of the suites, in order.
         seconds: the duration of the whole; by default the sum of the cases, if they have any.
+        rules: the rule set that the cases were judged by; a property of each suite.
     """
     root = Element(
         "testsuites", {"name": f"accord: {escape_unprintable(target)}", **_counts(cases)}
@@ -123,6 +132,9 @@ def format_junit(
         by_suite[case.suite].append(case)
     for suite, members in by_suite.items():
         element = SubElement(root, "testsuite", {"name": suite, **_counts(members)})
+        if rules is not None:
+            properties = SubElement(element, "properties")
+            SubElement(properties, "property", name="rules", value=escape_unprintable(rules))
         for case in members:
             _add_case(element, case)
     indent(root)
@@ -248,6 +260,7 @@ def sarif_run(report: Report, *, line: int = 1) -> JsonObject:
         "properties": {
             "target": escape_unprintable(report.target),
             "revisions": list(report.setting.revisions),
+            "ruleSet": report.rules,
             "score": report.score,
             "scoreRule": SCORE_RULE,
             "applicable": report.coverage.applicable,

@@ -71,6 +71,7 @@ def as_text(
         *_list_untried(report, verbose=verbose),
         *wording.tool_lines(report),
         *(f"note: {escape_unprintable(note)}" for note in report.setting.notes),
+        f"rules: {escape_unprintable(report.rules)}",
         f"score: {wording.score(report)} ({SCORE_RULE})",
         f"result: {paint(_STYLES.get(wording.state(report), 'bold'), word)} ({counts})",
     ]
@@ -156,6 +157,7 @@ def as_markdown(report: Report) -> str:
         f"- coverage: {wording.coverage(report)}",
         *(f"- {escape_markdown(line)}" for line in wording.tool_lines(report)),
         *(f"- note: {escape_markdown(note)}" for note in report.setting.notes),
+        f"- rules: {escape_markdown(report.rules)}",
         f"- score: {wording.score(report)} ({SCORE_RULE})",
         "",
     ]

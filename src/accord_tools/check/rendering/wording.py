@@ -287,6 +287,7 @@ def summary(report: Report) -> str:
         f"{escape_unprintable(report.target)}: {revision(report)}, {breach_counts(report)},"
         f" {report.coverage.exercised} of {report.coverage.applicable} applicable exercised,"
         f"{called_tools(report, ' {} called,')} score {score(report)}"
+        f" by rules {escape_unprintable(report.rules)}"
     )
 
 

@@ -22,7 +22,13 @@ def as_junit(view: FleetView) -> str:
     for result, suite in zip(view.run.results, _suite_names(view), strict=True):
         suites.append(suite)
         cases += _cases(result, suite)
-    return format_junit(fleet_title(view.run), cases, suites, seconds=view.run.seconds)
+    return format_junit(
+        fleet_title(view.run),
+        cases,
+        suites,
+        seconds=view.run.seconds,
+        rules=view.run.rules.version,
+    )
 
 
 def _suite_names(view: FleetView) -> list[str]:

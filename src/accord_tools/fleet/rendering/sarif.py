@@ -64,7 +64,7 @@ def _server_run(result: ServerResult, view: FleetView) -> JsonObject:
         run["results"].append(_unreachable(result, view.run))
         _add_rules(run, [_rule("fleet.unreachable", "A server of the fleet can be checked.")])
     _add_findings(run, result.findings, view.run, result.line)
-    run["automationDetails"] = {"id": f"accord_tools/fleet/{_identity(result.name)}/"}
+    run["automationDetails"] = {"id": f"accord/fleet/{_identity(result.name)}/"}
     return run
 
 
@@ -85,10 +85,11 @@ def _empty_run(run: FleetRun) -> JsonObject:
     version = escape_unprintable(run.accord)
     return {
         "tool": {"driver": {"name": "accord", "version": version, "rules": []}},
-        "automationDetails": {"id": "accord_tools/fleet/"},
+        "automationDetails": {"id": "accord/fleet/"},
         "invocations": [{"executionSuccessful": True}],
         "columnKind": "unicodeCodePoints",
         "results": [],
+        "properties": {"ruleSet": escape_unprintable(run.rules.version)},
     }
 
 
