@@ -8,8 +8,8 @@ import pytest
 
 from accord import types as t
 from accord.errors import InvalidParams, RequestError
-from accord.runtime.batches import call_in_batch, leave_for_end
-from accord.runtime.deferred import Deferred
+from accord.runtime.handlers import Deferred
+from accord.runtime.tasks import call_in_batch, leave_for_end
 from accord.runtime.watchdog import Watchdog
 from support.waiting import run, until
 

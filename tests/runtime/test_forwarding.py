@@ -10,7 +10,7 @@ import pytest
 from accord import types as t
 from accord.errors import ConnectionClosed, InvalidParams, RequestTimeout
 from accord.protocol.unknown import UnknownMembers
-from accord.runtime.forwarding import forward
+from accord.runtime.dispatcher import forward
 from accord.testing import run_in_virtual_time
 from support.waiting import run
 

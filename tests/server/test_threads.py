@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from accord.errors import InternalError
-from accord.runtime.deferred import OutOfTime
+from accord.runtime.handlers import OutOfTime
 from accord.runtime.tasks import is_thread_awaited
-from accord.runtime.thread_bells import make_bell
-from accord.runtime.thread_jobs import Job
+from accord.runtime.thread_jobs import Job, make_waker
 from accord.runtime.threads import Workers, is_working, run_in_thread, wait_until_idle
 from support.leftovers import Leftovers
 from support.waiting import LONG, run, until, until_sync
@@ -362,17 +361,17 @@ def without_descriptors(monkeypatch) -> None:
 
 
 @pytest.mark.parametrize("has_descriptors", [True, False])
-def test_each_ring_of_a_bell_wakes_one_thread(has_descriptors, monkeypatch) -> None:
+def test_each_call_of_a_waker_wakes_one_thread(has_descriptors, monkeypatch) -> None:
     if not has_descriptors:
         monkeypatch.delattr("os.eventfd")
-    bell = make_bell()
-    bell.ring()
-    bell.ring()
-    threads = [threading.Thread(target=bell.wait, daemon=True) for _ in range(3)]
+    waker = make_waker()
+    waker.wake()
+    waker.wake()
+    threads = [threading.Thread(target=waker.wait, daemon=True) for _ in range(3)]
     for thread in threads:
         thread.start()
     until_sync(lambda: sum(thread.is_alive() for thread in threads) == 1)
-    bell.ring()
+    waker.wake()
     until_sync(lambda: not any(thread.is_alive() for thread in threads))
 
 

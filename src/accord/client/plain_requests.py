@@ -15,7 +15,7 @@ from accord.protocol import shape
 from accord.protocol.methods import KNOWN
 from accord.protocol.unknown import find_unknown
 from accord.protocol.violation import CLIENT
-from accord.runtime.forwarding import forward
+from accord.runtime.dispatcher import forward
 from accord.types import JsonObject, ProgressParams
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Work on an event loop: requests that wait, servers that run to their end, threads, forks.
+"""Work on an event loop: requests that wait, servers up to their end, threads, batches, forks.
 
 A handler may fork. Its child has a copy of the loop and of every connection: it must not serve, and
 not write a single byte. It is ended when it comes back into accord, and the parent goes on.
@@ -23,6 +23,7 @@ from accord.types import ProgressParams
 
 if TYPE_CHECKING:
     from accord.protocol.exchange import NotificationReceived
+
 
 log = logging.getLogger("accord")
 
@@ -220,6 +221,51 @@ def is_thread_awaited() -> bool:
         if work.get_loop().is_closed():
             awaited_threads.discard(work)
     return bool(awaited_threads)
+
+
+# -- batches of work within one turn of a loop: they end with what would cost most for each
+
+_open_batches: Final[dict[asyncio.AbstractEventLoop, list[Callable[[], object]]]] = {}
+
+
+def call_in_batch(loop: asyncio.AbstractEventLoop, work: Callable[..., None], *args: Any) -> None:
+    """Do work on a loop, in its thread, and then what the work left for its end."""
+    if loop in _open_batches:
+        work(*args)
+        return
+    callbacks = _open_batches[loop] = []
+    try:
+        work(*args)
+    finally:
+        del _open_batches[loop]
+        if callbacks:
+            _end_batch(loop, callbacks)
+
+
+def leave_for_end(loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> bool:
+    """Call something at the end of the batch that the loop works on.
+
+    Returns whether there is one; else nothing is called.
+    """
+    callbacks = _open_batches.get(loop)
+    if callbacks is None:
+        return False
+    callbacks.append(callback)
+    return True
+
+
+def _end_batch(loop: asyncio.AbstractEventLoop, callbacks: list[Callable[[], object]]) -> None:
+    callbacks.reverse()
+    try:
+        while callbacks:
+            try:
+                callbacks.pop()()
+            except Exception as error:  # as the loop does with its own callbacks
+                said = {"message": "a callback failed", "exception": error}
+                loop.call_exception_handler(said)
+    finally:
+        for callback in callbacks:  # an interrupt goes on, but others wait for these
+            loop.call_soon(callback)
 
 
 # -- forks

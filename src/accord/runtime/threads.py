@@ -20,10 +20,19 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from accord.errors import InternalError
-from accord.runtime.batches import leave_for_end
-from accord.runtime.origin import ClientFlow
-from accord.runtime.thread_bells import Bell, Mailbox, QueueBell, make_bell
-from accord.runtime.thread_jobs import HELD_BACK, OVER, QUEUED, RUNNING, Job
+from accord.runtime.handlers import ClientFlow
+from accord.runtime.tasks import leave_for_end
+from accord.runtime.thread_jobs import (
+    HELD_BACK,
+    OVER,
+    QUEUED,
+    RUNNING,
+    Job,
+    Mailbox,
+    QueueWaker,
+    Waker,
+    make_waker,
+)
 
 log = logging.getLogger("accord.server")
 Value = TypeVar("Value")
@@ -62,22 +71,22 @@ class Workers:
         self._searching = 0
         # One idle thread waits at the door, where it is woken at the least cost; the others are
         # the reserve, of which the one that worked last is woken first.
-        self._door = make_bell()
+        self._door = make_waker()
         self._is_door_taken = False
-        self._reserve: list[Bell] = []
+        self._reserve: list[Waker] = []
         # Those of loops that have not been woken yet for the last outcomes.
         self._unread: tuple[Mailbox, ...] = ()
         self._reported = 0.0
         self._is_shut = False
         _all_workers.add(self)
-        # The threads refer to the bells alone, so that unused workers are collected.
+        # The threads refer to the wakers alone, so that unused workers are collected.
         weakref.finalize(self, _wake_all, self._door, self._reserve).atexit = False
 
     # -- submitting work, on a loop
 
     def submit(self, job: Job) -> None:
         """Queue a job."""
-        bell, is_served = None, True
+        waker, is_served = None, True
         mailbox = job.mailbox
         with self._lock:
             job.state = QUEUED
@@ -87,21 +96,21 @@ class Workers:
                 # The loop will take them soon and then wakes a thread, once for many jobs.
                 mailbox.stalled.add(self)
             elif not self._searching:
-                bell, is_served = self._find_thread()
+                waker, is_served = self._find_thread()
         # Once for all requests of a read, so that they are served together.
-        if bell is not None and not leave_for_end(job.loop, partial(mailbox.wake_thread, bell)):
-            bell.ring()
+        if waker is not None and not leave_for_end(job.loop, partial(mailbox.wake_thread, waker)):
+            waker.wake()
         if not is_served or len(self._queue) > 1:
             self._check_later(job)
 
     def wake(self) -> None:
         """Wake a thread if jobs wait and no thread looks for them."""
-        bell = None
+        waker = None
         with self._lock:
             if self._queue and not self._searching:
-                bell, _ = self._find_thread()
-        if bell is not None:
-            bell.ring()
+                waker, _ = self._find_thread()
+        if waker is not None:
+            waker.wake()
 
     def give_up(self, job: Job) -> None:
         """Drop a job; if it has begun, its thread may be replaced."""
@@ -111,8 +120,8 @@ class Workers:
             else:
                 job.state = OVER
 
-    def _find_thread(self, *, is_urgent: bool = True) -> tuple[Bell | None, bool]:
-        """Return the bell of a thread, to be rung without the lock; or start one.
+    def _find_thread(self, *, is_urgent: bool = True) -> tuple[Waker | None, bool]:
+        """Return the waker of a thread, to be called without the lock; or start one.
 
         The lock is held. Returns also whether there is a thread at all.
         """
@@ -151,26 +160,26 @@ class Workers:
 
     # -- working, in the threads
 
-    def work(self, own_bell: Bell) -> Bell | None:
-        """Do jobs as long as there are any; return the bell to wait for, or None at the end.
+    def work(self, own_waker: Waker) -> Waker | None:
+        """Do jobs as long as there are any; return the waker to wait for, or None at the end.
 
         Args:
-            own_bell: that of the thread.
+            own_waker: that of the thread.
         """
-        bell: Bell | None = None
+        waker: Waker | None = None
         with self._lock:
             self._searching -= 1
             unread, self._unread = self._unread, ()
             job, stand_by = self._take_job()
             if job is None:
-                bell = self._find_place(own_bell)
+                waker = self._find_place(own_waker)
         while True:
             for mailbox in unread:
-                mailbox.ring()
+                mailbox.notify()
             if job is None:
-                return bell
+                return waker
             if stand_by is not None:
-                stand_by.ring()
+                stand_by.wake()
             done, (value, failure) = job, job.run()
             with self._lock:
                 done.state = OVER
@@ -185,7 +194,7 @@ class Workers:
                 if self._threads <= self.size or self._threads <= self._most():
                     job, stand_by = self._take_job()
                     if job is None:
-                        bell = self._find_place(own_bell)
+                        waker = self._find_place(own_waker)
                 else:
                     self._threads -= 1
                 # To wake the loop gives up the interpreter's lock, so that is done once for all
@@ -195,8 +204,8 @@ class Workers:
                 else:
                     self._unread = ()
 
-    def _take_job(self) -> tuple[Job | None, Bell | None]:
-        """Return the next job, and the bell of a thread that should stand by.
+    def _take_job(self) -> tuple[Job | None, Waker | None]:
+        """Return the next job, and the waker of a thread that should stand by.
 
         The lock is held.
         """
@@ -216,7 +225,7 @@ class Workers:
             if flow is not None and flow.is_congested:
                 job.state = HELD_BACK
                 mailbox.outcomes.append((job, None, None))
-                mailbox.ring()
+                mailbox.notify()
                 continue
             job.state = RUNNING
             self._working[job] = None
@@ -225,8 +234,8 @@ class Workers:
             return job, None
         return None, None
 
-    def _find_place(self, own_bell: Bell) -> Bell | None:
-        """Return the bell that an idle thread waits for; None if it should end.
+    def _find_place(self, own_waker: Waker) -> Waker | None:
+        """Return the waker that an idle thread waits for; None if it should end.
 
         The lock is held.
         """
@@ -236,8 +245,8 @@ class Workers:
         if not self._is_door_taken:
             self._is_door_taken = True
             return self._door
-        self._reserve.append(own_bell)
-        return own_bell
+        self._reserve.append(own_waker)
+        return own_waker
 
     # -- reporting what holds the threads
 
@@ -259,7 +268,7 @@ class Workers:
             if not jobs:
                 return
             before = self._threads
-            bell, is_served = (None, True) if self._searching else self._find_thread()
+            waker, is_served = (None, True) if self._searching else self._find_thread()
             is_replaced = self._threads > max(self.size, before)
             now, moved_at = time.monotonic(), self._moved_at
             waits = [now - max(moved_at, job.queued_at) for job in jobs]
@@ -270,8 +279,8 @@ class Workers:
                 self._reported = moved_at
             held = self._describe_holders() if is_replaced or is_stuck else ""
             waiting, threads = len(jobs), self._threads
-        if bell is not None:
-            bell.ring()
+        if waker is not None:
+            waker.wake()
         if is_replaced:
             log.warning("a thread is added for each that a cancelled call still holds: %s", held)
         if is_reported:
@@ -314,8 +323,8 @@ class Workers:
                 idle.append(self._door)
                 self._is_door_taken = False
             self._searching += len(idle)
-        for bell in idle:
-            bell.ring()
+        for waker in idle:
+            waker.wake()
 
 
 _all_workers: Final[weakref.WeakSet[Workers]] = weakref.WeakSet()
@@ -323,19 +332,19 @@ _all_workers: Final[weakref.WeakSet[Workers]] = weakref.WeakSet()
 
 def _work(owner: "weakref.ref[Workers]") -> None:
     """Do the jobs of workers until they end."""
-    own_bell = QueueBell()
+    own_waker = QueueWaker()
     while (workers := owner()) is not None:
-        bell = workers.work(own_bell)
+        waker = workers.work(own_waker)
         # A thread that waits must not keep them alive.
         del workers
-        if bell is None:
+        if waker is None:
             return
-        bell.wait()
+        waker.wait()
 
 
-def _wake_all(door: Bell, reserve: list[Bell]) -> None:
-    for bell in (door, *reserve):
-        bell.ring()
+def _wake_all(door: Waker, reserve: list[Waker]) -> None:
+    for waker in (door, *reserve):
+        waker.wake()
 
 
 class _FunctionCall(Job):

@@ -11,7 +11,7 @@ import msgspec
 
 from accord.principal import Principal
 from accord.protocol.exchange import Exchange
-from accord.runtime.pacing import DONE, TURN, Done
+from accord.runtime.handlers import DONE, TURN, Done
 from accord.server.params import read_params
 from accord.server.questions.asking import AskingContext
 from accord.types import Implementation, LoggingLevel, LogMessageParams, ProgressParams

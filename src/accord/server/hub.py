@@ -19,7 +19,7 @@ from accord.protocol.bodies import BY_NAME
 from accord.types import ResourceUpdatedParams
 
 if TYPE_CHECKING:
-    from accord.runtime.origin import ClientFlow
+    from accord.runtime.handlers import ClientFlow
     from accord.server.session import Session
 
 log = logging.getLogger("accord.server")

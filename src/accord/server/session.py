@@ -21,8 +21,7 @@ from accord.protocol.exchange import Exchange, NotificationReceived, Refused
 from accord.protocol.party import PartyState, Peer
 from accord.protocol.revisions import Phase
 from accord.runtime.dispatcher import Dispatcher
-from accord.runtime.handlers import Write
-from accord.runtime.pacing import DONE, Delayed, Done
+from accord.runtime.handlers import DONE, Delayed, Done, Write
 from accord.server.context import Context, current
 from accord.server.hub import UPDATED, ListKind, Notices, ServerChange, list_change
 from accord.server.log_levels import is_wanted
@@ -33,7 +32,7 @@ from accord.server.visibility import Visibility, set_visible
 from accord.types import LoggingLevel, RequestId, Root
 
 if TYPE_CHECKING:
-    from accord.runtime.origin import ClientFlow
+    from accord.runtime.handlers import ClientFlow
     from accord.server.listening import Subscription
     from accord.server.server import Server
     from accord.server.sources.sessions import MountedSession

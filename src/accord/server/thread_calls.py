@@ -5,7 +5,7 @@ from collections.abc import Awaitable
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
-from accord.runtime.deferred import OutOfTime
+from accord.runtime.handlers import OutOfTime
 from accord.runtime.thread_jobs import Job
 from accord.server.context import Context, current
 from accord.server.entries.tools import ToolEntry, finish_call

@@ -20,7 +20,7 @@ from itertools import chain
 from typing import Final, cast
 
 from accord.protocol.exchange import Exchange
-from accord.runtime.batches import call_in_batch, leave_for_end
+from accord.runtime.tasks import call_in_batch, leave_for_end
 from accord.stdio.lines import LINE_LIMIT, LineReader, LineTooLong
 
 log = logging.getLogger("accord.stdio")

@@ -24,7 +24,7 @@ from accord.errors import InvalidParams, RequestError
 from accord.protocol import shape
 from accord.protocol.exchange import Exchange
 from accord.protocol.unknown import find_unknown
-from accord.runtime.forwarding import forward
+from accord.runtime.dispatcher import forward
 from accord.server.context import Context
 from accord.server.questions.channels import Channel
 from accord.types import (

@@ -11,7 +11,7 @@ from accord.compose.proxies.entries import build_entry
 from accord.errors import AccordError, InternalError, RemoteProtocolError, RequestError
 from accord.protocol.methods import METHODS
 from accord.protocol.unknown import UnknownMembers, find_unknown
-from accord.runtime.forwarding import forward
+from accord.runtime.dispatcher import forward
 from accord.server.hub import LIST_KINDS, ListKind
 from accord.server.sources.views import EntryKind
 from accord.types import PageParams

@@ -18,7 +18,7 @@ from accord.http.server.exchange import (
 )
 from accord.http.server.readers import Reader
 from accord.http.server.stream import Stream
-from accord.runtime.pacing import TURN
+from accord.runtime.handlers import TURN
 
 if TYPE_CHECKING:
     from accord.http.server.state import HttpOptions

@@ -24,7 +24,7 @@ from accord.http.server.stream import Stream, parse_event_id
 from accord.http.server.visitor_page import is_visit, show_page
 from accord.protocol.exchange import Event, Refused, RequestReceived
 from accord.protocol.revisions import HANDSHAKE
-from accord.runtime.pacing import DONE
+from accord.runtime.handlers import DONE
 
 _STATELESS: Final = "POST, OPTIONS"
 # Seconds after which a silent call becomes a stream, if clients could resume that stream.

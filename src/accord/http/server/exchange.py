@@ -14,7 +14,7 @@ from accord.http.rules import headers as names
 from accord.principal import Principal, as_principal
 from accord.protocol import codec
 from accord.protocol.jsonrpc import ErrorBody
-from accord.runtime.pacing import DONE
+from accord.runtime.handlers import DONE
 
 if TYPE_CHECKING:
     from accord.http.server.readers import Reader

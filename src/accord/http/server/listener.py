@@ -28,7 +28,7 @@ from accord.http.server.proxies import TrustedProxies
 from accord.http.server.received import ReceivedHead
 from accord.http.server.socket_flow import SocketFlow
 from accord.runtime.eager import start
-from accord.runtime.pacing import DONE
+from accord.runtime.handlers import DONE
 
 log = logging.getLogger("accord.http")
 

@@ -11,7 +11,7 @@ from accord.http.server.readers import Reader
 from accord.http.server.received import ReceivedHead
 from accord.http.server.stream import Stream
 from accord.principal import Principal, as_principal
-from accord.runtime.pacing import DONE
+from accord.runtime.handlers import DONE
 
 if TYPE_CHECKING:
     import asyncio

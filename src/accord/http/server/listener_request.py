@@ -6,7 +6,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
 from accord.http.server.received import ReceivedHead
-from accord.runtime.pacing import DONE
+from accord.runtime.handlers import DONE
 
 if TYPE_CHECKING:
     from accord.http.server.connection import HttpConnection

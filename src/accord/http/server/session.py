@@ -18,7 +18,7 @@ from accord.principal import Principal
 from accord.protocol.exchange import Exchange
 from accord.protocol.mirroring import MirroredArgument
 from accord.protocol.party import NONE_OPEN
-from accord.runtime.requester import NONE_RUNNING
+from accord.runtime.dispatcher import NONE_RUNNING
 from accord.types import RevisionId
 
 if TYPE_CHECKING:

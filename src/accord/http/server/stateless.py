@@ -31,7 +31,7 @@ from accord.protocol.exchange import Exchange, RequestReceived
 from accord.protocol.jsonrpc import Batch, ErrorBody, Frame, MalformedMessage
 from accord.protocol.mirroring import NAME_MEMBERS, MirroredArgument
 from accord.protocol.revisions import Revision
-from accord.runtime.pacing import DONE
+from accord.runtime.handlers import DONE
 from accord.types import RevisionId
 
 log = logging.getLogger("accord.http")

@@ -19,8 +19,8 @@ from accord.errors import (
     UrlElicitationRequired,
 )
 from accord.protocol.exchange import Exchange
-from accord.runtime.deferred import OutOfTime
 from accord.runtime.eager import code_without_await, run_at_once
+from accord.runtime.handlers import OutOfTime
 from accord.server.access import parse_scopes, parse_tags
 from accord.server.context import Context, current
 from accord.server.entries.registry import RegistryEntry

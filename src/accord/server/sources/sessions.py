@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from accord.principal import Principal
-    from accord.runtime.origin import ClientFlow
+    from accord.runtime.handlers import ClientFlow
     from accord.server.questions.channels import Channel
     from accord.server.server import Server
 

@@ -18,7 +18,7 @@ from accord.http.server.state import HttpOptions
 from accord.principal import Principal
 from accord.protocol import codec
 from accord.protocol.jsonrpc import ErrorBody
-from accord.runtime.pacing import DONE
+from accord.runtime.handlers import DONE
 from accord.sharing.sessions.response import (
     CALL_FORMAT,
     SharedResponse,
