@@ -10,7 +10,6 @@ import pytest
 from accord import types as t
 from accord.errors import ConnectionClosed, InvalidParams, RequestTimeout
 from accord.protocol.unknown import UnknownMembers
-from accord.runtime.dispatcher import forward
 from accord.testing import run_in_virtual_time
 from support.waiting import run
 
@@ -24,7 +23,7 @@ def call(**meta: Any) -> t.CallToolParams:
 def test_a_forwarded_request_returns_the_result_as_it_was_received(party, join) -> None:
     async def main() -> None:
         client, _ = await join(server=party("server", tools_call=TEXT))
-        result, exchange = await forward(client, "tools/call", call())
+        result, exchange = await client.forward("tools/call", call())
         assert result == TEXT
         assert json.loads(bytes(exchange.raw))["content"] == [{"type": "text", "text": "done"}]
 
@@ -36,7 +35,7 @@ def test_a_forwarded_request_has_the_unknown_members_of_the_first(party, join) -
         one, two = party("client"), party("server", tools_call=TEXT)
         client, _ = await join(client=one, server=two)
         unknown = UnknownMembers(t.CallToolParams, {"x": msgspec.Raw(b'{"a":1}')}, {})
-        await forward(client, "tools/call", call(), unknown=unknown)
+        await client.forward("tools/call", call(), unknown=unknown)
         assert one.sent[-1]["params"] == {"name": "any", "x": {"a": 1}}
 
     run(main())
@@ -55,8 +54,7 @@ def test_progress_of_a_forwarded_request_is_passed_on(party, join) -> None:
 
         server.answers["tools_call"] = work
         client, _ = await join(server=server)
-        await forward(
-            client,
+        await client.forward(
             "tools/call",
             call(progressToken=7),
             on_progress=lambda each: heard.append(each.progress),
@@ -73,7 +71,7 @@ def test_the_error_of_a_forwarded_request_is_raised(party, join) -> None:
     async def main() -> None:
         client, _ = await join(server=party("server", tools_call=refuse))
         with pytest.raises(Exception, match="no") as raised:
-            await forward(client, "tools/call", call())
+            await client.forward("tools/call", call())
         assert (raised.value.code, raised.value.data) == (-32602, {"a": 1})
 
     run(main())
@@ -87,7 +85,7 @@ def test_a_forwarded_request_that_is_cancelled_is_cancelled_there(party, join) -
 
         one = party("client")
         client, server = await join(client=one, server=party("server", tools_call=sleep))
-        work = asyncio.ensure_future(forward(client, "tools/call", call()))
+        work = asyncio.ensure_future(client.forward("tools/call", call()))
         await asyncio.sleep(0)
         work.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -107,7 +105,7 @@ def test_a_forwarded_request_is_given_up_after_its_time(party, join) -> None:
 
         client, _ = await join(server=party("server", tools_call=sleep))
         with pytest.raises(RequestTimeout):
-            await forward(client, "tools/call", call(), timeout=5)
+            await client.forward("tools/call", call(), timeout=5)
 
     run_in_virtual_time(main())
 
@@ -117,6 +115,6 @@ def test_nothing_is_forwarded_on_a_closed_connection(party, join) -> None:
         client, _ = await join(server=party("server", tools_call=TEXT))
         client.close(ConnectionClosed("gone"))
         with pytest.raises(ConnectionClosed, match="gone"):
-            await forward(client, "tools/call", call())
+            await client.forward("tools/call", call())
 
     run(main())

@@ -15,7 +15,6 @@ from accord.protocol import shape
 from accord.protocol.methods import KNOWN
 from accord.protocol.unknown import find_unknown
 from accord.protocol.violation import CLIENT
-from accord.runtime.dispatcher import forward
 from accord.types import JsonObject, ProgressParams
 
 if TYPE_CHECKING:
@@ -89,8 +88,7 @@ async def send_plainly(
         raise LocalProtocolError(
             f"{name} is not part of revision {revision.id}, which was negotiated"
         )
-    _, exchange = await forward(
-        link.dispatcher,
+    _, exchange = await link.dispatcher.forward(
         name,
         sent,
         timeout=timeout,

@@ -24,7 +24,6 @@ from accord.errors import InvalidParams, RequestError
 from accord.protocol import shape
 from accord.protocol.exchange import Exchange
 from accord.protocol.unknown import find_unknown
-from accord.runtime.dispatcher import forward
 from accord.server.context import Context
 from accord.server.questions.channels import Channel
 from accord.types import (
@@ -157,8 +156,7 @@ class PassedRequest:
         params.meta = OwnMeta(meta) if meta else None
         if self._is_task and link_has_tasks(link):  # tasks.tool.required-tasked
             params.task = TaskMetadata()
-        result, sent = await forward(
-            link.dispatcher,
+        result, sent = await link.dispatcher.forward(
             self._name,
             params,
             timeout=link._usual[0],

@@ -11,7 +11,6 @@ from accord.compose.proxies.entries import build_entry
 from accord.errors import AccordError, InternalError, RemoteProtocolError, RequestError
 from accord.protocol.methods import METHODS
 from accord.protocol.unknown import UnknownMembers, find_unknown
-from accord.runtime.dispatcher import forward
 from accord.server.hub import LIST_KINDS, ListKind
 from accord.server.sources.views import EntryKind
 from accord.types import PageParams
@@ -213,7 +212,7 @@ class Catalog:
         while True:
             timeout = link.settings.connect_timeout
             params = PageParams(cursor, meta=self._upstream.source.via_meta())
-            page, exchange = await forward(link.dispatcher, method, params, timeout=timeout)
+            page, exchange = await link.dispatcher.forward(method, params, timeout=timeout)
             unknown = find_unknown(exchange.raw, page)  # type: ignore[arg-type]  # it was answered
             parts = _parts_of(unknown, _WIRE_NAMES.get(member, member))
             if kind == "tools" and link.transport is not None and not link.revision.handshake:
@@ -255,7 +254,7 @@ class Catalog:
             return
         dispatcher = connection.client._link.dispatcher
         try:
-            await forward(dispatcher, offered[0], PageParams(meta=meta), timeout=_PROBE_TIMEOUT)
+            await dispatcher.forward(offered[0], PageParams(meta=meta), timeout=_PROBE_TIMEOUT)
         except RequestError as error:
             if isinstance(error.data, dict) and LOOP.items() <= error.data.items():
                 raise InternalError(error.message, data=error.data) from None
