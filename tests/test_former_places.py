@@ -34,6 +34,25 @@ def test_a_name_is_found_in_its_former_place_with_a_warning(former, name, place)
     assert found is getattr(import_module(place), name)
 
 
+@pytest.mark.parametrize(
+    ("former", "name"),
+    [
+        ("SurfaceChanged", "CatalogChanged"),
+        ("check_surface", "check_catalog"),
+        ("surface_of", "catalog_of"),
+    ],
+)
+def test_a_former_name_of_testing_is_its_new_one_with_a_warning(former, name):
+    expected = f"accord.testing.{former} will go in 0.4; write: from accord.testing import {name}"
+    testing = import_module("accord.testing")
+    with pytest.warns(DeprecationWarning, match="will go in 0.4") as warned:
+        found = getattr(testing, former)
+    assert [str(each.message) for each in warned] == [expected]
+    assert warned[0].filename == __file__
+    assert found is getattr(testing, name)
+    assert former not in testing.__all__
+
+
 @pytest.mark.parametrize("former", FORMER)
 def test_an_unknown_name_of_a_former_place_is_an_attribute_error(former):
     with pytest.raises(AttributeError, match=f"module '{former}' has no attribute 'nothing'"):

@@ -64,7 +64,7 @@ async def names(client: Client) -> list[str]:
     return [tool.name for tool in (await client.list_tools()).tools]
 
 
-async def surface(source: Any) -> set[str]:
+async def catalog(source: Any) -> set[str]:
     """Return all names and URIs that a source offers through a server."""
     hub = Server("hub")
     hub.mount(source)
@@ -98,7 +98,7 @@ async def surface(source: Any) -> set[str]:
 )
 @in_loop
 async def test_entries_are_chosen_by_name_pattern_tag_and_kind(view: Any, expected: Any) -> None:
-    assert await surface(view(make())) == expected
+    assert await catalog(view(make())) == expected
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ async def test_a_template_cannot_be_renamed_and_the_others_stay(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     view = make().rename({"data://customers/{id}": "x://{id}"})
-    assert await surface(view) == {"find", "delete", "report", "greet", "data://config"}
+    assert await catalog(view) == {"find", "delete", "report", "greet", "data://config"}
     assert "cannot be renamed" in caplog.text
 
 

@@ -7,6 +7,8 @@ import msgspec
 
 from accord_tools.check.probing.tool_calls import ToolCounts
 from accord_tools.fleet.results import (
+    CatalogFinding,
+    CatalogSummary,
     FailedTest,
     FleetRun,
     FleetView,
@@ -16,8 +18,6 @@ from accord_tools.fleet.results import (
     ServerResult,
     ServerTiming,
     StageResult,
-    SurfaceFinding,
-    SurfaceSummary,
     TestCounts,
 )
 from accord_tools.fleet.rule_set import RuleSet, find_rule_set
@@ -63,16 +63,16 @@ def view(
     return FleetView(run=run(*results, **more), documents=documents or {})
 
 
-def surface(*tools: str) -> dict[str, Any]:
-    """Return a surface with tools of these names."""
+def catalog(*tools: str) -> dict[str, Any]:
+    """Return a catalog with tools of these names."""
     shapes = [{"name": name, "inputSchema": {"type": "object"}} for name in tools]
     return {"tools": shapes, "resources": [], "prompts": []}
 
 
-def summary(*tools: str) -> SurfaceSummary:
+def summary(*tools: str) -> CatalogSummary:
     entries = {f"tool {name}": f"digest-of-{name}" for name in tools}
-    return SurfaceSummary(
-        digest="surface-" + "-".join(tools), entries=entries, tools=len(tools), tokens=70
+    return CatalogSummary(
+        digest="catalog-" + "-".join(tools), entries=entries, tools=len(tools), tokens=70
     )
 
 
@@ -122,14 +122,14 @@ def full_result(name: str, number: int, *, failing: Iterable[str] = ()) -> Serve
         tool_calls=tuple(
             ToolCounts(name=tool, calls=40, succeeded=30, refused=10) for tool in tools
         ),
-        surface=SurfaceSummary(
+        catalog=CatalogSummary(
             digest=f"{name:0>64}",
             entries={f"tool {tool}": f"{tool:0>64}" for tool in tools},
             tools=len(tools),
             tokens=2400,
         ),
         findings=tuple(
-            SurfaceFinding(
+            CatalogFinding(
                 id="surface.description-short",
                 severity="info",
                 subject=f"tool {tool}",
@@ -155,7 +155,7 @@ def full_result(name: str, number: int, *, failing: Iterable[str] = ()) -> Serve
 
 
 def full_documents(name: str, number: int) -> ServerDocuments:
-    """Return a report with all requirements, and a surface."""
+    """Return a report with all requirements, and a catalog."""
     from accord.protocol.catalogue import catalogue
 
     results = [
@@ -179,7 +179,7 @@ def full_documents(name: str, number: int) -> ServerDocuments:
     ]
     report = {"target": name, "seconds": 3.1 + number * 0.01, "results": results}
     tools = [f"{name}_{tool}" for tool in range(12)]
-    return ServerDocuments(report=msgspec.json.encode(report), surface=surface(*tools))
+    return ServerDocuments(report=msgspec.json.encode(report), catalog=catalog(*tools))
 
 
 def full_view(servers: int, number: int, *, with_reports: bool = True) -> FleetView:

@@ -12,7 +12,7 @@ import pytest
 from accord import Server, connect
 from accord.cli.main import main
 from accord.errors import RemoteProtocolError
-from accord.testing import surface
+from accord.testing import catalog
 from accord_tools.fleet.caching.versions import version_in_file
 from accord_tools.fleet.commands.live import describe_result
 from accord_tools.fleet.commands.trust import launch_list
@@ -252,10 +252,10 @@ async def test_lists_of_a_server_do_not_fill_the_memory(monkeypatch) -> None:
     server = Server("large")
     for number in range(4):
         server.tool(name=f"t{number}", description="x" * 500)(lambda: "")
-    monkeypatch.setattr(surface, "_MOST_BYTES", 1_500)
+    monkeypatch.setattr(catalog, "_MOST_BYTES", 1_500)
     async with connect(server) as client:
         with pytest.raises(RemoteProtocolError, match="tools/list: more than 64 MB"):
-            await surface.surface_of(client)
+            await catalog.catalog_of(client)
 
 
 # -- folders and files to write

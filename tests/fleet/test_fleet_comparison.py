@@ -8,17 +8,17 @@ from accord_tools.fleet.history import compare_runs, merge_runs, open_history, r
 from accord_tools.fleet.history.comparison import classify_verdicts
 from accord_tools.fleet.history.exports import export_from_json
 from accord_tools.fleet.results import (
+    CatalogChange,
+    CatalogFinding,
     FailedTest,
     RunOrigin,
     ServerDocuments,
     ServerTiming,
     StageResult,
-    SurfaceChange,
-    SurfaceFinding,
     TestCounts,
 )
 from accord_tools.fleet.rule_set import RuleSet
-from fleet.past_runs import SMALL, breach, result, rule, run, summary, surface, view
+from fleet.past_runs import SMALL, breach, catalog, result, rule, run, summary, view
 
 
 def compare(before, after, **more):
@@ -90,7 +90,7 @@ DOWN = result(state="unreachable", verdicts={}, reasons=("it ended with code 3",
 LATE = result(state="timed-out", verdicts={rule(0): "not-exercised"})
 SKIPPED = result(state="skipped", verdicts={}, reasons=("needs TOKEN",))
 STARTED = StageResult(name="start", state="passed")
-NO_SURFACE = StageResult(name="surface", state="failed", text="tools/list fails")
+NO_CATALOG = StageResult(name="surface", state="failed", text="tools/list fails")
 NO_TESTS = StageResult(name="test", state="failed", text="no hypothesis")
 
 CASES = {
@@ -114,7 +114,7 @@ CASES = {
     "check switched off": (OK, result(verdicts={}, stages=(STARTED,)), []),
     "check prevented": (
         OK,
-        result(state="failed", verdicts={}, stages=(STARTED, NO_SURFACE)),
+        result(state="failed", verdicts={}, stages=(STARTED, NO_CATALOG)),
         [("coverage-lost", "")],
     ),
     "score much lower": (result(score=99.0), result(score=97.9), [("score-down", "")]),
@@ -164,16 +164,16 @@ CASES = {
     ),
     "tests switched off": (result(tests=outcomes(a="pass")), result(stages=(STARTED,)), []),
     "tool removed": (
-        result(surface=summary("add", "sub")),
-        result(surface=summary("add")),
+        result(catalog=summary("add", "sub")),
+        result(catalog=summary("add")),
         [("surface-breaking", "tool sub")],
     ),
     "tool added": (
-        result(surface=summary("add")),
-        result(surface=summary("add", "sub")),
+        result(catalog=summary("add")),
+        result(catalog=summary("add", "sub")),
         [("surface-changed", "tool sub")],
     ),
-    "surface not listed": (result(surface=summary("add")), OK, []),
+    "catalog not listed": (result(catalog=summary("add")), OK, []),
 }
 
 
@@ -346,23 +346,23 @@ def test_only_calls_of_the_same_tool_are_compared(tool, is_slower):
     assert bool(compare(slow[:1], slow[1:], earlier=base)) == is_slower
 
 
-# -- surfaces
+# -- catalogs
 
-BREAKING = SurfaceChange(kind="breaking", subject="tool add", what="argument b removed")
-TEXT = SurfaceChange(kind="text", subject="tool sub", what="description changed")
+BREAKING = CatalogChange(kind="breaking", subject="tool add", what="argument b removed")
+TEXT = CatalogChange(kind="text", subject="tool sub", what="description changed")
 
 
 def compare_with_changes(*changes):
-    surfaces = {"surface-add": surface("add"), "surface-sub": surface("sub")}
+    catalogs = {"catalog-add": catalog("add"), "catalog-sub": catalog("sub")}
     return compare(
-        [result(surface=summary("add"))],
-        [result(surface=summary("sub"))],
-        surfaces=surfaces.get,
+        [result(catalog=summary("add"))],
+        [result(catalog=summary("sub"))],
+        catalogs=catalogs.get,
         find_changes=lambda before, after: changes,
     )
 
 
-def test_changes_of_a_surface_have_their_class():
+def test_changes_of_a_catalog_have_their_class():
     assert compare_with_changes(TEXT, BREAKING) == [
         ("surface-breaking", "tool add"),
         ("surface-changed", "tool sub"),
@@ -376,12 +376,12 @@ def test_thousands_of_changes_are_counted():
     assert found[-1] == ("surface-changed", "")
 
 
-def test_surfaces_that_are_not_known_are_compared_by_their_entries():
+def test_catalogs_that_are_not_known_are_compared_by_their_entries():
     found = compare(
-        [result(surface=summary("add"))],
-        [result(surface=summary("sub"))],
-        surfaces=lambda digest: None,
-        find_changes=lambda before, after: pytest.fail("without surfaces"),
+        [result(catalog=summary("add"))],
+        [result(catalog=summary("sub"))],
+        catalogs=lambda digest: None,
+        find_changes=lambda before, after: pytest.fail("without catalogs"),
     )
     assert found == [("surface-breaking", "tool add"), ("surface-changed", "tool sub")]
 
@@ -428,8 +428,8 @@ def test_the_other_run_is_named():
 
 def test_a_history_compares_with_all_that_it_knows():
     with open_history(None) as history:
-        documents = {"tickets": ServerDocuments(surface=surface("add"))}
-        base = {"surface": summary("add")}
+        documents = {"tickets": ServerDocuments(catalog=catalog("add"))}
+        base = {"catalog": summary("add")}
         for start in (0.3, 0.9):
             saved = view(result(**base, timing=ServerTiming(start=start)), documents=documents)
             history.save_run(saved, SMALL)
@@ -438,11 +438,11 @@ def test_a_history_compares_with_all_that_it_knows():
             history.save_run(view(given, documents=documents), SMALL)
         now = view(
             result(
-                surface=summary("sub"),
+                catalog=summary("sub"),
                 timing=ServerTiming(start=0.95),
                 verdicts={rule(0): "pass", rule(1): "fail"},
             ),
-            documents={"tickets": ServerDocuments(surface=surface("sub"))},
+            documents={"tickets": ServerDocuments(catalog=catalog("sub"))},
         )
         seen = []
 
@@ -456,7 +456,7 @@ def test_a_history_compares_with_all_that_it_knows():
             "surface-breaking",
             "slower",
         ]
-        assert seen == [(surface("add"), surface("sub"))]
+        assert seen == [(catalog("add"), catalog("sub"))]
         assert found.against == "run 2 of 2026-11-16 08:02"
 
 
@@ -468,7 +468,7 @@ def export(given, **more):
 
 
 def test_an_exported_run_is_read_again():
-    given = run(verdicts(rule_0="fail"), result("b", surface=summary("add")), exit=1)
+    given = run(verdicts(rule_0="fail"), result("b", catalog=summary("add")), exit=1)
     assert run_from_json(export(given)) == given
     assert export_from_json(export(given, rules=["a", "b"])).rules == {"a", "b"}
     assert export_from_json(export(given, rules={"ids": ["a"]})).rules == {"a"}
@@ -507,7 +507,7 @@ def test_other_json_is_reported(text, said):
 
 
 def test_shards_are_put_together():
-    finding = SurfaceFinding(id="safety.collision", severity="warn", text="two add")
+    finding = CatalogFinding(id="safety.collision", severity="warn", text="two add")
     first = run(
         *(result("a"), result("c")),
         left_out=("b", "d"),

@@ -17,6 +17,7 @@ from accord_tools.fleet.rendering.badges import badge_endpoint, server_badge
 from accord_tools.fleet.rendering.text import as_text
 from accord_tools.fleet.rendering.wording import DIFFERENCE_WORDS, change_text, summarize
 from accord_tools.fleet.results import (
+    CatalogFinding,
     DifferenceKind,
     FleetView,
     RuleSetStamp,
@@ -24,7 +25,6 @@ from accord_tools.fleet.results import (
     RunDifference,
     ServerResult,
     StageResult,
-    SurfaceFinding,
     TestCounts,
 )
 from accord_tools.fleet.rule_set import find_rule_set
@@ -560,7 +560,7 @@ def test_large_fleets_are_rendered_in_every_form():
 
 
 def test_accepted_findings_do_not_count():
-    finding = SurfaceFinding(id="surface.x", severity="warn", text="y", server="x", accepted="why")
+    finding = CatalogFinding(id="surface.x", severity="warn", text="y", server="x", accepted="why")
     view = small_view(server("x", findings=(finding,)))
     assert summarize(view).findings == 0
     assert "surface.x" not in as_text(view)

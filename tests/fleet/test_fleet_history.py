@@ -19,21 +19,21 @@ from accord_tools.fleet.history.database import HistoryDatabase
 from accord_tools.fleet.history.parts import compress, expand
 from accord_tools.fleet.history.tables import STEPS
 from accord_tools.fleet.results import (
+    CatalogFinding,
     RunComparison,
     RunDifference,
     RunOrigin,
     ServerDocuments,
-    SurfaceFinding,
 )
 from accord_tools.fleet.rule_set import RuleSet, find_rule_set
 from fleet.past_runs import (
     SMALL,
+    catalog,
     full_view,
     result,
     rule,
     run,
     summary,
-    surface,
     view,
 )
 
@@ -82,14 +82,14 @@ def test_every_member_of_a_result_comes_back(path):
         flaky=(rule(1),),
         repeated={rule(0): "pass"},
         load_lag=0.25,
-        surface=summary("add"),
+        catalog=summary("add"),
         changed_since="last run",
     )
     saved = view(
         given,
         result("second", "skipped", verdicts={}, reasons=("needs TOKEN",)),
         origin=RunOrigin(git_commit="abc", git_branch="main", is_dirty=True, ci_url="https://x"),
-        findings=(SurfaceFinding(id="safety.collision", severity="warn", text="two add"),),
+        findings=(CatalogFinding(id="safety.collision", severity="warn", text="two add"),),
         notes=("a note",),
         left_out=("third",),
         exit=1,
@@ -101,14 +101,14 @@ def test_every_member_of_a_result_comes_back(path):
 
 
 def test_documents_come_back_with_the_texts_of_the_catalogue(tmp_path):
-    given = ServerDocuments(report=report("a", "b"), surface=surface("add"))
+    given = ServerDocuments(report=report("a", "b"), catalog=catalog("add"))
     with open_history(tmp_path / "h.sqlite") as history:
-        id = save(history, result(surface=summary("add")), documents={"tickets": given})
+        id = save(history, result(catalog=summary("add")), documents={"tickets": given})
         found = history.documents("tickets", id)
         assert msgspec.json.decode(found.report) == msgspec.json.decode(given.report)
-        assert found.surface == given.surface == history.surface("surface-add")
+        assert found.catalog == given.catalog == history.catalog("catalog-add")
         assert history.documents("other", id) == ServerDocuments()
-        assert history.surface("unknown") is None
+        assert history.catalog("unknown") is None
 
 
 def test_a_report_of_another_shape_comes_back_unchanged(tmp_path):
@@ -118,25 +118,25 @@ def test_a_report_of_another_shape_comes_back_unchanged(tmp_path):
             assert history.documents("tickets", id).report == text
 
 
-def test_json_lines_have_surfaces_but_no_reports(tmp_path):
+def test_json_lines_have_catalogs_but_no_reports(tmp_path):
     path = tmp_path / "h.jsonl"
-    given = ServerDocuments(report=report("a"), surface=surface("add"))
+    given = ServerDocuments(report=report("a"), catalog=catalog("add"))
     with open_history(path) as history:
-        id = save(history, result(surface=summary("add")), documents={"tickets": given})
+        id = save(history, result(catalog=summary("add")), documents={"tickets": given})
         assert history.documents("tickets", id).report
     with open_history(path) as history:
-        assert history.documents("tickets", id) == ServerDocuments(surface=surface("add"))
+        assert history.documents("tickets", id) == ServerDocuments(catalog=catalog("add"))
 
 
-def test_a_surface_that_becomes_known_later_is_added(path):
+def test_a_catalog_that_becomes_known_later_is_added(path):
     with open_history(path) as history:
-        save(history, result(surface=summary("add")))
-        assert history.surface("surface-add") is None
-        given = ServerDocuments(surface=surface("add"))
-        save(history, result(surface=summary("add")), documents={"tickets": given})
-        save(history, result(surface=summary("add")))
+        save(history, result(catalog=summary("add")))
+        assert history.catalog("catalog-add") is None
+        given = ServerDocuments(catalog=catalog("add"))
+        save(history, result(catalog=summary("add")), documents={"tickets": given})
+        save(history, result(catalog=summary("add")))
     with open_history(path) as history:
-        assert history.surface("surface-add") == surface("add")
+        assert history.catalog("catalog-add") == catalog("add")
 
 
 def test_halves_of_characters_are_escaped(path):
@@ -269,16 +269,16 @@ def test_trends_begin_with_the_oldest(path):
 
 
 def test_a_result_with_the_same_key_is_reused_with_its_documents(tmp_path):
-    documents = {"tickets": ServerDocuments(report=report("a"), surface=surface("add"))}
+    documents = {"tickets": ServerDocuments(report=report("a"), catalog=catalog("add"))}
     with open_history(tmp_path / "h.sqlite") as history:
-        save(history, result(cache_key="k", surface=summary("add")), documents=documents)
+        save(history, result(cache_key="k", catalog=summary("add")), documents=documents)
         found = history.find_reusable("tickets", "k", LONG_AGO)
-        assert found.result == result(cache_key="k", surface=summary("add"))
+        assert found.result == result(cache_key="k", catalog=summary("add"))
         assert found.started == "2026-11-16T08:02:11+00:00"
-        assert found.documents.surface == surface("add")
+        assert found.documents.catalog == catalog("add")
         assert msgspec.json.decode(found.documents.report)["results"][0]["mend"] == "Mend it."
         # A run that reuses it stores nothing twice.
-        again = result(cache_key="k", surface=summary("add"), reused_from=found.started)
+        again = result(cache_key="k", catalog=summary("add"), reused_from=found.started)
         save(history, again, documents={"tickets": found.documents})
         assert history._db.value("SELECT count(*) FROM report") == 1
 
@@ -338,7 +338,7 @@ def test_a_verdict_that_changes_thrice_without_cause_is_flaky(verdicts, is_flaky
 
 
 @pytest.mark.parametrize(
-    "cause", [{"server_version": "2"}, {"surface": summary("b")}, {"revisions": ("2025-06-18",)}]
+    "cause", [{"server_version": "2"}, {"catalog": summary("b")}, {"revisions": ("2025-06-18",)}]
 )
 def test_a_verdict_that_changes_with_the_server_is_not_flaky(cause):
     with open_history(None) as history:
@@ -412,8 +412,8 @@ def test_old_reports_are_dropped_except_the_first_of_each_month(tmp_path):
 def test_pruning_keeps_the_newest_runs_of_each_fleet(path):
     with open_history(path) as history:
         for number in range(12):
-            given = {"tickets": ServerDocuments(surface=surface(f"add{number}", "x" * 5000))}
-            found = result(surface=summary(f"add{number}"), seconds=number)
+            given = {"tickets": ServerDocuments(catalog=catalog(f"add{number}", "x" * 5000))}
+            found = result(catalog=summary(f"add{number}"), seconds=number)
             save(history, found, documents=given)
         other = save(history, result("lonely"), fleet="other")
         report = history.prune(2)
@@ -424,8 +424,8 @@ def test_pruning_keeps_the_newest_runs_of_each_fleet(path):
         assert [each.id for each in history.runs()] == [13, 12, 11]
         assert history.load_run(other).results == (result("lonely"),)
         assert history.load_run(12).results[0].seconds == 11
-        assert history.surface("surface-add3") is None
-        assert history.surface("surface-add11") is not None
+        assert history.catalog("catalog-add3") is None
+        assert history.catalog("catalog-add11") is not None
         # Ids are never given twice.
         assert save(history, result()) == 14
 
@@ -716,7 +716,7 @@ def test_json_lines_without_reports_are_not_reused(tmp_path):
 def test_a_run_whose_parts_are_missing_is_left_out_with_a_note(tmp_path, kind):
     path = tmp_path / "h.jsonl"
     with open_history(path) as history:
-        save(history, result(surface=summary("add")))
+        save(history, result(catalog=summary("add")))
         save(history, result("other"), rules=RuleSet("small", SMALL.ids))
     lines = path.read_bytes().splitlines(keepends=True)
     kept = [line for line in lines if not line.startswith(b'{"kind":"%s"' % kind.encode())]

@@ -114,8 +114,8 @@ def test_flaky_requirements_of_a_server_are_named(capsys):
 
 
 def test_many_changes_at_once_are_counted(capsys):
-    save(result(surface=summary(*"abcdefghijkl")))
-    save(result(surface=summary("z")))
+    save(result(catalog=summary(*"abcdefghijkl")))
+    save(result(catalog=summary("z")))
     assert accord("history", "tickets") == 0
     assert "    and 5 more\n" in capsys.readouterr().out
 

@@ -8,13 +8,13 @@ from accord_tools.check.report import Coverage, Report, RequirementResult, Setti
 from accord_tools.fleet.definition import AcceptedBreach, FleetServer, ServerLimits
 from accord_tools.fleet.judging import judge_server
 from accord_tools.fleet.results import (
+    CatalogChange,
+    CatalogFinding,
+    CatalogSummary,
     FailedTest,
     ServerResult,
     ServerTiming,
     StageResult,
-    SurfaceChange,
-    SurfaceFinding,
-    SurfaceSummary,
     TestCounts,
 )
 from accord_tools.fleet.rule_set import RuleSet, find_rule_set
@@ -115,7 +115,7 @@ def test_a_failed_requirement_is_not_expected():
         ),
         (
             {"tokens": 10},
-            {"surface": SurfaceSummary(digest="a", tokens=11)},
+            {"catalog": CatalogSummary(digest="a", tokens=11)},
             "the list of tools costs about 11 tokens, expected at most 10",
         ),
         (
@@ -198,7 +198,7 @@ def test_an_acceptance_of_what_was_not_tried_is_kept_silently():
 
 def test_findings_are_accepted_by_id_and_entry():
     findings = tuple(
-        SurfaceFinding(id="safety.invisible", severity="warn", text="x", subject=each)
+        CatalogFinding(id="safety.invisible", severity="warn", text="x", subject=each)
         for each in ("tool a", "tool b")
     )
     accept = (AcceptedBreach(id="safety.invisible", reason="art", until=TODAY, subject="tool a"),)
@@ -213,10 +213,10 @@ def test_a_rule_that_is_newer_than_the_set_does_not_count():
     assert result.breaches[0].is_pending
 
 
-def test_a_surface_that_differs_from_the_lock_is_not_expected():
+def test_a_catalog_that_differs_from_the_lock_is_not_expected():
     changes = (
-        SurfaceChange(kind="breaking", subject="tool add", what="removed"),
-        SurfaceChange(kind="text", subject="tool sub", what="description changed"),
+        CatalogChange(kind="breaking", subject="tool add", what="removed"),
+        CatalogChange(kind="text", subject="tool sub", what="description changed"),
     )
     assert judge(report(r0="pass"), changes=changes).reasons == (
         (

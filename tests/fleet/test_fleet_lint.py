@@ -1,4 +1,4 @@
-"""The lint of surfaces: what it finds, and what it leaves alone."""
+"""The lint of catalogs: what it finds, and what it leaves alone."""
 
 import asyncio
 import importlib.util
@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import accord
-from accord.testing import surface_of
-from accord_tools.fleet.surfaces import LINT_RULES, lint_fleet, lint_remote, lint_surface
-from accord_tools.fleet.surfaces.characters import find_hidden
-from accord_tools.fleet.surfaces.look_alikes import fold_look, fold_style, plain_letters
+from accord.testing import catalog_of
+from accord_tools.fleet.catalogs import LINT_RULES, lint_catalog, lint_fleet, lint_remote
+from accord_tools.fleet.catalogs.characters import find_hidden
+from accord_tools.fleet.catalogs.look_alikes import fold_look, fold_style, plain_letters
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 GOOD = "Return the weather of a city for the next days."
@@ -45,7 +45,7 @@ def schema(**keywords):
 
 
 def lint(*tools, **members):
-    return lint_surface({"server": "desk", "tools": list(tools), **members}, server="desk")
+    return lint_catalog({"server": "desk", "tools": list(tools), **members}, server="desk")
 
 
 def only(found, id):
@@ -61,7 +61,7 @@ def ids(found):
 def test_a_good_tool_has_no_findings():
     assert lint(tool()) == ()
     assert lint_fleet({"a": {"tools": [tool()]}, "b": {"tools": [tool("other_thing")]}}) == ()
-    assert lint_surface({}, server="x") == ()
+    assert lint_catalog({}, server="x") == ()
 
 
 def test_every_rule_has_an_id_a_severity_and_a_sentence():
@@ -322,9 +322,9 @@ PLACES = [
 ]
 
 
-@pytest.mark.parametrize(("surface", "subject", "place"), PLACES)
-def test_invisible_characters_are_found_in_every_text(surface, subject, place):
-    finding = only(lint_surface(surface, server="desk"), "safety.invisible")
+@pytest.mark.parametrize(("catalog", "subject", "place"), PLACES)
+def test_invisible_characters_are_found_in_every_text(catalog, subject, place):
+    finding = only(lint_catalog(catalog, server="desk"), "safety.invisible")
     assert finding.subject == subject
     assert place in finding.text
 
@@ -627,7 +627,7 @@ def test_a_remote_without_protection_is_reported(url, token, lists, expected):
 # -- as a whole
 
 
-def example_surface(name):
+def example_catalog(name):
     spec = importlib.util.spec_from_file_location(f"lint_{name}", EXAMPLES / f"{name}.py")
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -635,16 +635,16 @@ def example_surface(name):
 
     async def fetch():
         async with accord.connect(server) as client:
-            return await surface_of(client)
+            return await catalog_of(client)
 
     return asyncio.run(fetch())
 
 
 def test_the_examples_raise_no_alarm():
     names = ("everything", "ten_lines", "tickets", "long_task")
-    surfaces = {name: example_surface(name) for name in names}
-    found = [each for name in names for each in lint_surface(surfaces[name], server=name)]
-    found += lint_fleet(surfaces)
+    catalogs = {name: example_catalog(name) for name in names}
+    found = [each for name in names for each in lint_catalog(catalogs[name], server=name)]
+    found += lint_fleet(catalogs)
     assert not [each for each in found if each.id.startswith("safety.")]
     assert {each.id for each in found if each.severity == "warn"} <= {
         "surface.annotations-missing",
@@ -663,10 +663,10 @@ def test_the_examples_raise_no_alarm():
         [{"name": "a", "inputSchema": {"properties": {"a": True, "b": None, "c": 5}}}],
     ],
 )
-def test_malformed_surfaces_can_be_linted(listed):
-    surface = {"server": 5, "instructions": 5, "tools": listed, "prompts": listed, "resources": {}}
-    assert lint_surface(surface, server="x") is not None
-    assert lint_fleet({"x": surface, "y": surface}) is not None
+def test_malformed_catalogs_can_be_linted(listed):
+    catalog = {"server": 5, "instructions": 5, "tools": listed, "prompts": listed, "resources": {}}
+    assert lint_catalog(catalog, server="x") is not None
+    assert lint_fleet({"x": catalog, "y": catalog}) is not None
 
 
 HOSTILE = [
@@ -687,19 +687,19 @@ HOSTILE = [
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_hostile_texts_take_linear_time(text):
     """A rule that takes quadratic time would not end before the time limit of the tests."""
-    surface = {"server": "x", "tools": [tool(description=text, title=text)]}
-    assert lint_surface(surface, server="x")
-    assert lint_fleet({"x": surface, "y": {"tools": [tool("send_mail")]}}) is not None
+    catalog = {"server": "x", "tools": [tool(description=text, title=text)]}
+    assert lint_catalog(catalog, server="x")
+    assert lint_fleet({"x": catalog, "y": {"tools": [tool("send_mail")]}}) is not None
 
 
 def test_findings_are_json_of_bounded_length():
     hostile = "\x1b[2J<script>\u202e=cmd()|" * 500
-    surface = {
+    catalog = {
         "server": hostile,
         "instructions": hostile,
         "tools": [tool(hostile, description=hostile, inputSchema={"$ref": hostile})],
     }
-    for each in lint_surface(surface, server="x"):
+    for each in lint_catalog(catalog, server="x"):
         assert len(each.text) < 2_000, each.id
         assert each.text.isprintable()
         assert json.dumps(each.text)

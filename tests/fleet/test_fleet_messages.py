@@ -17,7 +17,7 @@ from accord_tools.fleet.rendering import render_fleet
 from accord_tools.fleet.rendering.finding_groups import group_findings
 from accord_tools.fleet.rendering.markdown import as_markdown
 from accord_tools.fleet.rendering.text import as_text
-from accord_tools.fleet.results import ServerDocuments, SurfaceChange, SurfaceFinding
+from accord_tools.fleet.results import CatalogChange, CatalogFinding, ServerDocuments
 from fleet.past_runs import SMALL, result, rule, view
 
 ONE = '[mcpServers.notes]\ncommand = "x"\n'
@@ -153,8 +153,8 @@ def test_add_says_which_urls_there_are(accord):
 def test_a_lock_replaces_only_a_lock(accord, capsys):
     Path("f.toml").write_text(f'{ONE}[server.notes]\nlock = "locks/notes.json"\n')
     servers = read_fleet(Path("f.toml")).servers
-    surface = {"server": "notes", "tools": []}
-    given = view(result("notes"), documents={"notes": ServerDocuments(surface=surface)})
+    catalog = {"server": "notes", "tools": []}
+    given = view(result("notes"), documents={"notes": ServerDocuments(catalog=catalog)})
     assert write_locks(servers, given)
     assert write_locks(servers, given)
     assert read_lock(Path("locks/notes.json"))["server"] == "notes"
@@ -173,8 +173,8 @@ def test_a_lock_replaces_only_a_lock(accord, capsys):
 
 def test_every_change_against_the_lock_is_in_the_report():
     changes = (
-        SurfaceChange(kind="breaking", subject="tool add", what="removed"),
-        SurfaceChange(kind="text", subject="tool sub", what="description changed"),
+        CatalogChange(kind="breaking", subject="tool add", what="removed"),
+        CatalogChange(kind="text", subject="tool sub", what="description changed"),
     )
     found = view(result("a", "failed", changes=changes, changed_since="lock"))
     assert "  breaking change: tool add: removed\n  text change: tool sub: desc" in as_text(found)
@@ -186,7 +186,7 @@ def test_every_change_against_the_lock_is_in_the_report():
 
 def finding(subject, text, id="surface.x", server="a", **more):
     given = {"severity": "warn", **more}
-    return SurfaceFinding(id=id, subject=subject, text=text, server=server, **given)
+    return CatalogFinding(id=id, subject=subject, text=text, server=server, **given)
 
 
 SEVERAL = (

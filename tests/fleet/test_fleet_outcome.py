@@ -7,13 +7,13 @@ import pytest
 from accord_tools.fleet.origin import find_origin
 from accord_tools.fleet.outcome import exit_code
 from accord_tools.fleet.results import (
+    CatalogChange,
+    CatalogFinding,
     FleetRun,
     RuleSetStamp,
     RunComparison,
     RunDifference,
     ServerResult,
-    SurfaceChange,
-    SurfaceFinding,
 )
 
 GOOD = ServerResult(name="good", state="ok")
@@ -23,20 +23,20 @@ GONE = ServerResult(name="gone", state="unreachable")
 LEFT_OUT = ServerResult(name="left-out", state="skipped")
 WARNED = ServerResult(name="warned", state="ok", warnings=1)
 FOUND = ServerResult(
-    name="found", state="ok", findings=(SurfaceFinding(id="a", severity="warn", text=""),)
+    name="found", state="ok", findings=(CatalogFinding(id="a", severity="warn", text=""),)
 )
 ACCEPTED = ServerResult(
     name="accepted",
     state="ok",
     findings=(
-        SurfaceFinding(id="a", severity="warn", text="", accepted="known"),
-        SurfaceFinding(id="b", severity="info", text=""),
+        CatalogFinding(id="a", severity="warn", text="", accepted="known"),
+        CatalogFinding(id="b", severity="info", text=""),
     ),
 )
 CHANGED = ServerResult(
     name="changed",
     state="ok",
-    changes=(SurfaceChange(kind="text", subject="tool a", what="removed"),),
+    changes=(CatalogChange(kind="text", subject="tool a", what="removed"),),
 )
 
 

@@ -9,11 +9,11 @@ from accord.protocol.catalogue import catalogue
 from accord_tools.fleet.definition import ServerLimits
 from accord_tools.fleet.rendering.page import as_html
 from accord_tools.fleet.results import (
+    CatalogChange,
     FleetView,
     RequirementBreach,
     RunComparison,
     ServerResult,
-    SurfaceChange,
 )
 from fleet.page_elements import PageElements, section_text
 from fleet.views import (
@@ -297,7 +297,7 @@ def test_drift_has_a_diff_of_what_changed(desk):
 def test_a_huge_change_is_shown_in_part():
     before = '"' + "x" * 100_000 + '"'
     after = "[" + ",".join(["1"] * 1000) + "]"
-    change = SurfaceChange(
+    change = CatalogChange(
         kind="text", subject="tool x", what="changed", before=before, after=after
     )
     page = as_html(FleetView(run=run_of([server("x", changes=(change,) * 500)])))
@@ -403,7 +403,7 @@ def test_a_page_full_of_long_texts_is_smaller_than_2_mb():
             state="failed",
             reasons=(text,) * 100,
             breaches=(broken,) * 300,
-            changes=(SurfaceChange(kind="text", subject=text, what=text, after=text),) * 100,
+            changes=(CatalogChange(kind="text", subject=text, what=text, after=text),) * 100,
             stderr=(text,) * 100,
             server_version=text,
         )

@@ -117,7 +117,7 @@ async def test_a_cancelled_run_returns_what_is_there() -> None:
     outcome = ran.outcomes["hang-on-call"]
     assert (outcome.stage, outcome.text) == ("measure", "was interrupted in the stage measure")
     assert [each.name for each in outcome.report.stages] == ["start", "surface", "measure"]
-    assert outcome.report.surface is not None
+    assert outcome.report.catalog is not None
 
 
 @in_loop

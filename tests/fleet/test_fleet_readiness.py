@@ -5,15 +5,15 @@ from datetime import date
 import pytest
 
 from accord.protocol.catalogue import catalogue
-from accord_tools.fleet.results import SurfaceChange
-from accord_tools.fleet.surfaces import LINT_RULES
-from accord_tools.fleet.surfaces.readiness import (
+from accord_tools.fleet.catalogs import LINT_RULES
+from accord_tools.fleet.catalogs.readiness import (
     DIRECTORIES,
     UNDECIDED,
     check_readiness,
     known_findings,
     readiness_rules,
 )
+from accord_tools.fleet.results import CatalogChange
 
 URL = "https://desk.example/mcp"
 BOTH = ("claude", "openai")
@@ -39,7 +39,7 @@ def takes(**properties):
 def check(*tools, directories=BOTH, url=URL, verdicts=ALL_PASS, changes=()):
     return check_readiness(
         directories,
-        surface={"server": "desk", "tools": list(tools)},
+        catalog={"server": "desk", "tools": list(tools)},
         url=url,
         verdicts=verdicts,
         changes=changes,
@@ -187,8 +187,8 @@ def test_rules_that_were_not_put_to_the_test_are_undecided_and_not_fulfilled():
 
 def test_changes_need_a_new_scan():
     changes = [
-        SurfaceChange(kind="text", subject="tool b", what="description changed"),
-        SurfaceChange(kind="breaking", subject="tool a", what="removed"),
+        CatalogChange(kind="text", subject="tool b", what="description changed"),
+        CatalogChange(kind="breaking", subject="tool a", what="removed"),
     ]
     (finding,) = check(tool(), changes=changes)
     assert finding.id == "directory.openai-changes"

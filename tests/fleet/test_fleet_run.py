@@ -217,9 +217,9 @@ def test_a_secret_is_in_no_output_and_not_in_the_history(mixed):
     with open_history(fleet.folder / "accord-fleet.sqlite") as history:
         kept = history.documents("echo", 1)
         run = history.load_run(1)
-    assert kept.surface is not None
+    assert kept.catalog is not None
     assert SECRET.encode() not in kept.report
-    assert SECRET not in json.dumps(kept.surface)
+    assert SECRET not in json.dumps(kept.catalog)
     assert SECRET not in repr(run)
 
 

@@ -18,15 +18,15 @@ from accord.protocol.violation import Violation
 from accord_tools.check.probing.secret_filter import HIDDEN, SecretFilter
 from accord_tools.check.report import Coverage, Report, RequirementResult, ViolationGroup
 from accord_tools.contract.lock_file import format_lock
+from accord_tools.fleet.catalogs import summarize_catalog
 from accord_tools.fleet.definition import ResolvedServer
 from accord_tools.fleet.results import (
+    CatalogChange,
     FailedTest,
     ServerTiming,
     StageResult,
-    SurfaceChange,
     TestCounts,
 )
-from accord_tools.fleet.surfaces import summarize_surface
 from accord_tools.fleet.worker.channel import MaskedStream
 from accord_tools.fleet.worker.job import (
     DECODER,
@@ -118,15 +118,15 @@ def test_every_stage_is_done_and_no_secret_leaves_the_worker(tmp_path: Path) -> 
     # It repeats the secret in its name, version, tools, errors, standard error and arguments.
     assert HIDDEN in report.server_name
     assert HIDDEN in "".join(report.stderr)
-    assert HIDDEN in str(report.surface)
+    assert HIDDEN in str(report.catalog)
     assert HIDDEN in report.tests.failures[0].summary
     for written in (worked.output, worked.stderr):
         assert SECRET.encode() not in written
         assert SECRET[:12].encode() not in written
 
 
-def test_an_unchanged_surface_needs_no_check() -> None:
-    surface = {
+def test_an_unchanged_catalog_needs_no_check() -> None:
+    catalog = {
         "server": "raw",
         "tools": [
             {
@@ -137,10 +137,10 @@ def test_an_unchanged_surface_needs_no_check() -> None:
             }
         ],
     }
-    digest = summarize_surface(surface).digest
+    digest = summarize_catalog(catalog).digest
     worked = Worked(job("raw", checks=True, reuse_if=digest, reuse_version="1.0"))
     assert worked.report.is_reusable
-    assert worked.report.surface == surface
+    assert worked.report.catalog == catalog
     assert set(worked.stages.values()) == {"passed", "reused"}
 
 
@@ -198,7 +198,7 @@ def test_each_kind_of_server_is_a_row(kind: str, stage: str, state: str, text: s
     if kind == "slow-start":
         assert (worked.report.timing.start or 0) > 0.8
     if kind == "hostile":
-        assert {each["title"] for each in (worked.report.surface or {})["tools"]} == {*HOSTILE}
+        assert {each["title"] for each in (worked.report.catalog or {})["tools"]} == {*HOSTILE}
     if kind == "failing-test":
         assert worked.report.tests.failed == 1
 
@@ -293,8 +293,8 @@ def report_with(text: str) -> WorkerReport:
             failures=(FailedTest(name=text, kind="tool", summary=text, repeat=text),),
             names={text: "pass"},
         ),
-        surface={"tools": [{"name": text, "inputSchema": {"properties": {text: {"x": [text]}}}}]},
-        changes=(SurfaceChange(kind="text", subject=text, what=text, before=text, after=text),),
+        catalog={"tools": [{"name": text, "inputSchema": {"properties": {text: {"x": [text]}}}}]},
+        changes=(CatalogChange(kind="text", subject=text, what=text, before=text, after=text),),
         server_name=text,
         server_version=text,
         stderr=(text,),
@@ -332,11 +332,11 @@ def test_a_text_that_did_not_change_keeps_its_mark() -> None:
     assert mask_message(report, SecretFilter([SECRET]).hide) is report
 
 
-def test_a_surface_is_not_masked_at_the_ends_of_its_texts() -> None:
+def test_a_catalog_is_not_masked_at_the_ends_of_its_texts() -> None:
     hide = SecretFilter(["test-token-4711"]).hide
-    report = WorkerReport(surface={"name": "run_test"}, stderr=("cut here: test",))
+    report = WorkerReport(catalog={"name": "run_test"}, stderr=("cut here: test",))
     masked = mask_message(report, hide)
-    assert masked.surface == {"name": "run_test"}
+    assert masked.catalog == {"name": "run_test"}
     assert masked.stderr == (f"cut here: {HIDDEN}",)
 
 
@@ -391,7 +391,7 @@ def test_ten_thousand_tools_are_masked_in_a_moment() -> None:
         for n in range(10_000)
     ]
     secrets = [f"{number}-value-of-a-variable-{number}" for number in range(30)]
-    report = WorkerReport(surface={"tools": tools})
+    report = WorkerReport(catalog={"tools": tools})
     began = time.process_time()
     mask_message(report, SecretFilter(secrets).hide)
     assert time.process_time() - began < 10

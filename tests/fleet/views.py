@@ -6,6 +6,9 @@ from accord.protocol.catalogue import catalogue
 from accord.types import REVISION_IDS
 from accord_tools.fleet.definition import ServerLimits
 from accord_tools.fleet.results import (
+    CatalogChange,
+    CatalogFinding,
+    CatalogSummary,
     FailedTest,
     FleetRun,
     FleetView,
@@ -18,9 +21,6 @@ from accord_tools.fleet.results import (
     ServerResult,
     ServerTiming,
     StageResult,
-    SurfaceChange,
-    SurfaceFinding,
-    SurfaceSummary,
     TestCounts,
     TrendPoint,
 )
@@ -84,7 +84,7 @@ def server(name, *, failures=0, warnings=0, state=None, **members):
         "breaches": tuple(breaches),
         "verdicts": verdicts(breaches),
         "tests": TestCounts(passed=20 + step % 9, names={"add adds": "pass", "add twice": "skip"}),
-        "surface": SurfaceSummary(digest="ab12", tools=step % 40, prompts=2, tokens=37 * step),
+        "catalog": CatalogSummary(digest="ab12", tools=step % 40, prompts=2, tokens=37 * step),
         "timing": ServerTiming(
             start=0.2 + step % 9 / 4,
             ping_median=0.001,
@@ -137,14 +137,14 @@ def failing_server(name):
             names={"create refuses an empty title": "fail", "list lists": "pass"},
         ),
         changes=(
-            SurfaceChange(
+            CatalogChange(
                 kind="breaking",
                 subject="tool create",
                 what="inputSchema.required gained title",
                 before='{"required": ["body"], "type": "object"}',
                 after='{"required": ["body", "title"], "type": "object"}',
             ),
-            SurfaceChange(
+            CatalogChange(
                 kind="text",
                 subject="tool list",
                 what="description changed",
@@ -154,14 +154,14 @@ def failing_server(name):
         ),
         changed_since="last run",
         findings=(
-            SurfaceFinding(
+            CatalogFinding(
                 id="surface.description-short",
                 severity="warn",
                 subject="tool add",
                 text='"Adds." has 5 characters; say what it adds and when to use it',
                 server=name,
             ),
-            SurfaceFinding(
+            CatalogFinding(
                 id="safety.instruction",
                 severity="info",
                 subject="tool list",
@@ -246,7 +246,7 @@ def desk_view():
     results.append(
         ServerResult(name="secret", state="skipped", reasons=("SEARCH_TOKEN is not set",))
     )
-    results.append(server("big", surface=SurfaceSummary(digest="ff", tools=10_000, tokens=912_345)))
+    results.append(server("big", catalog=CatalogSummary(digest="ff", tools=10_000, tokens=912_345)))
     trends = {
         each.name: trend(lambda run, step=step: (run // 9 + step) % 4, rules_at=(30,))
         for step, each in enumerate(results)
@@ -289,7 +289,7 @@ def desk_view():
         new_rules=(IDS[-1],),
     )
     findings = (
-        SurfaceFinding(
+        CatalogFinding(
             id="safety.collision",
             severity="warn",
             subject="tool search",
@@ -320,7 +320,7 @@ def large_view(servers=100, runs=50):
             results.append(server(name, warnings=place % 4))
             continue
         findings = tuple(
-            SurfaceFinding(
+            CatalogFinding(
                 id=f"surface.rule-{number % 12}",
                 severity="warn",
                 subject=f"tool number-{number}",
@@ -330,7 +330,7 @@ def large_view(servers=100, runs=50):
             for number in range(40)
         )
         changes = tuple(
-            SurfaceChange(
+            CatalogChange(
                 kind="text",
                 subject=f"tool number-{number}",
                 what="description changed",
@@ -391,9 +391,9 @@ def hostile_view():
             failures=(FailedTest(name=EVIL, kind=EVIL, summary=EVIL, repeat=EVIL),),
             names={EVIL: "fail", f"{EVIL}2": "skip"},
         ),
-        surface=SurfaceSummary(digest=EVIL, entries={EVIL: EVIL}, tools=1, tokens=3),
+        catalog=CatalogSummary(digest=EVIL, entries={EVIL: EVIL}, tools=1, tokens=3),
         findings=(
-            SurfaceFinding(
+            CatalogFinding(
                 id=EVIL,
                 severity="warn",
                 subject=EVIL,
@@ -402,11 +402,11 @@ def hostile_view():
                 source=EVIL,
                 accepted=EVIL,
             ),
-            SurfaceFinding(id="safety.x", severity="warn", text=EVIL, server=f"a{EVIL}"),
+            CatalogFinding(id="safety.x", severity="warn", text=EVIL, server=f"a{EVIL}"),
         ),
         changes=(
-            SurfaceChange(kind="breaking", subject=EVIL, what=EVIL, before=EVIL, after=None),
-            SurfaceChange(kind="text", subject=EVIL, what=EVIL, before='"x"', after=f'"{EVIL}"'),
+            CatalogChange(kind="breaking", subject=EVIL, what=EVIL, before=EVIL, after=None),
+            CatalogChange(kind="text", subject=EVIL, what=EVIL, before='"x"', after=f'"{EVIL}"'),
         ),
         changed_since=EVIL,
         timing=ServerTiming(start=0.1, call_median=0.1, tool=EVIL),
@@ -441,7 +441,7 @@ def hostile_view():
         accord=EVIL,
         rules=RuleSetStamp(version=EVIL, digest=EVIL),
         file_digest=EVIL,
-        findings=(SurfaceFinding(id="safety.collision", severity="warn", subject=EVIL, text=EVIL),),
+        findings=(CatalogFinding(id="safety.collision", severity="warn", subject=EVIL, text=EVIL),),
         origin=RunOrigin(git_commit=EVIL, git_branch=EVIL, ci_url=f"https://x/{EVIL}", host=EVIL),
         notes=(EVIL,),
     )

@@ -57,7 +57,7 @@ class LivePage:
         def is_ready(got):
             return got["state"] in ("ready", "failed", "absent") and not got["stale"]
 
-        return await self.until("surface.list", is_ready, kind=kind)
+        return await self.until("catalog.list", is_ready, kind=kind)
 
     async def until_ended(self, id):
         return await self.until("calls.get", lambda got: got["state"] != "running", id=id)

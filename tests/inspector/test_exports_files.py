@@ -77,13 +77,13 @@ async def test_an_archive_has_requests_with_their_responses():
 
 
 @on_a_loop
-async def test_the_surface_is_exported():
+async def test_the_catalog_is_exported():
     with serving(make_server().asgi()) as port:
         async with session_of(url_target(port), is_connected=True) as session:
-            lock = json.loads(await download(session, "export.surface", format="lock"))
-            text = (await download(session, "export.surface", format="markdown")).decode()
+            lock = json.loads(await download(session, "export.catalog", format="lock"))
+            text = (await download(session, "export.catalog", format="markdown")).decode()
             with pytest.raises(ActionRefused, match="format"):
-                await download(session, "export.surface", format="../../etc/passwd")
+                await download(session, "export.catalog", format="../../etc/passwd")
     assert [each["name"] for each in lock["tools"]] == ["add", "echo", "fail"]
     assert lock["revision"]
     assert "### ` add `" in text

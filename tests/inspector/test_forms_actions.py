@@ -153,7 +153,7 @@ def test_the_schemas_of_a_connected_server_are_used():
             wrong = await page.ask("forms.validate", **tool, text="{}")
             example = await page.ask("forms.example", **tool)
             right = await page.ask("forms.validate", **tool, text=example["text"])
-            prompts = (await page.ask("surface.list", kind="prompts", start=0, count=9))["entries"]
+            prompts = (await page.ask("catalog.list", kind="prompts", start=0, count=9))["entries"]
             prompt = {"kind": "prompts", "name": prompts[0]["name"]}
             number = await page.ask("forms.validate", **prompt, text='{"x": 1}')
             flight = (await page.ask("forms.example", kind="tools", name="book"))["text"]

@@ -48,7 +48,7 @@ class HostilePage:
     async def until_listed(self):
         await self.until("session.get", lambda got: got["state"] != "connecting")
         return {
-            kind: await self.until("surface.list", lambda got: got["state"] != "loading", kind=kind)
+            kind: await self.until("catalog.list", lambda got: got["state"] != "loading", kind=kind)
             for kind in KINDS
         }
 
@@ -74,7 +74,7 @@ async def use_everything(page):
     for kind, listed in (await page.until_listed()).items():
         for entry in listed["entries"]:
             named = {"kind": kind, "name": entry["name"]}
-            await page.ask("surface.entry", **named)
+            await page.ask("catalog.entry", **named)
             await page.ask("forms.validate", **named, text='{"x": "aaaaaaaaaaaaaaaaaaaaaaaaa!"}')
             if kind != "resources":
                 await page.ask("forms.example", **named)
@@ -113,7 +113,7 @@ async def test_credentials_that_a_server_repeats_leave_no_answer(tmp_path):
         await use_everything(page)
         # Names that the page sends back stay as they are, so that a tool can be called.
         for action, body in page.bodies:
-            if action in ("forms.example", "surface.list", "surface.entry", "questions.list"):
+            if action in ("forms.example", "catalog.list", "catalog.entry", "questions.list"):
                 body = b"".join(without_sent_back(json.loads(body)))
             assert not [each for each in SIGNS if each in body], (action, body[:300])
     kept = b"".join(each.read_bytes() for each in tmp_path.iterdir())

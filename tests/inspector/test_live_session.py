@@ -59,13 +59,13 @@ async def test_everything_is_listed_called_and_asked(revision):
         assert totals == [11, 2]
         await page.until_listed("prompts")
         await page.until_listed("resources")
-        offered = await page.ask("surface.counts")
+        offered = await page.ask("catalog.counts")
         assert offered["counts"] == {"tools": 11, "resources": 23, "prompts": 2}
         assert offered["lacks"] == ["tasks"]
-        entry = await page.ask("surface.entry", kind="tools", name="weather")
+        entry = await page.ask("catalog.entry", kind="tools", name="weather")
         assert (entry["confirm"], entry["hints"]) == ("", ["read-only", "closed world"])
         assert json.loads(entry["output_schema"])["type"] == "object"
-        entry = await page.ask("surface.entry", kind="prompts", name="plan")
+        entry = await page.ask("catalog.entry", kind="prompts", name="plan")
         assert entry["completes"] == ["country", "city", "days"]
 
         call = await page.call("fly", '{"city": "Lima"}')
@@ -101,10 +101,10 @@ async def test_everything_is_listed_called_and_asked(revision):
         assert found["values"] == ["Lima"]
 
         await page.call("open_lounge", '{"is_open": true}')
-        listed = await page.until("surface.list", lambda got: got["changes"], kind="tools")
+        listed = await page.until("catalog.list", lambda got: got["changes"], kind="tools")
         assert (listed["changes"], listed["total"]) == (["added lounge"], 12)
         assert "tool greet" in {
-            each["where"] for each in (await page.ask("surface.lint"))["findings"]
+            each["where"] for each in (await page.ask("catalog.lint"))["findings"]
         }
 
 
@@ -171,11 +171,11 @@ async def test_missing_features_are_known_only_while_the_server_is_connected(tmp
     file.write_text(DESK)
     async with live_page(command=launch(file)) as page:
         assert (await page.until_listed("prompts"))["state"] == "absent"
-        assert (await page.ask("surface.counts"))["lacks"][-2:] == ["prompts", "tasks"]
+        assert (await page.ask("catalog.counts"))["lacks"][-2:] == ["prompts", "tasks"]
         await page.ask("session.disconnect")
         await page.until_state("closed")
-        assert (await page.ask("surface.list", kind="prompts"))["state"] == "unconnected"
-        assert await page.ask("surface.counts") == {"counts": {}, "lacks": []}
+        assert (await page.ask("catalog.list", kind="prompts"))["state"] == "unconnected"
+        assert await page.ask("catalog.counts") == {"counts": {}, "lacks": []}
 
 
 @on_a_loop
@@ -195,7 +195,7 @@ async def test_a_server_that_ends_during_a_call_is_closed_and_the_call_is_lost()
         facts = await page.until_state("closed")
         assert "exit code 3" in facts["error"]["message"]
         assert facts["error"]["stderr"] == ["stopping"]
-        listed = await page.ask("surface.list", kind="tools")
+        listed = await page.ask("catalog.list", kind="tools")
         assert (listed["total"], listed["stale"]) == (len(TOOLS), True)
         await page.ask("session.restart")
         await page.until_state("ready")
@@ -219,7 +219,7 @@ async def test_a_wrong_list_is_shown_as_far_as_it_can_be_read(way, total, error)
         assert (listed["state"], listed["total"]) == ("ready", total)
         assert (error or "") in (listed["error"] or "")
         if way == "malformed":
-            entry = await page.ask("surface.entry", kind="tools", name=" (2)")
+            entry = await page.ask("catalog.entry", kind="tools", name=" (2)")
             assert entry["raw"] == "[]"
         if way == "twice":
             assert [each["name"] for each in listed["entries"]] == ["echo", "echo (2)"]
@@ -231,9 +231,9 @@ async def test_a_wrong_list_is_shown_as_far_as_it_can_be_read(way, total, error)
 async def test_an_entry_is_shown_as_it_came():
     async with live_page(**scripted()) as page:
         await page.until_listed()
-        entry = await page.ask("surface.entry", kind="tools", name="unmarked")
+        entry = await page.ask("catalog.entry", kind="tools", name="unmarked")
         assert '"x-more": 1.5' in entry["raw"]
-        found = await page.ask("surface.list", kind="tools", text="UNM", start=0, count=10)
+        found = await page.ask("catalog.list", kind="tools", text="UNM", start=0, count=10)
         assert (found["matching"], found["total"]) == (1, len(TOOLS))
 
 
@@ -261,7 +261,7 @@ async def test_a_change_of_the_code_restarts_the_server_unless_the_syntax_is_bro
             "session.get", lambda got: "restarted" in got["note"] and got["state"] == "ready"
         )
         assert int(text_of(await page.call("process"))) != first
-        listed = await page.until("surface.list", lambda got: got["changes"], kind="tools")
+        listed = await page.until("catalog.list", lambda got: got["changes"], kind="tools")
         assert listed["changes"] == ["added wait_long", "removed wait"]
 
 

@@ -223,16 +223,16 @@ def test_async_tests_that_are_marked_run_without_our_fixtures(project: pytest.Py
 def test_snapshots_are_beside_the_test(project: pytest.Pytester) -> None:
     project.makeini("[pytest]\naccord_revisions = 2025-06-18\n")
     code = """
-        from accord.testing import surface_of
+        from accord.testing import catalog_of
 
-        async def test_surface(connect_to, accord_snapshot):
+        async def test_catalog(connect_to, accord_snapshot):
             async with connect_to() as client:
-                accord_snapshot.check(await surface_of(client))
+                accord_snapshot.check(await catalog_of(client))
                 accord_snapshot.check({"tools": TOOLS}, "named")
     """
     ran(project, code.replace("TOOLS", "1"), passed=1)
     names = sorted(each.name for each in (project.path / "snapshots").iterdir())
-    assert names == ["named.json", "test_surface_memory-2025-06-18_.json"]
+    assert names == ["named.json", "test_catalog_memory-2025-06-18_.json"]
     ran(project, code.replace("TOOLS", "1"), passed=1)
     assert "the server shows something else" in ran(project, code.replace("TOOLS", "2"), failed=1)
     ran(project, code.replace("TOOLS", "2"), "--accord-update", passed=1)

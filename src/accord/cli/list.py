@@ -14,7 +14,7 @@ from accord.types import Prompt, Resource, ResourceTemplate, Tool
 
 if TYPE_CHECKING:
     from accord.client import Client
-    from accord.testing.surface import Lists
+    from accord.testing.catalog import Lists
 
 
 _KINDS: Final = ("tools", "resources", "resourceTemplates", "prompts")
@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
     demand_target(options, "list")
 
     async def work(client: "Client") -> int:
-        from accord.testing.surface import fetch_lists
+        from accord.testing.catalog import fetch_lists
 
         lists = await fetch_lists(client)
         if as_json:

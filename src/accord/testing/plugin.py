@@ -107,16 +107,16 @@ class AccordSnapshot:
         self._name = name
         self._update = update
 
-    def check(self, surface: Any, name: str | None = None) -> None:
+    def check(self, catalog: Any, name: str | None = None) -> None:
         """Fail if it differs from the file; write the file if it does not exist.
 
         Args:
-            surface: what `accord.testing.surface_of` returned, or any other JSON.
+            catalog: what `accord.testing.catalog_of` returned, or any other JSON.
             name: of the file; by default that of the test.
         """
-        from accord.testing.surface import check_surface
+        from accord.testing.catalog import check_catalog
 
-        check_surface(surface, self._folder / f"{name or self._name}.json", update=self._update)
+        check_catalog(catalog, self._folder / f"{name or self._name}.json", update=self._update)
 
 
 @pytest.fixture

@@ -89,15 +89,15 @@ def register(commands: Commands) -> None:
 
 def lock(options: argparse.Namespace) -> int:
     """Write what a server shows into the file."""
-    from accord.testing import surface_of
+    from accord.testing import catalog_of
     from accord_tools.contract.lock_file import format_lock
 
     demand_target(options, "lock")
 
     async def work(client: "Client") -> int:
-        surface = await surface_of(client)
-        text = format_lock(surface, client.revision)
-        failed: dict[str, int] = surface.get("failed", {})
+        catalog = await catalog_of(client)
+        text = format_lock(catalog, client.revision)
+        failed: dict[str, int] = catalog.get("failed", {})
         for method, code in failed.items():
             complain(f"{method} failed with error {code}: its entries are not locked")
         # A missing method stays missing; any other error may be gone the next time.
@@ -115,7 +115,7 @@ def lock(options: argparse.Namespace) -> int:
 
 def verify(options: argparse.Namespace) -> int:
     """Compare what a server shows with what was locked."""
-    from accord.testing import surface_of
+    from accord.testing import catalog_of
     from accord_tools.contract.lock_file import find_changes, read_lock
 
     as_json = is_json(options)
@@ -124,7 +124,7 @@ def verify(options: argparse.Namespace) -> int:
     options.revision = options.revision or locked.get("revision")
 
     async def work(client: "Client") -> int:
-        found = find_changes(locked, await surface_of(client))
+        found = find_changes(locked, await catalog_of(client))
         _print_changes(found, options, as_json=as_json)
         return 1 if found else 0
 

@@ -12,7 +12,7 @@ import msgspec
 from accord.cli.terminal import escape_unprintable
 from accord.errors import AccordError
 from accord.protocol.catalogue import RULE_SET
-from accord.testing.surface import METHODS
+from accord.testing.catalog import METHODS
 from accord.types import JsonObject
 from accord_tools.contract.data_files import read_data_file
 
@@ -22,7 +22,7 @@ LISTS: Final = {
     "resourceTemplates": ("resource template", "uriTemplate"),
     "prompts": ("prompt", "name"),
 }
-"""The lists of a surface: what an entry is called, and which member names it."""
+"""The lists of a catalog: what an entry is called, and which member names it."""
 _ABSENT: Final = object()
 # A value of this length is read at a glance; of longer ones only the parts that differ are shown.
 _SHORT: Final = 300
@@ -48,12 +48,12 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
         return "\n".join([f"{self.subject}: {self.what}", *(f"  {each}" for each in lines)])
 
 
-def format_lock(surface: JsonObject, revision: str) -> str:
-    """Return the text of a lock file; the same surface gives the same text.
+def format_lock(catalog: JsonObject, revision: str) -> str:
+    """Return the text of a lock file; the same catalog gives the same text.
 
     Rules decide nothing of it, but its readers may ask what the server was judged by then.
     """
-    locked = {"revision": revision, "rules": RULE_SET, **surface}
+    locked = {"revision": revision, "rules": RULE_SET, **catalog}
     return json.dumps(locked, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
@@ -81,7 +81,7 @@ def read_lock(path: Path) -> JsonObject:
 
 
 def find_changes(before: JsonObject, after: JsonObject) -> list[Change]:
-    """Return the differences between a locked surface and another one."""
+    """Return the differences between a locked catalog and another one."""
     found = [
         Change(subject=f"the {key}", what=what, before=_dump(old), after=_dump(new))
         for key in ("server", "instructions")

@@ -179,7 +179,7 @@ class LaunchDiagnosis(StepList):
             self._add(name, "failed", asked=asked, came=str(error))
 
     async def _list_and_call(self, client: "Client") -> None:
-        from accord.testing.surface import fetch_lists
+        from accord.testing.catalog import fetch_lists
 
         lists = await fetch_lists(client)
         counts = ", ".join(f"{kind}: {len(each)}" for kind, each in lists.entries.items() if each)

@@ -14,6 +14,10 @@ from accord.types import JsonObject
 from accord.version import __version__
 from accord_tools.check.rendering.wording import plural
 from accord_tools.check.report import Report
+from accord_tools.fleet.catalogs.changes import find_catalog_changes
+from accord_tools.fleet.catalogs.lint import lint_catalog, lint_fleet, lint_remote
+from accord_tools.fleet.catalogs.readiness import check_readiness
+from accord_tools.fleet.catalogs.summary import summarize_catalog
 from accord_tools.fleet.definition import Directory, Fleet, FleetServer
 from accord_tools.fleet.history.exports import read_export
 from accord_tools.fleet.history.history import History
@@ -23,6 +27,8 @@ from accord_tools.fleet.origin import find_origin
 from accord_tools.fleet.outcome import FailOn, exit_code
 from accord_tools.fleet.preparation import Preparation, PreparedServer
 from accord_tools.fleet.results import (
+    CatalogChange,
+    CatalogFinding,
     FleetRun,
     FleetView,
     RunComparison,
@@ -31,8 +37,6 @@ from accord_tools.fleet.results import (
     ServerState,
     StageName,
     StageResult,
-    SurfaceChange,
-    SurfaceFinding,
 )
 from accord_tools.fleet.rule_set import RuleSet
 from accord_tools.fleet.run_findings import (
@@ -42,10 +46,6 @@ from accord_tools.fleet.run_findings import (
 )
 from accord_tools.fleet.running.pool import run_all
 from accord_tools.fleet.running.worker_process import WorkerOutcome
-from accord_tools.fleet.surfaces.changes import find_surface_changes
-from accord_tools.fleet.surfaces.lint import lint_fleet, lint_remote, lint_surface
-from accord_tools.fleet.surfaces.readiness import check_readiness
-from accord_tools.fleet.surfaces.summary import summarize_surface
 from accord_tools.fleet.worker.job import WorkerProgress, WorkerReport
 
 _REPORT: Final = msgspec.json.Decoder(Report)
@@ -181,7 +181,7 @@ class FleetRunner:
         prepared = self._prepared[outcome.name]
         report = outcome.report
         earlier = prepared.earlier
-        surface = None if report.surface is None else summarize_surface(report.surface)
+        catalog = None if report.catalog is None else summarize_catalog(report.catalog)
         state, reasons = _describe_end(outcome)
         doubt = _describe_doubt(outcome)
         result = ServerResult(
@@ -192,10 +192,10 @@ class FleetRunner:
             target=prepared.resolved.shown,
             transport=report.transport,
             stages=(StageResult(name="resolve", state="passed"), *report.stages),
-            surface_revision=report.revision,
+            catalog_revision=report.revision,
             tests=report.tests,
             tool_calls=count_tool_calls(report),
-            surface=surface,
+            catalog=catalog,
             timing=report.timing,
             seconds=round(outcome.seconds, 3),
             server_name=report.server_name,
@@ -215,7 +215,7 @@ class FleetRunner:
         result = replace(result, findings=findings)
         documents = ServerDocuments(
             report=b"" if checked is None else msgspec.json.encode(checked),
-            surface=report.surface,
+            catalog=report.catalog,
         )
         self._keep(prepared.server, result, checked, documents)
 
@@ -245,25 +245,25 @@ class FleetRunner:
         result: ServerResult,
         report: WorkerReport,
         checked: Report | None,
-    ) -> list[SurfaceFinding]:
+    ) -> list[CatalogFinding]:
         server, resolved = prepared.server, prepared.resolved
         found = [
             *find_left_behind(report, server.name),
             *find_failing_tools(result.tool_calls, server.name),
         ]
-        if report.surface is None:
+        if report.catalog is None:
             return found
-        found += lint_surface(report.surface, server=server.name)
+        found += lint_catalog(report.catalog, server=server.name)
         if resolved.url:
             found += lint_remote(
                 resolved.url,
                 has_token=bool(resolved.headers or resolved.auth),
-                lists_tools=bool(report.surface.get("tools")),
+                lists_tools=bool(report.catalog.get("tools")),
                 server=server.name,
             )
         found += check_readiness(
             tuple(dict.fromkeys((*server.readiness, *self._settings.readiness))),
-            surface=report.surface,
+            catalog=report.catalog,
             url=resolved.url,
             verdicts=None if checked is None else {e.id: e.verdict for e in checked.results},
             changes=result.changes,
@@ -275,7 +275,7 @@ class FleetRunner:
         self, prepared: PreparedServer, result: ServerResult, report: WorkerReport
     ) -> ServerResult:
         """Add what changed against the lock; without a lock against the run before."""
-        if report.surface is None:
+        if report.catalog is None:
             return result
         if prepared.job is not None and prepared.job.lock is not None:
             if report.lock_problem:
@@ -285,11 +285,11 @@ class FleetRunner:
             # A lock that was deleted must not pass quietly.
             reason = f"{prepared.server.lock} does not exist: --update-locks writes it"
             result = replace(result, reasons=(*result.reasons, reason))
-        changes = self._changes_since_last(result, report.surface)
+        changes = self._changes_since_last(result, report.catalog)
         if not changes:
             return result
         count = len(changes)
-        finding = SurfaceFinding(
+        finding = CatalogFinding(
             id="safety.changed",
             severity="warn" if any(each.kind != "compatible" for each in changes) else "info",
             text=f"offers something else than in the run before, in {plural(count, 'place')}:"
@@ -304,16 +304,16 @@ class FleetRunner:
         )
 
     def _changes_since_last(
-        self, result: ServerResult, surface: JsonObject
-    ) -> tuple[SurfaceChange, ...]:
-        if self._before is None or result.surface is None:
+        self, result: ServerResult, catalog: JsonObject
+    ) -> tuple[CatalogChange, ...]:
+        if self._before is None or result.catalog is None:
             return ()
         for each in self._before.results:
-            if each.name == result.name and each.surface is not None:
-                if each.surface.digest == result.surface.digest:
+            if each.name == result.name and each.catalog is not None:
+                if each.catalog.digest == result.catalog.digest:
                     return ()
-                before = self._history.surface(each.surface.digest)
-                return () if before is None else find_surface_changes(before, surface)
+                before = self._history.catalog(each.catalog.digest)
+                return () if before is None else find_catalog_changes(before, catalog)
         return ()
 
     # -- the whole
@@ -362,12 +362,12 @@ class FleetRunner:
             run, results=tuple(replace(each, flaky=flaky[each.name]) for each in results)
         )
 
-    def _lint_together(self) -> tuple[SurfaceFinding, ...]:
-        surfaces = {
-            name: each.surface for name, each in self._documents.items() if each.surface is not None
+    def _lint_together(self) -> tuple[CatalogFinding, ...]:
+        catalogs = {
+            name: each.catalog for name, each in self._documents.items() if each.catalog is not None
         }
         servers = [each.server for each in self._prepared.values()]
-        return accept_findings(lint_fleet(surfaces), servers, today=self._started.date())
+        return accept_findings(lint_fleet(catalogs), servers, today=self._started.date())
 
     def _find_against(self) -> tuple[FleetRun, frozenset[str] | None] | None:
         """Return the run that the settings name, and the ids of its rules; None for the last.
@@ -392,7 +392,7 @@ class FleetRunner:
             view,
             self._rules,
             before_rules=rules,
-            find_changes=find_surface_changes,
+            find_changes=find_catalog_changes,
             required=tuple(self._results) if self._settings.require_all else (),
         )
 

@@ -12,10 +12,10 @@ from accord_tools.check.rendering.wording import plural
 from accord_tools.check.report import Report, RequirementResult, score_of
 from accord_tools.fleet.definition import AcceptedBreach, FleetServer, ServerLimits
 from accord_tools.fleet.results import (
+    CatalogChange,
+    CatalogFinding,
     RequirementBreach,
     ServerResult,
-    SurfaceChange,
-    SurfaceFinding,
 )
 from accord_tools.fleet.rule_set import RuleSet
 
@@ -53,7 +53,7 @@ class _Acceptances:
 def _was_tried(accepted: AcceptedBreach, report: Report) -> bool:
     """Return whether a check would have shown a breach: not all revisions have all of them."""
     if not any(accepted.covers(id, accepted.subject) for id in catalogue()):
-        return True  # a finding: every surface is searched for it
+        return True  # a finding: every catalog is searched for it
     return any(
         each.verdict in _EXERCISED and accepted.covers(each.id, accepted.subject)
         for each in report.results
@@ -61,15 +61,15 @@ def _was_tried(accepted: AcceptedBreach, report: Report) -> bool:
 
 
 def accept_findings(
-    findings: Iterable[SurfaceFinding], servers: Iterable[FleetServer], *, today: date
-) -> tuple[SurfaceFinding, ...]:
+    findings: Iterable[CatalogFinding], servers: Iterable[FleetServer], *, today: date
+) -> tuple[CatalogFinding, ...]:
     """Return findings with the reasons for which servers accept them today.
 
     A finding about one server is accepted by that server, one about several by any server.
     """
     accepted = {each.name: _Acceptances(each.accept, today) for each in servers}
 
-    def reason_for(finding: SurfaceFinding) -> str:
+    def reason_for(finding: CatalogFinding) -> str:
         deciding = [accepted[finding.server]] if finding.server in accepted else []
         if not finding.server:
             deciding = list(accepted.values())
@@ -95,7 +95,7 @@ def judge_server(
     rules: RuleSet,
     *,
     today: date,
-    lock_changes: Sequence[SurfaceChange] = (),
+    lock_changes: Sequence[CatalogChange] = (),
 ) -> ServerResult:
     """Return a result with breaches, counts, score, state, reasons and remarks filled in.
 
@@ -108,7 +108,7 @@ def judge_server(
         report: of the check; None if it was not made.
         rules: the requirements that count.
         today: the day, for breaches that are accepted until some day.
-        lock_changes: how the surface differs from the lock file.
+        lock_changes: how the catalog differs from the lock file.
     """
     accepted = _Acceptances(server.accept, today)
     findings = tuple(
@@ -212,8 +212,8 @@ def _broken_limits(limits: ServerLimits, result: ServerResult) -> Iterator[str]:
     start = result.timing.start
     if limits.start is not None and start is not None and start > limits.start:
         yield f"the first answer took {start:.1f} s, expected at most {limits.start:g} s"
-    if limits.tokens is not None and result.surface is not None:
-        tokens = result.surface.tokens
+    if limits.tokens is not None and result.catalog is not None:
+        tokens = result.catalog.tokens
         if tokens > limits.tokens:
             most = _at_most(limits.tokens)
             yield f"the list of tools costs about {tokens} tokens, expected {most}"
@@ -247,7 +247,7 @@ def _improvements(limits: ServerLimits, result: ServerResult) -> Iterator[str]:
         yield f"{IMPROVED}expect.tests to {result.tests.failed}"
 
 
-def _describe_drift(changes: Sequence[SurfaceChange]) -> Iterator[str]:
+def _describe_drift(changes: Sequence[CatalogChange]) -> Iterator[str]:
     if changes:
         breaking = sum(each.kind == "breaking" for each in changes)
         kind = f", {breaking} of them breaking" if breaking else ""

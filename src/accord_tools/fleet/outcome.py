@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator
 from typing import Final, Literal, TypeAlias
 
-from accord_tools.fleet.results import FleetRun, RunComparison, ServerResult, SurfaceFinding
+from accord_tools.fleet.results import CatalogFinding, FleetRun, RunComparison, ServerResult
 
 FailOn: TypeAlias = Literal["failure", "regression", "warning", "drift", "never"]
 """What fails a run: servers that are not as expected; what got worse since the run before; any
@@ -60,6 +60,6 @@ def _has_warning(result: ServerResult) -> bool:
     return result.warnings > 0 or any(map(is_warning, result.findings))
 
 
-def is_warning(finding: SurfaceFinding) -> bool:
+def is_warning(finding: CatalogFinding) -> bool:
     """Return whether a finding of the lint is a warning that is not accepted."""
     return finding.severity == "warn" and not finding.accepted

@@ -38,7 +38,7 @@ class PreparedServer(msgspec.Struct, frozen=True, kw_only=True):
         result: the result of a server that cannot be checked; None if it can.
         job: for a worker; None if it cannot be checked.
         key: of the result.
-        earlier: a result that holds if the surface is still the same.
+        earlier: a result that holds if the catalog is still the same.
         version: as found where the fleet file says.
     """
 
@@ -161,6 +161,6 @@ def _describe_missing(missing: Sequence[str]) -> Iterator[str]:
 
 
 def _reuse_digest(earlier: ReusableResult | None) -> str:
-    if earlier is None or earlier.result.surface is None or not earlier.documents.report:
+    if earlier is None or earlier.result.catalog is None or not earlier.documents.report:
         return ""
-    return earlier.result.surface.digest
+    return earlier.result.catalog.digest

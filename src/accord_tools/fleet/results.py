@@ -112,7 +112,7 @@ class TestCounts(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.passed or self.failed or self.no_time)
 
 
-class SurfaceSummary(msgspec.Struct, frozen=True, kw_only=True):
+class CatalogSummary(msgspec.Struct, frozen=True, kw_only=True):
     """What a server offers, counted and hashed.
 
     Attributes:
@@ -131,8 +131,8 @@ class SurfaceSummary(msgspec.Struct, frozen=True, kw_only=True):
     tokens: int = 0
 
 
-class SurfaceFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """Something about a surface that is worth changing; does not move the score.
+class CatalogFinding(msgspec.Struct, frozen=True, kw_only=True):
+    """Something about a catalog that is worth changing; does not move the score.
 
     Attributes:
         id: such as "safety.invisible".
@@ -157,8 +157,8 @@ ChangeKind: TypeAlias = Literal["breaking", "compatible", "text"]
 """What a change means for clients; a changed text may change what a model does."""
 
 
-class SurfaceChange(msgspec.Struct, frozen=True, kw_only=True):
-    """One difference between two surfaces.
+class CatalogChange(msgspec.Struct, frozen=True, kw_only=True):
+    """One difference between two catalogs.
 
     Attributes:
         kind: what it means for clients.
@@ -204,7 +204,7 @@ class ServerResult(msgspec.Struct, frozen=True, kw_only=True):
         transport: stdio, http or sse.
         stages: how each ended.
         revision: the newest that was checked.
-        surface_revision: the one in which the surface was listed.
+        catalog_revision: the one in which the catalog was listed.
         revisions: all that were checked.
         score: None if nothing was put to the test.
         exercised: how many requirements were put to the test.
@@ -216,7 +216,7 @@ class ServerResult(msgspec.Struct, frozen=True, kw_only=True):
         verdicts: of every requirement that was asked.
         tests: contract tests and cases.
         tool_calls: how often each tool was called, and how its calls were answered.
-        surface: what it offers, summarized; None if it was not listed.
+        catalog: what it offers, summarized; None if it was not listed.
         findings: of the lint.
         changes: against the lock, or against the run before.
         changed_since: what `changes` compare with: "lock", "last run", or empty.
@@ -246,7 +246,7 @@ class ServerResult(msgspec.Struct, frozen=True, kw_only=True):
     transport: str = ""
     stages: tuple[StageResult, ...] = ()
     revision: RevisionId | None = None
-    surface_revision: RevisionId | None = None
+    catalog_revision: RevisionId | None = msgspec.field(name="surface_revision", default=None)
     revisions: tuple[RevisionId, ...] = ()
     score: float | None = None
     exercised: int = 0
@@ -258,9 +258,9 @@ class ServerResult(msgspec.Struct, frozen=True, kw_only=True):
     verdicts: Mapping[str, VerdictName] = {}
     tests: TestCounts = TestCounts()
     tool_calls: tuple[ToolCounts, ...] = ()
-    surface: SurfaceSummary | None = None
-    findings: tuple[SurfaceFinding, ...] = ()
-    changes: tuple[SurfaceChange, ...] = ()
+    catalog: CatalogSummary | None = msgspec.field(name="surface", default=None)
+    findings: tuple[CatalogFinding, ...] = ()
+    changes: tuple[CatalogChange, ...] = ()
     changed_since: str = ""
     timing: ServerTiming = ServerTiming()
     seconds: float = 0.0
@@ -288,15 +288,15 @@ class ServerResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServerDocuments(msgspec.Struct, frozen=True, kw_only=True):
-    """The long parts of a result, kept apart: the report of the check, and the surface.
+    """The long parts of a result, kept apart: the report of the check, and the catalog.
 
     Attributes:
         report: a `accord_tools.check.report.Report` as JSON; empty if the check was not made.
-        surface: as `accord.testing.surface_of` returns it; None if it was not listed.
+        catalog: as `accord.testing.catalog_of` returns it; None if it was not listed.
     """
 
     report: bytes = b""
-    surface: JsonObject | None = None
+    catalog: JsonObject | None = None
 
 
 class RuleSetStamp(msgspec.Struct, frozen=True, kw_only=True):
@@ -346,7 +346,7 @@ class FleetRun(msgspec.Struct, frozen=True, kw_only=True):
     id: int = 0
     file_digest: str = ""
     seconds: float = 0.0
-    findings: tuple[SurfaceFinding, ...] = ()
+    findings: tuple[CatalogFinding, ...] = ()
     jobs: int = 1
     exit: int = 0
     origin: RunOrigin = RunOrigin()
@@ -447,7 +447,7 @@ class FleetView(msgspec.Struct, frozen=True, kw_only=True):
         run: the run.
         comparison: with an earlier run, if there is one.
         trends: earlier results of each server, the oldest first, this run the last.
-        documents: reports and surfaces by server, where they are known.
+        documents: reports and catalogs by server, where they are known.
         rules: the ids of the set of rules; empty if only its stamp is known.
     """
 

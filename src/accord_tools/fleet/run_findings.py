@@ -5,7 +5,7 @@ from typing import Final
 
 from accord_tools.check.probing.tool_calls import ToolCounts
 from accord_tools.check.rendering.wording import plural
-from accord_tools.fleet.results import SurfaceFinding
+from accord_tools.fleet.results import CatalogFinding
 from accord_tools.fleet.worker.job import WorkerReport
 
 _LEFT_BEHIND: Final = "process.left-behind"
@@ -29,10 +29,10 @@ def count_tool_calls(report: WorkerReport) -> tuple[ToolCounts, ...]:
     return tuple(found.values())
 
 
-def find_left_behind(report: WorkerReport, server: str) -> Iterator[SurfaceFinding]:
+def find_left_behind(report: WorkerReport, server: str) -> Iterator[CatalogFinding]:
     """Yield a finding for each process that ran on after the server was stopped."""
     for each in report.left_processes:
-        yield SurfaceFinding(
+        yield CatalogFinding(
             id=_LEFT_BEHIND,
             severity="warn",
             text=f"{each} still ran after the server was stopped, and was ended: a server ends"
@@ -42,11 +42,11 @@ def find_left_behind(report: WorkerReport, server: str) -> Iterator[SurfaceFindi
         )
 
 
-def find_failing_tools(tools: Iterable[ToolCounts], server: str) -> Iterator[SurfaceFinding]:
+def find_failing_tools(tools: Iterable[ToolCounts], server: str) -> Iterator[CatalogFinding]:
     """Yield a finding for each tool that answered every call with an error."""
     for each in tools:
         if each.never_succeeded:
-            yield SurfaceFinding(
+            yield CatalogFinding(
                 id=_NEVER_SUCCEEDED,
                 severity="warn",
                 text=f"none of {plural(each.calls, 'call')} succeeded, so nothing shows that it"

@@ -21,7 +21,7 @@ Area: TypeAlias = Literal[
     "roots",
     "session",
     "subscriptions",
-    "surface",
+    "catalog",
     "tasks",
 ]
 AREAS: Final[tuple[Area, ...]] = get_args(Area)

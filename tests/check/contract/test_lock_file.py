@@ -20,7 +20,7 @@ def texts(after, before=BEFORE):
     return [each.text() for each in find_changes(before, after)]
 
 
-def test_equal_surfaces_have_no_changes():
+def test_equal_catalogs_have_no_changes():
     assert texts(json.loads(json.dumps(BEFORE))) == []
     assert texts({**BEFORE, "tools": BEFORE["tools"][::-1]}) == []
 
@@ -111,7 +111,7 @@ def test_true_is_not_1():
     assert [each.what for each in found] == ["inputSchema.default changed"]
 
 
-def test_the_same_surface_gives_the_same_text(tmp_path):
+def test_the_same_catalog_gives_the_same_text(tmp_path):
     text = format_lock(BEFORE, "2025-06-18")
     assert text == format_lock(dict(reversed(BEFORE.items())), "2025-06-18")
     (tmp_path / "a.lock").write_text(text)

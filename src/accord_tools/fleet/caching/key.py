@@ -2,7 +2,7 @@
 
 It covers accord, the rules, what is asked of the server, the program with its files and packages,
 arguments and variables. Values of variables enter it only as keyed digests, because the history may
-be published. The surface is compared apart, after each start.
+be published. The catalog is compared apart, after each start.
 """
 
 import hmac

@@ -62,15 +62,15 @@ def history_path(options: argparse.Namespace) -> Path:
 
 def run(options: argparse.Namespace) -> int:
     """Print the runs, or the results of a server."""
+    from accord_tools.fleet.catalogs.changes import find_catalog_changes
     from accord_tools.fleet.history import open_history
-    from accord_tools.fleet.surfaces.changes import find_surface_changes
 
     with_json = is_json(options)
     with open_history(history_path(options), must_exist=True) as history:
         for each in history.notes:
             note(each)
         if options.name:
-            past = history.server_past(options.name, options.limit, find_surface_changes)
+            past = history.server_past(options.name, options.limit, find_catalog_changes)
             say_json(past) if with_json else say(_describe_past(past))
         else:
             runs = history.runs(options.limit)

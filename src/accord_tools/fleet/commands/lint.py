@@ -12,7 +12,7 @@ from accord_tools.fleet.definition import DEFAULT_FILE
 if TYPE_CHECKING:
     from accord.types import JsonObject
     from accord_tools.fleet.definition import Fleet, FleetServer
-    from accord_tools.fleet.results import SurfaceFinding
+    from accord_tools.fleet.results import CatalogFinding
 
 _HELP: Final = """\
 usage: accord fleet lint [options] [FILE]
@@ -57,15 +57,15 @@ def run(options: argparse.Namespace) -> int:
     """Lint what the lock files of a fleet say, and report."""
     from datetime import UTC, datetime
 
+    from accord_tools.fleet.catalogs import lint_fleet
     from accord_tools.fleet.file.reader import read_fleet
     from accord_tools.fleet.judging import accept_findings
     from accord_tools.fleet.outcome import is_warning
-    from accord_tools.fleet.surfaces import lint_fleet
 
     as_json = is_json(options)
     fleet = read_fleet(_path(options), allow_literals=options.allow_literals)
-    surfaces = _read_surfaces(fleet)
-    if not surfaces:
+    catalogs = _read_catalogs(fleet)
+    if not catalogs:
         complain(
             f'{fleet.path}: no lock file could be read; name them as [server.NAME] lock = "...",'
             " and write them with accord fleet --update-locks"
@@ -74,17 +74,17 @@ def run(options: argparse.Namespace) -> int:
     found = [
         finding
         for server in fleet.servers
-        if server.name in surfaces
-        for finding in _lint_server(server, surfaces[server.name])
+        if server.name in catalogs
+        for finding in _lint_server(server, catalogs[server.name])
     ]
-    found += lint_fleet(surfaces)
+    found += lint_fleet(catalogs)
     judged = accept_findings(found, fleet.servers, today=datetime.now(UTC).date())
     if options.quiet:
         judged = tuple(filter(is_warning, judged))
     if as_json:
-        say_json(_as_json(fleet, surfaces, judged))
+        say_json(_as_json(fleet, catalogs, judged))
     else:
-        say(_as_text(fleet, surfaces, judged, is_quiet=options.quiet))
+        say(_as_text(fleet, catalogs, judged, is_quiet=options.quiet))
     return 1 if options.strict and any(map(is_warning, judged)) else 0
 
 
@@ -96,10 +96,10 @@ def _path(options: argparse.Namespace) -> Path:
     return Path(options.file or DEFAULT_FILE)
 
 
-def _read_surfaces(fleet: "Fleet") -> "dict[str, JsonObject]":
+def _read_catalogs(fleet: "Fleet") -> "dict[str, JsonObject]":
     """Return what each lock file says; servers without one are named on stderr."""
     from accord_tools.contract.lock_file import LockError, read_lock
-    from accord_tools.fleet.worker.surface_lock import explain_lock
+    from accord_tools.fleet.worker.catalog_lock import explain_lock
 
     found = {}
     for server in fleet.servers:
@@ -113,18 +113,18 @@ def _read_surfaces(fleet: "Fleet") -> "dict[str, JsonObject]":
     return found
 
 
-def _lint_server(server: "FleetServer", surface: "JsonObject") -> "Iterator[SurfaceFinding]":
+def _lint_server(server: "FleetServer", catalog: "JsonObject") -> "Iterator[CatalogFinding]":
     from accord.client.server_entry import URL_MEMBERS
-    from accord_tools.fleet.surfaces import check_readiness, lint_remote, lint_surface
+    from accord_tools.fleet.catalogs import check_readiness, lint_catalog, lint_remote
 
     members = (server.entry.get(each) for each in (*URL_MEMBERS, "uri"))
     url = next((each for each in members if isinstance(each, str)), "")
-    yield from lint_surface(surface, server=server.name)
+    yield from lint_catalog(catalog, server=server.name)
     if url:
         # Whether it demands a token is not known without asking it.
         yield from lint_remote(url, has_token=True, lists_tools=False, server=server.name)
     yield from check_readiness(
-        server.readiness, surface=surface, url=url, verdicts=None, server=server.name
+        server.readiness, catalog=catalog, url=url, verdicts=None, server=server.name
     )
 
 
@@ -132,7 +132,7 @@ def _lint_server(server: "FleetServer", surface: "JsonObject") -> "Iterator[Surf
 
 
 def _as_json(
-    fleet: "Fleet", surfaces: "dict[str, JsonObject]", found: "Iterable[SurfaceFinding]"
+    fleet: "Fleet", catalogs: "dict[str, JsonObject]", found: "Iterable[CatalogFinding]"
 ) -> dict[str, Any]:
     from accord_tools.fleet.outcome import is_warning
 
@@ -140,8 +140,8 @@ def _as_json(
     return {
         "fleet": fleet.name,
         "file": str(fleet.path),
-        "servers": list(surfaces),
-        "not_read": [each.name for each in fleet.servers if each.name not in surfaces],
+        "servers": list(catalogs),
+        "not_read": [each.name for each in fleet.servers if each.name not in catalogs],
         "findings": listed,
         "summary": {
             "warnings": sum(map(is_warning, listed)),
@@ -153,8 +153,8 @@ def _as_json(
 
 def _as_text(
     fleet: "Fleet",
-    surfaces: "dict[str, JsonObject]",
-    found: "Iterable[SurfaceFinding]",
+    catalogs: "dict[str, JsonObject]",
+    found: "Iterable[CatalogFinding]",
     *,
     is_quiet: bool,
 ) -> str:
@@ -166,7 +166,7 @@ def _as_text(
     places = {
         server.name: _shorten(server.lock)
         for server in fleet.servers
-        if server.lock is not None and server.name in surfaces
+        if server.lock is not None and server.name in catalogs
     }
     for name in ("", *places):
         about = [each for each in listed if each.server == name]
@@ -179,7 +179,7 @@ def _as_text(
         hints = sum(each.severity == "info" and not each.accepted for each in listed)
         accepted = sum(bool(each.accepted) for each in listed)
         counts += [plural(hints, "hint"), f"{accepted} accepted"]
-    lines.append(f"{plural(len(surfaces), 'server')}: {', '.join(counts)}")
+    lines.append(f"{plural(len(catalogs), 'server')}: {', '.join(counts)}")
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -188,7 +188,7 @@ def _shorten(path: Path) -> Path:
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
-def _finding_lines(found: "Iterable[SurfaceFinding]") -> Iterator[str]:
+def _finding_lines(found: "Iterable[CatalogFinding]") -> Iterator[str]:
     """Yield the findings, warnings first; those with the same text are joined."""
     paint = painter()
     groups: dict[tuple[str, str, str, str, str], list[str]] = {}

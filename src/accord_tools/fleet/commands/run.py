@@ -139,10 +139,10 @@ def _settings(options: argparse.Namespace) -> "FleetSettings":
 def _read(options: argparse.Namespace) -> "Fleet":
     from msgspec.structs import replace
 
+    from accord_tools.fleet.catalogs.readiness import known_findings
     from accord_tools.fleet.definition import DEFAULT_FILE
     from accord_tools.fleet.file.reader import read_fleet
     from accord_tools.fleet.run_findings import RUN_FINDINGS
-    from accord_tools.fleet.surfaces.readiness import known_findings
 
     if not options.file and not Path(DEFAULT_FILE).is_file():
         raise UsageError(
@@ -279,12 +279,12 @@ def write_locks(servers: "Sequence[FleetServer]", view: "FleetView") -> bool:
     """Write what each server offers into the lock file that the fleet file names."""
     from accord_tools.contract.lock_file import format_lock
 
-    surfaces = {name: each.surface for name, each in view.documents.items()}
-    revisions = {each.name: each.surface_revision or "" for each in view.run.results}
+    catalogs = {name: each.catalog for name, each in view.documents.items()}
+    revisions = {each.name: each.catalog_revision or "" for each in view.run.results}
     texts = {
-        server.lock: format_lock(surface, revisions[server.name])
+        server.lock: format_lock(catalog, revisions[server.name])
         for server in servers
-        if server.lock is not None and (surface := surfaces.get(server.name)) is not None
+        if server.lock is not None and (catalog := catalogs.get(server.name)) is not None
     }
     if not texts:
         note(

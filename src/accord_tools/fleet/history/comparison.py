@@ -10,10 +10,10 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from accord_tools.fleet.history.surface_differences import (
+from accord_tools.fleet.history.catalog_differences import (
+    FindCatalog,
     FindChanges,
-    FindSurface,
-    compare_surfaces,
+    compare_catalogs,
 )
 from accord_tools.fleet.results import (
     DifferenceKind,
@@ -48,8 +48,8 @@ class ComparisonContext(msgspec.Struct, frozen=True, kw_only=True):
         flaky: requirements whose verdicts change without cause, by server.
         earlier: how fast servers were before the earlier run, by server.
         required: servers that may not be skipped.
-        surfaces: returns a surface by its digest.
-        find_changes: what differs between two surfaces.
+        catalogs: returns a catalog by its digest.
+        find_changes: what differs between two catalogs.
     """
 
     rules: frozenset[str] | None = None
@@ -58,7 +58,7 @@ class ComparisonContext(msgspec.Struct, frozen=True, kw_only=True):
     flaky: Mapping[str, Collection[str]] = {}
     earlier: Mapping[str, ServerTiming] = {}
     required: Collection[str] = ()
-    surfaces: FindSurface | None = None
+    catalogs: FindCatalog | None = None
     find_changes: FindChanges | None = None
 
 
@@ -68,7 +68,7 @@ def compare_runs(  # noqa: PLR0913  # all by keyword
     *,
     before_rules: Collection[str] | None = None,
     after_rules: Collection[str] | None = None,
-    surfaces: FindSurface | None = None,
+    catalogs: FindCatalog | None = None,
     find_changes: FindChanges | None = None,
     flaky: Mapping[str, Collection[str]] | None = None,
     earlier: Mapping[str, ServerTiming] | None = None,
@@ -82,8 +82,8 @@ def compare_runs(  # noqa: PLR0913  # all by keyword
         after: the run.
         before_rules: the ids of its rule set; None takes those that it has verdicts on.
         after_rules: likewise.
-        surfaces: returns a surface by its digest, None where it is unknown.
-        find_changes: what differs between two surfaces; without it only entries are compared.
+        catalogs: returns a catalog by its digest, None where it is unknown.
+        find_changes: what differs between two catalogs; without it only entries are compared.
         flaky: requirements whose verdicts change without cause, by server.
         earlier: how fast servers were before `before`; slow is what was slow in both runs.
         required: servers that may not be skipped.
@@ -97,7 +97,7 @@ def compare_runs(  # noqa: PLR0913  # all by keyword
         flaky=flaky or {},
         earlier=earlier or {},
         required=required,
-        surfaces=surfaces,
+        catalogs=catalogs,
         find_changes=find_changes,
     )
     return RunComparison(
@@ -156,8 +156,8 @@ def compare_results(
     yield from verdicts
     yield from _compare_scores(before, after, context, verdicts)
     yield from _compare_tests(before, after, context)
-    yield from compare_surfaces(
-        after.name, before.surface, after.surface, context.surfaces, context.find_changes
+    yield from compare_catalogs(
+        after.name, before.catalog, after.catalog, context.catalogs, context.find_changes
     )
     yield from _compare_times(before, after, context.earlier.get(after.name))
 

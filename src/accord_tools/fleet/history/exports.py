@@ -8,7 +8,7 @@ import msgspec
 
 from accord_tools.fleet.definition import FleetError
 from accord_tools.fleet.history.summaries import read_moment
-from accord_tools.fleet.results import FleetRun, RunOrigin, ServerResult, SurfaceFinding
+from accord_tools.fleet.results import CatalogFinding, FleetRun, RunOrigin, ServerResult
 
 _ADVICE: Final = "expected a file that accord fleet run --output FILE.json wrote"
 
@@ -128,7 +128,7 @@ def _join_results(runs: Iterable[FleetRun]) -> Iterable[ServerResult]:
             yield result
 
 
-def _join_findings(runs: Iterable[FleetRun]) -> tuple[SurfaceFinding, ...]:
+def _join_findings(runs: Iterable[FleetRun]) -> tuple[CatalogFinding, ...]:
     return tuple(dict.fromkeys(each for run in runs for each in run.findings))
 
 

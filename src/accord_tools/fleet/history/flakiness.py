@@ -20,7 +20,7 @@ class ServerObservation(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         server_version: as the server says.
-        surface: the digest of what it offers.
+        catalog: the digest of what it offers.
         rules: the digest of the set of rules.
         accord: the version of accord.
         revisions: that were checked.
@@ -28,7 +28,7 @@ class ServerObservation(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     server_version: str
-    surface: str
+    catalog: str
     rules: str
     accord: str
     revisions: tuple[RevisionId, ...]
@@ -38,7 +38,7 @@ class ServerObservation(msgspec.Struct, frozen=True, kw_only=True):
         """Return whether nothing explains a difference of verdicts."""
         return (
             self.server_version == other.server_version
-            and self.surface == other.surface
+            and self.catalog == other.catalog
             and self.rules == other.rules
             and self.accord == other.accord
             and self.revisions == other.revisions
@@ -51,7 +51,7 @@ def observe(run: FleetRun, server: str) -> Iterator[ServerObservation]:
         if each.name == server and each.verdicts and not each.reused_from:
             yield ServerObservation(
                 server_version=each.server_version,
-                surface="" if each.surface is None else each.surface.digest,
+                catalog="" if each.catalog is None else each.catalog.digest,
                 rules=run.rules.digest,
                 accord=run.accord,
                 revisions=each.revisions,

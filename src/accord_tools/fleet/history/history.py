@@ -10,6 +10,7 @@ import msgspec
 
 from accord.types import JsonObject
 from accord_tools.fleet.definition import DEFAULT_HISTORY, FleetError
+from accord_tools.fleet.history.catalog_differences import FindChanges
 from accord_tools.fleet.history.comparison import compare_runs, name_run
 from accord_tools.fleet.history.damage import explain_damage
 from accord_tools.fleet.history.database import HistoryDatabase
@@ -18,11 +19,11 @@ from accord_tools.fleet.history.json_lines import ENDING, HistoryHeader, History
 from accord_tools.fleet.history.packing import Packer
 from accord_tools.fleet.history.parts import (
     TRAVELLING,
+    CatalogPart,
     PackedResult,
     PackedRun,
     ReportPart,
     RuleSetPart,
-    SurfacePart,
     VerdictPart,
     WordingPart,
 )
@@ -37,8 +38,8 @@ from accord_tools.fleet.history.summaries import (
     fleet_key,
     read_moment,
 )
-from accord_tools.fleet.history.surface_differences import FindChanges
 from accord_tools.fleet.history.unpacking import (
+    unpack_catalog,
     unpack_comparison,
     unpack_details,
     unpack_letters,
@@ -46,7 +47,6 @@ from accord_tools.fleet.history.unpacking import (
     unpack_result,
     unpack_rules,
     unpack_run,
-    unpack_surface,
 )
 from accord_tools.fleet.results import (
     FleetRun,
@@ -296,20 +296,20 @@ class History:
             view: the run, with the documents of its servers.
             rules: by which it was judged.
             before_rules: ids of the rule set of `before`, if it is not of this history.
-            find_changes: what differs between two surfaces.
+            find_changes: what differs between two catalogs.
             required: servers that may not be skipped.
             against: `before` for people.
         """
         after = view.run
         own = {
-            each.surface.digest: view.documents[each.name].surface
+            each.catalog.digest: view.documents[each.name].catalog
             for each in after.results
-            if each.surface is not None and each.name in view.documents
+            if each.catalog is not None and each.name in view.documents
         }
 
-        def surfaces(digest: str) -> JsonObject | None:
+        def catalogs(digest: str) -> JsonObject | None:
             found = own.get(digest)
-            return self.surface(digest) if found is None else found
+            return self.catalog(digest) if found is None else found
 
         known = self._find_rules(before.rules.digest) if before_rules is None else before_rules
         names = [each.name for each in after.results]
@@ -318,7 +318,7 @@ class History:
             after,
             before_rules=known or None,
             after_rules=rules.ids,
-            surfaces=surfaces,
+            catalogs=catalogs,
             find_changes=find_changes,
             flaky={name: self.flaky(name, now=after) for name in names},
             earlier={} if before.id == 0 else self.timings_before(before.id, names),
@@ -329,23 +329,23 @@ class History:
     # -- servers
 
     def documents(self, server: str, run: int) -> ServerDocuments:
-        """Return the report and the surface of a server; empty where they are not kept."""
+        """Return the report and the catalog of a server; empty where they are not kept."""
         found = next(iter(self._storage.results(server, "run.id = ?", run)), None)
         return ServerDocuments() if found is None else self._documents(found[1])
 
     def _documents(self, packed: PackedResult) -> ServerDocuments:
         report = self._storage.part(packed.report, ReportPart) if packed.report else None
         if report is None:
-            return ServerDocuments(surface=self.surface(packed.surface))
+            return ServerDocuments(catalog=self.catalog(packed.catalog))
         wording = self._storage.part(report.wording, WordingPart)
         return ServerDocuments(
-            report=unpack_report(report, wording), surface=self.surface(packed.surface)
+            report=unpack_report(report, wording), catalog=self.catalog(packed.catalog)
         )
 
-    def surface(self, digest: str) -> JsonObject | None:
-        """Return a surface by its digest; None if it is not known."""
-        found = self._storage.part(digest, SurfacePart) if digest else None
-        return None if found is None else unpack_surface(found)
+    def catalog(self, digest: str) -> JsonObject | None:
+        """Return a catalog by its digest; None if it is not known."""
+        found = self._storage.part(digest, CatalogPart) if digest else None
+        return None if found is None else unpack_catalog(found)
 
     def find_reusable(
         self, server: str, cache_key: str, not_before: datetime
@@ -412,7 +412,7 @@ class History:
         assert rules is not None
         return ServerObservation(
             server_version=packed.server_version,
-            surface=packed.surface,
+            catalog=packed.catalog,
             rules=verdicts.rules,
             accord=str(accord),
             revisions=tuple(unpack_details(packed).get("revisions", ())),

@@ -9,13 +9,13 @@ from accord.types import JsonObject
 from accord_tools.fleet.history.parts import (
     LETTERS,
     NOT_ASKED,
+    CatalogPart,
     FindingPart,
     PackedResult,
     PackedRun,
     Part,
     ReportPart,
     RuleSetPart,
-    SurfacePart,
     TestPart,
     VerdictPart,
     WordingPart,
@@ -23,20 +23,20 @@ from accord_tools.fleet.history.parts import (
     digest_of,
 )
 from accord_tools.fleet.results import (
+    CatalogFinding,
+    CatalogSummary,
     FleetView,
     ServerDocuments,
     ServerResult,
-    SurfaceFinding,
-    SurfaceSummary,
 )
 from accord_tools.fleet.rule_set import RuleSet
 
 # Texts of the catalogue, three quarters of a report: equal in all reports of one accord.
 CATALOGUE_TEXTS: Final = ("clause", "mend", "anchor")
 # Members that parts or columns have, and `details` need not repeat.
-_ELSEWHERE: Final = frozenset(PackedResult.__struct_fields__) | {"breaches"}
+_ELSEWHERE: Final = frozenset(PackedResult.__struct_encode_fields__) | {"breaches"}
 _PLAIN: Final[Mapping[str, Any]] = msgspec.to_builtins(ServerResult(name="", state="ok"))
-SURFACE_COUNTS: Final = ("tools", "resources", "templates", "prompts", "tokens")
+CATALOG_COUNTS: Final = ("tools", "resources", "templates", "prompts", "tokens")
 # Numbers and texts that a packed result has under the same name.
 SAME_MEMBERS: Final = (
     *("name", "state", "owner", "tags", "revision", "score", "exercised", "applicable"),
@@ -88,11 +88,11 @@ class Packer:
         )
 
     def _result(self, result: ServerResult, documents: ServerDocuments) -> PackedResult:
-        timing, tests, surface = result.timing, result.tests, result.surface
+        timing, tests, catalog = result.timing, result.tests, result.catalog
         return PackedResult(
             **{name: getattr(result, name) for name in SAME_MEMBERS},
             **(
-                {} if surface is None else {name: getattr(surface, name) for name in SURFACE_COUNTS}
+                {} if catalog is None else {name: getattr(catalog, name) for name in CATALOG_COUNTS}
             ),
             tests_passed=tests.passed,
             tests_failed=tests.failed,
@@ -104,7 +104,7 @@ class Packer:
             verdicts=self._verdicts(result),
             findings=self._findings(result.findings),
             tests=self._tests(tests.names),
-            surface="" if surface is None else self._surface(surface, documents.surface),
+            catalog="" if catalog is None else self._catalog(catalog, documents.catalog),
             report=self._report(documents.report) if documents.report else "",
         )
 
@@ -131,7 +131,7 @@ class Packer:
             )
         )
 
-    def _findings(self, findings: tuple[SurfaceFinding, ...]) -> str:
+    def _findings(self, findings: tuple[CatalogFinding, ...]) -> str:
         if not findings:
             return ""
         digest = digest_of(b"findings", msgspec.json.encode(findings))
@@ -143,10 +143,10 @@ class Packer:
         text = msgspec.json.encode(names)
         return self._add(TestPart(digest=digest_of(b"tests", text), names=compress(text)))
 
-    def _surface(self, summary: SurfaceSummary, surface: JsonObject | None) -> str:
-        body = b"" if surface is None else compress(msgspec.json.encode(surface))
+    def _catalog(self, summary: CatalogSummary, catalog: JsonObject | None) -> str:
+        body = b"" if catalog is None else compress(msgspec.json.encode(catalog))
         entries = compress(msgspec.json.encode(summary.entries))
-        return self._add(SurfacePart(digest=summary.digest, entries=entries, body=body))
+        return self._add(CatalogPart(digest=summary.digest, entries=entries, body=body))
 
     def _report(self, report: bytes) -> str:
         body, texts = _split_report(report)
@@ -164,7 +164,7 @@ def _find_details(result: ServerResult) -> Iterator[tuple[str, Any]]:
     """Yield what only `details` keep, without what has its default value."""
     members = msgspec.to_builtins(
         msgspec.structs.replace(
-            result, verdicts={}, breaches=(), findings=(), surface=None, tests=_PLAIN["tests"]
+            result, verdicts={}, breaches=(), findings=(), catalog=None, tests=_PLAIN["tests"]
         )
     )
     for name, value in members.items():

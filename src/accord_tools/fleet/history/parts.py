@@ -1,7 +1,7 @@
 """Runs in the form in which they are kept: small, with every repeated part once.
 
 Most servers are the same from run to run. What repeats is a part of its own, named by its digest:
-the verdicts on a server, its findings, tests and surface, and the report. A run then holds little
+the verdicts on a server, its findings, tests and catalog, and the report. A run then holds little
 more than numbers and the digests of its parts.
 """
 
@@ -15,7 +15,7 @@ import msgspec
 from accord.protocol.verdict import VerdictName
 from accord.types import RevisionId
 from accord_tools.fleet.definition import FleetError
-from accord_tools.fleet.results import RequirementBreach, RunOrigin, ServerState, SurfaceFinding
+from accord_tools.fleet.results import CatalogFinding, RequirementBreach, RunOrigin, ServerState
 
 LETTERS: Final[Mapping[VerdictName, str]] = {
     "pass": "p",
@@ -27,7 +27,7 @@ LETTERS: Final[Mapping[VerdictName, str]] = {
 }
 """One letter for each verdict, in the order of the sorted ids of the rule set."""
 NOT_ASKED: Final = "."
-# No report or surface is larger; a few bytes that someone else compressed may stand for more.
+# No report or catalog is larger; a few bytes that someone else compressed may stand for more.
 _LARGEST: Final = 96 * 1024 * 1024
 # Begins every text that is compressed, so that even short ones become small. Stored data can be
 # read only with the same words: never change it.
@@ -118,7 +118,7 @@ class VerdictPart(_Part, frozen=True, kw_only=True, tag="verdicts"):
 class FindingPart(_Part, frozen=True, kw_only=True, tag="findings"):
     """The findings about one server, or about all together."""
 
-    findings: tuple[SurfaceFinding, ...]
+    findings: tuple[CatalogFinding, ...]
 
 
 class TestPart(_Part, frozen=True, kw_only=True, tag="tests"):
@@ -129,8 +129,8 @@ class TestPart(_Part, frozen=True, kw_only=True, tag="tests"):
     names: bytes
 
 
-class SurfacePart(_Part, frozen=True, kw_only=True, tag="surface"):
-    """A surface: the digest of each entry and, if it is known, all of it; compressed JSON."""
+class CatalogPart(_Part, frozen=True, kw_only=True, tag="surface"):
+    """A catalog: the digest of each entry and, if it is known, all of it; compressed JSON."""
 
     entries: bytes
     body: bytes = b""
@@ -149,11 +149,11 @@ class ReportPart(_Part, frozen=True, kw_only=True, tag="report"):
     body: bytes
 
 
-TravellingPart: TypeAlias = RuleSetPart | VerdictPart | FindingPart | TestPart | SurfacePart
+TravellingPart: TypeAlias = RuleSetPart | VerdictPart | FindingPart | TestPart | CatalogPart
 """What a file of JSON lines has as well."""
 Part: TypeAlias = TravellingPart | WordingPart | ReportPart
 TRAVELLING: Final[tuple[type[TravellingPart], ...]] = (
-    *(RuleSetPart, VerdictPart, FindingPart, TestPart, SurfacePart),
+    *(RuleSetPart, VerdictPart, FindingPart, TestPart, CatalogPart),
 )
 
 
@@ -195,7 +195,7 @@ class PackedResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     verdicts: str = ""
     findings: str = ""
     tests: str = ""
-    surface: str = ""
+    catalog: str = msgspec.field(name="surface", default="")
     report: str = ""
 
 

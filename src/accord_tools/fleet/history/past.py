@@ -8,12 +8,12 @@ import msgspec
 
 from accord.types import JsonObject
 from accord_tools.fleet.definition import FleetError
+from accord_tools.fleet.history.catalog_differences import FindChanges
 from accord_tools.fleet.history.comparison import ComparisonContext, compare_results
 from accord_tools.fleet.history.database import HistoryDatabase
-from accord_tools.fleet.history.parts import RuleSetPart, SurfacePart
+from accord_tools.fleet.history.parts import CatalogPart, RuleSetPart
 from accord_tools.fleet.history.storage import RunStorage
-from accord_tools.fleet.history.surface_differences import FindChanges
-from accord_tools.fleet.history.unpacking import unpack_result, unpack_surface
+from accord_tools.fleet.history.unpacking import unpack_catalog, unpack_result
 from accord_tools.fleet.results import RunDifference, ServerResult, TrendPoint
 
 
@@ -124,7 +124,7 @@ class PastReader:
             rules=None if is_same else self._ids(old_run) & self._ids(new_run),
             has_same_rules=is_same,
             has_same_accord=old_run["accord"] == new_run["accord"],
-            surfaces=self._surface,
+            catalogs=self._catalog,
             find_changes=self._find_changes,
         )
         return tuple(compare_results(old, new, context))
@@ -133,6 +133,6 @@ class PastReader:
         found = self._storage.part(run["rules"], RuleSetPart)
         return frozenset() if found is None else frozenset(found.sorted_ids)
 
-    def _surface(self, digest: str) -> JsonObject | None:
-        found = self._storage.part(digest, SurfacePart)
-        return None if found is None else unpack_surface(found)
+    def _catalog(self, digest: str) -> JsonObject | None:
+        found = self._storage.part(digest, CatalogPart)
+        return None if found is None else unpack_catalog(found)

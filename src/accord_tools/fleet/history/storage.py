@@ -9,20 +9,20 @@ import msgspec
 from accord_tools.fleet.history.database import HistoryDatabase
 from accord_tools.fleet.history.parts import (
     TRAVELLING,
+    CatalogPart,
     FindingPart,
     PackedResult,
     PackedRun,
     Part,
     ReportPart,
     RuleSetPart,
-    SurfacePart,
     TestPart,
     TravellingPart,
     VerdictPart,
     WordingPart,
 )
 from accord_tools.fleet.history.tables import PART_TABLES
-from accord_tools.fleet.results import RequirementBreach, RunOrigin, SurfaceFinding
+from accord_tools.fleet.results import CatalogFinding, RequirementBreach, RunOrigin
 
 Value = TypeVar("Value")
 
@@ -31,22 +31,26 @@ _TABLES: Final[dict[type, str]] = {
     VerdictPart: "verdict_list",
     FindingPart: "finding_list",
     TestPart: "test_list",
-    SurfacePart: "surface",
+    CatalogPart: "surface",
     WordingPart: "wording",
     ReportPart: "report",
 }
-# Columns of a result that hold the id of a part, and the table of it.
+# Attributes of a result that name a part, and the table of it; their columns hold its id.
 _PARTS: Final = {
     "verdicts": "verdict_list",
     "findings": "finding_list",
     "tests": "test_list",
-    "surface": "surface",
+    "catalog": "surface",
     "report": "report",
 }
 _RESULT: Final = tuple(
     name
     for name in PackedResult.__struct_fields__
     if name not in _PARTS and name not in ("name", "tags")
+)
+# The column of each attribute of a result.
+_COLUMNS: Final = dict(
+    zip(PackedResult.__struct_fields__, PackedResult.__struct_encode_fields__, strict=True)
 )
 _ORIGIN: Final = RunOrigin.__struct_fields__
 _RUN: Final = (
@@ -56,11 +60,14 @@ _RUN: Final = (
 # How many reports of each server are kept, beside the first one of each month.
 KEPT_REPORTS: Final = 20
 
+_JOINS: Final = " ".join(
+    f"LEFT JOIN {table} ON {table}.id = result.{_COLUMNS[name]}" for name, table in _PARTS.items()
+)
 _READ_RESULT: Final = f"""
 SELECT {", ".join(f"result.{name}" for name in _RESULT)}, result.tags, server.name AS name,
     {", ".join(f"coalesce({table}.digest, '') AS {name}" for name, table in _PARTS.items())}
 FROM result JOIN server ON server.id = result.server
-    {" ".join(f"LEFT JOIN {table} ON {table}.id = result.{name}" for name, table in _PARTS.items())}
+    {_JOINS}
 """  # noqa: S608  # our names
 
 
@@ -80,7 +87,7 @@ class RunStorage:
         )
         if row is None:
             return False
-        return not (isinstance(part, SurfacePart) and part.body and not row["body"])
+        return not (isinstance(part, CatalogPart) and part.body and not row["body"])
 
     def add_part(self, part: Part) -> None:
         """Store a part, unless it is stored already."""
@@ -92,7 +99,7 @@ class RunStorage:
             for name in part.__struct_fields__
             if name not in ("rules", "wording", "breaches", "findings")
         }
-        if isinstance(part, SurfacePart):
+        if isinstance(part, CatalogPart):
             # Where only the digests were known, the body follows.
             db.execute("UPDATE surface SET body = ? WHERE digest = ?", part.body, part.digest)
             if self._id(table, part.digest) is not None:
@@ -162,10 +169,10 @@ class RunStorage:
             for row in rows
         )
 
-    def _findings(self, list: int) -> tuple[SurfaceFinding, ...]:
-        names = ", ".join(SurfaceFinding.__struct_fields__)
+    def _findings(self, list: int) -> tuple[CatalogFinding, ...]:
+        names = ", ".join(CatalogFinding.__struct_fields__)
         query = f"SELECT {names} FROM finding WHERE list = ? ORDER BY position"  # noqa: S608
-        return tuple(SurfaceFinding(**dict(row)) for row in self._db.rows(query, list))
+        return tuple(CatalogFinding(**dict(row)) for row in self._db.rows(query, list))
 
     # -- runs
 
@@ -200,7 +207,10 @@ class RunStorage:
                 server=self._server(each, run.started),
                 tags=msgspec.json.encode(each.tags).decode(),
                 **{name: getattr(each, name) for name in _RESULT},
-                **{name: self._id(table, getattr(each, name)) for name, table in _PARTS.items()},
+                **{
+                    _COLUMNS[name]: self._id(table, getattr(each, name))
+                    for name, table in _PARTS.items()
+                },
             )
             if each.report:
                 self._drop_old_reports(each.name)
@@ -312,7 +322,7 @@ def _rows_of_breaches(
 
 
 def _rows_of_findings(
-    list: int, findings: Iterable[SurfaceFinding]
+    list: int, findings: Iterable[CatalogFinding]
 ) -> Iterator[tuple[object, ...]]:
     for position, each in enumerate(findings):
         yield (

@@ -8,16 +8,16 @@ import msgspec
 from accord.protocol.verdict import VerdictName
 from accord.types import JsonObject
 from accord_tools.fleet.definition import FleetError
-from accord_tools.fleet.history.packing import CATALOGUE_TEXTS, SAME_MEMBERS, SURFACE_COUNTS
+from accord_tools.fleet.history.packing import CATALOG_COUNTS, CATALOGUE_TEXTS, SAME_MEMBERS
 from accord_tools.fleet.history.parts import (
     LETTERS,
     NOT_ASKED,
+    CatalogPart,
     FindingPart,
     PackedResult,
     PackedRun,
     ReportPart,
     RuleSetPart,
-    SurfacePart,
     TestPart,
     VerdictPart,
     WordingPart,
@@ -66,7 +66,7 @@ def unpack_result(packed: PackedResult, part: FindPart[Any]) -> ServerResult:
     members = unpack_details(packed)
     verdicts = _demand(part, packed.verdicts, VerdictPart)
     findings = _demand(part, packed.findings, FindingPart)
-    surface = _demand(part, packed.surface, SurfacePart)
+    catalog = _demand(part, packed.catalog, CatalogPart)
     tests = _demand(part, packed.tests, TestPart)
     members |= {name: getattr(packed, name) for name in SAME_MEMBERS}
     members["tests"] = {
@@ -81,10 +81,10 @@ def unpack_result(packed: PackedResult, part: FindPart[Any]) -> ServerResult:
         rules = _demand(part, verdicts.rules, RuleSetPart)
         members["verdicts"] = {} if rules is None else unpack_letters(verdicts, rules)
         members["breaches"] = verdicts.breaches
-    if surface is not None:
-        counts = {name: getattr(packed, name) for name in SURFACE_COUNTS}
-        entries = msgspec.json.decode(expand(surface.entries))
-        members["surface"] = {"digest": surface.digest, "entries": entries, **counts}
+    if catalog is not None:
+        counts = {name: getattr(packed, name) for name in CATALOG_COUNTS}
+        entries = msgspec.json.decode(expand(catalog.entries))
+        members["surface"] = {"digest": catalog.digest, "entries": entries, **counts}
     members["findings"] = () if findings is None else findings.findings
     try:
         return msgspec.convert(members, ServerResult, from_attributes=True)
@@ -134,8 +134,8 @@ def unpack_comparison(packed: PackedRun) -> RunComparison | None:
     return msgspec.json.decode(expand(packed.comparison), type=RunComparison)
 
 
-def unpack_surface(part: SurfacePart) -> JsonObject | None:
-    """Return a surface; None if only its digests are known."""
+def unpack_catalog(part: CatalogPart) -> JsonObject | None:
+    """Return a catalog; None if only its digests are known."""
     if not part.body:
         return None
     found: JsonObject = msgspec.json.decode(expand(part.body))

@@ -102,7 +102,7 @@ def server_story(result: ServerResult, page: PageContext) -> Iterator[str]:
 
 
 def _facts(result: ServerResult, page: PageContext) -> Iterator[tuple[str, str]]:
-    surface, timing = result.surface, result.timing
+    catalog, timing = result.catalog, result.timing
     if (address := page.links.get(result.name)) is not None:
         yield "Report", f'<a href="{escape_html(address)}">all requirements</a>'
     yield "Target", f"<code>{shorten(result.target, 200)}</code>" if result.target else ""
@@ -116,19 +116,19 @@ def _facts(result: ServerResult, page: PageContext) -> Iterator[tuple[str, str]]
         yield "Score", score_text(result.score)
     yield "Accepted", str(result.accepted) if result.accepted else ""
     yield "Tests", tests_text(result) if result.tests.is_wanted else ""
-    if surface is not None:
+    if catalog is not None:
         counts = [
             plural(count, noun)
             for count, noun in (
-                (surface.tools, "tool"),
-                (surface.resources, "resource"),
-                (surface.templates, "template"),
-                (surface.prompts, "prompt"),
+                (catalog.tools, "tool"),
+                (catalog.resources, "resource"),
+                (catalog.templates, "template"),
+                (catalog.prompts, "prompt"),
             )
             if count
         ]
         yield "Offers", ", ".join(counts) or "nothing"
-        yield "Tokens", f"{surface.tokens:,}"
+        yield "Tokens", f"{catalog.tokens:,}"
     yield "Start", "" if timing.start is None else seconds_text(timing.start)
     for name, median, most in (
         ("Ping", timing.ping_median, timing.ping_95),

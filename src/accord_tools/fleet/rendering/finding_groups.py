@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from accord_tools.fleet.outcome import is_warning
 from accord_tools.fleet.rendering.wording import all_findings
-from accord_tools.fleet.results import FleetRun, SurfaceFinding
+from accord_tools.fleet.results import CatalogFinding, FleetRun
 
 # Before it a finding says what is wrong, after it what to change.
 _ADVICE: Final = "; "
@@ -27,14 +27,14 @@ class FindingGroup(NamedTuple):
     text: str
 
 
-def counted_findings(run: FleetRun) -> list[SurfaceFinding]:
+def counted_findings(run: FleetRun) -> list[CatalogFinding]:
     """Return the warnings that are not accepted, those about several servers first."""
     return list(filter(is_warning, all_findings(run)))
 
 
-def group_findings(findings: Iterable[SurfaceFinding]) -> list[FindingGroup]:
+def group_findings(findings: Iterable[CatalogFinding]) -> list[FindingGroup]:
     """Return findings in groups, in the order of the first of each."""
-    groups: dict[tuple[str, str, str], list[SurfaceFinding]] = {}
+    groups: dict[tuple[str, str, str], list[CatalogFinding]] = {}
     for each in findings:
         # A finding about no entry stands alone.
         key = each.text.partition(_ADVICE)[2] or each.text if each.subject else each.text
@@ -42,7 +42,7 @@ def group_findings(findings: Iterable[SurfaceFinding]) -> list[FindingGroup]:
     return [_make_group(found) for found in groups.values()]
 
 
-def _make_group(found: list[SurfaceFinding]) -> FindingGroup:
+def _make_group(found: list[CatalogFinding]) -> FindingGroup:
     first = found[0]
     if all(each.text == first.text for each in found):
         named = tuple(dict.fromkeys(each.subject for each in found if each.subject))

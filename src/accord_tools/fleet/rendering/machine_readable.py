@@ -29,7 +29,7 @@ _AFTER_SEMICOLON: Final = re.compile(r";(?=[\s\"]*[=+@-])")
 
 
 def as_json(view: FleetView) -> str:
-    """Return everything except reports and surfaces, as JSON in ASCII."""
+    """Return everything except reports and catalogs, as JSON in ASCII."""
     members = {
         "summary": msgspec.to_builtins(summarize(view)),
         "run": msgspec.to_builtins(view.run),
@@ -142,7 +142,7 @@ _END: Final = (
 def _row(
     result: ServerResult, view: FleetView, differences: dict[str, list[Any]]
 ) -> dict[str, object]:
-    surface, timing, tests = result.surface, result.timing, result.tests
+    catalog, timing, tests = result.catalog, result.timing, result.tests
     own: dict[str, object] = {
         "tags": " ".join(result.tags),
         "coverage_percent": coverage_percent(result),
@@ -154,7 +154,7 @@ def _row(
         "call_median_seconds": timing.call_median,
         "call_95_seconds": timing.call_95,
         "server": result.name,
-        "surface": surface.digest if surface else None,
+        "surface": catalog.digest if catalog else None,
         "findings": sum(map(is_warning, result.findings)),
         "reasons": "; ".join(result.reasons),
         "run": view.run.id,
@@ -162,7 +162,7 @@ def _row(
         "change": change_text(differences.get(result.name, ())) if view.comparison else None,
     }
     for name in ("tools", "resources", "templates", "prompts", "tokens"):
-        own[name] = getattr(surface, name) if surface else None
+        own[name] = getattr(catalog, name) if catalog else None
     return {name: own[name] if name in own else getattr(result, name) for name in _row_names()}
 
 

@@ -73,8 +73,8 @@ def _values(result: ServerResult, view: FleetView) -> dict[str, float | None]:
         }
     if result.tests.passed or result.tests.failed:
         values["tests_failed"] = result.tests.failed
-    if result.surface is not None:
-        values |= {"tools": result.surface.tools, "tokens": result.surface.tokens}
+    if result.catalog is not None:
+        values |= {"tools": result.catalog.tools, "tokens": result.catalog.tokens}
     values["start_seconds"] = result.timing.start
     values["checked_timestamp_seconds"] = None if made is None else made.timestamp()
     return values

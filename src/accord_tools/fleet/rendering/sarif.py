@@ -18,11 +18,11 @@ from accord.types import JsonObject
 from accord_tools.check.rendering.machine_readable import escape_sarif, format_sarif, sarif_run
 from accord_tools.check.report import Report
 from accord_tools.fleet.results import (
+    CatalogFinding,
     FleetRun,
     FleetView,
     RequirementBreach,
     ServerResult,
-    SurfaceFinding,
 )
 
 _MOST_RUNS: Final = 20
@@ -117,7 +117,7 @@ def _unreachable(result: ServerResult, run: FleetRun) -> JsonObject:
 
 
 def _add_findings(
-    made: JsonObject, findings: Sequence[SurfaceFinding], run: FleetRun, line: int | None
+    made: JsonObject, findings: Sequence[CatalogFinding], run: FleetRun, line: int | None
 ) -> None:
     sources = {each.id: each.source for each in findings}
     _add_rules(

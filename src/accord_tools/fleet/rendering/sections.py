@@ -31,11 +31,11 @@ from accord_tools.fleet.rendering.wording import (
 )
 from accord_tools.fleet.results import (
     STATES,
+    CatalogChange,
+    CatalogFinding,
     ChangeKind,
     RunDifference,
     ServerResult,
-    SurfaceChange,
-    SurfaceFinding,
 )
 
 # The cell of an area shows the first of these that it has.
@@ -253,14 +253,14 @@ def _difference(each: RunDifference, page: PageContext) -> str:
     )
 
 
-def _risks(each: RunDifference, page: PageContext) -> list[SurfaceFinding]:
+def _risks(each: RunDifference, page: PageContext) -> list[CatalogFinding]:
     place = page.places.get(each.server)
     if place is None or each.kind not in DRIFT:
         return []
     return find_risks(page.view.run.results[place]).get(each.subject, [])
 
 
-def _risk_lines(risks: Iterable[SurfaceFinding]) -> str:
+def _risk_lines(risks: Iterable[CatalogFinding]) -> str:
     return "".join(
         f'<div class="f"><code>{shorten(each.id, 100)}</code> {unfold(each.text)}</div>'
         for each in risks
@@ -307,7 +307,7 @@ def _changes(result: ServerResult, page: PageContext) -> Iterator[str]:
     yield f"</ul>{more}"
 
 
-def _change(change: SurfaceChange, risks: Sequence[SurfaceFinding]) -> Iterator[str]:
+def _change(change: CatalogChange, risks: Sequence[CatalogFinding]) -> Iterator[str]:
     verdict, word = _CHANGES[change.kind]
     yield (
         f"<li>{mark('fail' if risks else verdict, word)} <b>{shorten(change.subject, 120)}</b>"
@@ -324,7 +324,7 @@ def _change(change: SurfaceChange, risks: Sequence[SurfaceFinding]) -> Iterator[
 def finding_list(page: PageContext) -> Iterator[str]:
     """Yield the findings by their id; those about several servers together are first."""
     run = page.view.run
-    groups: dict[tuple[int, int, str], list[SurfaceFinding]] = {}
+    groups: dict[tuple[int, int, str], list[CatalogFinding]] = {}
     for rank, findings in enumerate((run.findings, [e for r in run.results for e in r.findings])):
         for each in findings:
             key = (rank, each.severity != "warn", each.id)
@@ -349,7 +349,7 @@ def finding_list(page: PageContext) -> Iterator[str]:
     yield "</div>"
 
 
-def _finding(finding: SurfaceFinding, page: PageContext) -> str:
+def _finding(finding: CatalogFinding, page: PageContext) -> str:
     server = f"<b>{page.link(finding.server)}</b> " if finding.server else ""
     subject = f"<code>{shorten(finding.subject, 120)}</code> " if finding.subject else ""
     notes = [shorten(finding.source, 200)] if finding.source else []

@@ -126,8 +126,8 @@ def _cells(
         }
     if result.tests.is_wanted:
         cells["tests"] = _tests_cell(result)
-    if result.surface is not None:
-        cells["tools"] = _cell("tools", f"{result.surface.tools:,}", result.surface.tools)
+    if result.catalog is not None:
+        cells["tools"] = _cell("tools", f"{result.catalog.tools:,}", result.catalog.tools)
     return cells
 
 
@@ -216,8 +216,8 @@ def _facts(result: ServerResult) -> dict[str, tuple[str, str]]:
     found: dict[str, tuple[str, str]] = {}
     if (start := result.timing.start) is not None:
         found["start"] = f"{start:.4g}", f"start {seconds_text(start)}"
-    if result.surface is not None:
-        tokens = result.surface.tokens
+    if result.catalog is not None:
+        tokens = result.catalog.tokens
         found["tokens"] = str(tokens), f"{tokens:,} tokens"
     if result.server_version:
         found["version"] = "", f"version {shorten(result.server_version, 24)}"

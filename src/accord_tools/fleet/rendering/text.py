@@ -151,7 +151,7 @@ def _table(view: FleetView, style: _Style) -> Iterator[str]:
 def _cells(
     result: ServerResult, view: FleetView, differences: Sequence[RunDifference]
 ) -> dict[str, str]:
-    has_check, surface = bool(result.applicable), result.surface
+    has_check, catalog = bool(result.applicable), result.catalog
     cells = {
         "server": result.name,
         "state": STATE_WORDS[result.state],
@@ -161,8 +161,8 @@ def _cells(
         "score": score_text(result.score) if has_check else "-",
         "tests": tests_text(result) if result.tests.is_wanted else "-",
         "start": "-" if result.timing.start is None else seconds_text(result.timing.start),
-        "tools": "-" if surface is None else f"{surface.tools:,}",
-        "tokens": "-" if surface is None else f"{surface.tokens:,}",
+        "tools": "-" if catalog is None else f"{catalog.tools:,}",
+        "tokens": "-" if catalog is None else f"{catalog.tokens:,}",
         "version": result.server_version or "-",
         "result": reused_text(result, view.run) or "-",
         "change": change_text(differences) if view.comparison else "-",

@@ -14,6 +14,7 @@ from accord_tools.check.report import anchor
 from accord_tools.fleet.outcome import is_warning
 from accord_tools.fleet.results import (
     STATES,
+    CatalogFinding,
     DifferenceKind,
     FleetRun,
     FleetView,
@@ -22,7 +23,6 @@ from accord_tools.fleet.results import (
     ServerResult,
     ServerState,
     StageState,
-    SurfaceFinding,
 )
 
 STATE_WORDS: Final[dict[ServerState, str]] = {
@@ -128,7 +128,7 @@ def summarize(view: FleetView) -> FleetSummary:
     )
 
 
-def all_findings(run: FleetRun) -> list[SurfaceFinding]:
+def all_findings(run: FleetRun) -> list[CatalogFinding]:
     """Return all findings, those about several servers first."""
     return [*run.findings, *(each for result in run.results for each in result.findings)]
 
@@ -273,12 +273,12 @@ def difference_text(each: RunDifference) -> str:
     return each.text if is_named else f"{each.subject}: {each.text}"
 
 
-def find_risks(result: ServerResult) -> dict[str, list[SurfaceFinding]]:
+def find_risks(result: ServerResult) -> dict[str, list[CatalogFinding]]:
     """Return what may be dangerous in the entries of a server, by entry.
 
     A change of such an entry matters more than a change of words.
     """
-    found: dict[str, list[SurfaceFinding]] = {}
+    found: dict[str, list[CatalogFinding]] = {}
     for each in result.findings:
         if each.id.startswith("safety.") and each.subject and not each.accepted:
             found.setdefault(each.subject, []).append(each)

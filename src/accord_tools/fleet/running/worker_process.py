@@ -22,7 +22,7 @@ from accord_tools.fleet.worker.job import (
     encode_job,
 )
 
-# Messages of workers have whole reports and surfaces.
+# Messages of workers have whole reports and catalogs.
 _LONGEST: Final = 1 << 30
 # Seconds that a worker may take to end its servers: it asks them, then kills them.
 _ENDING: Final = 8.0

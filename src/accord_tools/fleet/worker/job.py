@@ -13,10 +13,10 @@ from accord_tools.check.probing.tool_calls import ToolCounts
 from accord_tools.check.report import Report
 from accord_tools.fleet.definition import DEFAULT_PATIENCE, DEFAULT_TIME, ResolvedServer
 from accord_tools.fleet.results import (
+    CatalogChange,
     ServerTiming,
     StageName,
     StageResult,
-    SurfaceChange,
     TestCounts,
 )
 
@@ -40,7 +40,7 @@ class WorkerJob(msgspec.Struct, frozen=True, kw_only=True):
         cases: files with test cases.
         lock: the file with what it should offer.
         measure: whether its speed is measured, and how it ends.
-        reuse_if: the digest of the surface for which nothing but the surface is needed.
+        reuse_if: the digest of the catalog for which nothing but the catalog is needed.
         reuse_version: the version of the server for which the same holds.
         withheld: variables of this process that neither worker nor server sees.
         repeat: the command line that checks this server, up to where options go.
@@ -108,7 +108,7 @@ class WorkerReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         report: of the check; its results have the verdicts by revision.
         tests: contract tests and cases.
         tool_calls: how often these tests called each tool, and how the calls were answered.
-        surface: what the server lists, as `accord.testing.surface_of` returns it.
+        catalog: what the server lists, as `accord.testing.catalog_of` returns it.
         changes: against the lock.
         lock_problem: why there is no comparison with the lock.
         timing: how fast the server is.
@@ -119,7 +119,7 @@ class WorkerReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         stderr: its first and last lines.
         left_processes: what still ran after it was stopped, such as "sleep (pid 7)".
         load_lag: the largest delay of the event loop while the server worked, in seconds.
-        is_reusable: whether the surface is the one of `WorkerJob.reuse_if`, so that an earlier
+        is_reusable: whether the catalog is the one of `WorkerJob.reuse_if`, so that an earlier
             result holds.
         unreachable: why the server could not be reached; empty if it could.
         is_complete: whether the worker has finished.
@@ -129,8 +129,8 @@ class WorkerReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     report: Report | None = None
     tests: TestCounts = TestCounts()
     tool_calls: tuple[ToolCounts, ...] = ()
-    surface: JsonObject | None = None
-    changes: tuple[SurfaceChange, ...] = ()
+    catalog: JsonObject | None = None
+    changes: tuple[CatalogChange, ...] = ()
     lock_problem: str = ""
     timing: ServerTiming = ServerTiming()
     server_name: str = ""

@@ -37,7 +37,7 @@ _OWN: Final = frozenset(
 _WHOLE: Final = frozenset(
     {
         *("after", "before", "called", "name", "names", "not_called", "server_name"),
-        *("server_version", "subject", "surface", "tool", "what"),
+        *("server_version", "subject", "catalog", "tool", "what"),
     }
 )
 

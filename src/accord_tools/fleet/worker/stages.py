@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 from accord.errors import AccordError
 from accord.protocol.revisions import newest
 from accord_tools.fleet.results import (
+    CatalogChange,
     ServerTiming,
     StageName,
     StageResult,
     StageState,
-    SurfaceChange,
 )
 from accord_tools.fleet.running.processes import (
     descendants_cpu,
@@ -56,7 +56,7 @@ class ServerWork:
 
     Attributes:
         access: how the server is reached.
-        surface: what it lists; empty before that is known.
+        catalog: what it lists; empty before that is known.
         revision: the one that it was connected to with.
         began: when the work began, for the limit of the whole.
     """
@@ -65,7 +65,7 @@ class ServerWork:
         self.job = job
         self.channel = channel
         self.access = ServerAccess(job)
-        self.surface: JsonObject = {}
+        self.catalog: JsonObject = {}
         self.revision: RevisionId | None = None
         self.version = ""
         self.began = monotonic()
@@ -144,7 +144,7 @@ class ServerWork:
 
         self.channel.send(replace(found, stages=(result,)))
 
-    # -- start and surface
+    # -- start and catalog
 
     async def _connect(self, *, lists: bool = True) -> bool:
         """Start the server and list what it offers; return whether it was reached."""
@@ -207,45 +207,45 @@ class ServerWork:
         wanted = newest(self.job.revisions) if self.job.revisions else None
         if self.job.lock is None:
             return [wanted]
-        from accord_tools.fleet.worker.surface_lock import locked_revision
+        from accord_tools.fleet.worker.catalog_lock import locked_revision
 
         locked = locked_revision(self.job.lock)
         return [wanted] if locked in (None, wanted) else [locked, wanted]
 
     async def _list(self, client: "Client") -> StageOutcome:
-        from accord.testing.surface import surface_of
+        from accord.testing.catalog import catalog_of
 
-        self.surface = surface = await surface_of(client)
-        failed: dict[str, int] = surface.get("failed", {})
+        self.catalog = catalog = await catalog_of(client)
+        failed: dict[str, int] = catalog.get("failed", {})
         said = [
             f"{method} failed with error {code}"
             for method, code in failed.items()
             if code != _NOT_FOUND
         ]
-        changes: tuple[SurfaceChange, ...] = ()
+        changes: tuple[CatalogChange, ...] = ()
         problem = ""
         if self.job.lock is not None:
             from accord_tools.contract.lock_file import LockError
-            from accord_tools.fleet.worker.surface_lock import compare_with_lock, explain_lock
+            from accord_tools.fleet.worker.catalog_lock import compare_with_lock, explain_lock
 
             try:
-                changes = compare_with_lock(self.job.lock, surface, self.channel.hide)
+                changes = compare_with_lock(self.job.lock, catalog, self.channel.hide)
             except LockError as error:
                 problem = explain_lock(error)
-        found = WorkerReport(surface=surface, changes=changes, lock_problem=problem)
+        found = WorkerReport(catalog=catalog, changes=changes, lock_problem=problem)
         return StageOutcome(found, text="; ".join(said))
 
     def _is_reusable(self) -> bool:
-        if not self.job.reuse_if or not self.surface:
+        if not self.job.reuse_if or not self.catalog:
             return False
         if self.version != self.job.reuse_version:
             return False
-        from accord_tools.fleet.surfaces.summary import summarize_surface
-        from accord_tools.fleet.worker.surface_lock import mask_surface
+        from accord_tools.fleet.catalogs.summary import summarize_catalog
+        from accord_tools.fleet.worker.catalog_lock import mask_catalog
 
         # The parent knows only the masked one.
-        masked = mask_surface(self.surface, self.channel.hide)
-        return summarize_surface(masked).digest == self.job.reuse_if
+        masked = mask_catalog(self.catalog, self.channel.hide)
+        return summarize_catalog(masked).digest == self.job.reuse_if
 
     # -- processes
 

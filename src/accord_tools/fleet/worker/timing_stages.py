@@ -86,7 +86,7 @@ class TimedServer:
     def _readable_tools(self) -> Iterator[ToolCall]:
         """Yield the tools that only read, and that may be called."""
         job = self._work.job
-        listed = self._work.surface.get("tools", [])
+        listed = self._work.catalog.get("tools", [])
         for tool in listed if isinstance(listed, list) else []:
             if job.tools and tool.get("name") not in job.tools:
                 continue

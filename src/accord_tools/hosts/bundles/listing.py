@@ -103,7 +103,7 @@ def _run(command: list[str], env: dict[str, str], what: str) -> ListedServer:
 
 
 async def _list(client: "Client") -> ListedServer:
-    from accord.testing.surface import fetch_lists
+    from accord.testing.catalog import fetch_lists
 
     lists = await fetch_lists(client)
     prompts, unknown = [], []

@@ -8,7 +8,7 @@ import msgspec
 from accord.client.connect import connect
 from accord.errors import AccordError, ConnectFailed, RequestError
 from accord.protocol.revisions import REVISIONS
-from accord.testing.surface import surface_of
+from accord.testing.catalog import catalog_of
 from accord.types import Implementation, JsonObject, RevisionId
 from accord.version import __version__
 from accord_tools.contract.lock_file import find_changes
@@ -93,12 +93,12 @@ class RevisionSurvey:
         newest: JsonObject | None = None
         try:
             for revision in [*REVISIONS.values()][::-1]:
-                row, surface = await self._ask(revision.id)
-                if surface is not None:
+                row, catalog = await self._ask(revision.id)
+                if catalog is not None:
                     if newest is None:
-                        newest = surface
+                        newest = catalog
                     else:
-                        row.differences = _describe_changes(newest, surface)
+                        row.differences = _describe_changes(newest, catalog)
                 self.rows.append(row)
                 self._session.mark("revisions")
         finally:
@@ -133,21 +133,21 @@ class RevisionSurvey:
         else:
             options |= {"env": launch_environment(target), "cwd": target.cwd}
         async with connect(_place(target), **options) as client:
-            surface = await surface_of(client)
+            catalog = await catalog_of(client)
             row = RevisionRow(
                 revision=revision,
                 state="ok",
                 server_capabilities=msgspec.json.encode(client.capabilities).decode(),
-                counts={name: len(surface.get(kind, ())) for name, kind in _COUNTED.items()},
+                counts={name: len(catalog.get(kind, ())) for name, kind in _COUNTED.items()},
             )
-        return row, surface
+        return row, catalog
 
 
 def _place(target: InspectTarget) -> Any:
     return target.url or list(target.command)
 
 
-def _describe_changes(newest: JsonObject, surface: JsonObject) -> list[str]:
-    found = [each.text() for each in find_changes(newest, surface)]
+def _describe_changes(newest: JsonObject, catalog: JsonObject) -> list[str]:
+    found = [each.text() for each in find_changes(newest, catalog)]
     more = len(found) - DIFFERENCES_MOST
     return found if more <= 0 else [*found[:DIFFERENCES_MOST], f"and {more} more"]

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import msgspec
 
 from accord.errors import TraceError
-from accord.testing.surface import surface_of
+from accord.testing.catalog import catalog_of
 from accord.types import JsonObject, RevisionId
 from accord_tools.contract.lock_file import format_lock
 from accord_tools.inspector.actions import READ, Nothing, action
 from accord_tools.inspector.definition import ActionRefused, Download
 from accord_tools.inspector.exports.breach_text import breaches_as_text
 from accord_tools.inspector.exports.call_forms import FormSetting, build_forms
+from accord_tools.inspector.exports.catalog_files import catalog_as_markdown
 from accord_tools.inspector.exports.exported_call import CallReference, find_call
 from accord_tools.inspector.exports.har_file import session_as_har
 from accord_tools.inspector.exports.host_entries import host_entry, list_hosts
@@ -24,7 +25,6 @@ from accord_tools.inspector.exports.session_files import (
     session_as_trace,
 )
 from accord_tools.inspector.exports.session_report import session_as_report
-from accord_tools.inspector.exports.surface_files import surface_as_markdown
 from accord_tools.inspector.exports.target_words import check_words
 from accord_tools.inspector.history.call_history import CallHistory
 from accord_tools.inspector.log.message_log import InspectedLog
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 SessionFormat: TypeAlias = Literal["trace", "json", "har", "text", "report"]
-SurfaceFormat: TypeAlias = Literal["lock", "markdown"]
+CatalogFormat: TypeAlias = Literal["lock", "markdown"]
 _ENDINGS = {
     "trace": ("jsonl", "application/x-ndjson"),
     "json": ("json", "application/json"),
@@ -84,24 +84,24 @@ async def export_host(session: InspectedSession, params: NamedHost) -> object:
     return await asyncio.to_thread(host_entry, current_target(session), params.host)
 
 
-class ExportSurface(msgspec.Struct):
+class ExportCatalog(msgspec.Struct):
     """In which format."""
 
-    format: SurfaceFormat = "lock"
+    format: CatalogFormat = "lock"
 
 
-@action("export.surface")
-async def export_surface(session: InspectedSession, params: ExportSurface) -> object:
+@action("export.catalog")
+async def export_catalog(session: InspectedSession, params: ExportCatalog) -> object:
     """Return everything that the server offers as a file."""
     from accord_tools.inspector.live.connection import LiveConnection
 
     client = session.part(LiveConnection).client
-    surface = await surface_of(client)
+    catalog = await catalog_of(client)
     name = _file_name(session)
     if params.format == "lock":
-        text = format_lock(surface, client.revision)
+        text = format_lock(catalog, client.revision)
         return Download(f"{name}.lock.json", "application/json", [_encode_safely(session, text)])
-    text = surface_as_markdown(surface, client.revision)
+    text = catalog_as_markdown(catalog, client.revision)
     return Download(f"{name}.md", "text/markdown; charset=utf-8", [_encode_safely(session, text)])
 
 

@@ -128,7 +128,7 @@ def _schema_of(session: "InspectedSession", kind: FormKind, name: str) -> Any:
         return _template_schema(name)
     if kind == "question":
         return _live(session, "questions", "AskedQuestions").schema_of(name)
-    found = _live(session, "surfaces", "Surfaces").schema_of(kind, name)
+    found = _live(session, "catalog", "ServerCatalog").schema_of(kind, name)
     if kind == "prompts":
         return prompt_schema(found) if isinstance(found, list | tuple) else found or _TEXTS
     return found

@@ -18,10 +18,10 @@ from accord_tools.inspector.history.call_history import CallHistory
 from accord_tools.inspector.history.call_record import CallRecord
 from accord_tools.inspector.live.call_state import Call, CallError, CallKind
 from accord_tools.inspector.live.capture import CapturedExchange, capture
+from accord_tools.inspector.live.catalog import ServerCatalog
+from accord_tools.inspector.live.catalog_entries import reason_to_confirm
 from accord_tools.inspector.live.connection import LiveConnection
 from accord_tools.inspector.live.hiding import Hiding
-from accord_tools.inspector.live.surface_entries import reason_to_confirm
-from accord_tools.inspector.live.surfaces import Surfaces
 from accord_tools.inspector.live.task_list import TaskList
 from accord_tools.inspector.live.texts import (
     read_meta,
@@ -280,7 +280,7 @@ class Calls:
         if name in self._agreed:
             return ""
         try:
-            reason = reason_to_confirm(self._session.part(Surfaces).find("tools", name).value)
+            reason = reason_to_confirm(self._session.part(ServerCatalog).find("tools", name).value)
         except ActionRefused:
             reason = "the server has not listed this tool, which may change things"
         if is_confirmed or not reason:
@@ -374,7 +374,7 @@ class Calls:
         if call.kind != "tool" or call.state == "error" or call.response is None:
             return []
         try:
-            tool = self._session.part(Surfaces).find("tools", call.name).value
+            tool = self._session.part(ServerCatalog).find("tools", call.name).value
             result = read_plain(show_text(call.response), "response")
         except ActionRefused:
             return []

@@ -8,7 +8,7 @@ from accord.http.rules.headers import check_headers
 from accord.types import REVISION_IDS, JsonObject, RevisionId
 from accord_tools.inspector.actions import READ, Nothing, action
 from accord_tools.inspector.definition import ActionRefused
-from accord_tools.inspector.live import call_actions, surface_actions
+from accord_tools.inspector.live import call_actions, catalog_actions
 from accord_tools.inspector.live.calls import Calls
 from accord_tools.inspector.live.connection import LinkSettings, LiveConnection
 from accord_tools.inspector.live.facts import live_facts
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from accord_tools.inspector.session import InspectedSession
 
 # Modules whose import defines actions.
-PARTS: Final = (call_actions, surface_actions)
+PARTS: Final = (call_actions, catalog_actions)
 _TIMEOUT_MOST: Final = 24 * 3600.0
 _HEADERS_MOST: Final = 50
 

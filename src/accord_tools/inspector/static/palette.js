@@ -46,7 +46,7 @@ function actionsOf(target, targets, onLog) {
 function useEntries(target, text) {
   return KINDS.flatMap(([kind, pane, what]) => {
     const params = { kind, text, start: 0, count: MOST };
-    const { data } = useAction("surface.list", target, "surface", params);
+    const { data } = useAction("catalog.list", target, "catalog", params);
     return (data?.entries ?? []).map((entry) => ({
       title: entry.name,
       detail: entry.title,

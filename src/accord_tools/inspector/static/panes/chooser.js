@@ -60,8 +60,8 @@ export function EntryList({ target, kind, pane, chosen, placeOf = (name) => name
   const [count, setCount] = useState(PAGE);
   const late = useLate(text);
   const params = { kind, text: late, start: 0, count };
-  const { data, error } = useAction("surface.list", target, "surface", params);
-  const [refresh, isBusy, problem] = useWork(() => call("surface.refresh", { target, kind }));
+  const { data, error } = useAction("catalog.list", target, "catalog", params);
+  const [refresh, isBusy, problem] = useWork(() => call("catalog.refresh", { target, kind }));
   const entries = data?.entries ?? [];
   return html`<div>
     <div class="bar">

@@ -1,4 +1,4 @@
-// What leaves the page: a call as a command or a test, the surface, the session, the breaches.
+// What leaves the page: a call as a command or a test, the catalog, the session, the breaches.
 import { html, useEffect, useState } from "../preact.js";
 import { call, download } from "../api.js";
 import { useAction } from "../store.js";
@@ -16,7 +16,7 @@ const ENDINGS = {
   yaml: "yaml",
   markdown: "md",
 };
-const SURFACES = [
+const CATALOGS = [
   ["lock", "Lock file"],
   ["markdown", "Markdown list"],
 ];
@@ -155,8 +155,8 @@ export function Pane({ target }) {
       target=${target}
       title="Surface"
       explains="Tools, resources and prompts: as a lock file for accord lock, or as a list to read."
-      name="export.surface"
-      formats=${SURFACES}
+      name="export.catalog"
+      formats=${CATALOGS}
     />`}
     <${Files}
       target=${target}

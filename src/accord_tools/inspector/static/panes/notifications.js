@@ -27,7 +27,7 @@ function Level({ target }) {
 
 function Changes({ target, kind }) {
   const params = { kind, text: "", start: 0, count: 0 };
-  const { data } = useAction("surface.list", target, "surface", params);
+  const { data } = useAction("catalog.list", target, "catalog", params);
   if (!data?.changes?.length) return null;
   return html`<li>
     <b>${kind}</b>

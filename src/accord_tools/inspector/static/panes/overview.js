@@ -22,7 +22,7 @@ import {
 } from "../ui.js";
 import { Capabilities } from "./capabilities.js";
 import { ConnectionSettings } from "./connection.js";
-import { Lint, Revisions } from "./surface_facts.js";
+import { Lint, Revisions } from "./catalog_facts.js";
 
 const BREACHES = 30;
 

@@ -12,7 +12,7 @@ import { ArgumentEditor, findErrors } from "../form/editor.js";
 import { useDraft } from "./drafts.js";
 
 function Prompt({ target, name }) {
-  const { data, error } = useAction("surface.entry", target, "surface", { kind: "prompts", name });
+  const { data, error } = useAction("catalog.entry", target, "catalog", { kind: "prompts", name });
   if (!data) return error ? html`<${ErrorNote} error=${error} />` : html`<${Empty}>Loading.<//>`;
   return html`<${LoadedPrompt} target=${target} name=${name} entry=${data} />`;
 }

@@ -51,7 +51,7 @@ function Reader({ target, uri, place = uri, resolve }) {
 }
 
 function Resource({ target, uri }) {
-  const { data, error } = useAction("surface.entry", target, "surface", { kind: "resources", name: uri });
+  const { data, error } = useAction("catalog.entry", target, "catalog", { kind: "resources", name: uri });
   const box = useRef(null);
   useFirstField(target, "resources", uri, box);
   // A link or a template may lead to what is not listed; it can be read all the same.
@@ -91,7 +91,7 @@ function useExpanded(target, name, text) {
 
 function Template({ target, template }) {
   const params = { kind: "templates", name: template };
-  const { data, error } = useAction("surface.entry", target, "surface", params);
+  const { data, error } = useAction("catalog.entry", target, "catalog", params);
   const [text, setText] = useDraft(target, "templates", template, "text", "{}");
   const expanded = useExpanded(target, template, text);
   if (!data) return error ? html`<${ErrorNote} error=${error} />` : html`<${Empty}>Loading.<//>`;

@@ -28,7 +28,7 @@ function Schemas({ entry }) {
 }
 
 function Tool({ target, name }) {
-  const { data, error } = useAction("surface.entry", target, "surface", { kind: "tools", name });
+  const { data, error } = useAction("catalog.entry", target, "catalog", { kind: "tools", name });
   if (!data) return error ? html`<${ErrorNote} error=${error} />` : html`<${Empty}>Loading.<//>`;
   return html`<${LoadedTool} target=${target} name=${name} entry=${data} error=${error} />`;
 }
@@ -60,7 +60,7 @@ const opened = new Set();
 /** What one can do here; the only tool is chosen at once. */
 function NoTool({ target }) {
   const params = { kind: "tools", text: "", start: 0, count: 1 };
-  const { data } = useAction("surface.list", target, "surface", params);
+  const { data } = useAction("catalog.list", target, "catalog", params);
   const only = data?.state === "ready" && data.total === 1 ? data.entries[0].name : "";
   useEffect(() => {
     if (!only || opened.has(target)) return;

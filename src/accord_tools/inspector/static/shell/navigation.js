@@ -44,7 +44,7 @@ export const PANES = GROUPS.flatMap((group) => group.panes);
 
 /** How much the server offers of each kind, and what it does not offer at all. */
 export function useCounts(target) {
-  const { data } = useAction("surface.counts", target, "surface");
+  const { data } = useAction("catalog.counts", target, "catalog");
   return { counts: data?.counts ?? {}, lacks: data?.lacks ?? [] };
 }
 

@@ -1,4 +1,4 @@
-"""The lint: reads surfaces and says what to change, without a network and without a model."""
+"""The lint: reads catalogs and says what to change, without a network and without a model."""
 
 from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
@@ -7,40 +7,40 @@ from msgspec.structs import replace
 
 from accord.http.rules.addresses import is_loopback
 from accord.types import JsonObject
-from accord_tools.fleet.results import SurfaceFinding
-from accord_tools.fleet.surfaces.collisions import (
+from accord_tools.fleet.catalogs.collisions import (
     check_collisions,
     check_joint_flow,
     check_mentions,
 )
-from accord_tools.fleet.surfaces.entries import SurfaceEntry, entries_of
-from accord_tools.fleet.surfaces.lint_rules import limit_findings, make_finding
-from accord_tools.fleet.surfaces.portability import check_openness, check_schema
-from accord_tools.fleet.surfaces.quality import (
+from accord_tools.fleet.catalogs.entries import CatalogEntry, entries_of
+from accord_tools.fleet.catalogs.lint_rules import limit_findings, make_finding
+from accord_tools.fleet.catalogs.portability import check_openness, check_schema
+from accord_tools.fleet.catalogs.quality import (
     MOST_TOKENS,
     MOST_TOOLS,
     check_description,
     check_tool,
     check_tools,
 )
-from accord_tools.fleet.surfaces.safety import check_entry_texts, check_flow, check_instructions
-from accord_tools.fleet.surfaces.summary import estimate_tokens
+from accord_tools.fleet.catalogs.safety import check_entry_texts, check_flow, check_instructions
+from accord_tools.fleet.catalogs.summary import estimate_tokens
+from accord_tools.fleet.results import CatalogFinding
 
 
-def lint_surface(surface: JsonObject, *, server: str) -> tuple[SurfaceFinding, ...]:
-    """Return what is worth changing about the surface of one server.
+def lint_catalog(catalog: JsonObject, *, server: str) -> tuple[CatalogFinding, ...]:
+    """Return what is worth changing about the catalog of one server.
 
     Args:
-        surface: as `accord.testing.surface_of` returns it, or a lock file.
+        catalog: as `accord.testing.catalog_of` returns it, or a lock file.
         server: the name of the server in the fleet.
     """
-    found = limit_findings(_lint(surface, server))
+    found = limit_findings(_lint(catalog, server))
     return tuple(replace(each, server=server) for each in found)
 
 
-def _lint(surface: JsonObject, server: str) -> Iterator[SurfaceFinding]:
-    yield from check_instructions(surface)
-    entries = list(entries_of(surface))
+def _lint(catalog: JsonObject, server: str) -> Iterator[CatalogFinding]:
+    yield from check_instructions(catalog)
+    entries = list(entries_of(catalog))
     tools = [each for each in entries if each.list == "tools"]
     for entry in entries:
         yield from check_entry_texts(entry)
@@ -55,28 +55,28 @@ def _lint(surface: JsonObject, server: str) -> Iterator[SurfaceFinding]:
     yield from check_flow(tools)
 
 
-def lint_fleet(surfaces: Mapping[str, JsonObject]) -> tuple[SurfaceFinding, ...]:
+def lint_fleet(catalogs: Mapping[str, JsonObject]) -> tuple[CatalogFinding, ...]:
     """Return what is worth changing about servers that one host uses together.
 
     Args:
-        surfaces: of each server, by its name in the fleet. What is worth changing about one alone
-            is not in the result: see `lint_surface`.
+        catalogs: of each server, by its name in the fleet. What is worth changing about one alone
+            is not in the result: see `lint_catalog`.
     """
-    return tuple(limit_findings(_lint_together(surfaces)))
+    return tuple(limit_findings(_lint_together(catalogs)))
 
 
-def _lint_together(surfaces: Mapping[str, JsonObject]) -> Iterator[SurfaceFinding]:
-    entries: dict[str, list[SurfaceEntry]] = {
-        server: list(entries_of(surface)) for server, surface in surfaces.items()
+def _lint_together(catalogs: Mapping[str, JsonObject]) -> Iterator[CatalogFinding]:
+    entries: dict[str, list[CatalogEntry]] = {
+        server: list(entries_of(catalog)) for server, catalog in catalogs.items()
     }
     tools = {
         server: [each for each in found if each.list == "tools"]
         for server, found in entries.items()
     }
-    if len(surfaces) < 2:
+    if len(catalogs) < 2:
         return
     yield from (each for each in check_collisions(tools) if not each.server)
-    yield from check_mentions(surfaces, entries)
+    yield from check_mentions(catalogs, entries)
     yield from check_joint_flow(tools)
     count = sum(map(len, tools.values()))
     if count > MOST_TOOLS:
@@ -98,7 +98,7 @@ def _lint_together(surfaces: Mapping[str, JsonObject]) -> Iterator[SurfaceFindin
 
 def lint_remote(
     url: str, *, has_token: bool, lists_tools: bool, server: str = ""
-) -> tuple[SurfaceFinding, ...]:
+) -> tuple[CatalogFinding, ...]:
     """Return what is worth changing about the way in which a remote server is reached.
 
     Args:

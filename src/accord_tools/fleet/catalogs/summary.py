@@ -1,4 +1,4 @@
-"""Digests of surfaces: equal digests mean that a server offers the same to clients and models."""
+"""Digests of catalogs: equal digests mean that a server offers the same to clients and models."""
 
 import json
 from collections.abc import Mapping
@@ -9,8 +9,8 @@ import msgspec
 
 from accord.types import JsonObject
 from accord_tools.contract.lock_file import LISTS
-from accord_tools.fleet.results import SurfaceSummary
-from accord_tools.fleet.surfaces.entries import MOST_DEPTH, entries_of
+from accord_tools.fleet.catalogs.entries import MOST_DEPTH, entries_of
+from accord_tools.fleet.results import CatalogSummary
 
 # What is pinned. Not `_meta`, icons and sizes: they change with versions and with contents.
 _TEXTS: Final = ("name", "title", "description", "annotations")
@@ -29,15 +29,15 @@ _ENTRY_DIGITS: Final = 32
 _BYTES_PER_TOKEN: Final = 4
 
 
-def summarize_surface(surface: JsonObject) -> SurfaceSummary:
+def summarize_catalog(catalog: JsonObject) -> CatalogSummary:
     """Count and hash what a server offers; the order of entries and the versions do not matter.
 
     Args:
-        surface: as `accord.testing.surface_of` returns it, or a lock file.
+        catalog: as `accord.testing.catalog_of` returns it, or a lock file.
     """
     digests: dict[str, str] = {}
     counts = dict.fromkeys(LISTS, 0)
-    for entry in entries_of(surface):
+    for entry in entries_of(catalog):
         counts[entry.list] += 1
         digest = sha256(_canonical_json(_pin(entry.list, entry.value))).hexdigest()[:_ENTRY_DIGITS]
         known = digests.get(entry.subject)
@@ -45,15 +45,15 @@ def summarize_surface(surface: JsonObject) -> SurfaceSummary:
         digests[entry.subject] = (
             digest if known is None else _digest(sorted([known, digest]))[:_ENTRY_DIGITS]
         )
-    rest = [surface.get("instructions"), surface.get("failed")]
-    return SurfaceSummary(
+    rest = [catalog.get("instructions"), catalog.get("failed")]
+    return CatalogSummary(
         digest=_digest([rest, sorted(digests.items())]),
         entries=digests,
         tools=counts["tools"],
         resources=counts["resources"],
         templates=counts["resourceTemplates"],
         prompts=counts["prompts"],
-        tokens=estimate_tokens(surface.get("tools") or []),
+        tokens=estimate_tokens(catalog.get("tools") or []),
     )
 
 

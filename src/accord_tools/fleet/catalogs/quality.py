@@ -7,18 +7,18 @@ from typing import Final
 from accord.cli.terminal import escape_unprintable
 from accord.json_schema.reader import properties_of, resolve
 from accord_tools.check.rendering.wording import plural
-from accord_tools.fleet.results import SurfaceFinding
-from accord_tools.fleet.surfaces.characters import name_character
-from accord_tools.fleet.surfaces.entries import (
-    SurfaceEntry,
+from accord_tools.fleet.catalogs.characters import name_character
+from accord_tools.fleet.catalogs.entries import (
+    CatalogEntry,
     annotations_of,
     text_at,
     tool_schema,
 )
-from accord_tools.fleet.surfaces.lint_rules import make_finding
-from accord_tools.fleet.surfaces.look_alikes import foreign_letters
-from accord_tools.fleet.surfaces.summary import estimate_tokens
-from accord_tools.fleet.surfaces.words import stem_of, style_of, word_set, words_of
+from accord_tools.fleet.catalogs.lint_rules import make_finding
+from accord_tools.fleet.catalogs.look_alikes import foreign_letters
+from accord_tools.fleet.catalogs.summary import estimate_tokens
+from accord_tools.fleet.catalogs.words import stem_of, style_of, word_set, words_of
+from accord_tools.fleet.results import CatalogFinding
 
 SHORT_DESCRIPTION: Final = 20
 LONG_DESCRIPTION: Final = 1_024
@@ -46,7 +46,7 @@ _READING: Final = word_set(
 )
 
 
-def check_tool(entry: SurfaceEntry, server: str) -> Iterator[SurfaceFinding]:
+def check_tool(entry: CatalogEntry, server: str) -> Iterator[CatalogFinding]:
     """Yield the findings about one tool that need no other tool."""
     yield from check_description(entry)
     yield from _check_parameters(entry)
@@ -63,7 +63,7 @@ def check_tool(entry: SurfaceEntry, server: str) -> Iterator[SurfaceFinding]:
         )
 
 
-def check_tools(tools: list[SurfaceEntry]) -> Iterator[SurfaceFinding]:
+def check_tools(tools: list[CatalogEntry]) -> Iterator[CatalogFinding]:
     """Yield the findings about all tools of one server together."""
     yield from _check_styles(tools)
     if len(tools) > MOST_TOOLS:
@@ -84,7 +84,7 @@ def check_tools(tools: list[SurfaceEntry]) -> Iterator[SurfaceFinding]:
 # -- descriptions
 
 
-def check_description(entry: SurfaceEntry) -> Iterator[SurfaceFinding]:
+def check_description(entry: CatalogEntry) -> Iterator[CatalogFinding]:
     """Yield the findings about the description of a tool or prompt."""
     text = text_at(entry, "description").strip()
     is_tool = entry.list == "tools"
@@ -119,7 +119,7 @@ def check_description(entry: SurfaceEntry) -> Iterator[SurfaceFinding]:
         )
 
 
-def _repeats_name(entry: SurfaceEntry, description: str) -> bool:
+def _repeats_name(entry: CatalogEntry, description: str) -> bool:
     if len(description) > 10 * LONG_NAME:
         return False
     known = {
@@ -129,7 +129,7 @@ def _repeats_name(entry: SurfaceEntry, description: str) -> bool:
     return said <= known
 
 
-def _check_parameters(entry: SurfaceEntry) -> Iterator[SurfaceFinding]:
+def _check_parameters(entry: CatalogEntry) -> Iterator[CatalogFinding]:
     schema = tool_schema(entry)
     found = properties_of(schema)
     missing = [name for name, each in found.items() if not resolve(each, schema).get("description")]
@@ -148,7 +148,7 @@ def _check_parameters(entry: SurfaceEntry) -> Iterator[SurfaceFinding]:
 # -- hints
 
 
-def _check_hints(entry: SurfaceEntry) -> Iterator[SurfaceFinding]:
+def _check_hints(entry: CatalogEntry) -> Iterator[CatalogFinding]:
     hints = annotations_of(entry)
     reads, destroys = hints.get("readOnlyHint"), hints.get("destructiveHint")
     words = words_of(entry.name)
@@ -180,7 +180,7 @@ def _check_hints(entry: SurfaceEntry) -> Iterator[SurfaceFinding]:
 # -- names
 
 
-def _check_name(entry: SurfaceEntry, server: str) -> Iterator[SurfaceFinding]:
+def _check_name(entry: CatalogEntry, server: str) -> Iterator[CatalogFinding]:
     name = entry.name
     if len(name) > LONG_NAME:
         yield make_finding(
@@ -204,7 +204,7 @@ def _check_name(entry: SurfaceEntry, server: str) -> Iterator[SurfaceFinding]:
         yield _describe_characters(entry)
 
 
-def _describe_characters(entry: SurfaceEntry) -> SurfaceFinding:
+def _describe_characters(entry: CatalogEntry) -> CatalogFinding:
     others = [each for each in dict.fromkeys(entry.name) if not _NAME.fullmatch(each)]
     alike = dict(foreign_letters(entry.name))
     shown = [
@@ -222,7 +222,7 @@ def _describe_characters(entry: SurfaceEntry) -> SurfaceFinding:
     )
 
 
-def _check_styles(tools: list[SurfaceEntry]) -> Iterator[SurfaceFinding]:
+def _check_styles(tools: list[CatalogEntry]) -> Iterator[CatalogFinding]:
     styles: dict[str, list[str]] = {}
     for each in tools:
         style = style_of(each.name)

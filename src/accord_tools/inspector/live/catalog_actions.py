@@ -7,9 +7,9 @@ import msgspec
 
 from accord_tools.inspector.actions import READ, Nothing, action
 from accord_tools.inspector.definition import ActionRefused
+from accord_tools.inspector.live.catalog import ServerCatalog
+from accord_tools.inspector.live.catalog_entries import CatalogKind
 from accord_tools.inspector.live.connection import LiveConnection
-from accord_tools.inspector.live.surface_entries import SurfaceKind
-from accord_tools.inspector.live.surfaces import Surfaces
 from accord_tools.inspector.live.task_list import TaskList
 
 if TYPE_CHECKING:
@@ -19,70 +19,71 @@ if TYPE_CHECKING:
 class ListParams(msgspec.Struct):
     """A part of a list."""
 
-    kind: SurfaceKind
+    kind: CatalogKind
     text: str = ""
     start: int = 0
     count: int = 100
 
 
-@action("surface.list")
-async def list_surface(session: "InspectedSession", params: ListParams) -> object:
+@action("catalog.list")
+async def list_catalog(session: "InspectedSession", params: ListParams) -> object:
     """Return a part of a list."""
-    return session.part(Surfaces).snapshot(params.kind, params.text, params.start, params.count)
+    catalog = session.part(ServerCatalog)
+    return catalog.snapshot(params.kind, params.text, params.start, params.count)
 
 
-@action("surface.counts", kinds=READ)
-async def count_surface(session: "InspectedSession", params: Nothing) -> object:
+@action("catalog.counts", kinds=READ)
+async def count_catalog(session: "InspectedSession", params: Nothing) -> object:
     """Return how much the server offers of each kind, and what it does not offer at all.
 
     Without a connection nothing is known.
     """
     if session.kind != "live" or session.part(LiveConnection).current is None:
         return {"counts": {}, "lacks": []}
-    surfaces = session.part(Surfaces)
-    lacks = surfaces.absent_kinds()
+    catalogs = session.part(ServerCatalog)
+    lacks = catalogs.absent_kinds()
     if not session.part(TaskList).support()[0]:
         lacks.append("tasks")
-    return {"counts": surfaces.counts(), "lacks": lacks}
+    return {"counts": catalogs.counts(), "lacks": lacks}
 
 
 class EntryParams(msgspec.Struct):
     """An entry of a list."""
 
-    kind: SurfaceKind
+    kind: CatalogKind
     name: str
 
 
-@action("surface.entry")
+@action("catalog.entry")
 async def get_entry(session: "InspectedSession", params: EntryParams) -> object:
     """Return everything about an entry."""
-    return session.part(Surfaces).describe(params.kind, params.name)
+    return session.part(ServerCatalog).describe(params.kind, params.name)
 
 
 class KindParams(msgspec.Struct):
     """A list."""
 
-    kind: SurfaceKind
+    kind: CatalogKind
 
 
-@action("surface.refresh")
-async def refresh_surface(session: "InspectedSession", params: KindParams) -> object:
+@action("catalog.refresh")
+async def refresh_catalog(session: "InspectedSession", params: KindParams) -> object:
     """Fetch a list again."""
-    surfaces, client = session.part(Surfaces), session.part(LiveConnection).client
-    if not surfaces.is_declared(params.kind, client):
+    catalogs, client = session.part(ServerCatalog), session.part(LiveConnection).client
+    if not catalogs.is_declared(params.kind, client):
         raise ActionRefused(f"the server declares no {params.kind}")
-    surfaces.fetch(params.kind)
+    catalogs.fetch(params.kind)
     return {}
 
 
-@action("surface.lint")
+@action("catalog.lint")
 async def lint_lists(session: "InspectedSession", params: Nothing) -> object:
     """Return what is odd about names, descriptions and schemas."""
-    from accord_tools.fleet.surfaces.lint import lint_surface
+    from accord_tools.fleet.catalogs.lint import lint_catalog
 
-    surface, title = session.part(Surfaces).as_surface(), session.target.title
+    catalog, title = session.part(ServerCatalog).as_catalog(), session.target.title
     # Off the loop: thousands of tools take a while.
-    findings = await asyncio.to_thread(lambda: lint_surface(surface, server=title))
+    findings = await asyncio.to_thread(lambda: lint_catalog(catalog, server=title))
     return {
         "findings": [
             {

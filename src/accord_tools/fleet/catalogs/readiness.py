@@ -18,18 +18,18 @@ from accord.json_schema.reader import properties_of, resolve
 from accord.protocol.verdict import VerdictName
 from accord.types import JsonObject
 from accord_tools.check.rendering.wording import plural
-from accord_tools.fleet.definition import Directory
-from accord_tools.fleet.results import Severity, SurfaceChange, SurfaceFinding
-from accord_tools.fleet.surfaces.entries import (
-    SurfaceEntry,
+from accord_tools.fleet.catalogs.entries import (
+    CatalogEntry,
     annotations_of,
     entries_of,
     text_at,
     tool_schema,
 )
-from accord_tools.fleet.surfaces.lint import lint_surface
-from accord_tools.fleet.surfaces.quality import LONG_NAME
-from accord_tools.fleet.surfaces.words import word_set, words_of
+from accord_tools.fleet.catalogs.lint import lint_catalog
+from accord_tools.fleet.catalogs.quality import LONG_NAME
+from accord_tools.fleet.catalogs.words import word_set, words_of
+from accord_tools.fleet.definition import Directory
+from accord_tools.fleet.results import CatalogChange, CatalogFinding, Severity
 
 UNDECIDED: Final = "directory.undecided"
 """The id of the finding that names rules which a check did not put to the test."""
@@ -84,10 +84,10 @@ class ReadinessRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 class _Facts(NamedTuple):
     """All that is known about a server."""
 
-    surface: JsonObject
-    tools: list[SurfaceEntry]
+    catalog: JsonObject
+    tools: list[CatalogEntry]
     url: str
-    changes: Sequence[SurfaceChange]
+    changes: Sequence[CatalogChange]
 
 
 @cache
@@ -95,19 +95,19 @@ def readiness_rules() -> tuple[ReadinessRule, ...]:
     """Return every rule of every directory."""
     import tomllib
 
-    text = files("accord_tools.fleet.surfaces").joinpath("readiness.toml").read_text("utf-8")
+    text = files("accord_tools.fleet.catalogs").joinpath("readiness.toml").read_text("utf-8")
     return tuple(msgspec.convert(tomllib.loads(text)["rule"], list[ReadinessRule]))
 
 
 def check_readiness(
     directories: Sequence[Directory],
     *,
-    surface: JsonObject,
+    catalog: JsonObject,
     url: str,
     verdicts: Mapping[str, VerdictName] | None,
-    changes: Sequence[SurfaceChange] = (),
+    changes: Sequence[CatalogChange] = (),
     server: str = "",
-) -> tuple[SurfaceFinding, ...]:
+) -> tuple[CatalogFinding, ...]:
     """Return which rules of directories a server does not fulfil.
 
     Each finding names the policy and the day of its reading in `source`: read the page before you
@@ -115,20 +115,20 @@ def check_readiness(
 
     Args:
         directories: "claude", "openai".
-        surface: what the server offers.
+        catalog: what the server offers.
         url: of a remote server; empty for a program that is launched.
         verdicts: of a check, by requirement; None if it was not made, which leaves out the rules
             about authorization.
-        changes: of the surface since it was published.
+        changes: of the catalog since it was published.
         server: the name of the server in the fleet.
     """
     rules = [each for each in readiness_rules() if each.directory in directories]
     if not rules:
         return ()
-    facts = _Facts(surface, list(entries_of(surface, "tools")), url, changes)
+    facts = _Facts(catalog, list(entries_of(catalog, "tools")), url, changes)
     needs_lint = any(each.lint for each in rules)
-    linted = lint_surface(surface, server=server) if needs_lint else ()
-    found: list[SurfaceFinding] = []
+    linted = lint_catalog(catalog, server=server) if needs_lint else ()
+    found: list[CatalogFinding] = []
     undecided: dict[Directory, list[ReadinessRule]] = {}
     for rule in rules:
         if rule.check:
@@ -146,8 +146,8 @@ def check_readiness(
     return tuple(found)
 
 
-def _finding(rule: ReadinessRule, text: str, server: str) -> SurfaceFinding:
-    return SurfaceFinding(
+def _finding(rule: ReadinessRule, text: str, server: str) -> CatalogFinding:
+    return CatalogFinding(
         id=rule.id,
         severity=rule.severity,
         text=f"{_NAMES[rule.directory]}: {rule.title}; {text}",
@@ -156,10 +156,10 @@ def _finding(rule: ReadinessRule, text: str, server: str) -> SurfaceFinding:
     )
 
 
-def _undecided_finding(rules: Sequence[ReadinessRule], server: str) -> SurfaceFinding:
+def _undecided_finding(rules: Sequence[ReadinessRule], server: str) -> CatalogFinding:
     first = rules[0]
     titles = "; ".join(each.title for each in rules)
-    return SurfaceFinding(
+    return CatalogFinding(
         id=UNDECIDED,
         severity="info",
         text=f"{_NAMES[first.directory]}: {plural(len(rules), 'rule')} about authorization could"
@@ -172,7 +172,7 @@ def _undecided_finding(rules: Sequence[ReadinessRule], server: str) -> SurfaceFi
 # -- rules that lint or the check decide
 
 
-def _broken_lint(rule: ReadinessRule, linted: Iterable[SurfaceFinding]) -> Iterator[str]:
+def _broken_lint(rule: ReadinessRule, linted: Iterable[CatalogFinding]) -> Iterator[str]:
     broken = [
         each.subject or each.text
         for each in linted
@@ -299,7 +299,7 @@ _CHECKS: Final[Mapping[str, Callable[[_Facts], Iterator[str]]]] = {
 }
 
 
-def _choices(entry: SurfaceEntry) -> Iterator[tuple[str, list[str]]]:
+def _choices(entry: CatalogEntry) -> Iterator[tuple[str, list[str]]]:
     """Yield the parameters of a tool that list their values, with these values."""
     schema = tool_schema(entry)
     for name, member in properties_of(schema).items():
@@ -330,8 +330,8 @@ def _some(names: Sequence[str]) -> str:
 
 
 def known_findings() -> frozenset[str]:
-    """Return the ids of all findings about surfaces and directories, for `accept`."""
-    from accord_tools.fleet.surfaces.lint_rules import LINT_RULES
+    """Return the ids of all findings about catalogs and directories, for `accept`."""
+    from accord_tools.fleet.catalogs.lint_rules import LINT_RULES
 
     return frozenset({*LINT_RULES, *(each.id for each in readiness_rules()), UNDECIDED})
 

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from accord_tools.fleet.results import Severity, SurfaceFinding
+from accord_tools.fleet.results import CatalogFinding, Severity
 
 MOST_OF_ONE_RULE: Final = 100
 """The most findings of one rule about one server; the others are counted."""
@@ -130,9 +130,9 @@ LINT_RULES: Final[Mapping[str, LintRule]] = {each.id: each for each in _ROWS}
 
 def make_finding(
     id: str, text: str, *, subject: str = "", server: str = "", severity: Severity | None = None
-) -> SurfaceFinding:
+) -> CatalogFinding:
     """Return a finding of a rule, with the rule's severity unless another one is given."""
-    return SurfaceFinding(
+    return CatalogFinding(
         id=id,
         severity=severity or LINT_RULES[id].severity,
         text=text,
@@ -142,11 +142,11 @@ def make_finding(
 
 
 def limit_findings(
-    findings: Iterable[SurfaceFinding], most: int = MOST_OF_ONE_RULE
-) -> Iterator[SurfaceFinding]:
+    findings: Iterable[CatalogFinding], most: int = MOST_OF_ONE_RULE
+) -> Iterator[CatalogFinding]:
     """Yield findings; beyond so many of one rule, one more that counts the others."""
     counts: Counter[str] = Counter()
-    left: dict[str, SurfaceFinding] = {}
+    left: dict[str, CatalogFinding] = {}
     for each in findings:
         counts[each.id] += 1
         if counts[each.id] <= most:

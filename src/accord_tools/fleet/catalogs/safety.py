@@ -6,30 +6,30 @@ from typing import Final
 from accord.cli.terminal import escape_unprintable
 from accord.json_schema.reader import properties_of
 from accord.types import JsonObject
-from accord_tools.fleet.results import SurfaceFinding
-from accord_tools.fleet.surfaces.characters import describe_hidden, find_blanks, find_hidden
-from accord_tools.fleet.surfaces.entries import (
-    SurfaceEntry,
-    SurfaceText,
+from accord_tools.fleet.catalogs.characters import describe_hidden, find_blanks, find_hidden
+from accord_tools.fleet.catalogs.entries import (
+    CatalogEntry,
+    CatalogText,
     instructions_of,
     texts_of,
     tool_schema,
 )
-from accord_tools.fleet.surfaces.flows import FLOW_LABELS, label_tools
-from accord_tools.fleet.surfaces.lint_rules import make_finding
-from accord_tools.fleet.surfaces.suspicions import (
+from accord_tools.fleet.catalogs.flows import FLOW_LABELS, label_tools
+from accord_tools.fleet.catalogs.lint_rules import make_finding
+from accord_tools.fleet.catalogs.suspicions import (
     find_secrets,
     find_side_channels,
     find_words,
     is_secret_value,
     may_instruct,
 )
+from accord_tools.fleet.results import CatalogFinding
 
 _SHOWN: Final = 3
 _GIVEN: Final = ("default", "const", "examples", "example")
 
 
-def check_entry_texts(entry: SurfaceEntry) -> Iterator[SurfaceFinding]:
+def check_entry_texts(entry: CatalogEntry) -> Iterator[CatalogFinding]:
     """Yield what is suspicious about the texts of one entry."""
     yield from _check_texts(list(texts_of(entry)), entry.subject)
     if entry.list == "tools":
@@ -43,17 +43,17 @@ def check_entry_texts(entry: SurfaceEntry) -> Iterator[SurfaceFinding]:
             )
 
 
-def check_instructions(surface: JsonObject) -> Iterator[SurfaceFinding]:
+def check_instructions(catalog: JsonObject) -> Iterator[CatalogFinding]:
     """Yield what is suspicious about the instructions and the name of a server."""
-    named = surface.get("server")
+    named = catalog.get("server")
     if isinstance(named, str):
-        yield from _check_texts([SurfaceText("name", named, True, False)], "")
-    text = instructions_of(surface)
+        yield from _check_texts([CatalogText("name", named, True, False)], "")
+    text = instructions_of(catalog)
     if text:
-        yield from _check_texts([SurfaceText("", text, False, True)], "the instructions")
+        yield from _check_texts([CatalogText("", text, False, True)], "the instructions")
 
 
-def _check_texts(texts: list[SurfaceText], subject: str) -> Iterator[SurfaceFinding]:
+def _check_texts(texts: list[CatalogText], subject: str) -> Iterator[CatalogFinding]:
     joined = "\n".join(each.text for each in texts)
     # Most entries pass these quick tests.
     is_plain = joined.isascii() and joined.replace("\n", "").isprintable()
@@ -65,7 +65,7 @@ def _check_texts(texts: list[SurfaceText], subject: str) -> Iterator[SurfaceFind
         yield from _check_secrets(texts, subject)
 
 
-def _check_invisible(texts: Iterable[SurfaceText], subject: str) -> Iterator[SurfaceFinding]:
+def _check_invisible(texts: Iterable[CatalogText], subject: str) -> Iterator[CatalogFinding]:
     for each in texts:
         found = find_hidden(each.text, is_name=each.is_name)
         if found:
@@ -85,7 +85,7 @@ def _check_invisible(texts: Iterable[SurfaceText], subject: str) -> Iterator[Sur
             )
 
 
-def _check_words(texts: Iterable[SurfaceText], subject: str) -> Iterator[SurfaceFinding]:
+def _check_words(texts: Iterable[CatalogText], subject: str) -> Iterator[CatalogFinding]:
     seen: set[str] = set()
     for each in texts:
         for does, words in find_words(each.text):
@@ -99,7 +99,7 @@ def _check_words(texts: Iterable[SurfaceText], subject: str) -> Iterator[Surface
                 )
 
 
-def _check_secrets(texts: Iterable[SurfaceText], subject: str) -> Iterator[SurfaceFinding]:
+def _check_secrets(texts: Iterable[CatalogText], subject: str) -> Iterator[CatalogFinding]:
     for each in texts:
         found = find_secrets(each.text)
         if found:
@@ -113,7 +113,7 @@ def _check_secrets(texts: Iterable[SurfaceText], subject: str) -> Iterator[Surfa
             )
 
 
-def _check_defaults(schema: JsonObject, subject: str) -> Iterator[SurfaceFinding]:
+def _check_defaults(schema: JsonObject, subject: str) -> Iterator[CatalogFinding]:
     for name, each in properties_of(schema).items():
         for key in _GIVEN if isinstance(each, dict) else ():
             value = each.get(key)
@@ -127,7 +127,7 @@ def _check_defaults(schema: JsonObject, subject: str) -> Iterator[SurfaceFinding
                 )
 
 
-def _where(text: SurfaceText) -> str:
+def _where(text: CatalogText) -> str:
     return f"its {escape_unprintable(text.place[:120])} " if text.place else ""
 
 
@@ -138,7 +138,7 @@ def _quote(text: str) -> str:
 # -- tools together
 
 
-def check_flow(tools: list[SurfaceEntry]) -> Iterator[SurfaceFinding]:
+def check_flow(tools: list[CatalogEntry]) -> Iterator[CatalogFinding]:
     """Yield a finding if one server has all three kinds of tools that leak data together."""
     labels = label_tools(tools)
     if all(labels.values()):

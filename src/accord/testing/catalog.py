@@ -1,4 +1,4 @@
-"""The surface of a server: everything that it lists, to compare with a file."""
+"""The catalog of a server: everything that it lists, to compare with a file."""
 
 import json
 from difflib import unified_diff
@@ -17,13 +17,13 @@ METHODS: Final = {
     "resourceTemplates": "resources/templates/list",
     "prompts": "prompts/list",
 }
-"""The method that lists each kind of entry of a surface."""
+"""The method that lists each kind of entry of a catalog."""
 # Of all lists together: pages of a list may go on until the memory is full.
 _MOST_BYTES: Final = 64 * 1024 * 1024
 
 
-class SurfaceChanged(AssertionError):
-    """The surface of a server differs from the file."""
+class CatalogChanged(AssertionError):
+    """The catalog of a server differs from the file."""
 
 
 class Lists(NamedTuple):
@@ -66,7 +66,7 @@ async def fetch_lists(client: Client) -> Lists:
     return found
 
 
-async def surface_of(client: Client) -> JsonObject:
+async def catalog_of(client: Client) -> JsonObject:
     """Return everything that a server lists: instructions, tools, resources and prompts.
 
     Entries are sorted by name, so that the order of registration does not matter. Versions are left
@@ -74,39 +74,39 @@ async def surface_of(client: Client) -> JsonObject:
     the member `failed` then has the code of the error by method.
     """
     lists = await fetch_lists(client)
-    surface: JsonObject = {"server": client.server_info.name}
+    catalog: JsonObject = {"server": client.server_info.name}
     if client.instructions is not None:
-        surface["instructions"] = client.instructions
+        catalog["instructions"] = client.instructions
     for kind, listed in lists.entries.items():
         if METHODS[kind] not in lists.failed:
             found = [msgspec.to_builtins(entry) for entry in listed]
-            surface[kind] = sorted(found, key=lambda entry: str(entry["name"]))
+            catalog[kind] = sorted(found, key=lambda entry: str(entry["name"]))
     for error in lists.failed.values():
         if not isinstance(error, RequestError):
             raise error
     if lists.failed:
         # Not the message, which may contain a time or an address.
-        surface["failed"] = {
+        catalog["failed"] = {
             method: error.code
             for method, error in lists.failed.items()
             if isinstance(error, RequestError)
         }
-    return surface
+    return catalog
 
 
-def check_surface(surface: object, path: str | Path, *, update: bool = False) -> None:
-    """Compare a surface with a file; write the file if it does not exist.
+def check_catalog(catalog: object, path: str | Path, *, update: bool = False) -> None:
+    """Compare a catalog with a file; write the file if it does not exist.
 
     Args:
-        surface: what `surface_of` returned, or any other JSON.
+        catalog: what `catalog_of` returned, or any other JSON.
         path: the file.
         update: overwrite the file, because the change is wanted.
 
     Raises:
-        SurfaceChanged: they differ; the message shows the difference.
+        CatalogChanged: they differ; the message shows the difference.
     """
     file = Path(path)
-    now = json.dumps(surface, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    now = json.dumps(catalog, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
     if update or not file.exists():
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(now, "utf-8")
@@ -116,4 +116,4 @@ def check_surface(surface: object, path: str | Path, *, update: bool = False) ->
         lines = unified_diff(
             before.splitlines(), now.splitlines(), str(file), "the server now", lineterm="", n=2
         )
-        raise SurfaceChanged("the server shows something else:\n" + "\n".join(lines))
+        raise CatalogChanged("the server shows something else:\n" + "\n".join(lines))

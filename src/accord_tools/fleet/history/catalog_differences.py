@@ -1,31 +1,31 @@
-"""What differs between the surfaces of two runs."""
+"""What differs between the catalogs of two runs."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias
 
 from accord.types import JsonObject
-from accord_tools.fleet.results import RunDifference, SurfaceChange, SurfaceSummary
+from accord_tools.fleet.results import CatalogChange, CatalogSummary, RunDifference
 
-FindSurface: TypeAlias = Callable[[str], JsonObject | None]
-"""Returns a surface by its digest; None if it is unknown."""
-FindChanges: TypeAlias = Callable[[JsonObject, JsonObject], Sequence[SurfaceChange]]
-"""Returns the differences between two surfaces."""
+FindCatalog: TypeAlias = Callable[[str], JsonObject | None]
+"""Returns a catalog by its digest; None if it is unknown."""
+FindChanges: TypeAlias = Callable[[JsonObject, JsonObject], Sequence[CatalogChange]]
+"""Returns the differences between two catalogs."""
 
 # Of each kind; a server may change thousands of tools at once.
 _MOST: Final = 50
 
 
-def compare_surfaces(
+def compare_catalogs(
     server: str,
-    before: SurfaceSummary | None,
-    after: SurfaceSummary | None,
-    surfaces: FindSurface | None,
+    before: CatalogSummary | None,
+    after: CatalogSummary | None,
+    catalogs: FindCatalog | None,
     find_changes: FindChanges | None,
 ) -> Iterator[RunDifference]:
     """Yield the differences: breaking ones first, then others that a client may notice."""
     if before is None or after is None or before.digest == after.digest:
         return
-    old, new = _find_both(before, after, surfaces)
+    old, new = _find_both(before, after, catalogs)
     if find_changes is not None and old is not None and new is not None:
         changes = list(find_changes(old, new))
     else:
@@ -39,27 +39,27 @@ def compare_surfaces(
 
 
 def _find_both(
-    before: SurfaceSummary, after: SurfaceSummary, surfaces: FindSurface | None
+    before: CatalogSummary, after: CatalogSummary, catalogs: FindCatalog | None
 ) -> tuple[JsonObject | None, JsonObject | None]:
-    if surfaces is None:
+    if catalogs is None:
         return None, None
-    return surfaces(before.digest), surfaces(after.digest)
+    return catalogs(before.digest), catalogs(after.digest)
 
 
-def _compare_entries(before: SurfaceSummary, after: SurfaceSummary) -> Iterator[SurfaceChange]:
-    """Compare digests of entries, where the surfaces themselves are not known."""
+def _compare_entries(before: CatalogSummary, after: CatalogSummary) -> Iterator[CatalogChange]:
+    """Compare digests of entries, where the catalogs themselves are not known."""
     for subject in sorted(before.entries.keys() | after.entries.keys()):
         old, new = before.entries.get(subject), after.entries.get(subject)
         if new is None:
-            yield SurfaceChange(kind="breaking", subject=subject, what="removed")
+            yield CatalogChange(kind="breaking", subject=subject, what="removed")
         elif old is None:
-            yield SurfaceChange(kind="compatible", subject=subject, what="added")
+            yield CatalogChange(kind="compatible", subject=subject, what="added")
         elif old != new:
-            yield SurfaceChange(kind="compatible", subject=subject, what="changed")
+            yield CatalogChange(kind="compatible", subject=subject, what="changed")
 
 
 def _name_changes(
-    server: str, changes: Sequence[SurfaceChange], *, is_breaking: bool
+    server: str, changes: Sequence[CatalogChange], *, is_breaking: bool
 ) -> Iterator[RunDifference]:
     for each in changes[:_MOST]:
         text = f"{each.subject}: {each.what}"

@@ -14,17 +14,17 @@ _TITLES = {
 }
 
 
-def surface_as_markdown(surface: JsonObject, revision: str) -> str:
+def catalog_as_markdown(catalog: JsonObject, revision: str) -> str:
     """Return the list of everything that a server offers, in Markdown."""
-    return "\n".join(_lines(surface, revision)) + "\n"
+    return "\n".join(_lines(catalog, revision)) + "\n"
 
 
-def _lines(surface: JsonObject, revision: str) -> Iterator[str]:
-    yield f"# {escape_markdown(str(surface.get('server', 'server')))}"
+def _lines(catalog: JsonObject, revision: str) -> Iterator[str]:
+    yield f"# {escape_markdown(str(catalog.get('server', 'server')))}"
     yield ""
     yield f"Protocol revision {revision}."
     for kind, (title, name) in _TITLES.items():
-        entries = surface.get(kind)
+        entries = catalog.get(kind)
         if not isinstance(entries, list) or not entries:
             continue
         yield ""

@@ -8,9 +8,9 @@ from accord.cli.terminal import escape_unprintable
 from accord.json_schema.reader import find_by_pointer, properties_of
 from accord.types import JsonObject
 from accord_tools.check.rendering.wording import plural
-from accord_tools.fleet.results import SurfaceFinding
-from accord_tools.fleet.surfaces.entries import MOST_DEPTH, SurfaceEntry, tool_schema
-from accord_tools.fleet.surfaces.lint_rules import make_finding
+from accord_tools.fleet.catalogs.entries import MOST_DEPTH, CatalogEntry, tool_schema
+from accord_tools.fleet.catalogs.lint_rules import make_finding
+from accord_tools.fleet.results import CatalogFinding
 
 # Deeper nesting is refused by strict modes of model providers.
 _DEEPEST: Final = 10
@@ -37,7 +37,7 @@ _INNER: Final = (
 _LISTS: Final = ("anyOf", "oneOf", "allOf", "prefixItems")
 
 
-def check_schema(entry: SurfaceEntry) -> Iterator[SurfaceFinding]:
+def check_schema(entry: CatalogEntry) -> Iterator[CatalogFinding]:
     """Yield what keeps the arguments of one tool from being understood by every host."""
     schema = tool_schema(entry)
     rejected = dict.fromkeys(_find_rejected(schema))
@@ -58,7 +58,7 @@ def check_schema(entry: SurfaceEntry) -> Iterator[SurfaceFinding]:
         )
 
 
-def check_openness(tools: list[SurfaceEntry]) -> Iterator[SurfaceFinding]:
+def check_openness(tools: list[CatalogEntry]) -> Iterator[CatalogFinding]:
     """Yield one finding if tools leave open whether they take further arguments."""
     open_ones = [
         each.name

@@ -5,8 +5,8 @@ from pathlib import Path
 from accord.protocol.revisions import REVISIONS
 from accord.types import JsonObject, RevisionId
 from accord_tools.contract.lock_file import LockError, read_lock
-from accord_tools.fleet.results import SurfaceChange
-from accord_tools.fleet.surfaces.changes import find_surface_changes
+from accord_tools.fleet.catalogs.changes import find_catalog_changes
+from accord_tools.fleet.results import CatalogChange
 from accord_tools.fleet.worker.job import WorkerReport
 from accord_tools.fleet.worker.report_mask import HideText, mask_message
 
@@ -28,18 +28,18 @@ def explain_lock(error: LockError) -> str:
     return str(error).replace("accord lock writes", "accord fleet --update-locks writes")
 
 
-def mask_surface(surface: JsonObject, hide: HideText) -> JsonObject:
-    """Return a surface as the parent gets it, without secrets."""
-    masked = mask_message(WorkerReport(surface=surface), hide).surface
+def mask_catalog(catalog: JsonObject, hide: HideText) -> JsonObject:
+    """Return a catalog as the parent gets it, without secrets."""
+    masked = mask_message(WorkerReport(catalog=catalog), hide).catalog
     assert masked is not None
     return masked
 
 
-def compare_with_lock(lock: Path, surface: JsonObject, hide: HideText) -> tuple[SurfaceChange, ...]:
-    """Return how a surface differs from the locked one, both without secrets.
+def compare_with_lock(lock: Path, catalog: JsonObject, hide: HideText) -> tuple[CatalogChange, ...]:
+    """Return how a catalog differs from the locked one, both without secrets.
 
     Raises:
         LockError: the lock cannot be read.
     """
     # A run that writes locks knows only what is masked.
-    return find_surface_changes(mask_surface(read_lock(lock), hide), mask_surface(surface, hide))
+    return find_catalog_changes(mask_catalog(read_lock(lock), hide), mask_catalog(catalog, hide))

@@ -1,4 +1,4 @@
-"""Changes of a surface, by what they mean for clients: breaking, compatible, or only texts.
+"""Changes of a catalog, by what they mean for clients: breaking, compatible, or only texts.
 
 | change | meaning |
 |---|---|
@@ -21,15 +21,15 @@ from typing import Any, Final
 
 from accord.types import JsonObject
 from accord_tools.contract.lock_file import LISTS, Change, find_changes
-from accord_tools.fleet.results import ChangeKind, SurfaceChange
-from accord_tools.fleet.surfaces.entries import SurfaceEntry, entries_of, tool_schema
-from accord_tools.fleet.surfaces.schema_changes import (
+from accord_tools.fleet.catalogs.entries import CatalogEntry, entries_of, tool_schema
+from accord_tools.fleet.catalogs.schema_changes import (
     ABSENT,
     MemberDifference,
     Side,
     compare_schemas,
 )
-from accord_tools.fleet.surfaces.summary import VOLATILE
+from accord_tools.fleet.catalogs.summary import VOLATILE
+from accord_tools.fleet.results import CatalogChange, ChangeKind
 
 MOST_CHANGES: Final = 200
 """The most changes that are listed; the others are counted."""
@@ -59,16 +59,16 @@ _SAFE: Final = {
 _TASKS: Final = ("optional", "forbidden", "required")
 
 
-def find_surface_changes(
+def find_catalog_changes(
     before: JsonObject, after: JsonObject, *, most: int = MOST_CHANGES
-) -> tuple[SurfaceChange, ...]:
-    """Return how a surface differs from an earlier one, breaking changes first.
+) -> tuple[CatalogChange, ...]:
+    """Return how a catalog differs from an earlier one, breaking changes first.
 
     The order of entries, of required members and of alternatives does not matter, nor do versions,
     sizes of resources and the times when they changed.
 
     Args:
-        before: the earlier surface, or a lock file.
+        before: the earlier catalog, or a lock file.
         after: the later one.
         most: the most changes to list. If there are more, the last one of the result counts them.
     """
@@ -85,11 +85,11 @@ def find_surface_changes(
     return tuple(shown)
 
 
-def _entries(surface: JsonObject) -> dict[str, SurfaceEntry]:
+def _entries(catalog: JsonObject) -> dict[str, CatalogEntry]:
     """Return the entries by subject; a second one of the same name gets a number."""
-    found: dict[str, SurfaceEntry] = {}
+    found: dict[str, CatalogEntry] = {}
     seen: Counter[str] = Counter()
-    for entry in entries_of(surface):
+    for entry in entries_of(catalog):
         seen[entry.subject] += 1
         if (count := seen[entry.subject]) > 1:
             entry = entry._replace(
@@ -99,8 +99,8 @@ def _entries(surface: JsonObject) -> dict[str, SurfaceEntry]:
     return found
 
 
-def _strip(surface: JsonObject, entries: Mapping[str, SurfaceEntry]) -> JsonObject:
-    """Return a surface without the members that are compared by their meaning."""
+def _strip(catalog: JsonObject, entries: Mapping[str, CatalogEntry]) -> JsonObject:
+    """Return a catalog without the members that are compared by their meaning."""
     lists: dict[str, list[JsonObject]] = {key: [] for key in LISTS}
     for entry in entries.values():
         rest: dict[str, Any] = {
@@ -110,7 +110,7 @@ def _strip(surface: JsonObject, entries: Mapping[str, SurfaceEntry]) -> JsonObje
             annotations = rest["annotations"].items()
             rest["annotations"] = {key: each for key, each in annotations if key not in VOLATILE}
         lists[entry.list].append({**rest, LISTS[entry.list][1]: entry.name})
-    return {**surface, **lists}
+    return {**catalog, **lists}
 
 
 # -- members other than schemas
@@ -172,7 +172,7 @@ def _kind_of_task_support(old: object, new: object) -> ChangeKind:
 # -- schemas and arguments
 
 
-def _entry_changes(before: SurfaceEntry, after: SurfaceEntry) -> Iterator[MemberDifference]:
+def _entry_changes(before: CatalogEntry, after: CatalogEntry) -> Iterator[MemberDifference]:
     if before.list == "prompts":
         yield from _argument_changes(before.value, after.value)
     for member, side in _SIDES.items() if before.list == "tools" else ():
@@ -225,9 +225,9 @@ def _arguments(prompt: JsonObject) -> dict[str, JsonObject]:
 # -- for people
 
 
-def _as_change(subject: str, each: MemberDifference) -> SurfaceChange:
+def _as_change(subject: str, each: MemberDifference) -> CatalogChange:
     before, after = _cut_alike(each.before, each.after)
-    return SurfaceChange(
+    return CatalogChange(
         kind=each.kind, subject=subject, what=each.what, before=before, after=after
     )
 
@@ -264,10 +264,10 @@ def _dump(value: object) -> str | None:
     return None if value is ABSENT else json.dumps(value, ensure_ascii=False, sort_keys=True)
 
 
-def _count_rest(rest: list[MemberDifference]) -> SurfaceChange:
+def _count_rest(rest: list[MemberDifference]) -> CatalogChange:
     counts = Counter(each.kind for each in rest)
     parts = ", ".join(f"{counts[kind]} {kind}" for kind in _KINDS if counts[kind])
-    return SurfaceChange(
+    return CatalogChange(
         kind=rest[0].kind,  # the worst: they are sorted
         subject=f"{len(rest)} more changes",
         what=f"not listed: {parts}",

@@ -6,7 +6,7 @@ import msgspec
 
 from accord.types import JsonObject
 
-SurfaceKind: TypeAlias = Literal["tools", "resources", "templates", "prompts"]
+CatalogKind: TypeAlias = Literal["tools", "resources", "templates", "prompts"]
 
 
 class ListFacts(NamedTuple):
@@ -25,7 +25,7 @@ class ListFacts(NamedTuple):
     name: str
 
 
-LISTS: Final[dict[SurfaceKind, ListFacts]] = {
+LISTS: Final[dict[CatalogKind, ListFacts]] = {
     "tools": ListFacts("tools", "list_tools", "tools", "name"),
     "resources": ListFacts("resources", "list_resources", "resources", "uri"),
     "templates": ListFacts(

@@ -12,15 +12,15 @@ from accord.types import JsonObject
 from accord_tools.inspector.definition import ActionRefused
 from accord_tools.inspector.forms.model import build_form, prompt_form, template_form
 from accord_tools.inspector.live.capture import capture
-from accord_tools.inspector.live.connection import LiveConnection
-from accord_tools.inspector.live.surface_entries import (
+from accord_tools.inspector.live.catalog_entries import (
     LISTS,
+    CatalogKind,
     InspectedEntry,
-    SurfaceKind,
     describe_changes,
     reason_to_confirm,
     task_support,
 )
+from accord_tools.inspector.live.connection import LiveConnection
 from accord_tools.inspector.live.texts import encode_text, show_text
 
 if TYPE_CHECKING:
@@ -58,12 +58,12 @@ class FetchedList:
         self.was_fetched = False
 
 
-class Surfaces:
+class ServerCatalog:
     """The lists of a session's server, a part of a session."""
 
     def __init__(self, session: "InspectedSession") -> None:
         self._session = session
-        self._lists: dict[SurfaceKind, FetchedList] = {kind: FetchedList() for kind in LISTS}
+        self._lists: dict[CatalogKind, FetchedList] = {kind: FetchedList() for kind in LISTS}
 
     # -- fetching
 
@@ -75,14 +75,14 @@ class Surfaces:
             else:
                 self.fetch(kind)
         # Also an absent list is news: it was not known before.
-        self._session.mark("surface")
+        self._session.mark("catalog")
 
     @staticmethod
-    def is_declared(kind: SurfaceKind, client: "Client") -> bool:
+    def is_declared(kind: CatalogKind, client: "Client") -> bool:
         """Whether the server says that it has a list."""
         return getattr(client.capabilities, LISTS[kind].capability, None) is not None
 
-    def fetch(self, kind: SurfaceKind) -> None:
+    def fetch(self, kind: CatalogKind) -> None:
         """Fetch a list in the background; while that is done, once more after it."""
         fetched = self._lists[kind]
         fetched.is_stale = bool(fetched.entries)
@@ -92,7 +92,7 @@ class Surfaces:
         fetched.is_fetching = True
         if fetched.state != "ready":
             fetched.state = "loading"
-        self._session.mark("surface")
+        self._session.mark("catalog")
         self._session.spawn(self._fetch(kind, fetched))
 
     def fetch_resources(self) -> None:
@@ -104,9 +104,9 @@ class Surfaces:
         """Note that the connection is gone; the lists stay to be read."""
         for fetched in self._lists.values():
             fetched.is_stale = fetched.state == "ready"
-        self._session.mark("surface")
+        self._session.mark("catalog")
 
-    async def _fetch(self, kind: SurfaceKind, fetched: FetchedList) -> None:
+    async def _fetch(self, kind: CatalogKind, fetched: FetchedList) -> None:
         pause = _PAUSE
         try:
             while True:
@@ -121,9 +121,9 @@ class Surfaces:
                 await asyncio.sleep(pause)
         finally:
             fetched.is_fetching = False
-            self._session.mark("surface")
+            self._session.mark("catalog")
 
-    async def _fetch_once(self, kind: SurfaceKind, fetched: FetchedList) -> None:
+    async def _fetch_once(self, kind: CatalogKind, fetched: FetchedList) -> None:
         client = self._session.part(LiveConnection).current
         if client is None:
             return
@@ -144,7 +144,7 @@ class Surfaces:
     async def _read_pages(
         self,
         client: "Client",
-        kind: SurfaceKind,
+        kind: CatalogKind,
         fetched: FetchedList,
         entries: dict[str, InspectedEntry],
     ) -> None:
@@ -160,7 +160,7 @@ class Surfaces:
                 fetched.error = str(error)
             if not fetched.was_fetched:
                 fetched.entries = entries
-                self._session.mark("surface")
+                self._session.mark("catalog")
             cursor = msgspec.json.decode(raw, type=_Page).next_cursor
             if not is_whole:
                 break
@@ -176,7 +176,7 @@ class Surfaces:
         fetched.has_more = True
 
     async def _read_page(
-        self, client: "Client", kind: SurfaceKind, cursor: str | None
+        self, client: "Client", kind: CatalogKind, cursor: str | None
     ) -> tuple[bytes, RemoteProtocolError | None]:
         wrong: RemoteProtocolError | None = None
         with capture() as captured:
@@ -192,11 +192,11 @@ class Surfaces:
 
     # -- for the page
 
-    def list_of(self, kind: SurfaceKind) -> FetchedList:
+    def list_of(self, kind: CatalogKind) -> FetchedList:
         """Return a list."""
         return self._lists[kind]
 
-    def find(self, kind: SurfaceKind, name: str) -> InspectedEntry:
+    def find(self, kind: CatalogKind, name: str) -> InspectedEntry:
         """Return an entry.
 
         Raises:
@@ -226,7 +226,7 @@ class Surfaces:
         """Return the lists that the server does not offer."""
         return [kind for kind in LISTS if self._lists[kind].state == "absent"]
 
-    def snapshot(self, kind: SurfaceKind, text: str, start: int, count: int) -> JsonObject:
+    def snapshot(self, kind: CatalogKind, text: str, start: int, count: int) -> JsonObject:
         """Return a part of a list."""
         fetched = self._lists[kind]
         is_known = fetched.state != "absent" or self._session.part(LiveConnection).current
@@ -246,7 +246,7 @@ class Surfaces:
             "has_more": fetched.has_more,
         }
 
-    def describe(self, kind: SurfaceKind, name: str) -> JsonObject:
+    def describe(self, kind: CatalogKind, name: str) -> JsonObject:
         """Return everything about an entry.
 
         Raises:
@@ -269,7 +269,7 @@ class Surfaces:
             "completes": self._completed_arguments(kind, value),
         }
 
-    def _completed_arguments(self, kind: SurfaceKind, value: JsonObject) -> list[str]:
+    def _completed_arguments(self, kind: CatalogKind, value: JsonObject) -> list[str]:
         client = self._session.part(LiveConnection).current
         if client is None or kind in ("tools", "resources"):
             return []
@@ -281,7 +281,7 @@ class Surfaces:
             return [each["name"] for each in _arguments(value)]
         return [each.name for each in template_form(value.get("uriTemplate", "")).fields]
 
-    def as_surface(self) -> JsonObject:
+    def as_catalog(self) -> JsonObject:
         """Return all lists in the shape that lint rules and lock files read."""
         found: JsonObject = {
             facts.member: [each.value for each in self._lists[kind].entries.values()]
@@ -294,7 +294,7 @@ class Surfaces:
 
 
 def _add_entries(
-    entries: dict[str, InspectedEntry], names: Counter[str], raw: bytes, kind: SurfaceKind
+    entries: dict[str, InspectedEntry], names: Counter[str], raw: bytes, kind: CatalogKind
 ) -> bool:
     """Add the entries of a page; return whether all of them have room.
 
@@ -330,7 +330,7 @@ def _arguments(value: JsonObject) -> list[JsonObject]:
     return [each for each in found if isinstance(each, dict) and isinstance(each.get("name"), str)]
 
 
-def _form_of(kind: SurfaceKind, value: JsonObject) -> object:
+def _form_of(kind: CatalogKind, value: JsonObject) -> object:
     if kind == "tools":
         return build_form(value.get("inputSchema", {}))
     if kind == "prompts":

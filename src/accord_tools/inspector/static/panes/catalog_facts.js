@@ -1,4 +1,4 @@
-// The surface of the server: advice on its entries, and what it is like in each revision.
+// The catalog of the server: advice on its entries, and what it is like in each revision.
 import { html } from "../preact.js";
 import { call } from "../api.js";
 import { useAction } from "../store.js";
@@ -34,7 +34,7 @@ function Finding({ finding }) {
 
 /** Advice on names, descriptions and schemas. */
 export function Lint({ target }) {
-  const { data } = useAction("surface.lint", target, "surface");
+  const { data } = useAction("catalog.lint", target, "catalog");
   if (!data?.findings.length) return null;
   const groups = groupFindings(data.findings);
   return html`<${Panel} title=${`Advice on the surface (${data.findings.length})`}>

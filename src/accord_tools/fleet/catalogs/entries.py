@@ -1,4 +1,4 @@
-"""The entries of a surface, and the texts in them that a model may read."""
+"""The entries of a catalog, and the texts in them that a model may read."""
 
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
@@ -16,7 +16,7 @@ _NAMES: Final = frozenset({"name", "uri", "uriTemplate"})
 _PROSE: Final = frozenset({"title", "description", "$comment"})
 
 
-class SurfaceEntry(NamedTuple):
+class CatalogEntry(NamedTuple):
     """One tool, resource, resource template or prompt.
 
     Attributes:
@@ -32,8 +32,8 @@ class SurfaceEntry(NamedTuple):
     value: JsonObject
 
 
-class SurfaceText(NamedTuple):
-    """A text of a surface.
+class CatalogText(NamedTuple):
+    """A text of a catalog.
 
     Attributes:
         place: where it is in the entry, such as "inputSchema.properties.a.description".
@@ -48,24 +48,24 @@ class SurfaceText(NamedTuple):
     is_prose: bool
 
 
-def entries_of(surface: JsonObject, *lists: str) -> Iterator[SurfaceEntry]:
-    """Yield the entries of a surface, or those of some of its lists."""
+def entries_of(catalog: JsonObject, *lists: str) -> Iterator[CatalogEntry]:
+    """Yield the entries of a catalog, or those of some of its lists."""
     for key in lists or LISTS:
         kind, member = LISTS[key]
-        listed = surface.get(key)
+        listed = catalog.get(key)
         for value in listed if isinstance(listed, list) else ():
             if isinstance(value, dict):
                 name = str(value.get(member, ""))
-                yield SurfaceEntry(key, name, f"{kind} {name}", value)
+                yield CatalogEntry(key, name, f"{kind} {name}", value)
 
 
-def instructions_of(surface: JsonObject) -> str:
+def instructions_of(catalog: JsonObject) -> str:
     """Return the instructions of a server; empty if it has none."""
-    text = surface.get("instructions")
+    text = catalog.get("instructions")
     return text if isinstance(text, str) else ""
 
 
-def texts_of(entry: SurfaceEntry) -> Iterator[SurfaceText]:
+def texts_of(entry: CatalogEntry) -> Iterator[CatalogText]:
     """Yield every text of an entry that may reach a model, names of parameters included."""
     waiting: list[tuple[str, str, Any, int]] = [
         (key, key, value, 0) for key, value in reversed(entry.value.items()) if key not in _NOT_READ
@@ -74,7 +74,7 @@ def texts_of(entry: SurfaceEntry) -> Iterator[SurfaceText]:
         place, key, value, depth = waiting.pop()
         if isinstance(value, str):
             is_name = key in _NAMES and (depth == 0 or place.startswith("arguments["))
-            yield SurfaceText(place, value, is_name, key in _PROSE)
+            yield CatalogText(place, value, is_name, key in _PROSE)
         elif depth > MOST_DEPTH or key == "required":
             continue  # the names of required members are those of properties
         elif isinstance(value, dict):
@@ -83,25 +83,25 @@ def texts_of(entry: SurfaceEntry) -> Iterator[SurfaceText]:
             for inner, below in reversed(value.items()):
                 waiting.append((f"{place}.{inner}", "" if is_named else inner, below, depth + 1))
             if is_named:
-                yield from (SurfaceText(place, inner, True, False) for inner in value)
+                yield from (CatalogText(place, inner, True, False) for inner in value)
         elif isinstance(value, list):
             for number, below in reversed(list(enumerate(value))):
                 waiting.append((f"{place}[{number}]", key, below, depth + 1))
 
 
-def tool_schema(entry: SurfaceEntry, member: str = "inputSchema") -> JsonObject:
+def tool_schema(entry: CatalogEntry, member: str = "inputSchema") -> JsonObject:
     """Return a schema of a tool; empty if it has none."""
     found = entry.value.get(member)
     return found if isinstance(found, dict) else {}
 
 
-def annotations_of(entry: SurfaceEntry) -> JsonObject:
+def annotations_of(entry: CatalogEntry) -> JsonObject:
     """Return the annotations of an entry; empty if it has none."""
     found = entry.value.get("annotations")
     return found if isinstance(found, dict) else {}
 
 
-def text_at(entry: SurfaceEntry, member: str) -> str:
+def text_at(entry: CatalogEntry, member: str) -> str:
     """Return a text of an entry; empty if it is absent or something else."""
     found = entry.value.get(member)
     return found if isinstance(found, str) else ""

@@ -1,4 +1,4 @@
-"""Digests of surfaces, and what their changes mean for clients."""
+"""Digests of catalogs, and what their changes mean for clients."""
 
 import json
 from copy import deepcopy
@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accord_tools.contract.lock_file import difference
-from accord_tools.fleet.surfaces.changes import find_surface_changes
-from accord_tools.fleet.surfaces.summary import summarize_surface
+from accord_tools.fleet.catalogs.changes import find_catalog_changes
+from accord_tools.fleet.catalogs.summary import summarize_catalog
 
 STRING = {"type": "string"}
 
@@ -18,16 +18,16 @@ def tool(name="add", **members):
     return {"name": name, "inputSchema": {"type": "object"}, **members}
 
 
-def surface(*tools, **members):
+def catalog(*tools, **members):
     return {"server": "desk", "tools": list(tools), **members}
 
 
 def with_input(schema, **more):
-    return surface(tool(inputSchema=schema, **more))
+    return catalog(tool(inputSchema=schema, **more))
 
 
 def with_output(schema):
-    return surface(tool(outputSchema=schema))
+    return catalog(tool(outputSchema=schema))
 
 
 def members(required=(), **properties):
@@ -40,25 +40,25 @@ def value(**keywords):
 
 
 def hints(**annotations):
-    return surface(tool(annotations=annotations))
+    return catalog(tool(annotations=annotations))
 
 
 def prompt(*arguments, **more):
-    return surface(prompts=[{"name": "hello", "arguments": list(arguments), **more}])
+    return catalog(prompts=[{"name": "hello", "arguments": list(arguments), **more}])
 
 
 def resource(**more):
-    return surface(resources=[{"uri": "a://b", "name": "b", **more}])
+    return catalog(resources=[{"uri": "a://b", "name": "b", **more}])
 
 
 # -- digests
 
 
 def test_the_order_of_entries_and_of_required_members_does_not_matter():
-    one = surface(tool("a", inputSchema=members(["x", "y"], x=STRING, y=STRING)), tool("b"))
-    other = surface(tool("b"), tool("a", inputSchema=members(["y", "x"], y=STRING, x=STRING)))
-    assert summarize_surface(one) == summarize_surface(other)
-    assert find_surface_changes(one, other) == ()
+    one = catalog(tool("a", inputSchema=members(["x", "y"], x=STRING, y=STRING)), tool("b"))
+    other = catalog(tool("b"), tool("a", inputSchema=members(["y", "x"], y=STRING, x=STRING)))
+    assert summarize_catalog(one) == summarize_catalog(other)
+    assert find_catalog_changes(one, other) == ()
 
 
 def test_the_order_within_alternatives_and_of_arguments_does_not_matter():
@@ -66,24 +66,24 @@ def test_the_order_within_alternatives_and_of_arguments_does_not_matter():
         return with_input(value(anyOf=[members(names, x=STRING, y=STRING), {"type": "null"}]))
 
     one, other = nested("x", "y"), nested("y", "x")
-    assert summarize_surface(one) == summarize_surface(other)
-    assert find_surface_changes(one, other) == ()
+    assert summarize_catalog(one) == summarize_catalog(other)
+    assert find_catalog_changes(one, other) == ()
     one, other = prompt({"name": "a"}, {"name": "b"}), prompt({"name": "b"}, {"name": "a"})
-    assert summarize_surface(one) == summarize_surface(other)
-    assert find_surface_changes(one, other) == ()
+    assert summarize_catalog(one) == summarize_catalog(other)
+    assert find_catalog_changes(one, other) == ()
 
 
 def test_versions_sizes_and_times_do_not_matter():
     one = resource(size=1, annotations={"lastModified": "2026-01-01"}, _meta={"version": "1"})
     other = resource(size=2, annotations={"lastModified": "2026-02-01"}, _meta={"version": "2"})
-    assert summarize_surface(one).digest == summarize_surface(other).digest
-    assert [each.what for each in find_surface_changes(one, other)] == ["_meta.version changed"]
+    assert summarize_catalog(one).digest == summarize_catalog(other).digest
+    assert [each.what for each in find_catalog_changes(one, other)] == ["_meta.version changed"]
 
 
-def test_a_lock_file_has_the_digest_of_its_surface():
-    found = surface(tool(description="Add."), instructions="Be kind.")
+def test_a_lock_file_has_the_digest_of_its_catalog():
+    found = catalog(tool(description="Add."), instructions="Be kind.")
     locked = json.loads(json.dumps({"revision": "2025-06-18", **found}))
-    assert summarize_surface(found) == summarize_surface(locked)
+    assert summarize_catalog(found) == summarize_catalog(locked)
 
 
 @pytest.mark.parametrize(
@@ -98,8 +98,8 @@ def test_a_lock_file_has_the_digest_of_its_surface():
     ],
 )
 def test_every_pinned_member_changes_the_digest_of_its_entry_alone(change):
-    before = summarize_surface(surface(tool(), tool("other")))
-    after = summarize_surface(surface({**tool(), **change}, tool("other")))
+    before = summarize_catalog(catalog(tool(), tool("other")))
+    after = summarize_catalog(catalog({**tool(), **change}, tool("other")))
     assert before.digest != after.digest
     assert before.entries["tool add"] != after.entries["tool add"]
     assert before.entries["tool other"] == after.entries["tool other"]
@@ -107,29 +107,29 @@ def test_every_pinned_member_changes_the_digest_of_its_entry_alone(change):
 
 def test_instructions_and_failing_lists_change_the_digest():
     digests = {
-        summarize_surface(each).digest
+        summarize_catalog(each).digest
         for each in (
-            surface(),
-            surface(instructions="Be kind."),
-            surface(failed={"prompts/list": -32603}),
+            catalog(),
+            catalog(instructions="Be kind."),
+            catalog(failed={"prompts/list": -32603}),
         )
     }
     assert len(digests) == 3
 
 
 def test_a_name_that_is_offered_twice_hides_no_change():
-    before = surface(tool(description="one"), tool(description="two"))
-    after = surface(tool(description="ONE"), tool(description="two"))
-    assert summarize_surface(before).digest != summarize_surface(after).digest
-    (change,) = find_surface_changes(before, after)
+    before = catalog(tool(description="one"), tool(description="two"))
+    after = catalog(tool(description="ONE"), tool(description="two"))
+    assert summarize_catalog(before).digest != summarize_catalog(after).digest
+    (change,) = find_catalog_changes(before, after)
     assert (change.subject, change.what) == ("tool add", "description changed")
-    (change,) = find_surface_changes(before, surface(tool(description="one")))
+    (change,) = find_catalog_changes(before, catalog(tool(description="one")))
     assert (change.subject, change.what) == ("tool add (2)", "removed")
 
 
 def test_entries_are_counted_and_tokens_estimated():
-    found = summarize_surface(
-        surface(
+    found = summarize_catalog(
+        catalog(
             tool(description="x" * 4_000),
             resources=[{"uri": "a://b", "name": "b"}],
             resourceTemplates=[{"uriTemplate": "a://{b}", "name": "b"}],
@@ -138,43 +138,43 @@ def test_entries_are_counted_and_tokens_estimated():
     )
     assert (found.tools, found.resources, found.templates, found.prompts) == (1, 1, 1, 2)
     assert 1_000 < found.tokens < 1_050
-    assert summarize_surface({"server": "x"}).tokens == 0
+    assert summarize_catalog({"server": "x"}).tokens == 0
 
 
 def test_half_a_surrogate_pair_can_be_hashed():
     found = json.loads('{"server": "x", "tools": [{"name": "a", "description": "\\ud800"}]}')
-    assert len(summarize_surface(found).digest) == 64
+    assert len(summarize_catalog(found).digest) == 64
 
 
 # -- changes
 
 CHANGES = [
     # entries
-    (surface(tool()), surface(), "breaking", "removed"),
-    (surface(), surface(tool()), "compatible", "added"),
-    (resource(), surface(), "breaking", "removed"),
+    (catalog(tool()), catalog(), "breaking", "removed"),
+    (catalog(), catalog(tool()), "compatible", "added"),
+    (resource(), catalog(), "breaking", "removed"),
     (
-        surface(tool()),
+        catalog(tool()),
         {"server": "desk", "failed": {"tools/list": -32603}},
         "breaking",
         "fails now",
     ),
     (
         {"server": "desk", "failed": {"tools/list": -32603}},
-        surface(),
+        catalog(),
         "compatible",
         "answers now",
     ),
     # texts
-    (surface(tool()), surface(tool(title="Add")), "text", "title added"),
+    (catalog(tool()), catalog(tool(title="Add")), "text", "title added"),
     (
-        surface(tool(description="a")),
-        surface(tool(description="b")),
+        catalog(tool(description="a")),
+        catalog(tool(description="b")),
         "text",
         "description changed",
     ),
-    (surface(), surface(instructions="Hi."), "text", "added"),
-    (surface(instructions="Hi."), surface(), "text", "removed"),
+    (catalog(), catalog(instructions="Hi."), "text", "added"),
+    (catalog(instructions="Hi."), catalog(), "text", "removed"),
     (
         with_input(value(description="x")),
         with_input(value(description="y")),
@@ -243,8 +243,8 @@ CHANGES = [
         "breaking",
         "outputSchema.properties.a is no longer required",
     ),
-    (surface(tool()), with_output(members()), "compatible", "outputSchema added"),
-    (with_output(members()), surface(tool()), "breaking", "outputSchema removed"),
+    (catalog(tool()), with_output(members()), "compatible", "outputSchema added"),
+    (with_output(members()), catalog(tool()), "breaking", "outputSchema removed"),
     # hints: promising less is breaking
     (
         hints(readOnlyHint=True),
@@ -274,18 +274,18 @@ CHANGES = [
         "annotations.idempotentHint changed",
     ),
     (hints(title="a"), hints(title="b"), "text", "annotations.title changed"),
-    (hints(readOnlyHint=True), surface(tool()), "breaking", "annotations removed"),
-    (surface(tool()), hints(title="a"), "text", "annotations added"),
+    (hints(readOnlyHint=True), catalog(tool()), "breaking", "annotations removed"),
+    (catalog(tool()), hints(title="a"), "text", "annotations added"),
     # tasks
     (
-        surface(tool(execution={"taskSupport": "optional"})),
-        surface(tool(execution={"taskSupport": "required"})),
+        catalog(tool(execution={"taskSupport": "optional"})),
+        catalog(tool(execution={"taskSupport": "required"})),
         "breaking",
         "execution.taskSupport changed",
     ),
     (
-        surface(tool()),
-        surface(tool(execution={"taskSupport": "optional"})),
+        catalog(tool()),
+        catalog(tool(execution={"taskSupport": "optional"})),
         "compatible",
         "execution added",
     ),
@@ -330,7 +330,7 @@ CHANGES = [
 
 @pytest.mark.parametrize(("before", "after", "kind", "what"), CHANGES)
 def test_a_change_has_its_meaning(before, after, kind, what):
-    found = find_surface_changes(before, after)
+    found = find_catalog_changes(before, after)
     assert [(each.kind, each.what) for each in found] == [(kind, what)]
 
 
@@ -358,7 +358,7 @@ NARROWER = [
 @pytest.mark.parametrize(("wide", "narrow"), NARROWER)
 def test_arguments_may_allow_more_and_results_less(wide, narrow):
     def kinds(schemas, before, after):
-        found = find_surface_changes(schemas(value(**before)), schemas(value(**after)))
+        found = find_catalog_changes(schemas(value(**before)), schemas(value(**after)))
         return {each.kind for each in found}
 
     assert kinds(with_input, wide, narrow) == {"breaking"}
@@ -369,10 +369,10 @@ def test_arguments_may_allow_more_and_results_less(wide, narrow):
 
 def test_further_members_of_results_are_ignored_by_clients():
     closed, open = value(additionalProperties=False), value()
-    assert [e.kind for e in find_surface_changes(with_output(closed), with_output(open))] == [
+    assert [e.kind for e in find_catalog_changes(with_output(closed), with_output(open))] == [
         "compatible"
     ]
-    assert [e.kind for e in find_surface_changes(with_input(open), with_input(closed))] == [
+    assert [e.kind for e in find_catalog_changes(with_input(open), with_input(closed))] == [
         "breaking"
     ]
 
@@ -390,13 +390,13 @@ def test_further_members_of_results_are_ignored_by_clients():
 )
 def test_other_values_are_breaking_on_both_sides(before, after):
     for schemas in (with_input, with_output):
-        found = find_surface_changes(schemas(value(**before)), schemas(value(**after)))
+        found = find_catalog_changes(schemas(value(**before)), schemas(value(**after)))
         assert {each.kind for each in found} == {"breaking"}
 
 
 def test_parts_of_schemas_are_compared_where_they_are():
     def changes(before, after):
-        found = find_surface_changes(with_input(value(**before)), with_input(value(**after)))
+        found = find_catalog_changes(with_input(value(**before)), with_input(value(**after)))
         return [(each.kind, each.what.removeprefix("inputSchema.properties.a.")) for each in found]
 
     pair = {"prefixItems": [{"type": "string"}, {}]}, {"prefixItems": [{}, {}]}
@@ -416,26 +416,26 @@ def test_parts_of_schemas_are_compared_where_they_are():
 def test_reordered_alternatives_types_and_values_are_not_changes():
     before = {"anyOf": [{"type": "string"}, {"type": "null"}], "enum": ["a", "b"]}
     after = {"anyOf": [{"type": "null"}, {"type": "string"}], "enum": ["b", "a"]}
-    assert find_surface_changes(with_input(value(**before)), with_input(value(**after))) == ()
+    assert find_catalog_changes(with_input(value(**before)), with_input(value(**after))) == ()
     before, after = {"type": ["string", "null"]}, {"type": ["null", "string"]}
-    assert find_surface_changes(with_input(value(**before)), with_input(value(**after))) == ()
+    assert find_catalog_changes(with_input(value(**before)), with_input(value(**after))) == ()
 
 
 def test_a_definition_that_gets_another_name_changes_nothing_for_clients():
     def schema(name, **definition):
         return {**members(a={"$ref": f"#/$defs/{name}"}), "$defs": {name: definition}}
 
-    found = find_surface_changes(
+    found = find_catalog_changes(
         with_input(schema("A", type="string")), with_input(schema("B", type="string"))
     )
     assert {each.kind for each in found} == {"compatible"}
-    found = find_surface_changes(
+    found = find_catalog_changes(
         with_input(schema("A", type="string")), with_input(schema("B", type="integer"))
     )
     assert ("breaking", "inputSchema.properties.a.type changed") in [
         (each.kind, each.what) for each in found
     ]
-    found = find_surface_changes(
+    found = find_catalog_changes(
         with_input(schema("A", type="string")), with_input(schema("A", type="integer"))
     )
     assert [(each.kind, each.what) for each in found] == [
@@ -448,12 +448,12 @@ def test_schemas_that_refer_to_themselves_are_compared():
         node = {"type": "object", "properties": {"next": {"$ref": f"#/$defs/{name}"}}}
         return {"$ref": f"#/$defs/{name}", "$defs": {name: node}}
 
-    found = find_surface_changes(with_input(tree("A")), with_input(tree("B")))
+    found = find_catalog_changes(with_input(tree("A")), with_input(tree("B")))
     assert {each.kind for each in found} == {"compatible"}
 
 
 def test_a_property_called_description_is_not_a_text():
-    found = find_surface_changes(
+    found = find_catalog_changes(
         with_input(members(description={"type": "string"})),
         with_input(members(description={"type": "integer"})),
     )
@@ -462,14 +462,14 @@ def test_a_property_called_description_is_not_a_text():
 
 def test_values_before_and_after_are_json():
     before, after = value(type="string"), value(type="integer")
-    (change,) = find_surface_changes(with_input(before), with_input(after))
+    (change,) = find_catalog_changes(with_input(before), with_input(after))
     assert (change.before, change.after) == ('"string"', '"integer"')
 
 
 def test_breaking_changes_are_first_and_the_rest_is_counted():
-    before = surface(*(tool(f"t{number}", description="a") for number in range(3_000)))
-    after = surface(*(tool(f"t{number}", description="b") for number in range(1, 3_000)))
-    found = find_surface_changes(before, after, most=10)
+    before = catalog(*(tool(f"t{number}", description="a") for number in range(3_000)))
+    after = catalog(*(tool(f"t{number}", description="b") for number in range(1, 3_000)))
+    found = find_catalog_changes(before, after, most=10)
     assert len(found) == 11
     assert (found[0].kind, found[0].subject) == ("breaking", "tool t0")
     assert {each.kind for each in found[1:]} == {"text"}
@@ -478,14 +478,14 @@ def test_breaking_changes_are_first_and_the_rest_is_counted():
 
 def test_long_values_are_cut_around_the_difference():
     text = "x" * 50_000
-    (change,) = find_surface_changes(
-        surface(tool(description=f"{text} a {text}")), surface(tool(description=f"{text} b {text}"))
+    (change,) = find_catalog_changes(
+        catalog(tool(description=f"{text} a {text}")), catalog(tool(description=f"{text} b {text}"))
     )
     assert max(len(change.before), len(change.after)) < 10_000
     assert " a " in json.loads(change.before)
     assert " b " in json.loads(change.after)
     assert difference(change.before, change.after)
-    (change,) = find_surface_changes(
+    (change,) = find_catalog_changes(
         with_input(members()), with_input(members(a={"type": "string", "description": text}))
     )
     assert change.before is None
@@ -499,9 +499,9 @@ def test_deep_schemas_are_compared():
             schema = {"type": "array", "items": schema}
         return with_input(members(a=schema))
 
-    (change,) = find_surface_changes(deep({"type": "string"}), deep({"type": "integer"}))
+    (change,) = find_catalog_changes(deep({"type": "string"}), deep({"type": "integer"}))
     assert change.kind == "breaking"
-    assert summarize_surface(deep({})).digest
+    assert summarize_catalog(deep({})).digest
 
 
 KEYWORDS = """
@@ -521,11 +521,11 @@ JSON = st.recursive(
 @settings(max_examples=60, deadline=None)
 @given(JSON, JSON)
 def test_any_two_entries_can_be_compared(one, other):
-    before = surface(tool(inputSchema=one, annotations=other, outputSchema=other))
-    after = surface(tool(inputSchema=other, annotations=one, outputSchema=one))
-    assert find_surface_changes(before, deepcopy(before)) == ()
-    assert summarize_surface(before) == summarize_surface(deepcopy(before))
-    for change in find_surface_changes(before, after):
+    before = catalog(tool(inputSchema=one, annotations=other, outputSchema=other))
+    after = catalog(tool(inputSchema=other, annotations=one, outputSchema=one))
+    assert find_catalog_changes(before, deepcopy(before)) == ()
+    assert summarize_catalog(before) == summarize_catalog(deepcopy(before))
+    for change in find_catalog_changes(before, after):
         assert change.what
         for text in (change.before, change.after):
             assert text is None or json.loads(text) is not ...

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from typing import Final, Literal, TypeAlias
 
 from accord.json_schema.reader import properties_of
-from accord_tools.fleet.surfaces.entries import SurfaceEntry, annotations_of, tool_schema
-from accord_tools.fleet.surfaces.words import word_set, words_of
+from accord_tools.fleet.catalogs.entries import CatalogEntry, annotations_of, tool_schema
+from accord_tools.fleet.catalogs.words import word_set, words_of
 
 FlowLabel: TypeAlias = Literal["untrusted", "private", "out"]
 """What a tool does with data: reads texts of strangers, reads private data, sends data out."""
@@ -42,7 +42,7 @@ _SENDS: Final = word_set(
 _ADDRESSES: Final = word_set("url uri link webhook endpoint")
 
 
-def label_tool(entry: SurfaceEntry) -> frozenset[FlowLabel]:
+def label_tool(entry: CatalogEntry) -> frozenset[FlowLabel]:
     """Return what a tool does with data, as far as its hints and names show."""
     hints = annotations_of(entry)
     words = set(words_of(entry.name))
@@ -65,7 +65,7 @@ def label_tool(entry: SurfaceEntry) -> frozenset[FlowLabel]:
     return frozenset(found)
 
 
-def label_tools(tools: Iterable[SurfaceEntry]) -> dict[FlowLabel, list[str]]:
+def label_tools(tools: Iterable[CatalogEntry]) -> dict[FlowLabel, list[str]]:
     """Return the names of the tools that have each label."""
     found: dict[FlowLabel, list[str]] = {label: [] for label in FLOW_LABELS}
     for entry in tools:

@@ -6,13 +6,13 @@ from typing import Final, NamedTuple
 
 from accord.cli.terminal import escape_unprintable
 from accord.types import JsonObject
-from accord_tools.fleet.results import Severity, SurfaceFinding
-from accord_tools.fleet.surfaces.characters import name_character
-from accord_tools.fleet.surfaces.entries import SurfaceEntry, instructions_of, texts_of
-from accord_tools.fleet.surfaces.flows import FLOW_LABELS, FlowLabel, label_tools
-from accord_tools.fleet.surfaces.lint_rules import make_finding
-from accord_tools.fleet.surfaces.look_alikes import fold_look, fold_style, foreign_letters
-from accord_tools.fleet.surfaces.words import style_of
+from accord_tools.fleet.catalogs.characters import name_character
+from accord_tools.fleet.catalogs.entries import CatalogEntry, instructions_of, texts_of
+from accord_tools.fleet.catalogs.flows import FLOW_LABELS, FlowLabel, label_tools
+from accord_tools.fleet.catalogs.lint_rules import make_finding
+from accord_tools.fleet.catalogs.look_alikes import fold_look, fold_style, foreign_letters
+from accord_tools.fleet.catalogs.words import style_of
+from accord_tools.fleet.results import CatalogFinding, Severity
 
 _TOKEN: Final = re.compile(r"`?(?<![\w./@-])[A-Za-z][\w-]*+(?![\w/@-]|\.\w)`?")
 # Shorter names are ordinary words, even with a separator.
@@ -28,7 +28,7 @@ class _Offer(NamedTuple):
         return f"{escape_unprintable(self.tool[:80])} of {escape_unprintable(self.server[:80])}"
 
 
-def check_collisions(tools: Mapping[str, list[SurfaceEntry]]) -> Iterator[SurfaceFinding]:
+def check_collisions(tools: Mapping[str, list[CatalogEntry]]) -> Iterator[CatalogFinding]:
     """Yield the names of tools that a model or a person may mistake for each other.
 
     Args:
@@ -41,7 +41,7 @@ def check_collisions(tools: Mapping[str, list[SurfaceEntry]]) -> Iterator[Surfac
         yield from _similar_names(offers, fold, describe, reported)
 
 
-def _equal_names(offers: Iterable[_Offer]) -> Iterator[SurfaceFinding]:
+def _equal_names(offers: Iterable[_Offer]) -> Iterator[CatalogFinding]:
     by_name: dict[str, list[str]] = {}
     for each in offers:
         by_name.setdefault(each.tool, []).append(each.server)
@@ -68,7 +68,7 @@ def _similar_names(
     fold: Callable[[str], str],
     describe: Callable[[list[str]], tuple[Severity, str]],
     reported: set[frozenset[str]],
-) -> Iterator[SurfaceFinding]:
+) -> Iterator[CatalogFinding]:
     groups: dict[str, dict[str, _Offer]] = {}
     for each in offers:
         groups.setdefault(fold(each.tool), {}).setdefault(each.tool, each)
@@ -113,19 +113,19 @@ class _Names(NamedTuple):
 
 
 def check_mentions(
-    surfaces: Mapping[str, JsonObject], entries: Mapping[str, list[SurfaceEntry]]
-) -> Iterator[SurfaceFinding]:
+    catalogs: Mapping[str, JsonObject], entries: Mapping[str, list[CatalogEntry]]
+) -> Iterator[CatalogFinding]:
     """Yield the texts of a server that name another server or one of its tools.
 
     Ordinary words count only in backticks: most names of one word are ordinary words.
     """
-    names = _Names({}, {each for each in surfaces if len(each) > 1})
+    names = _Names({}, {each for each in catalogs if len(each) > 1})
     for server, found in entries.items():
         for each in found:
             if each.list == "tools":
                 names.tools.setdefault(each.name, set()).add(server)
-    for server, surface in surfaces.items():
-        text = instructions_of(surface)
+    for server, catalog in catalogs.items():
+        text = instructions_of(catalog)
         yield from _mentions(server, "the instructions", [text], names)
         for entry in entries[server]:
             prose = [each.text for each in texts_of(entry) if each.is_prose]
@@ -134,7 +134,7 @@ def check_mentions(
 
 def _mentions(
     server: str, subject: str, texts: Iterable[str], names: _Names
-) -> Iterator[SurfaceFinding]:
+) -> Iterator[CatalogFinding]:
     found: dict[str, str] = {}
     for text in texts:
         for token in _TOKEN.findall(text):
@@ -164,7 +164,7 @@ def _is_distinctive(name: str) -> bool:
 # -- flows through several servers
 
 
-def check_joint_flow(tools: Mapping[str, list[SurfaceEntry]]) -> Iterator[SurfaceFinding]:
+def check_joint_flow(tools: Mapping[str, list[CatalogEntry]]) -> Iterator[CatalogFinding]:
     """Yield a finding if servers have all three kinds of tools, and no server has them alone."""
     labels = {server: label_tools(found) for server, found in tools.items()}
     if any(all(each.values()) for each in labels.values()):
