@@ -8,9 +8,9 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 from accord.auth.authorization_server import access_tokens
-from accord.auth.authorization_server.loop_calls import LoopCalls, StoreLoop
 from accord.auth.authorization_server.models import DEVICE_CODE, StoredGrant
 from accord.auth.authorization_server.store import StoredSession, grant_owner, login_owner
+from accord.auth.authorization_server.threads import LoopCalls, StoreLoop
 from accord.errors import AuthError, StoreError, StoreUnavailable
 from accord.sharing.authorization import store as shared_store
 from accord.sharing.authorization.grants import REVOCATIONS
@@ -446,9 +446,9 @@ def test_a_call_that_its_loop_gives_up_reports_the_store_as_unavailable():
 
 @contextmanager
 def _patience(monkeypatch, seconds):
-    from accord.auth.authorization_server import loop_calls
+    from accord.auth.authorization_server import threads
 
-    monkeypatch.setattr(loop_calls, "_PATIENCE", seconds)
+    monkeypatch.setattr(threads, "_PATIENCE", seconds)
     yield
 
 

@@ -13,7 +13,6 @@ from typing import Any
 from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
 from accord.auth.authorization_server.endpoints import Endpoints
-from accord.auth.authorization_server.loop_calls import StoreLoop
 from accord.auth.authorization_server.models import (
     AuthorizationServerSettings,
     OAuthResponse,
@@ -21,6 +20,7 @@ from accord.auth.authorization_server.models import (
 )
 from accord.auth.authorization_server.sqlite_store import SqliteStore as Store
 from accord.auth.authorization_server.store import AuthorizationStore
+from accord.auth.authorization_server.threads import StoreLoop
 from accord.sharing.authorization.store import SharedAuthorizationStore
 from accord.sharing.backends.memory_backend import MemoryBackend
 

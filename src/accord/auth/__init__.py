@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from accord.auth import upstreams
-    from accord.auth.assertions import AssertionRequest, IdentityAssertion, WorkloadToken
+    from accord.auth.authorization import AssertionRequest, IdentityAssertion, WorkloadToken
     from accord.auth.authorization_server import (
         AuthorizationServer,
         KnownClient,
@@ -17,13 +17,11 @@ if TYPE_CHECKING:
         UpstreamUser,
         hash_password,
     )
-    from accord.auth.client_identity import ClientKey
-    from accord.auth.dpop import DpopKey
-    from accord.auth.guard import Guard
+    from accord.auth.client_identity import ClientKey, DpopKey
+    from accord.auth.guard import Guard, Protected
     from accord.auth.introspection import IntrospectionVerifier
     from accord.auth.jwt_verifier import JwtVerifier
     from accord.auth.oauth import OAuth
-    from accord.auth.protected import Protected
     from accord.auth.tokens import FileStore, MemoryStore, TokenStore
     from accord.auth.verifiers import FirstOf, StaticTokens, TokenVerifier
 
@@ -53,7 +51,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "assertions": ("AssertionRequest", "IdentityAssertion", "WorkloadToken"),
+    "authorization": ("AssertionRequest", "IdentityAssertion", "WorkloadToken"),
     "authorization_server": (
         "AuthorizationServer",
         "KnownClient",
@@ -61,10 +59,8 @@ _HOMES = {
         "UpstreamUser",
         "hash_password",
     ),
-    "client_identity": ("ClientKey",),
-    "dpop": ("DpopKey",),
-    "guard": ("Guard",),
-    "protected": ("Protected",),
+    "client_identity": ("ClientKey", "DpopKey"),
+    "guard": ("Guard", "Protected"),
     "introspection": ("IntrospectionVerifier",),
     "jwt_verifier": ("JwtVerifier",),
     "oauth": ("OAuth",),

@@ -11,9 +11,15 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 import msgspec
 
-from accord.auth.client_identity import ClientIdentity, ClientKey, Pkce, token_request
+from accord.auth.client_identity import (
+    ClientIdentity,
+    ClientKey,
+    DpopKey,
+    Pkce,
+    send_with_proof,
+    token_request,
+)
 from accord.auth.discovery import DiscoveryResult, send_request
-from accord.auth.dpop import DpopKey, send_with_proof
 from accord.auth.tokens import TokenGrant
 from accord.errors import FlowFailed
 from accord.http.client.guarded import Flow, HttpRequest, HttpResponse

@@ -34,8 +34,8 @@ from accord.http.rules.responses import quote_text
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-    from accord.auth.assertions import Assertion
-    from accord.auth.dpop import DpopKey
+    from accord.auth.authorization import Assertion
+    from accord.auth.client_identity import DpopKey
 
 log = logging.getLogger("accord.auth")
 

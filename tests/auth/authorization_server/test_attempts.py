@@ -1,6 +1,6 @@
 """Limits on guessing."""
 
-from accord.auth.authorization_server.attempts import Attempts
+from accord.auth.authorization_server.secrets import Attempts
 
 
 def test_the_limit_is_reached_after_so_many_attempts_within_the_window():

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from accord import Context, Server, connect
 from accord.auth import AuthorizationServer, KnownClient, MemoryStore, OAuth
-from accord.auth.authorization_server.documents import (
+from accord.auth.authorization_server.clients import (
     ClientDocuments,
     document_sender,
     fresh_seconds,

@@ -16,8 +16,8 @@ from accord.auth.authorization_server.secrets import (
     is_hash,
     is_password,
 )
-from accord.auth.authorization_server.sqlite_database import check_file as check_store
 from accord.auth.authorization_server.sqlite_store import SqliteStore as Store
+from accord.auth.authorization_server.sqlite_store import check_file as check_store
 from accord.errors import AuthError
 from support.oauth import ADA, Desk
 

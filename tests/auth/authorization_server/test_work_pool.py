@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from accord.auth.authorization_server.work_pool import PoolFull, WorkPool
+from accord.auth.authorization_server.threads import PoolFull, WorkPool
 from support.waiting import run, until
 
 
@@ -79,7 +79,7 @@ def test_an_error_of_the_work_is_raised_and_frees_its_place():
 
 FORKS = """
 import asyncio, os
-from accord.auth.authorization_server.work_pool import WorkPool
+from accord.auth.authorization_server.threads import WorkPool
 
 pool = WorkPool("test", threads=1)
 assert asyncio.run(pool.run(os.getpid)) == os.getpid()

@@ -11,7 +11,7 @@ import msgspec
 from accord.auth.authorization_server.models import AuthorizationServerSettings
 from accord.auth.authorization_server.secrets import new_secret
 from accord.auth.authorization_server.store import AuthorizationStore, StoredKey
-from accord.auth.authorization_server.work_pool import WorkPool
+from accord.auth.authorization_server.threads import WorkPool
 from accord.auth.jwks import require_jwt
 from accord.auth.jwt_verifier import principal_from_claims
 from accord.auth.urls import is_loopback_url, is_same_resource
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from accord.auth.authorization_server.endpoints import Endpoints
-    from accord.auth.authorization_server.upstream.tokens import UpstreamAccounts
+    from accord.auth.authorization_server.upstream.sessions import UpstreamAccounts
     from accord.sharing.backends.backend import Backend
 
 log = logging.getLogger("accord.auth")

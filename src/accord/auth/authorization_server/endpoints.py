@@ -1,21 +1,22 @@
 """The endpoints: where they are reached, and what they answer; the clock is passed in.
 
-`Endpoints` blocks and runs off the loop; `Deployment` is pure.
+`Endpoints` blocks and runs off the loop; `LazyEndpoints` opens it when it is first used;
+`Deployment` is pure.
 """
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 import msgspec
 
 from accord.auth.authorization_server.access_tokens import SigningKeys
-from accord.auth.authorization_server.attempts import AttemptCounter, FailureLimit
-from accord.auth.authorization_server.clients import Clients
+from accord.auth.authorization_server.clients import Clients, check_document_url, read_document
 from accord.auth.authorization_server.consent import Consent
-from accord.auth.authorization_server.documents import check_document_url, read_document
 from accord.auth.authorization_server.grants import Grants
 from accord.auth.authorization_server.login import Logins
 from accord.auth.authorization_server.models import (
@@ -32,8 +33,9 @@ from accord.auth.authorization_server.models import (
     Request,
     json_response,
 )
-from accord.auth.authorization_server.secrets import digest
+from accord.auth.authorization_server.secrets import AttemptCounter, FailureLimit, digest
 from accord.auth.authorization_server.store import AuthorizationStore
+from accord.auth.authorization_server.store_source import StoreSource
 from accord.auth.authorization_server.upstream.sessions import (
     TokenSeal,
     UpstreamSession,
@@ -53,6 +55,7 @@ from accord.http.server.exchange import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
 
 _OAUTH: Final = "/.well-known/oauth-authorization-server"
 _OPENID: Final = "/.well-known/openid-configuration"
@@ -439,3 +442,89 @@ def check_issuer(issuer: str) -> str:
 def decode_headers(scope: Scope) -> dict[str, str]:
     """Return the headers of a request; of repeated ones the last counts."""
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+
+
+# -- opening them
+
+
+class LazyEndpoints:
+    """Opens a store and the endpoints on it once for all threads, and again in each process.
+
+    Args:
+        source: opens the store.
+        settings: of the authorization server.
+        seals: encrypt the tokens of identity providers.
+    """
+
+    def __init__(
+        self,
+        source: StoreSource,
+        settings: AuthorizationServerSettings,
+        seals: Mapping[str, TokenSeal],
+    ) -> None:
+        self._source = source
+        self._settings = settings
+        self._seals = seals
+        self._lock = Lock()
+        self._opened: _Opened | None = None
+        self._uses = 0
+
+    def get(self) -> Endpoints:
+        """Return the endpoints. Blocks.
+
+        Raises:
+            AuthError: the file of the store cannot be used.
+            StoreError: the store cannot be used.
+        """
+        opened = self._opened
+        if opened is not None and opened.is_current(self._uses):
+            return opened.endpoints
+        with self._lock:
+            opened = self._opened
+            if opened is not None and opened.is_current(self._uses):
+                return opened.endpoints
+            self._close()
+            uses, store = self._uses, self._source.open(self._settings.client_ttl)
+            try:
+                made = Endpoints(store, self._settings, self._seals)
+            except BaseException:
+                store.close()
+                raise
+            self._opened = _Opened(made, uses)
+            return made
+
+    def renew(self) -> None:
+        """Let the next use open the store again: it is another one now.
+
+        Does not wait, so that the loop of the store may call it.
+        """
+        self._uses += 1
+
+    def close(self) -> None:
+        """Close the store; the next use opens it again."""
+        with self._lock:
+            self._close()
+
+    def _close(self) -> None:
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            opened.close()
+
+
+class _Opened:
+    """Endpoints and their open store, in the process that opened it."""
+
+    def __init__(self, endpoints: Endpoints, uses: int) -> None:
+        self.endpoints = endpoints
+        self._uses = uses
+        self._process = os.getpid()
+
+    def is_current(self, uses: int) -> bool:
+        """Whether it is still the store to use, and was not opened before a fork."""
+        return self._uses == uses and self._process == os.getpid()
+
+    def close(self) -> None:
+        if self._process == os.getpid():
+            self.endpoints.store.close()
+        else:
+            self.endpoints.store.leave_to_parent()

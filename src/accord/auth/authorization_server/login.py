@@ -7,7 +7,6 @@ from functools import cached_property
 from hashlib import sha256
 from typing import Final
 
-from accord.auth.authorization_server.attempts import AttemptCounter
 from accord.auth.authorization_server.models import (
     AuthorizationServerSettings,
     Form,
@@ -23,6 +22,7 @@ from accord.auth.authorization_server.pages import (
     login_page,
 )
 from accord.auth.authorization_server.secrets import (
+    AttemptCounter,
     digest,
     equal,
     hash_like,
@@ -31,7 +31,7 @@ from accord.auth.authorization_server.secrets import (
 )
 from accord.auth.authorization_server.store import AuthorizationStore
 from accord.auth.authorization_server.upstream.sessions import UpstreamSession, UpstreamSessions
-from accord.auth.authorization_server.upstream.urls import start_url
+from accord.auth.authorization_server.upstream.settings import start_url
 from accord.auth.urls import with_query
 from accord.http.rules.addresses import client_network
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from accord.auth.authorization_server.models import OAuthResponse
-from accord.auth.html_page import STYLE_SOURCE, html_page
+from accord.auth.browser import STYLE_SOURCE, html_page
 from accord.auth.urls import is_loopback_url, root_url
 
 

@@ -10,16 +10,15 @@ from urllib.parse import parse_qs
 import msgspec
 
 from accord.auth.authorization_server.access_tokens import OwnTokenVerifier, RevokedGrants
-from accord.auth.authorization_server.clients import KnownClient
-from accord.auth.authorization_server.documents import ClientDocuments
+from accord.auth.authorization_server.clients import ClientDocuments, KnownClient
 from accord.auth.authorization_server.endpoints import (
     UPSTREAM,
     Deployment,
     Endpoints,
+    LazyEndpoints,
     check_issuer,
     decode_headers,
 )
-from accord.auth.authorization_server.lazy_endpoints import LazyEndpoints
 from accord.auth.authorization_server.login import BUSY_PAGE, is_login
 from accord.auth.authorization_server.models import (
     Algorithm,
@@ -34,15 +33,13 @@ from accord.auth.authorization_server.store_source import (
     StoreKeys,
     StoreSource,
 )
+from accord.auth.authorization_server.threads import PoolFull, WorkPool
 from accord.auth.authorization_server.upstream.flow import UpstreamFlow
 from accord.auth.authorization_server.upstream.provider import UpstreamProvider
-from accord.auth.authorization_server.upstream.sessions import make_seals
+from accord.auth.authorization_server.upstream.sessions import UpstreamAccounts, make_seals
 from accord.auth.authorization_server.upstream.settings import Upstream
-from accord.auth.authorization_server.upstream.tokens import UpstreamAccounts
-from accord.auth.authorization_server.work_pool import PoolFull, WorkPool
-from accord.auth.guard import App, Guard, respond
+from accord.auth.guard import App, Guard, Protected, respond
 from accord.auth.jwks import require_jwt
-from accord.auth.protected import Protected
 from accord.auth.urls import is_loopback_url
 from accord.errors import AuthError, StoreError
 from accord.http.client.guarded import Send as SendRequest

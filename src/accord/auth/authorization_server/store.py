@@ -13,13 +13,13 @@ from typing import Final, Protocol
 
 import msgspec
 
-from accord.auth.authorization_server.attempts import AttemptCounter
 from accord.auth.authorization_server.models import (
     AuthorizationCode,
     DeviceRequest,
     RegisteredClient,
     StoredGrant,
 )
+from accord.auth.authorization_server.secrets import AttemptCounter
 
 REPLAY_NOTICED: Final = 3600.0
 """Seconds that used codes are kept longer, to tell a replay from an unknown code."""

@@ -10,11 +10,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from accord.auth.authorization_server.loop_calls import LoopCalls, StoreLoop
 from accord.auth.authorization_server.secrets import digest
-from accord.auth.authorization_server.sqlite_database import MEMORY, check_file
-from accord.auth.authorization_server.sqlite_store import SqliteStore
+from accord.auth.authorization_server.sqlite_store import MEMORY, SqliteStore, check_file
 from accord.auth.authorization_server.store import AuthorizationStore
+from accord.auth.authorization_server.threads import LoopCalls, StoreLoop
 
 if TYPE_CHECKING:
     from accord.sharing.backends.backend import Backend

@@ -9,8 +9,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from accord.auth.authorization_server.attempts import wait_until_free
-from accord.auth.authorization_server.secrets import digest
+from accord.auth.authorization_server.secrets import digest, wait_until_free
 from accord.errors import Conflict, StoreError, StoreUnavailable
 from accord.sharing.backends.backend import Backend, StoredRecord
 

@@ -12,7 +12,6 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from accord.auth.authorization_server.loop_calls import LoopCalls
 from accord.auth.authorization_server.models import (
     AuthorizationCode,
     DeviceRequest,
@@ -25,6 +24,7 @@ from accord.auth.authorization_server.store import (
     StoredSession,
     StoredSignIn,
 )
+from accord.auth.authorization_server.threads import LoopCalls
 from accord.errors import Conflict, StoreUnavailable
 from accord.sharing.authorization.clients import SharedClients
 from accord.sharing.authorization.grants import SharedGrants

@@ -13,7 +13,7 @@ from accord.http.client.guarded import AddressPolicy, GuardedSender
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from accord.auth.dpop import DpopKey
+    from accord.auth.client_identity import DpopKey
     from accord.auth.oauth import OAuth
     from accord.auth.tokens import TokenGrant
 

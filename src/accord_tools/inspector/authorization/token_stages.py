@@ -9,8 +9,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
-from accord.auth.assertions import AssertionRequest
-from accord.auth.authorization import describe_client, listen_for_redirect
+from accord.auth.authorization import AssertionRequest, describe_client, listen_for_redirect
 from accord.auth.browser import parse_pasted
 from accord.auth.client_identity import ClientIdentity, new_pkce, preregistered_client, register
 from accord.auth.discovery import DiscoveryResult

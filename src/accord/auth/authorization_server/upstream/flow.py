@@ -27,8 +27,13 @@ from accord.auth.authorization_server.pages import fault_page, sign_in_fault_pag
 from accord.auth.authorization_server.secrets import new_secret
 from accord.auth.authorization_server.upstream.provider import UpstreamFault, UpstreamProvider
 from accord.auth.authorization_server.upstream.sessions import SignInRequest, UpstreamSession
-from accord.auth.authorization_server.upstream.settings import AllowUser, Upstream, UpstreamUser
-from accord.auth.authorization_server.upstream.urls import callback_url, start_url
+from accord.auth.authorization_server.upstream.settings import (
+    AllowUser,
+    Upstream,
+    UpstreamUser,
+    callback_url,
+    start_url,
+)
 from accord.auth.client_identity import Pkce, challenge_of, new_pkce
 
 if TYPE_CHECKING:

@@ -1,13 +1,16 @@
-"""Identity providers that users sign in with: their settings, and which users may enter. Pure."""
+"""Identity providers that users sign in with: settings, which users may enter, URLs. Pure."""
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
 
-from accord.auth.urls import canonical_http_url, is_loopback_url
+from accord.auth.urls import canonical_http_url, is_loopback_url, with_query
+
+if TYPE_CHECKING:
+    from accord.auth.authorization_server.models import Request
 
 EVERYONE: Final = "everyone"
 
@@ -316,3 +319,21 @@ def _id_text(value: object) -> str:
     if isinstance(value, str) and value.isprintable() and value.strip() == value:
         return value
     return ""
+
+
+# -- the URLs at which a browser leaves for a provider, and comes back
+
+
+def start_url(request: "Request", name: str, *, may_switch: bool = False) -> str:
+    """Return the URL at which a browser begins to sign in, to return to the page of a request.
+
+    `may_switch` lets the user choose another account than the last time.
+    """
+    page = f"{request.path}?{request.query}" if request.query else request.path
+    start = f"{request.issuer.rstrip('/')}/upstream/{name}/start"
+    return with_query(start, next=page, switch="1" if may_switch else None)
+
+
+def callback_url(issuer: str, name: str) -> str:
+    """Return the redirect URI that has to be registered with a provider."""
+    return f"{issuer.rstrip('/')}/upstream/{name}/callback"

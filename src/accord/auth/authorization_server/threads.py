@@ -1,22 +1,71 @@
-"""Calls of coroutines on an event loop, from threads that wait for the result."""
+"""Threads beside event loops: for one kind of work each, and with a loop of their own.
+
+`WorkPool` runs blocking work for a loop, so that no other kind of work has to wait behind it.
+`LoopCalls` runs coroutines on a loop, for threads that wait for the result.
+"""
 
 import asyncio
 import logging
+import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import suppress
+from contextvars import copy_context
 from typing import Any, Final, TypeVar
 
 from accord.errors import StoreUnavailable
 
 log = logging.getLogger("accord.auth")
 
-T = TypeVar("T")
+Value = TypeVar("Value")
 
 # Longer than a store may take to answer: after that the loop itself does not run.
 _PATIENCE: Final = 30.0
+
+
+class PoolFull(Exception):
+    """As much work waits as may wait."""
+
+
+class WorkPool:
+    """Runs work in a few threads of its own; they begin with the first work.
+
+    Args:
+        name: of its threads.
+        threads: how many there are at most.
+        waiting: how much work may wait for a thread; None for any.
+    """
+
+    def __init__(self, name: str, *, threads: int, waiting: int | None = None) -> None:
+        self._name = name
+        self._threads = threads
+        self._waiting = waiting
+        self._begin()
+
+    def _begin(self) -> None:
+        self._process = os.getpid()
+        self._executor = ThreadPoolExecutor(self._threads, thread_name_prefix=self._name)
+        waiting = self._waiting
+        self._places = None if waiting is None else threading.Semaphore(self._threads + waiting)
+
+    async def run(self, work: Callable[[], Value]) -> Value:
+        """Do work in a thread and return what it returns.
+
+        Raises:
+            PoolFull: too much work waits already.
+        """
+        if os.getpid() != self._process:  # a fork has none of the threads
+            self._begin()
+        places = self._places
+        if places is not None and not places.acquire(blocking=False):
+            raise PoolFull
+        future = self._executor.submit(copy_context().run, work)
+        if places is not None:
+            # Not when it is awaited no more: what has begun keeps its thread until it ends.
+            future.add_done_callback(lambda _: places.release())
+        return await asyncio.wrap_future(future)
 
 
 class LoopCalls:
@@ -29,7 +78,7 @@ class LoopCalls:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
 
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
+    def run(self, work: Coroutine[Any, Any, Value]) -> Value:
         """Return the result of a coroutine.
 
         Raises:
