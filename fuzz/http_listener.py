@@ -72,7 +72,7 @@ class Target:
             self.canaries.append(case)
             return case
 
-        self.app = server.asgi(stateless=True, body_timeout=3_600.0, grace=0.0)
+        self.app = server.asgi(sessions=False, body_timeout=3_600.0, grace=0.0)
         self.errors = Errors()
         self.memory: Memory
         self._number = 0

@@ -20,7 +20,7 @@ def note_client(scope: Mapping[str, Any]) -> None:
     clients.add(scope["client"])
 
 
-app = server.asgi(stateless=True, principal=note_client)
+app = server.asgi(sessions=False, principal=note_client)
 
 
 @server.tool

@@ -1,6 +1,6 @@
 """One contender of the benchmarks over HTTP: python web.py CONTENDER MODE PORT TOOLS.
 
-The mode is json, stream, stateless or stateless. `accord` runs as `server.run("http")` does, the
+The mode is json, stream, sessionless or stateless. `accord` runs as `server.run("http")` does, the
 peers on the uvicorn that their plain installation brings (h11, asyncio). Those whose name ends in
 "tuned", and the raw ASGI app, run on the fastest uvicorn there is (httptools, uvloop).
 """
@@ -12,7 +12,7 @@ from typing import Any
 SETTINGS: dict[str, dict[str, Any]] = {
     "json": {},
     "stream": {"answers": "stream"},
-    "sessionless": {"sessionless": True},
+    "sessionless": {"sessions": False},
     "stateless": {},
 }
 

@@ -36,7 +36,7 @@ FORMS: dict[str, dict[str, Any]] = {
     "auto": {},
     "stream": {"answers": "stream"},
     "json": {"answers": "json"},
-    "stateless": {"stateless": True},
+    "stateless": {"sessions": False},
     "sse": {"sse": True},
     "shared": {"store": os.environ.get("INTEROP_STORE")},
 }

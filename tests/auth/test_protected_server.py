@@ -389,12 +389,12 @@ def serve_reminders(scenario, verifier=None, **options):
         run(scenario(port))
 
 
-@pytest.mark.parametrize("stateless", [False, True], ids=["sessions", "stateless"])
-def test_two_principals_interleaved_never_mix(talk, stateless):
+@pytest.mark.parametrize("sessions", [True, False], ids=["sessions", "no sessions"])
+def test_two_principals_interleaved_never_mix(talk, sessions):
     async def scenario(port):
         async def calls(who, tool):
             async with talk(port, who) as client:
-                if not stateless:
+                if sessions:
                     await client.open()
                 for number in range(40):
                     assert text_of(await client.answer(call(number, tool))) == who
@@ -402,7 +402,7 @@ def test_two_principals_interleaved_never_mix(talk, stateless):
         tools = ("whoami", "whoami_later", "whoami_in_thread")
         await asyncio.gather(*(calls(who, tool) for who in ("ann", "bob") for tool in tools))
 
-    serve(scenario, stateless=stateless)
+    serve(scenario, sessions=sessions)
 
 
 def test_handlers_see_headers_and_peer_but_no_token(talk):

@@ -106,7 +106,7 @@ def test_a_good_server_without_a_handshake_raises_no_alarm():
 
 
 @pytest.mark.parametrize(
-    "options", [{"stateless": True}, {"answers": "json"}, {"answers": "stream"}], ids=str
+    "options", [{"sessions": False}, {"answers": "json"}, {"answers": "stream"}], ids=str
 )
 def test_a_server_that_leaves_out_what_is_optional_raises_no_alarm(options):
     assert breaches(checked(serving_everything(**options), NEW, PROBED)) == {}

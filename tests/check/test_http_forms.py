@@ -53,7 +53,7 @@ def form_at(app, path="mcp", **settings):
     ("path", "form", "options"),
     [
         ("mcp", "http", {"sse": True}),
-        ("mcp", "http", {"stateless": True}),
+        ("mcp", "http", {"sessions": False}),
         ("mcp", "http", {"answers": "stream"}),
         ("sse", "sse", {"sse": True}),
     ],

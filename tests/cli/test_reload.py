@@ -38,7 +38,7 @@ class Reloading:
         self.folder = folder
         write(folder / "helper.py", "VALUE = 1\n")
         write(folder / "desk.py", SERVER.format(text="one"))
-        command = [*ACCORD, "run", "desk.py", "--http", "--port", "0", "--reload", "--stateless"]
+        command = [*ACCORD, "run", "desk.py", "--http", "--port", "0", "--reload", "--no-sessions"]
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,

@@ -1,5 +1,6 @@
 """`accord run --http`: options, variables of the environment, logs."""
 
+import argparse
 import contextlib
 import json
 import signal
@@ -9,6 +10,8 @@ from urllib.error import HTTPError
 
 import pytest
 
+from accord.cli.commands import LIBRARY
+from accord.cli.run_settings import read_settings
 from cli.conftest import ACCORD, PLAIN
 from support.waiting import LONG
 
@@ -97,7 +100,7 @@ def test_the_variables_of_a_container_choose_everything_and_options_win(file):
         ACCORD_PATH="/other",
         ACCORD_ALLOWED_HOSTS="desk.lan, desk",
         ACCORD_ALLOWED_ORIGINS="https://page.example",
-        ACCORD_STATELESS="1",
+        ACCORD_SESSIONS="0",
         ACCORD_ACCESS_LOG="json",
         ACCORD_LOG_LEVEL="info",
         ACCORD_GRACE="0.5",
@@ -156,7 +159,7 @@ def test_a_server_that_configures_logging_keeps_its_own_format(file, accord):
         (["--reload"], {}, "--reload is for HTTP, add --http: over stdio the host holds the pipe"),
         (["--http", "--stdio"], {}, "either --http or --stdio, not both"),
         (["--http", "--reload-dir", "."], {}, "--reload-dir names what --reload watches; add"),
-        (["--http", "--sse", "--stateless"], {}, "--sse needs sessions, which --stateless turns"),
+        (["--http", "--sse", "--no-sessions"], {}, "--sse needs sessions, which --no-sessions"),
         (["--http", "--path", "x"], {}, "argument --path: 'x' is not a path of a URL, expected"),
         (["--http", "--path", "/healthz"], {}, "path is '/healthz', which the app uses already"),
         (
@@ -192,6 +195,7 @@ def test_a_server_that_configures_logging_keeps_its_own_format(file, accord):
         (["--http"], {"PUBLIC_URL": "x"}, "variable ACCORD_PUBLIC_URL: 'x' is invalid, expected"),
         (["--http"], {"ALLOWED_HOSTS": "a,/b"}, "variable ACCORD_ALLOWED_HOSTS: '/b' is invalid"),
         (["--http"], {"ALLOWED_ORIGINS": "a"}, "variable ACCORD_ALLOWED_ORIGINS: 'a' is invalid"),
+        (["--http"], {"SESSIONS": "maybe"}, "variable ACCORD_SESSIONS: 'maybe' is neither yes"),
         (["--http"], {"STATELESS": "maybe"}, "variable ACCORD_STATELESS: 'maybe' is neither yes"),
         (["--http"], {"SSE": "2"}, "variable ACCORD_SSE: '2' is neither yes nor no, expected 1 or"),
         (["--http"], {"ACCESS_LOG": "x"}, "variable ACCORD_ACCESS_LOG: 'x' is unknown, expected 1"),
@@ -206,6 +210,35 @@ def test_a_bad_value_is_refused_by_the_name_of_its_option_or_variable(
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"accord: {said}")
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "env", "said", "has_sessions"),
+    [
+        (["--no-sessions"], {}, "", False),
+        ([], {"SESSIONS": "0"}, "", False),
+        ([], {"SESSIONS": "1"}, "", True),
+        (["--stateless"], {}, "accord: --stateless is now --no-sessions\n", False),
+        ([], {"STATELESS": "1"}, "accord: ACCORD_STATELESS=1 is now ACCORD_SESSIONS=0\n", False),
+        ([], {"STATELESS": "0"}, "accord: ACCORD_STATELESS=0 is now ACCORD_SESSIONS=1\n", True),
+        ([], {"SESSIONS": "1", "STATELESS": "1"}, "", True),
+        (["--stateless"], {"SESSIONS": "1"}, "accord: --stateless is now --no-sessions\n", False),
+    ],
+)
+def test_sessions_are_turned_off_under_the_present_names_and_the_former(
+    monkeypatch, capsys, words, env, said, has_sessions
+):
+    for name in ("SESSIONS", "STATELESS"):
+        monkeypatch.delenv(f"ACCORD_{name}", raising=False)
+    for name, value in env.items():
+        monkeypatch.setenv(f"ACCORD_{name}", value)
+    for command in ("run", "proxy"):
+        parser = argparse.ArgumentParser()
+        LIBRARY[command].register(parser.add_subparsers())
+        options = parser.parse_args([command, "server.py", "--http", *words])
+        settings = read_settings(options)
+        assert settings.http_settings()["sessions"] is has_sessions
+        assert capsys.readouterr() == ("", said)
 
 
 def test_variables_for_http_do_not_matter_over_stdio(accord, file):

@@ -215,7 +215,7 @@ def test_several_servers_share_one_app(talk):
     from starlette.routing import Mount
 
     app = Starlette(
-        routes=[Mount("/one", offer().asgi()), Mount("/two", offer().asgi(stateless=True))]
+        routes=[Mount("/one", offer().asgi()), Mount("/two", offer().asgi(sessions=False))]
     )
 
     async def scenario(port):

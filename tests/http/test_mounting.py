@@ -132,7 +132,7 @@ from desk import server
 from support.asgi import Asgi
 from support.http_talk import call
 
-asyncio.run(Asgi(server.asgi(stateless=True)).post(call(1, "add", a=1, b=2)))
+asyncio.run(Asgi(server.asgi(sessions=False)).post(call(1, "add", a=1, b=2)))
 """)
     path = os.pathsep.join([str(tmp_path), str(TESTS)])
     done = subprocess.run(

@@ -315,7 +315,7 @@ def test_without_the_version_header_the_revision_is_the_one_before_it(talk):
             assert [each["id"] for each in errors] == [1, 2]
             assert "batches are not part of 2025-06-18" in errors[0]["error"]["message"]
 
-    with bounded(offer().asgi(stateless=True)) as port:
+    with bounded(offer().asgi(sessions=False)) as port:
         run(scenario(port))
 
 
@@ -614,7 +614,7 @@ BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"stateless": True}, {"public_url": "https://example.com/desk/mcp"}]
+    "options", [{}, {"sessions": False}, {"public_url": "https://example.com/desk/mcp"}]
 )
 @pytest.mark.requirement("http.get.stream-or-405")
 def test_a_browser_gets_a_page_that_says_how_to_add_the_server(talk, options):

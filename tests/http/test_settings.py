@@ -37,7 +37,7 @@ def test_without_sessions_every_request_stands_alone(talk):
                 *steps, answer = await response.rest()
                 assert (len(steps), text_of(answer), response.ids) == (2, "2", [None] * 3)
 
-    serve(scenario, stateless=True)
+    serve(scenario, sessions=False)
 
 
 def test_without_sessions_there_is_nothing_to_listen_to_or_to_end(talk):
@@ -48,7 +48,7 @@ def test_without_sessions_there_is_nothing_to_listen_to_or_to_end(talk):
                 assert response.status == 405
                 assert response.headers["allow"] == "POST, OPTIONS"
 
-    serve(scenario, stateless=True)
+    serve(scenario, sessions=False)
 
 
 def test_without_sessions_ids_of_different_clients_do_not_collide(talk):
@@ -60,7 +60,7 @@ def test_without_sessions_ids_of_different_clients_do_not_collide(talk):
             await other.answer(call(1, "free", name="same id"))
             assert text_of(await waiting) == "same id"
 
-    serve(scenario, stateless=True)
+    serve(scenario, sessions=False)
 
 
 def test_without_sessions_nothing_can_be_asked(talk):
@@ -69,7 +69,7 @@ def test_without_sessions_nothing_can_be_asked(talk):
             response = await client.post(call(1, "ask"), MCP_Protocol_Version="2025-06-18")
             assert "did not declare" in text_of(await response.json())
 
-    serve(scenario, stateless=True)
+    serve(scenario, sessions=False)
 
 
 def test_without_sessions_a_client_s_capabilities_do_not_reach_the_next(talk):
@@ -79,7 +79,7 @@ def test_without_sessions_a_client_s_capabilities_do_not_reach_the_next(talk):
             response = await stranger.post(call(1, "ask"), MCP_Protocol_Version="2025-06-18")
             assert "did not declare" in text_of(await response.json())
 
-    serve(scenario, stateless=True)
+    serve(scenario, sessions=False)
 
 
 def test_without_sessions_nothing_is_promised_that_needs_one(talk):
@@ -93,7 +93,7 @@ def test_without_sessions_nothing_is_promised_that_needs_one(talk):
             refused = await client.post(request(2, "logging/setLevel", level="error"))
             assert (await refused.json())["error"]["code"] == -32601
 
-    serve(scenario, stateless=True)
+    serve(scenario, sessions=False)
 
 
 def test_without_sessions_an_unreadable_message_is_refused(talk):
@@ -103,7 +103,22 @@ def test_without_sessions_an_unreadable_message_is_refused(talk):
             refused = await client.post(request(1, "ping"), MCP_Protocol_Version="x")
             assert refused.status == 400
 
-    serve(scenario, stateless=True)
+    serve(scenario, sessions=False)
+
+
+def test_the_former_name_of_a_server_without_sessions_names_the_present_one():
+    with pytest.warns(DeprecationWarning, match="stateless=True is now sessions=False") as warned:
+        app = offer().asgi(stateless=True)
+    assert not app.options.has_sessions
+    assert [each.filename for each in warned] == [__file__]
+    with pytest.warns(DeprecationWarning, match="stateless=False is now sessions=True"):
+        assert offer().asgi(stateless=False).options.sessions == offer().asgi().options.sessions
+
+
+def test_sessions_are_a_number_or_whether_there_are_any():
+    found = {given: offer().asgi(sessions=given).options.sessions for given in (False, 7)}
+    assert found == {False: False, 7: 7}
+    assert offer().asgi(sessions=True).options.sessions == offer().asgi().options.sessions > 1
 
 
 # -- principals
@@ -403,8 +418,8 @@ def test_any_origin_can_be_allowed(talk):
         ({"answers": "xml"}, "'auto', 'json' or 'stream'"),
         ({"allowed_hosts": "example.com"}, "a list"),
         ({"public_url": "example.com"}, "http"),
-        ({"sessions": 0}, "more than 0"),
-        ({"sse": True, "stateless": True}, "stateless"),
+        ({"sessions": 0}, "more than 0, or False for none"),
+        ({"sse": True, "sessions": False}, "sessions=False"),
     ],
 )
 def test_invalid_settings_are_named(options, why):

@@ -49,7 +49,7 @@ def error_of(response):
     "http.legacy-traffic.last-event-id-ignored",
     "versioning.dual-era.meta-selects-modern",
 )
-@pytest.mark.parametrize("settings", [{}, {"stateless": True}, {"answers": "json"}])
+@pytest.mark.parametrize("settings", [{}, {"sessions": False}, {"answers": "json"}])
 def test_a_request_needs_no_session(settings):
     async def scenario(client):
         for more in ({}, {"mcp_session_id": "unknown"}, {"last_event_id": "1-1"}):

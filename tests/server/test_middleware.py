@@ -313,7 +313,7 @@ async def test_without_a_session_state_is_refused_with_the_reason() -> None:
             with pytest.raises(ToolError, match="the revision of the client has none"):
                 await client.call_tool("count", result_type=int)
     async with connected(
-        server.asgi(stateless=True), transport="http", revision="2025-11-25"
+        server.asgi(sessions=False), transport="http", revision="2025-11-25"
     ) as client:
         with pytest.raises(ToolError, match="the server keeps none"):
             await client.call_tool("count", result_type=int)

@@ -89,7 +89,7 @@ class Bench:
             self.canaries.append(case)
             return case
 
-        self.app = server.asgi(stateless=True, body_timeout=LONG)
+        self.app = server.asgi(sessions=False, body_timeout=LONG)
 
     async def play(self, case: Case, cut: str = "whole", *, parts: int | None = None) -> Outcome:
         """Send a case, then the request that shows whether the connection goes on.

@@ -95,7 +95,7 @@ def test_a_url_is_a_target_whatever_the_transport(transport: TransportName) -> N
 
 def test_an_app_is_served_with_the_settings_it_was_made_with() -> None:
     recording = Recording()
-    run(called(servers.good.asgi(path="/here", stateless=True), recording, transport="http"))
+    run(called(servers.good.asgi(path="/here", sessions=False), recording, transport="http"))
     facts = [each.http for each in recording.records if each.http is not None]
     assert not any(each.header("mcp-session-id") for each in facts)
 

@@ -227,7 +227,7 @@ def test_apps_use_the_lifespan_that_the_program_runs():
     async def scenario():
         served = Restarted()
         async with served.server.run_lifespan() as state:
-            other = served.server.asgi(stateless=True)
+            other = served.server.asgi(sessions=False)
             async with served.app.lifespan(), other.lifespan():
                 for client in (await served.client(), Asgi(other)):
                     assert text_of((await client.post(call(1, "life"))).json) == str(state)
@@ -240,7 +240,7 @@ def test_apps_use_the_lifespan_that_the_program_runs():
 def test_mangum_starts_and_stops_the_app_for_each_request():
     from mangum import Mangum
 
-    served = Restarted(stateless=True, allowed_hosts=["api.example"])
+    served = Restarted(sessions=False, allowed_hosts=["api.example"])
     event = {
         "version": "2.0",
         "routeKey": "$default",
@@ -286,7 +286,7 @@ def test_concurrent_first_requests_start_the_server_once():
         return str(ctx.state)
 
     async def scenario():
-        client = Asgi(server.asgi(stateless=True))
+        client = Asgi(server.asgi(sessions=False))
         found = await asyncio.gather(*(client.post(call(1, "state")) for _ in range(5)))
         assert [text_of(each.json) for each in found] == ["state"] * 5
         assert len(started) == 1
@@ -347,7 +347,7 @@ def test_the_port_of_the_peer_is_a_number(port):
         return repr(ctx.request.peer)
 
     async def scenario():
-        client = Asgi(server.asgi(stateless=True))
+        client = Asgi(server.asgi(sessions=False))
         scope = {**client.scope("POST"), "client": ("127.0.0.1", port)}
         body = json.dumps(call(1, "peer")).encode()
         exchange = await Exchange(client.app, scope, body).done()
@@ -678,8 +678,8 @@ def test_an_expired_token_does_not_end_a_session_with_a_call_under_way():
     run(scenario())
 
 
-@pytest.mark.parametrize("stateless", [True, False], ids=["without session", "of one who left"])
-def test_stopping_waits_for_calls(stateless, monkeypatch):
+@pytest.mark.parametrize("sessions", [False, True], ids=["without session", "of one who left"])
+def test_stopping_waits_for_calls(sessions, monkeypatch):
     monkeypatch.setattr("accord.http.server.app._LAST_RESPONSES", 0.0)
     server = Server("slow")
     began, may_end, ended = asyncio.Event(), asyncio.Event(), []
@@ -692,13 +692,13 @@ def test_stopping_waits_for_calls(stateless, monkeypatch):
         return "done"
 
     async def scenario():
-        app = server.asgi(stateless=stateless, grace=60)
+        app = server.asgi(sessions=sessions, grace=60)
         client = Asgi(app)
-        if not stateless:
+        if sessions:
             await client.open()
         calling = client.start("POST", json.dumps(call(1, "slow", token="t")).encode())
         await began.wait()
-        if not stateless:
+        if sessions:
             next(iter(app.endpoint.waiting)).open_stream()
             await until(lambda: calling.sent)
             calling.disconnect()
@@ -781,7 +781,7 @@ def test_options_have_defaults():
 
 def test_without_a_session_messages_after_the_answer_are_dropped():
     async def scenario():
-        client = Asgi(offer().asgi(stateless=True))
+        client = Asgi(offer().asgi(sessions=False))
         assert text_of((await client.post(call(1, "note_later", name="x"))).json) == "soon"
         await client.post(call(1, "free", name="x"))
         await asyncio.sleep(0)

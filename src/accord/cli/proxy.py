@@ -61,7 +61,7 @@ _OPTIONS: Final = f"""\
 --public-url U  with --http: the URL that clients use, behind a proxy or from other machines
 --allowed-host H    with --http: another host that clients may use; * for all; may be repeated
 --allowed-origin O  with --http: an origin of web pages that may send requests; may be repeated
---stateless     with --http: serve each request alone, without sessions
+--no-sessions   with --http: serve each request alone, without sessions
 --sse           with --http: serve the older form too, at /sse and /messages
 --access-log [F]  with --http: log each request; F is text (default) or json
 --metrics       with --http: serve counts at /metrics, for Prometheus
@@ -69,6 +69,7 @@ _OPTIONS: Final = f"""\
 --log-level L   debug, info, warning, error or critical: what is logged to stderr
 {CONNECTION.replace("30 and 60", "30 and 600")}
 --header-from 'NAME: VARIABLE'  a header whose value is that of a variable; may be repeated
+--stateless
 """
 # Connecting has a limit of its own, whose message says more; ending a server takes some seconds.
 _START_SLACK: Final = 10.0

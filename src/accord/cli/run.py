@@ -50,7 +50,7 @@ code as it is then; calls go on meanwhile.
 An option that is not given is read from its variable: ACCORD_GRACE, ACCORD_LOG_LEVEL, ACCORD_HOST,
 ACCORD_PORT, ACCORD_PATH, ACCORD_PUBLIC_URL, ACCORD_LISTEN, ACCORD_ALLOWED_HOSTS and
 ACCORD_ALLOWED_ORIGINS (with commas), ACCORD_CERTIFICATE, ACCORD_KEY, ACCORD_ACCESS_LOG (1, text or
-json), ACCORD_METRICS, ACCORD_STATELESS, ACCORD_SSE and ACCORD_RELOAD (1 or 0), ACCORD_WORKERS,
+json), ACCORD_METRICS, ACCORD_SESSIONS, ACCORD_SSE and ACCORD_RELOAD (1 or 0), ACCORD_WORKERS,
 ACCORD_STORE, ACCORD_STORE_KEYS_FILE; ACCORD_TRANSPORT is http or stdio. The password of an
 encrypted key is read from ACCORD_KEY_PASSWORD, the keys of a store from ACCORD_STORE_KEYS (with
 commas).
@@ -98,7 +98,7 @@ rest* WORD
                     all; may be repeated
 --allowed-origin O  with --http: an origin of web pages that may send requests; * for all; may be
                     repeated
---stateless     with --http: serve each request alone, without sessions
+--no-sessions   with --http: serve each request alone, without sessions
 --sse           with --http: serve the older form too, at /sse and /messages
 --access-log [F]  with --http: log each request; F is text (default) or json
 --metrics       with --http: serve counts at /metrics, for Prometheus
@@ -112,6 +112,7 @@ rest* WORD
 --reload-dir D  with --reload: the folder to watch (default: that of the target); may be repeated
 --print-config  print the entry for a host's configuration, with full paths, and serve nothing
 --child J
+--stateless
 """
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import msgspec
 
 from accord.cli.options import READERS, UsageError, read_keys
+from accord.cli.terminal import complain
 
 if TYPE_CHECKING:
     from accord.server.listen_place import ListenPlace
@@ -30,7 +31,7 @@ _VARIABLES: Final = {
     "--public-url": "ACCORD_PUBLIC_URL",
     "--allowed-host": "ACCORD_ALLOWED_HOSTS",
     "--allowed-origin": "ACCORD_ALLOWED_ORIGINS",
-    "--stateless": "ACCORD_STATELESS",
+    "--no-sessions": "ACCORD_SESSIONS",
     "--sse": "ACCORD_SSE",
     "--access-log": "ACCORD_ACCESS_LOG",
     "--metrics": "ACCORD_METRICS",
@@ -40,11 +41,13 @@ _VARIABLES: Final = {
 }
 _EVERYWHERE: Final = ("--grace", "--log-level")
 _LISTS: Final = ("--allowed-host", "--allowed-origin", "--listen ADDRESS")
-_FLAGS: Final = ("--stateless", "--sse", "--metrics", "--reload")
+_FLAGS: Final = ("--no-sessions", "--sse", "--metrics", "--reload")
 _YES: Final = ("1", "true", "yes", "on")
 _NO: Final = ("0", "false", "no", "off")
 _FORMS: Final = ("text", "json")
 _STORE: Final = "ACCORD_STORE"
+# The former name of ACCORD_SESSIONS, with the opposite meaning.
+_STATELESS: Final = "ACCORD_STATELESS"
 
 
 class RunSettings(msgspec.Struct, kw_only=True):
@@ -62,7 +65,7 @@ class RunSettings(msgspec.Struct, kw_only=True):
     public_url: str | None = None
     allowed_host: list[str] = []
     allowed_origin: list[str] = []
-    stateless: bool = False
+    no_sessions: bool = False
     sse: bool = False
     access_log: Literal["text", "json"] | None = None
     metrics: bool = False
@@ -81,7 +84,7 @@ class RunSettings(msgspec.Struct, kw_only=True):
         """
         found: dict[str, Any] = {
             "path": self.path,
-            "stateless": self.stateless,
+            "sessions": not self.no_sessions,
             "sse": self.sse,
             "allowed_hosts": self.allowed_host,
             "allowed_origins": self.allowed_origin,
@@ -134,6 +137,9 @@ def read_settings(options: argparse.Namespace) -> RunSettings:
         UsageError: a value is invalid, or an option does not fit the transport.
     """
     _move_target(options)
+    if options.stateless:
+        complain("--stateless is now --no-sessions")
+        options.no_sessions = True
     found: dict[str, Any] = {"transport": _transport(options)}
     is_http = found["transport"] == "http"
     for option, variable in _VARIABLES.items():
@@ -156,8 +162,9 @@ def read_settings(options: argparse.Namespace) -> RunSettings:
     if found.get("reload"):
         found.setdefault("grace", _RELOAD_GRACE)
     settings = RunSettings(**found)
-    if settings.sse and settings.stateless:
-        raise UsageError("--sse needs sessions, which --stateless turns off; leave one of them out")
+    if settings.sse and settings.no_sessions:
+        why = "--sse needs sessions, which --no-sessions turns off; leave one of them out"
+        raise UsageError(why)
     return settings
 
 
@@ -222,7 +229,7 @@ def _read_variable(option: str, variable: str) -> Any:
     """Return the value of a variable; None if it is not set or empty."""
     text = os.environ.get(variable, "").strip()
     if not text:
-        return None
+        return _read_former_variable() if option == "--no-sessions" else None
     # `accord watch --listen` takes a port.
     option = "--listen ADDRESS" if option == "--listen" else option
     try:
@@ -230,12 +237,20 @@ def _read_variable(option: str, variable: str) -> Any:
             items = [each.strip() for each in text.split(",")]
             return [READERS[option](each) for each in items if each]
         if option in _FLAGS:
-            return _read_flag(text)
+            # The variable says what there is, the option what there is not.
+            return _read_flag(text) != (option == "--no-sessions")
         if option == "--access-log":
             return _read_access_log(text)
         return READERS.get(option, _as_it_is)(text)
     except argparse.ArgumentTypeError as error:
         raise UsageError(f"variable {variable}: {error}") from None
+
+
+def _read_former_variable() -> bool | None:
+    is_stateless: bool | None = _read_variable("--sse", _STATELESS)
+    if is_stateless is not None:
+        complain(f"{_STATELESS}={is_stateless:d} is now ACCORD_SESSIONS={not is_stateless:d}")
+    return is_stateless
 
 
 _as_it_is: Final[Callable[[str], object]] = str

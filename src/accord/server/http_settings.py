@@ -20,7 +20,6 @@ class HttpSettings(TypedDict, total=False):
     path: str
     answers: Literal["auto", "json", "stream"]
     sse: bool
-    stateless: bool
     public_url: str | None
     allowed_hosts: Iterable[str]
     allowed_origins: Iterable[str]
@@ -29,7 +28,7 @@ class HttpSettings(TypedDict, total=False):
     resumable: bool
     events: "EventStore | None"
     retry: int
-    sessions: int
+    sessions: int | bool
     sessions_per_caller: int
     session_idle: float
     connections: int
@@ -51,6 +50,7 @@ class HttpSettings(TypedDict, total=False):
     lease: float
     stream_entries: int
     retention: float
+    stateless: bool  # the former way to say sessions=False
 
 
 class ListenSettings(HttpSettings, total=False):

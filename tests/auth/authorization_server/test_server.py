@@ -128,7 +128,7 @@ def protected(auth, **options):
         """Say who asks."""
         return ctx.principal.subject
 
-    return server.asgi(stateless=True, **options)
+    return server.asgi(sessions=False, **options)
 
 
 @contextmanager

@@ -412,7 +412,7 @@ def test_clients_one_after_the_other_are_judged_apart_and_raise_no_alarm(form, t
         "http": {},
         "http-stream": {"answers": "stream"},
         "sse": {"sse": True},
-        "stateless": {"stateless": True},
+        "stateless": {"sessions": False},
     }[form]
     path = tmp_path / "session.jsonl"
     place = "/sse" if form == "sse" else "/mcp"

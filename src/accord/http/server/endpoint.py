@@ -108,7 +108,7 @@ class HttpEndpoint:
         self._state = state
         self._sessions = sessions
         self._bodies = bodies
-        self._lacks_sessions = state.options.stateless
+        self._lacks_sessions = not state.options.has_sessions
         revisions = state.server.revisions
         has_sessions = not self._lacks_sessions and any(id in HANDSHAKE for id in revisions)
         self._allowed = gate.ALLOWED if has_sessions else _STATELESS

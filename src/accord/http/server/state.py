@@ -1,6 +1,8 @@
 """What all requests to one app share: its options, the server behind it, streams, bodies."""
 
 import asyncio
+import sys
+import warnings
 from asyncio import AbstractEventLoop
 from collections.abc import Awaitable, Callable, Container, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 FindPrincipal: TypeAlias = Callable[[Mapping[str, Any]], Hashable]
 """Returns the caller of a request from its ASGI scope; None for an anonymous caller."""
 
+_SESSIONS: Final = 10_000
 # A body that has received nothing for this long makes room for one that still receives.
 _STUCK: Final = 1.0
 # How many times `body_timeout` a body may stay below `body_rate`: the speed of connections varies.
@@ -52,7 +55,6 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
         answers: "json" or "stream" for one form always; "auto" sends JSON unless progress, logs or
             requests precede the answer.
         sse: whether the older two-endpoint form is served too, at `/sse` and `/messages`.
-        stateless: whether every request is served alone, without sessions.
         public_url: the URL that clients use, if not on loopback.
         allowed_hosts: further Host headers that are served; "*" for all.
         allowed_origins: further Origin headers that are served; "*" for all.
@@ -64,6 +66,7 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
         events: keeps what was sent on resumable streams; in memory by default.
         retry: milliseconds after which clients should reconnect when a stream is closed.
         sessions: how many may be open; beyond that the longest idle one ends, a caller's own first.
+            False for none: every request is served alone.
         sessions_per_caller: how many of them one caller may have: one principal, or one address for
             requests without a principal. As many requests of one caller may only listen.
         session_idle: seconds after which an unused session ends.
@@ -98,12 +101,12 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
         lease: seconds of silence after which a worker counts as lost.
         stream_entries: how many entries of one stream the store keeps, the newest.
         retention: seconds that a stream can be resumed after its end, with a store.
+        stateless: the former way to say `sessions=False`.
     """
 
     path: str = "/mcp"
     answers: gate.Form = "auto"
     sse: bool = False
-    stateless: bool = False
     public_url: str | None = None
     allowed_hosts: Iterable[str] = ()
     allowed_origins: Iterable[str] = ()
@@ -112,7 +115,7 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
     resumable: bool = True
     events: EventStore | None = None
     retry: int = 1000
-    sessions: int = 10_000
+    sessions: int | bool = _SESSIONS
     sessions_per_caller: int = 5_000
     session_idle: float = 1800.0
     connections: int = 10_000
@@ -135,6 +138,7 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
     lease: float = 5.0
     stream_entries: int = 10_000
     retention: float = 300.0
+    stateless: bool | None = None
 
     def __post_init__(self) -> None:
         if not self.path.startswith("/") or "?" in self.path or "#" in self.path:
@@ -151,14 +155,32 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
         if self.access_log not in (True, False, "text", "json"):
             why = "expected True, False, 'text' or 'json'"
             raise ValueError(f"access_log is {self.access_log!r}, {why}")
+        self._read_sessions()
         for name in _NUMBERS:
             value, may_be_zero = getattr(self, name), name in _MAY_BE_ZERO
             if not (value >= 0 if may_be_zero else value > 0):
                 expected = "0 or more" if may_be_zero else "more than 0"
                 raise ValueError(f"{name} is {value!r}, expected {expected}")
-        if self.sse and self.stateless:
-            raise ValueError("sse needs sessions, which stateless turns off")
+        if self.sse and not self.has_sessions:
+            raise ValueError("sse needs sessions, which sessions=False turns off")
         self._check_store()
+
+    @property
+    def has_sessions(self) -> bool:
+        """Whether clients of revisions with a handshake get a session."""
+        return self.sessions is not False
+
+    def _read_sessions(self) -> None:
+        if self.stateless is not None:
+            said = f"stateless={self.stateless} is now sessions={not self.stateless}"
+            warnings.warn(said, DeprecationWarning, stacklevel=_level_of_user())
+            if self.stateless:
+                msgspec.structs.force_setattr(self, "sessions", False)
+        if self.sessions is True:
+            msgspec.structs.force_setattr(self, "sessions", _SESSIONS)
+        if self.sessions is not False and not self.sessions > 0:
+            why = "expected more than 0, or False for none"
+            raise ValueError(f"sessions is {self.sessions!r}, {why}")
 
     def _check_store(self) -> None:
         keys = self.store_keys
@@ -171,6 +193,14 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
             return
         if self.events is not None:
             raise ValueError("events and store both keep streams; leave one of them out")
+
+
+def _level_of_user() -> int:
+    """Return the stack level, for the caller's warnings, of the code that uses this package."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("accord."):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 _MAY_BE_ZERO: Final = ("retry", "grace")
@@ -360,7 +390,7 @@ class Bodies:
     def _limit(self, exchange: HttpExchange) -> tuple[int, str]:
         """Return how many bytes the body may have, and the setting that limits it."""
         limit, least = self._state.server.limits.message_bytes, self._options.opening_bytes
-        has_session = exchange.has_session or self._options.stateless
+        has_session = exchange.has_session or not self._options.has_sessions
         if exchange.headers.get(VERSION) in self._stateless:
             # It has no session to open first; all bodies together are limited by `bodies_bytes`.
             return limit, "message_bytes"
