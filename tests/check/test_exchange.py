@@ -5,8 +5,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from accord_tools.check.probing.exchange import exchange, post_message
-from accord_tools.check.probing.failures import AuthorizationRequired
+from accord_tools.check.probing.http_exchange import exchange, post_message
+from accord_tools.check.probing.raw_connection import AuthorizationRequired
 from accord_tools.check.probing.target import ServerTarget
 from accord_tools.check.revision_probe import spoken_revisions
 from check.mutants.between_http import serving

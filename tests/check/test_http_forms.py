@@ -6,8 +6,7 @@ import pytest
 
 from accord.errors import ConnectFailed
 from accord.testing import run_in_virtual_time
-from accord_tools.check.probing.form import find_form, with_form
-from accord_tools.check.probing.target import ServerTarget
+from accord_tools.check.probing.target import ServerTarget, find_form, with_form
 from accord_tools.check.server_check import ServerPlan, check_server
 from check.mutants.between_http import over_http, respond, serving
 from check.mutants.everything import server as everything

@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 import pytest
 
-from accord_tools.check.probing.failures import ConnectionEnded, MessageTimeout
+from accord_tools.check.probing.raw_connection import ConnectionEnded, MessageTimeout
 from accord_tools.check.probing.target import ServerTarget
 from check.mutants.everything import server
 from check.mutants.foundation import Between

@@ -8,9 +8,8 @@ from accord.protocol.verdict import Evidence, Verdict
 from accord.protocol.violation import Violation
 from accord.types import REVISION_IDS
 from accord_tools.check.probing.tool_calls import ToolCounts
-from accord_tools.check.rendering.html import as_badge, as_html
+from accord_tools.check.rendering.html import BADGE_COLOURS, as_badge, as_html
 from accord_tools.check.rendering.machine_readable import as_json
-from accord_tools.check.rendering.markup import BADGE_COLOURS
 from accord_tools.check.rendering.text import as_markdown, as_text
 from accord_tools.check.rendering.wording import summary
 from accord_tools.check.report import (

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from accord.errors import ConnectFailed
-from accord_tools.check.probing.failures import ConnectionEnded, MessageTimeout
+from accord_tools.check.probing.raw_connection import ConnectionEnded, MessageTimeout
 from accord_tools.check.probing.target import ServerTarget
 from check.mutants.process import awkward
 from support.waiting import until_sync

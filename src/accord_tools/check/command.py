@@ -279,8 +279,7 @@ async def _run_with_target(
     options: argparse.Namespace, work: "Callable[[ServerTarget], Awaitable[_T]]"
 ) -> _T:
     """Find out how to reach the server, serve it if necessary, and do the work."""
-    from accord_tools.check.probing.form import with_form
-    from accord_tools.check.probing.target import ServerTarget, serve_target
+    from accord_tools.check.probing.target import ServerTarget, serve_target, with_form
 
     reached = reach_server(options)
     found = reached.found

@@ -10,13 +10,13 @@ import msgspec
 from accord.errors import ConnectFailed
 from accord.protocol.revisions import BEFORE_HANDSHAKE, HANDSHAKE, REVISIONS
 from accord.types import RevisionId
-from accord_tools.check.probing.failures import (
+from accord_tools.check.probing.messages import Reply
+from accord_tools.check.probing.raw_connection import (
     AuthorizationRequired,
     ConnectionEnded,
     MessageTimeout,
+    RawConnection,
 )
-from accord_tools.check.probing.messages import Reply
-from accord_tools.check.probing.raw_connection import RawConnection
 from accord_tools.check.probing.target import MESSAGE_PREFIX, ServerTarget
 
 _LONGEST: Final = 1000

@@ -16,14 +16,13 @@ from accord.protocol.catalogue import Requirement
 from accord.protocol.revisions import HANDSHAKE, in_order
 from accord.protocol.verdict import Verdict, VerdictName, out_of_scope
 from accord.types import RevisionId
-from accord_tools.check.probing.failures import (
+from accord_tools.check.probing.messages import CAPABILITY_OF
+from accord_tools.check.probing.probe import Probe
+from accord_tools.check.probing.raw_connection import (
     AuthorizationRequired,
     ConnectionEnded,
     MessageTimeout,
 )
-from accord_tools.check.probing.form import FORM_NAMES, name_form, with_form
-from accord_tools.check.probing.messages import CAPABILITY_OF
-from accord_tools.check.probing.probe import Probe
 from accord_tools.check.probing.server_facts import (
     CheckRules,
     OnPlan,
@@ -35,7 +34,7 @@ from accord_tools.check.probing.server_facts import (
     try_tools,
     withheld_calls,
 )
-from accord_tools.check.probing.target import ServerTarget
+from accord_tools.check.probing.target import FORM_NAMES, ServerTarget, name_form, with_form
 from accord_tools.check.probing.tool_calls import CallLimit, CallPlan
 from accord_tools.check.report import Report, Setting, merge_revisions
 from accord_tools.check.revision_probe import RevisionProbe, add_stderr, describe_failure

@@ -19,9 +19,15 @@ from accord.server import Server
 from accord.types import JsonObject
 from accord_tools.contract.data_files import parse_toml, parse_yaml
 from accord_tools.contract.declared_tests import ContractRules
-from accord_tools.contract.expectations import Expectation, faults_of, mismatches
-from accord_tools.contract.result_paths import parse_path, values_at, wire_form
-from accord_tools.contract.snapshots import find_difference
+from accord_tools.contract.expectations import (
+    Expectation,
+    faults_of,
+    find_difference,
+    mismatches,
+    parse_path,
+    values_at,
+    wire_form,
+)
 from accord_tools.contract.tested_server import (
     CallCommand,
     Failure,

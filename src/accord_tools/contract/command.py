@@ -105,7 +105,7 @@ def run(options: argparse.Namespace) -> int:
     demand_target(options, "test")
 
     def work(found: Any, settings: Any) -> int:
-        from accord_tools.contract.hypothesis_home import temporary_hypothesis_home
+        from accord_tools.contract.runner import temporary_hypothesis_home
         from accord_tools.contract.tested_server import TestedServer
 
         patience = file.timeout if options.timeout is None else options.timeout
@@ -135,8 +135,7 @@ def _naming_form(options: argparse.Namespace, found: Any) -> "Iterator[None]":
     except ConnectFailed as error:
         if options.transport is None or not isinstance(found, str):
             raise
-        from accord_tools.check.probing.form import name_form
-        from accord_tools.check.probing.target import ServerTarget
+        from accord_tools.check.probing.target import ServerTarget, name_form
 
         target = ServerTarget(
             name=found, url=found, form=options.transport, headers=headers_of(options)

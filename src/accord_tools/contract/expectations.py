@@ -1,11 +1,19 @@
-"""What a case expects of an answer, and the first expectation that an answer does not meet."""
+"""What a case expects of an answer: its members by paths, and the result of an earlier run.
 
+Earlier results are kept beside the cases: `desk.accord.toml` has `desk.accord.snapshots.json`.
+"""
+
+import json
 import re
 from collections.abc import Iterator
-from typing import Any, Final
+from copy import deepcopy
+from difflib import unified_diff
+from pathlib import Path
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from accord.errors import AccordError
 from accord.types import (
     CallToolResult,
     EmbeddedResource,
@@ -14,8 +22,77 @@ from accord.types import (
     ReadResourceResult,
     TextContent,
 )
-from accord_tools.contract.result_paths import parse_path, values_at, wire_form
 from accord_tools.contract.tested_server import ServerAnswer, format_json
+
+ResultPath: TypeAlias = tuple[str | int, ...]
+"""Names of members and numbers of items; a star is any member or item."""
+
+_PART: Final = re.compile(r"(?:^|\.)([^.\[\]]+)|\[(\d+|\*)\]")
+_ANY: Final = "*"
+
+
+def parse_path(text: str) -> ResultPath:
+    """Return the parts of a path.
+
+    >>> parse_path("content[0].text")
+    ('content', 0, 'text')
+
+    Raises:
+        ValueError: it is not a path.
+    """
+    parts: list[str | int] = []
+    end = 0
+    while found := _PART.match(text, end):
+        name, number = found.groups()
+        parts.append(int(number) if number and number != _ANY else name or number)
+        end = found.end()
+    if end != len(text) or not parts:
+        raise ValueError(f"{text!r} is not a path; write one such as content[0].text")
+    return tuple(parts)
+
+
+def wire_form(result: object) -> Any:
+    """Return a result as the server sent it, without its `_meta`."""
+    found = msgspec.to_builtins(result)
+    if isinstance(found, dict):
+        found.pop("_meta", None)
+    return found
+
+
+def values_at(value: object, path: ResultPath) -> list[object]:
+    """Return the values at a path; empty if there is nothing."""
+    return [holder[key] for holder, key in _places(value, path)]
+
+
+def remove_at(value: object, paths: list[ResultPath]) -> Any:
+    """Return a copy without what is at these paths."""
+    made = deepcopy(value)
+    for path in paths:
+        # From the end, so that the numbers of other items stay.
+        for holder, key in reversed([*_places(made, path)]):
+            del holder[key]
+    return made
+
+
+def _places(value: object, path: ResultPath) -> Iterator[tuple[Any, Any]]:
+    """Yield the objects and lists that hold what is at a path, each with the name or number."""
+    first, *rest = path
+    for key in _keys(value, first):
+        holder: Any = value
+        if rest:
+            yield from _places(holder[key], tuple(rest))
+        else:
+            yield holder, key
+
+
+def _keys(value: object, part: str | int) -> list[Any]:
+    if isinstance(value, dict):
+        return [*value] if part == _ANY else [part] if part in value else []
+    if isinstance(value, list):
+        numbers = range(len(value))
+        return [*numbers] if part == _ANY else [part] if part in numbers else []
+    return []
+
 
 # The list that a result consists of.
 _CONTENTS: Final = ("content", "contents", "messages")
@@ -199,3 +276,75 @@ def _block_text(block: object) -> str | None:
     if isinstance(block, TextContent):
         return block.text
     return block.resource.text if isinstance(block, EmbeddedResource) else None
+
+
+_UPDATE: Final = "--update-snapshots writes it"
+
+
+def snapshot_file(cases: Path) -> Path:
+    """Return the file with the results of the cases in a file."""
+    return cases.with_suffix(".snapshots.json")
+
+
+def find_difference(
+    origin: tuple[Path, str],
+    step: int,
+    result: Any,
+    without: list[ResultPath],
+    *,
+    update: bool,
+) -> tuple[str, str] | None:
+    """Return what was expected and what came; None if the result is the one that was kept.
+
+    Args:
+        origin: the file of the case, and the name of the case.
+        step: the number of the request in the case.
+        result: the result, as JSON.
+        without: paths of what may differ.
+        update: keep this result in place of the earlier one.
+
+    Raises:
+        AccordError: the file with the results cannot be read or written.
+    """
+    path, case = snapshot_file(origin[0]), origin[1]
+    found = remove_at(result, without)
+    kept = _read(path)
+    name = str(step)
+    if update:
+        kept.setdefault(case, {})[name] = found
+        _write(path, kept)
+        return None
+    if name not in kept.get(case, {}):
+        return f"a result in {path.name}; {_UPDATE}", "no earlier result"
+    # What is left out now may have been kept before.
+    expected = remove_at(kept[case][name], without)
+    if expected == found:
+        return None
+    changed = unified_diff(_lines(expected), _lines(found), lineterm="", n=0)
+    lines = [" ".join(each.split()) for each in [*changed][2:] if not each.startswith("@@")]
+    return f"the result in {path.name}; {_UPDATE}", "  ".join(lines)
+
+
+def _lines(value: object) -> list[str]:
+    return json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False).splitlines()
+
+
+def _read(path: Path) -> dict[str, dict[str, Any]]:
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, RecursionError) as error:
+        raise AccordError(f"{path}: cannot be read: {error}") from None
+    is_right = isinstance(found, dict) and all(isinstance(each, dict) for each in found.values())
+    if not is_right:
+        raise AccordError(f"{path}: is not a file of snapshots; remove it, and write it again")
+    return dict(found)
+
+
+def _write(path: Path, kept: dict[str, dict[str, Any]]) -> None:
+    text = json.dumps(kept, indent=2, sort_keys=True, ensure_ascii=False)
+    try:
+        path.write_text(f"{text}\n", "utf-8")
+    except OSError as error:
+        raise AccordError(f"{path}: cannot be written: {error.strerror}") from None

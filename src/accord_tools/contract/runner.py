@@ -2,9 +2,11 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from importlib import import_module
+from tempfile import TemporaryDirectory
 from textwrap import indent
 from time import monotonic
 from typing import Any, Final
@@ -366,3 +368,24 @@ FORMS: Final[dict[str, Callable[..., str]]] = {
     "json": as_json,
     "junit": as_junit,
 }
+
+
+@contextmanager
+def temporary_hypothesis_home(shared: str = "") -> Iterator[None]:
+    """Give hypothesis a temporary folder; otherwise it would leave one behind.
+
+    Args:
+        shared: a folder that several processes use and another one removes: the tables that
+            hypothesis makes there take longer than most tests.
+    """
+    try:
+        from hypothesis.configuration import set_hypothesis_home_dir
+    except ImportError:  # the generator reports it when it is needed
+        yield
+        return
+    with nullcontext(shared) if shared else TemporaryDirectory(prefix="accord-test-") as folder:
+        set_hypothesis_home_dir(folder)
+        try:
+            yield
+        finally:
+            set_hypothesis_home_dir(None)

@@ -25,7 +25,7 @@ from accord.cli.terminal import escape_controls, painter, say, say_json
 if TYPE_CHECKING:
     from accord_tools.diagnosis.diagnosis import Diagnosis
     from accord_tools.diagnosis.launch import LaunchDiagnosis
-    from accord_tools.diagnosis.step import DoctorStep, StepList
+    from accord_tools.diagnosis.steps import DoctorStep, StepList
     from accord_tools.hosts.definition import HostEntry
 
 

@@ -26,9 +26,18 @@ from accord.http.client.guarded import AddressPolicy, GuardedSender, NoResponse
 from accord.http.rules.headers import ACCEPT_BOTH, media_type
 from accord.http.rules.responses import AuthChallenge, bearer_challenge, explain, quote_url
 from accord.protocol.revisions import HANDSHAKE, REVISIONS, in_order
-from accord_tools.diagnosis.first_requests import ask_first_list, post_initialize
-from accord_tools.diagnosis.network import check_tls, open_port, resolve_host, shown_reason
-from accord_tools.diagnosis.step import DoctorStep, StepList, StepVerdict, Stopped
+from accord_tools.diagnosis.steps import (
+    DoctorStep,
+    StepList,
+    StepVerdict,
+    Stopped,
+    ask_first_list,
+    check_tls,
+    open_port,
+    post_initialize,
+    resolve_host,
+    shown_reason,
+)
 from accord_tools.diagnosis.token_facts import token_facts
 
 _EXPIRES_SOON: Final = 14 * 86_400
@@ -93,11 +102,12 @@ class Diagnosis(StepList):
             await self._discover()
             await self._initialize_and_list()
 
-    def _add(self, name: str, verdict: StepVerdict, *, change: str = "", **facts: str) -> None:
-        super()._add(name, verdict, change=self._advise(change), **facts)
+    def add(self, name: str, verdict: StepVerdict, *, change: str = "", **facts: str) -> None:
+        """Note a step, with advice that fits this command."""
+        super().add(name, verdict, change=self._advise(change), **facts)
 
     def _take(self, step: DoctorStep) -> None:
-        self._add(step.name, step.verdict, change=step.change, asked=step.asked, came=step.came)
+        self.add(step.name, step.verdict, change=step.change, asked=step.asked, came=step.came)
         if step.verdict == "failed":
             raise Stopped
 
@@ -120,41 +130,40 @@ class Diagnosis(StepList):
                 answer = await post_initialize(self.url, self._headers, client="accord doctor")
         except (OSError, TimeoutError, ValueError, AccordError) as error:
             change = "check the URL: this may not be an HTTP server"
-            self._stop("http", asked=asked, came=shown_reason(error), change=change)
+            self.stop("http", asked=asked, came=shown_reason(error), change=change)
         status, headers, body = answer.status, answer.headers, answer.body
         kind = media_type(headers.get("Content-Type"))
         came = explain(status, kind, body) if status >= 300 else f"HTTP {status} {kind}".strip()
         if status < 300 and kind not in ACCEPT_BOTH.split(", "):
             change = "check the URL: MCP servers often end in /mcp"
-            self._add("http", "warning", asked=asked, came=came, change=change)
+            self.add("http", "warning", asked=asked, came=came, change=change)
         elif status < 300:
-            self._add("http", "ok", asked=asked, came=f"{came}: open to every caller")
+            self.add("http", "ok", asked=asked, came=f"{came}: open to every caller")
         elif status == 401:
             self._is_protected = True
-            self._add("http", "ok", asked=asked, came=f"HTTP {status}: protected")
+            self.add("http", "ok", asked=asked, came=f"HTTP {status}: protected")
             values = headers.getall("WWW-Authenticate", [])
             self._has_fixed_tokens = await self._finds_no_metadata(values)
             self._read_challenge(values)
         elif newer := {*named_revisions(body)} & ({*REVISIONS} - {*HANDSHAKE}):
             came = f"HTTP {status}: no handshake, the server speaks {', '.join(newer)}"
-            self._add("http", "ok", asked=asked, came=came)
+            self.add("http", "ok", asked=asked, came=came)
         elif status in (404, 405) and await self._is_older_form():
             came = f"HTTP {status} to POST, events to GET: HTTP with SSE, the older form"
-            self._add("http", "ok", asked=asked, came=came)
+            self.add("http", "ok", asked=asked, came=came)
         elif status in (404, 405):
             change = "check the path; servers often use /mcp"
-            self._add("http", "warning", asked=asked, came=came, change=change)
+            self.add("http", "warning", asked=asked, came=came, change=change)
         elif 300 <= status < 400:
             place = quote_url(headers.get("Location", ""), self.url)
             change = f"use the URL that it redirects to, {place}"
-            self._add("http", "warning", asked=asked, came=came, change=change)
+            self.add("http", "warning", asked=asked, came=came, change=change)
         else:
-            self._add("http", "failed", asked=asked, came=came, change=refusal_advice(body))
+            self.add("http", "failed", asked=asked, came=came, change=refusal_advice(body))
         return
 
     async def _is_older_form(self) -> bool:
-        from accord_tools.check.probing.form import find_form
-        from accord_tools.check.probing.target import ServerTarget
+        from accord_tools.check.probing.target import ServerTarget, find_form
 
         target = ServerTarget(
             name=self._display_url, url=self.url, headers=self._headers, patience=self._seconds
@@ -188,15 +197,15 @@ class Diagnosis(StepList):
         if self._challenge is None:
             came = values[0][:200] if values else "nothing"
             change = 'send WWW-Authenticate: Bearer resource_metadata="..."'
-            return self._add("challenge", "warning", asked=asked, came=came, change=change)
+            return self.add("challenge", "warning", asked=asked, came=came, change=change)
         named = self._challenge.resource_metadata
         came = ", ".join(f"{name}={value[:100]}" for name, value in self._challenge.params.items())
         if named is None and not self._has_fixed_tokens:
             change = "name the metadata of the resource in resource_metadata"
-            return self._add(
+            return self.add(
                 "challenge", "warning", asked=asked, came=came or "Bearer", change=change
             )
-        return self._add("challenge", "ok", asked=asked, came=came or "Bearer")
+        return self.add("challenge", "ok", asked=asked, came=came or "Bearer")
 
     # -- authorization
 
@@ -206,7 +215,7 @@ class Diagnosis(StepList):
         if self._has_fixed_tokens:
             came = "none: clients cannot obtain a token, it is given to them"
             change = "nothing, if that is meant; else publish metadata (RFC 9728)"
-            self._add("resource metadata", "skipped", came=came, change=change)
+            self.add("resource metadata", "skipped", came=came, change=change)
             return
         named = None if self._challenge is None else self._challenge.resource_metadata
         async with self._metadata_sender() as sender:
@@ -224,18 +233,18 @@ class Diagnosis(StepList):
         except FlowFailed as error:
             # Clients go on without metadata that the server did not announce.
             verdict: StepVerdict = "warning" if isinstance(error, UnreadableMetadata) else "failed"
-            self._add(name, verdict, asked=error.asked, came=error.came, change=error.hint)
+            self.add(name, verdict, asked=error.asked, came=error.came, change=error.hint)
             return None
         if found is None:
             change = "publish it (RFC 9728); clients fall back to the rules of 2025-03-26"
-            self._add(name, "warning", asked=asked, came="none", change=change)
+            self.add(name, "warning", asked=asked, came="none", change=change)
         elif not found.authorization_servers:
             change = "name at least one in authorization_servers"
             came = "metadata without authorization servers"
-            self._add(name, "failed", asked=found.url, came=came, change=change)
+            self.add(name, "failed", asked=found.url, came=came, change=change)
         else:
             came = f"{found.resource}, protected by {', '.join(found.authorization_servers)}"
-            self._add(name, "ok", asked=f"GET {found.url}", came=came)
+            self.add(name, "ok", asked=f"GET {found.url}", came=came)
         return found
 
     async def _find_server(self, sender: GuardedSender, named: str | None) -> ServerMetadata | None:
@@ -245,14 +254,14 @@ class Diagnosis(StepList):
         try:
             server = (await sender.run(discover(self.url, named=named))).server
         except FlowFailed as error:
-            self._add(name, "failed", asked=error.asked, came=error.came, change=error.hint)
+            self.add(name, "failed", asked=error.asked, came=error.came, change=error.hint)
             return None
         if server.is_assumed:
             change = "publish authorization server metadata (RFC 8414)"
             came = f"no metadata; default paths such as {default_metadata(self.url).token_endpoint}"
-            self._add(name, "warning", asked=server.issuer, came=came, change=change)
+            self.add(name, "warning", asked=server.issuer, came=came, change=change)
         else:
-            self._add(name, "ok", asked=f"GET {server.url}", came=f"issuer {server.issuer}")
+            self.add(name, "ok", asked=f"GET {server.url}", came=f"issuer {server.issuer}")
         return server
 
     def _check_server_metadata(self, server: ServerMetadata, policy: AddressPolicy) -> None:
@@ -263,28 +272,28 @@ class Diagnosis(StepList):
             except NoResponse as error:
                 came = error.reason if endpoint else "an endpoint is missing"
                 change = error.hint or "serve authorization and token endpoint over https"
-                self._add("endpoints", "failed", asked=asked, came=came, change=change)
+                self.add("endpoints", "failed", asked=asked, came=came, change=change)
         if server.registration_endpoint is not None:
-            self._add("registration", "ok", asked=asked, came=server.registration_endpoint)
+            self.add("registration", "ok", asked=asked, came=server.registration_endpoint)
         elif server.client_id_metadata_document_supported:
             came = "clients may use the URL of their metadata as client ID"
-            self._add("registration", "ok", asked=asked, came=came)
+            self.add("registration", "ok", asked=asked, came=came)
         else:
             change = "clients need OAuth(client_id=...) or --client-id, registered by hand"
             came = "no registration_endpoint"
-            self._add("registration", "warning", asked=asked, came=came, change=change)
+            self.add("registration", "warning", asked=asked, came=came, change=change)
         methods = server.code_challenge_methods_supported
         came = "not stated" if methods is None else ", ".join(methods) or "none"
         if server.refuses_pkce:
             change = "support PKCE with S256"
-            self._add("pkce", "failed", asked=asked, came=came, change=change)
+            self.add("pkce", "failed", asked=asked, came=came, change=change)
         elif methods is None and not server.is_assumed:
             change = (
                 "publish code_challenge_methods_supported: some clients refuse servers without it"
             )
-            self._add("pkce", "warning", asked=asked, came=came, change=change)
+            self.add("pkce", "warning", asked=asked, came=came, change=change)
         else:
-            self._add("pkce", "ok", asked=asked, came=came)
+            self.add("pkce", "ok", asked=asked, came=came)
 
     # -- the protocol
 
@@ -297,9 +306,9 @@ class Diagnosis(StepList):
             change = "add --oauth to obtain a token, or --bearer TOKEN"
             if self._has_fixed_tokens:
                 change = "give it with --bearer TOKEN"
-            self._add("token", "skipped", came="none was given", change=change)
+            self.add("token", "skipped", came="none was given", change=change)
             for name in ("initialize", "list"):
-                self._add(name, "skipped", came="no token")
+                self.add(name, "skipped", came="no token")
             return
         if self._is_protected and isinstance(self._auth, str):
             self._read_token(self._auth)
@@ -316,25 +325,25 @@ class Diagnosis(StepList):
             ) as client:
                 info = client.server_info
                 came = f"{info.name} {info.version}, revision {client.revision}"
-                self._add("initialize", "ok", asked=asked, came=came)
+                self.add("initialize", "ok", asked=asked, came=came)
                 listed, came = await ask_first_list(client)
-                self._add("list", "ok", asked=listed, came=came)
+                self.add("list", "ok", asked=listed, came=came)
         except FlowFailed as error:
             came = f"{error.step}: {error.came}"
-            self._add("token", "failed", asked=error.asked, came=came, change=error.hint)
+            self.add("token", "failed", asked=error.asked, came=came, change=error.hint)
         except Unauthorized as error:
             change = "give another token: this one is wrong, has expired, or is for another server"
             came = f"token refused: {error}"
-            self._add("initialize", "failed", asked=asked, came=came, change=change)
+            self.add("initialize", "failed", asked=asked, came=came, change=change)
         except AccordError as error:
             name = "list" if self.steps[-1].name == "initialize" else "initialize"
-            self._add(name, "failed", asked=asked, came=str(error))
+            self.add(name, "failed", asked=asked, came=str(error))
 
     def _read_token(self, token: str) -> None:
         asked = "the token itself, not verified here"
         came, faults = token_facts(token, self._resource, time.time())
         verdict: StepVerdict = "warning" if faults else "ok"
-        self._add("token", verdict, asked=asked, came=came, change="; ".join(faults))
+        self.add("token", verdict, asked=asked, came=came, change="; ".join(faults))
 
 
 class _ShowingAuth:

@@ -12,12 +12,11 @@ from accord.client import connect
 from accord.errors import AccordError
 from accord.json_schema.samples import sample
 from accord.protocol.revisions import BEFORE_HANDSHAKE
-from accord_tools.check.probing.failures import ConnectionEnded, MessageTimeout
 from accord_tools.check.probing.messages import MessageLog, Reply, shorten
-from accord_tools.check.probing.raw_connection import RawConnection
+from accord_tools.check.probing.raw_connection import ConnectionEnded, MessageTimeout, RawConnection
 from accord_tools.check.probing.target import StdioCarrier
 from accord_tools.check.probing.tool_calls import tool_refusal
-from accord_tools.diagnosis.step import DoctorStep, StepList, Stopped
+from accord_tools.diagnosis.steps import DoctorStep, StepList, Stopped
 from accord_tools.hosts.checking.advice import advise_program, advise_start, quote_stderr
 from accord_tools.hosts.definition import HostEntry
 
@@ -72,17 +71,17 @@ class LaunchDiagnosis(StepList):
         env = {**os.environ, **self._entry.env}
         found = shutil.which(program, path=env.get("PATH"))
         if found is None:
-            self._stop("command", asked=asked, came="not found", change=advise_program(program))
+            self.stop("command", asked=asked, came="not found", change=advise_program(program))
         if os.path.dirname(program) and not os.path.isabs(program):
             came = f"{found}, relative to the current folder"
             change = f"write {os.path.abspath(found)}: a host runs in another folder"
-            self._add("command", "warning", asked=asked, came=came, change=change)
+            self.add("command", "warning", asked=asked, came=came, change=change)
         elif os.path.isabs(program) or shutil.which(program, path=_PATH_OF_DESKTOPS):
-            self._add("command", "ok", asked=asked, came=found)
+            self.add("command", "ok", asked=asked, came=found)
         else:
             change = f"write {found} in the configuration of a host, which may have a shorter PATH"
             came = f"{found}, by the PATH of this shell alone"
-            self._add("command", "warning", asked=asked, came=came, change=change)
+            self.add("command", "warning", asked=asked, came=came, change=change)
 
     def _find_scripts(self) -> None:
         folder = Path(self._entry.cwd or ".")
@@ -92,11 +91,11 @@ class LaunchDiagnosis(StepList):
             asked = f"the file {word}"
             if not (folder / word).is_file():
                 change = "correct the path" + ("" if os.path.isabs(word) else "; make it absolute")
-                self._stop("command", asked=asked, came="there is no such file", change=change)
+                self.stop("command", asked=asked, came="there is no such file", change=change)
             if not os.path.isabs(word) and self._entry.cwd is None:
                 change = f"write {(folder / word).absolute()}: a host runs in another folder"
                 came = "a path relative to the current folder"
-                self._add("command", "warning", asked=asked, came=came, change=change)
+                self.add("command", "warning", asked=asked, came=came, change=change)
 
     def _look_at_variables(self) -> None:
         entry = self._entry
@@ -106,9 +105,9 @@ class LaunchDiagnosis(StepList):
         came = ", ".join(entry.env)  # never their values
         if entry.placeholders:
             change = f"fill in {', '.join(entry.placeholders)}"
-            self._add("environment", "warning", asked=asked, came=came, change=change)
+            self.add("environment", "warning", asked=asked, came=came, change=change)
         else:
-            self._add("environment", "ok", asked=asked, came=came)
+            self.add("environment", "ok", asked=asked, came=came)
 
     # -- the process
 
@@ -133,26 +132,26 @@ class LaunchDiagnosis(StepList):
         if failure:
             change = advise_start(carrier.stderr, stray)
             came = f"{failure}{quote_stderr(carrier.stderr)}"
-            self._stop("start", asked=asked, came=came, change=change)
+            self.stop("start", asked=asked, came=came, change=change)
         assert reply is not None
         took = f"answered after {line.first_answer:.2g} s"
-        self._add("start", "ok", asked=asked, came=took)
+        self.add("start", "ok", asked=asked, came=took)
         if carrier.stderr:
             came = quote_stderr(carrier.stderr).lstrip("; ")
-            self._add("stderr", "ok", asked="what it writes to standard error", came=came)
+            self.add("stderr", "ok", asked="what it writes to standard error", came=came)
         asked = "exit after its input was closed"
         if carrier.left_by_itself:
-            self._add("exit", "ok", asked=asked, came=carrier.child.state)
+            self.add("exit", "ok", asked=asked, came=carrier.child.state)
         else:
             change = "end when standard input ends: hosts have to kill it otherwise"
             came = f"it still ran after {_LEAVING:g} s"
-            self._add("exit", "warning", asked=asked, came=came, change=change)
+            self.add("exit", "warning", asked=asked, came=came, change=change)
 
     def _report_stray(self, lines: Sequence[str]) -> None:
         change = "write nothing but messages to standard output: print to standard error, log there"
         asked = "nothing but messages on standard output"
         came = f"{len(lines)} line(s) that are not messages: {shorten(lines[0], _LINE)!r}"
-        self._add("stdout", "failed", asked=asked, came=came, change=change)
+        self.add("stdout", "failed", asked=asked, came=came, change=change)
 
     # -- the protocol
 
@@ -171,12 +170,12 @@ class LaunchDiagnosis(StepList):
             ) as client:
                 info = client.server_info
                 came = f"{info.name} {info.version}, revision {client.revision}"
-                self._add("initialize", "ok", asked=asked, came=came)
+                self.add("initialize", "ok", asked=asked, came=came)
                 await self._list_and_call(client)
         except AccordError as error:
             # A failed list is another step than a conversation that does not begin.
             name = "initialize" if self.steps[-1].name not in ("initialize", "list") else "list"
-            self._add(name, "failed", asked=asked, came=str(error))
+            self.add(name, "failed", asked=asked, came=str(error))
 
     async def _list_and_call(self, client: "Client") -> None:
         from accord.testing.catalog import fetch_lists
@@ -185,27 +184,27 @@ class LaunchDiagnosis(StepList):
         counts = ", ".join(f"{kind}: {len(each)}" for kind, each in lists.entries.items() if each)
         for method, error in lists.failed.items():
             change = "answer it, or do not declare its capability"
-            self._add("list", "failed", asked=method, came=str(error), change=change)
+            self.add("list", "failed", asked=method, came=str(error), change=change)
         if not lists.failed:
             came = counts or "it declares nothing to list"
-            self._add("list", "ok", asked="its lists", came=came)
+            self.add("list", "ok", asked="its lists", came=came)
         chosen = _harmless_tool(lists.entries.get("tools") or ())
         if chosen is None:
             came = "no tool says that it only reads, and can be called without knowing more"
-            self._add("call", "skipped", came=came)
+            self.add("call", "skipped", came=came)
             return
         name, arguments = chosen
         asked = f"tools/call of {name}"
         try:
             result = await client.call_tool(name, arguments)
         except AccordError as error:
-            self._add("call", "failed", asked=asked, came=str(error))
+            self.add("call", "failed", asked=asked, came=str(error))
             return
         if getattr(result, "is_error", False):
             came = f"the tool says that it failed: {shorten(str(result.text), _LINE)}"
-            self._add("call", "warning", asked=asked, came=came)
+            self.add("call", "warning", asked=asked, came=came)
         else:
-            self._add("call", "ok", asked=asked, came="a result")
+            self.add("call", "ok", asked=asked, came="a result")
 
 
 def _harmless_tool(tools: Sequence[Any]) -> tuple[str, Mapping[str, Any]] | None:

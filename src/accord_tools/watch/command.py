@@ -175,7 +175,7 @@ def _serve(options: argparse.Namespace, watcher: "Watcher", log: _Log) -> None:
     sockets = listen("127.0.0.1", options.listen)
 
     async def serve() -> None:
-        from accord_tools.watch.http import serve_proxy
+        from accord_tools.watch.http_proxy import serve_proxy
 
         end_by_signals()
         async with serve_proxy(options.url, sockets, watcher, headers=headers_of(options)):

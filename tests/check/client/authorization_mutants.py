@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 from urllib.parse import unquote
 
-from accord_tools.check.fake_server.authorization_server import PREREGISTERED
+from accord_tools.check.fake_server.protected import PREREGISTERED
 from check.client.authorizing import OAUTH, OPENID, RESOURCE, Authorizing, Known, Stateless
 from check.client.mutants import UNBREAKABLE, few, mutant
 from check.client.raw import Gone, Message, Raw

@@ -9,7 +9,7 @@ import secrets
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlencode, urlsplit
 
-from accord_tools.check.fake_server.authorization_server import PREREGISTERED
+from accord_tools.check.fake_server.protected import PREREGISTERED
 from check.client.raw import Gone, Message, Raw
 
 OAUTH = "/.well-known/oauth-authorization-server"

@@ -9,7 +9,7 @@ import pytest
 from accord.protocol.catalogue import catalogue
 from accord.testing import run_in_virtual_time
 from accord_tools.check.client_check import ClientPlan, check_client
-from accord_tools.check.fake_server.authorization_server import PREREGISTERED
+from accord_tools.check.fake_server.protected import PREREGISTERED
 from accord_tools.check.scenarios.client import CLIENT_SCENARIOS
 from check.client import everything
 from check.client.authorization_mutants import Older

@@ -13,8 +13,13 @@ import pytest
 from accord.protocol.catalogue import catalogue
 from accord.protocol.revisions import REVISIONS
 from accord.testing import run_in_virtual_time
-from accord_tools.check.client_check import ClientPlan, check_client
-from accord_tools.check.fake_server.unseen import NOT_OF_CLIENTS, UNSEEN, why_not_of_clients
+from accord_tools.check.client_check import (
+    NOT_OF_CLIENTS,
+    UNSEEN,
+    ClientPlan,
+    check_client,
+    why_not_of_clients,
+)
 from check.client import (  # noqa: F401  # modules register their mutants
     authorization_mutants,
     mutants_conduct,

@@ -13,8 +13,7 @@ from accord import connect
 from accord.client.negotiation import KNOWN_SERVERS
 from accord.protocol.catalogue import catalogue
 from accord.testing import run_in_virtual_time
-from accord_tools.check.client_check import ClientPlan, _faulty_servers, check_client
-from accord_tools.check.fake_server.unseen import UNSEEN
+from accord_tools.check.client_check import UNSEEN, ClientPlan, _faulty_servers, check_client
 from accord_tools.check.verdicts import NO_PROBE
 from check.client import everything
 

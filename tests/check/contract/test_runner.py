@@ -12,9 +12,8 @@ from msgspec import Meta
 from accord import Server, ToolError
 from accord.types import ToolAnnotations
 from accord_tools.contract import ContractBroken, check_contract
-from accord_tools.contract.arguments import Shape
+from accord_tools.contract.arguments import KnownValues, Shape
 from accord_tools.contract.declared_tests import ContractRules
-from accord_tools.contract.known_values import KnownValues
 from accord_tools.contract.runner import TestRun, plan_tests, run_tests
 from accord_tools.contract.tested_server import CallCommand, TestedServer
 from support.waiting import LONG

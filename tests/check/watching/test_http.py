@@ -16,7 +16,7 @@ from accord import Server
 from accord.client import blocking
 from accord.trace import read
 from accord_tools.check.trace_check import replay
-from accord_tools.watch.http import serve_proxy
+from accord_tools.watch.http_proxy import serve_proxy
 from accord_tools.watch.watcher import Watcher
 from check.watching.between import INITIALIZE, OPENED, launched, line
 from support.http_server import free_port, serving, serving_within

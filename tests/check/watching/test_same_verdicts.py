@@ -5,7 +5,7 @@ import pytest
 import protocol.rules.http_mutants_later  # noqa: F401  # registers mutants
 from accord.trace import read
 from accord_tools.check.trace_check import replay
-from accord_tools.watch.http import serve_proxy
+from accord_tools.watch.http_proxy import serve_proxy
 from accord_tools.watch.watcher import Watcher
 from check.watching.played import PlayedServer, decoded, play
 from protocol.rules.http_mutants import MUTANTS

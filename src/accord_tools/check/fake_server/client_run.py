@@ -11,8 +11,7 @@ from accord.protocol.revisions import REVISIONS
 from accord.protocol.verdict import Evidence
 from accord.trace import Transport
 from accord.types import JsonObject, LoggingLevel, RevisionId
-from accord_tools.check.fake_server.server import LISTS, FakeServer
-from accord_tools.check.fake_server.stateless import names_own_revision
+from accord_tools.check.fake_server.server import LISTS, FakeServer, names_own_revision
 from accord_tools.check.probing.messages import (
     are_several,
     decode_json,

@@ -1,9 +1,11 @@
-"""The HTTP transport of a fake server: Streamable HTTP, HTTP with SSE, and raw responses."""
+"""The HTTP transport of a fake server: Streamable HTTP, HTTP with SSE, raw responses, and notes
+of what the monitor of a client sees beside the messages.
+"""
 
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping, MutableMapping
 from itertools import count
 from typing import Any, Final, Self
 
@@ -12,23 +14,220 @@ import msgspec
 from accord.errors import MissingExtra
 from accord.http.rules import headers as names
 from accord.http.rules import sse
-from accord.http.server.exchange import Receive, Scope, Send
+from accord.http.rules.headers import media_type
+from accord.http.rules.sse import CONTENT_TYPE, Decoder
+from accord.http.rules.stateless import status_of_refusal
+from accord.http.server.exchange import Receive, ResponseCut, Scope, Send
 from accord.http.server.sockets import listen
+from accord.trace import ALL, HttpFacts
 from accord.types import JsonObject
-from accord_tools.check.fake_server.http_notes import ExchangeNotes
-from accord_tools.check.fake_server.http_streams import (
-    JSON_HEAD,
-    FakeHttpSession,
-    MessageStream,
-    StatelessPosts,
-    StreamCut,
-    key_of,
-    status_of_message,
+from accord_tools.check.fake_server.server import (
+    LISTEN,
+    STATELESS,
+    FakeServer,
+    FakeTransport,
+    names_own_revision,
 )
-from accord_tools.check.fake_server.server import FakeServer, FakeTransport
-from accord_tools.check.fake_server.stateless import LISTEN, STATELESS, names_own_revision
 from accord_tools.check.probing.messages import decode_json, is_request, objects_in, params_of
 from accord_tools.check.probing.raw_connection import RawConnection
+
+
+class ExchangeNotes:
+    """Notes of one request and its response, once it is known to which connection they belong.
+
+    Args:
+        request: the request.
+        name: of the exchange.
+    """
+
+    def __init__(self, request: "ReceivedRequest", name: str) -> None:
+        self.facts = HttpFacts(
+            method=request.method,
+            headers=request.headers,
+            recorded=ALL,
+            exchange=name,
+            path=request.path,
+            query=request.query,
+        )
+        self._request = request
+        self._connection: RawConnection | None = None
+        self._decoder = Decoder(with_empty=True)
+        self._is_stream = False
+
+    def belong_to(self, connection: "RawConnection", *, has_message: bool) -> HttpFacts:
+        """Note the request, unless its message is recorded; return its facts."""
+        self._connection = connection
+        if not has_message:
+            connection.log.note("client", self.facts)
+        return self.facts
+
+    def wrap(self, send: Send) -> Send:
+        """Return a function that sends, and notes what was sent."""
+
+        async def send_and_note(message: MutableMapping[str, Any]) -> None:
+            if self._is_stream and not message.get("more_body", False):
+                # Before the client can see it, or the time until it comes back would be too short.
+                self.end()
+            await send(message)
+            if self._connection is not None:
+                self._note(self._connection, message)
+
+        return send_and_note
+
+    def _note(self, connection: "RawConnection", message: Mapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            pairs = message["headers"]
+            headers = {name.decode(): text.decode("latin-1") for name, text in pairs}
+            self._is_stream = media_type(headers.get("content-type")) == CONTENT_TYPE
+            self._tell(connection, status=message["status"], headers=headers, recorded=ALL)
+        elif self._is_stream:
+            for event in self._decoder.feed(message.get("body", b"")):
+                data = event.data.decode(errors="replace") if event.name == "endpoint" else None
+                retry = self._decoder.retry
+                self._tell(connection, event=event.name, id=event.id, retry=retry, data=data)
+
+    def end(self) -> None:
+        """Note the end of a stream and the party that ended it; may be repeated."""
+        if self._connection is not None and self._is_stream:
+            self._is_stream = False
+            self._tell(self._connection, ended="client" if self._request.was_left else "server")
+
+    def _tell(self, connection: "RawConnection", **facts: Any) -> None:
+        name = self.facts.exchange
+        connection.log.note("server", HttpFacts(self.facts.method, exchange=name, **facts))
+
+
+JSON_HEAD: Final = {"content-type": "application/json"}
+# In place of data: break the connection here.
+_DROP: Final = b"drop"
+
+
+class StreamCut(ResponseCut):
+    """Raised to drop a connection within a response."""
+
+
+class MessageStream:
+    """Messages of one stream, which several connections may carry in turn."""
+
+    def __init__(self, name: str, wanted: set[Any] | None) -> None:
+        self.name = name
+        # The requests that it answers before it ends; None for a stream without an end.
+        self.wanted = wanted
+        self.queue: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self.count = 0
+
+    async def messages(
+        self, request: "ReceivedRequest", receive: Receive
+    ) -> AsyncGenerator[bytes, None]:
+        """Yield messages until every request is answered, or the client disconnects."""
+        gone = asyncio.get_running_loop().create_task(_wait_for_disconnect(receive))
+        try:
+            while self.wanted is None or self.wanted:
+                data = await _next_message(self.queue, gone)
+                if data is None:
+                    return
+                if data is _DROP:
+                    raise StreamCut
+                message = decode_json(data)
+                if self.wanted and isinstance(message, dict) and "method" not in message:
+                    self.wanted.discard(key_of(message.get("id")))
+                yield data
+        finally:
+            request.was_left = gone.done()
+            gone.cancel()
+
+
+class FakeHttpSession:
+    """A session: the streams of its messages."""
+
+    takes_down = True
+
+    def __init__(self, session: str, content_type: str) -> None:
+        self._facts = HttpFacts(status=200, headers={"content-type": content_type})
+        self.session = session
+        self.connection: RawConnection
+        # The stream of each request that waits for its answer.
+        self.waiting: dict[Any, MessageStream] = {}
+        self.standing = MessageStream("0", None)
+        self.streams = {"0": self.standing}
+        self.is_ended = False
+
+    async def open(self, line: RawConnection) -> None:
+        """Do nothing: the client has connected."""
+
+    async def send(self, data: bytes) -> None:
+        """Send an answer on the stream of its request, other messages on the standing one."""
+        message = decode_json(data)
+        is_answer = isinstance(message, dict) and "method" not in message
+        stream = self.waiting.get(key_of(message.get("id"))) if is_answer else None
+        await self._send_on(stream or self.standing, data)
+
+    async def send_beside(self, id: object, message: object) -> None:
+        """Send a message on the stream of a request that waits for its answer."""
+        data = message if isinstance(message, bytes) else msgspec.json.encode(message)
+        await self._send_on(self.waiting.get(key_of(id), self.standing), data)
+
+    async def _send_on(self, stream: MessageStream, data: bytes) -> None:
+        self.connection.log.take("server", data, self.facts_of(data))
+        await stream.queue.put(data)
+
+    def facts_of(self, data: bytes) -> HttpFacts:
+        """Return the facts about the response that carries a message."""
+        return self._facts
+
+    def is_waited_for(self, id: object) -> bool:
+        """Return whether a request still has a stream for its answer."""
+        return key_of(id) in self.waiting
+
+    def drop(self, id: object = None) -> None:
+        """Break the connection of a request's stream, or of the standing one."""
+        stream = self.standing if id is None else self.waiting.get(key_of(id), self.standing)
+        stream.queue.put_nowait(_DROP)
+
+    async def close(self) -> None:
+        """End all streams."""
+        self.is_ended = True
+        for stream in self.streams.values():
+            stream.queue.put_nowait(None)
+
+
+class StatelessPosts(FakeHttpSession):
+    """All requests that stand on their own: each has its stream, and there is no session."""
+
+    def facts_of(self, data: bytes) -> HttpFacts:
+        """Return the facts about the response: an error has a status of its own."""
+        status = status_of_message(data)
+        return self._facts if status == 200 else HttpFacts(status=status, headers=JSON_HEAD)
+
+
+def key_of(id: object) -> Any:
+    return (type(id).__name__, id) if isinstance(id, int | str) else None
+
+
+def status_of_message(data: bytes) -> int:
+    """Return the status with which a message begins a response."""
+    message = decode_json(data)
+    error = message.get("error") if isinstance(message, dict) else None
+    code = error.get("code") if isinstance(error, dict) else None
+    return status_of_refusal(code) if isinstance(code, int) else 200
+
+
+async def _wait_for_disconnect(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _next_message(
+    queue: "asyncio.Queue[bytes | None]", gone: "asyncio.Task[None]"
+) -> bytes | None:
+    """Return the next item of a queue; None once the client has disconnected."""
+    getting = asyncio.get_running_loop().create_task(queue.get())
+    await asyncio.wait({getting, gone}, return_when=asyncio.FIRST_COMPLETED)
+    if getting.done():
+        return getting.result()
+    getting.cancel()
+    return None
+
 
 _JSON: Final = JSON_HEAD["content-type"]
 _CLOSING: Final = 2.0
@@ -110,7 +309,7 @@ class FakeHttpTransport(FakeTransport):
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for line in self._fake.lines:
+        for line in self.fake.lines:
             await line.close()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CLOSING):
@@ -142,13 +341,13 @@ class FakeHttpTransport(FakeTransport):
             request.ended = asyncio.get_running_loop().time()
 
     async def _serve(self, request: ReceivedRequest, receive: Receive, send: Send) -> None:
-        answer = self._fake.http(request)
+        answer = self.fake.http(request)
         if answer is None and self._is_older:
             answer = await self._serve_two_endpoints(request, receive, send)
         elif answer is None and request.method == "GET" and request.path != self._path:
-            self._fake.visited.append(request.path)
+            self.fake.visited.append(request.path)
             answer = CannedResponse(404)
-        elif answer is None and not self._fake.has_handshake and request.method != "POST":
+        elif answer is None and not self.fake.has_handshake and request.method != "POST":
             answer = CannedResponse(405)
         elif answer is None and self._stands_alone(request):
             answer = await self._post_stateless(request, receive, send)
@@ -190,7 +389,7 @@ class FakeHttpTransport(FakeTransport):
             return CannedResponse(202)
         more = {names.SESSION: http_session.session}
         answer = None
-        if self._fake.streams:
+        if self.fake.streams:
             await self._send_events(stream, request, receive, send, more)
         else:
             body = b",".join([each async for each in stream.messages(request, receive)])
@@ -231,7 +430,7 @@ class FakeHttpTransport(FakeTransport):
         if self._is_older:
             return b""
         stream.count += 1
-        retry = b"" if self._fake.retry is None else b"retry: %d\n" % self._fake.retry
+        retry = b"" if self.fake.retry is None else b"retry: %d\n" % self.fake.retry
         return b"%sid: %s-%d\n" % (retry, stream.name.encode(), stream.count)
 
     async def _get(
@@ -243,7 +442,7 @@ class FakeHttpTransport(FakeTransport):
         request.notes.belong_to(http_session.connection, has_message=False)
         last = request.headers.get("last-event-id", "0").partition("-")[0]
         stream = http_session.streams.get(last, http_session.standing)
-        if stream is http_session.standing and not self._fake.listens:
+        if stream is http_session.standing and not self.fake.listens:
             return CannedResponse(405)
         await self._send_events(stream, request, receive, send, {})
         return None
@@ -268,10 +467,10 @@ class FakeHttpTransport(FakeTransport):
         return None if http_session is None or http_session.is_ended else http_session
 
     def _begin(self) -> FakeHttpSession:
-        is_stream = self._fake.streams or self._is_older
+        is_stream = self.fake.streams or self._is_older
         session = secrets.token_urlsafe(16)
         http_session = FakeHttpSession(session, sse.CONTENT_TYPE if is_stream else _JSON)
-        http_session.connection = self._open_line(http_session, "sse" if self._is_older else "http")
+        http_session.connection = self.open_line(http_session, "sse" if self._is_older else "http")
         self._sessions[session] = http_session
         return http_session
 
@@ -284,18 +483,18 @@ class FakeHttpTransport(FakeTransport):
     # -- requests that stand on their own
 
     def _stands_alone(self, request: ReceivedRequest) -> bool:
-        if request.method != "POST" or not self._fake.is_stateless:
+        if request.method != "POST" or not self.fake.is_stateless:
             return False
         named = request.headers.get(names.VERSION)
         is_named = names_own_revision(request.message) or named == STATELESS.id
-        return is_named or not self._fake.has_handshake
+        return is_named or not self.fake.has_handshake
 
     async def _post_stateless(
         self, request: ReceivedRequest, receive: Receive, send: Send
     ) -> CannedResponse | None:
         if self._stateless is None:
             self._stateless = StatelessPosts("", _JSON)
-            self._stateless.connection = self._open_line(self._stateless, "http")
+            self._stateless.connection = self.open_line(self._stateless, "http")
         carrier, message = self._stateless, request.message
         if not isinstance(message, dict) or not is_request(message):
             await self._hear_request(carrier, request)
@@ -319,7 +518,7 @@ class FakeHttpTransport(FakeTransport):
             if first is None:
                 return CannedResponse(200)  # the client has left
             status, is_answer = status_of_message(first), not stream.wanted
-            is_streamed = self._fake.streams or request.name == LISTEN
+            is_streamed = self.fake.streams or request.name == LISTEN
             if status != 200 or (is_answer and not is_streamed):
                 return CannedResponse(status, JSON_HEAD, first)
             more = {"content-type": sse.CONTENT_TYPE, "x-accel-buffering": "no"}
@@ -329,7 +528,7 @@ class FakeHttpTransport(FakeTransport):
             try:
                 data: bytes | None = first
                 while data is not None:
-                    body = self._fake.comment + sse.encode(data)
+                    body = self.fake.comment + sse.encode(data)
                     await send({"type": "http.response.body", "body": body, "more_body": True})
                     data = await anext(messages, None)
             finally:
@@ -356,7 +555,7 @@ class FakeHttpTransport(FakeTransport):
         known = self._sessions.get(key) if request.path == "/messages" else None
         if request.method != "POST" or known is None:
             # A request of Streamable HTTP: its client shall fall back.
-            return CannedResponse(self._fake.refusal if request.path == self._path else 404)
+            return CannedResponse(self.fake.refusal if request.path == self._path else 404)
         await self._hear_request(known, request)
         return CannedResponse(202)
 

@@ -2,27 +2,27 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
 
-from accord.errors import MethodNotFound, RequestError
+from accord.errors import InvalidParams, MethodNotFound, RequestError, UnsupportedRevision
 from accord.protocol.catalogue import catalogue
-from accord.protocol.revisions import BEFORE_HANDSHAKE, HANDSHAKE, REVISIONS, find_revision
+from accord.protocol.exchange import (
+    META_CAPABILITIES,
+    META_SERVER,
+    META_SUBSCRIPTION,
+    META_VERSION,
+    meta_of,
+)
+from accord.protocol.revisions import (
+    BEFORE_HANDSHAKE,
+    HANDSHAKE,
+    REVISIONS,
+    Revision,
+    find_revision,
+)
 from accord.trace import Transport
 from accord.types import JsonObject, RevisionId
-from accord_tools.check.fake_server.stateless import (
-    ACKNOWLEDGED,
-    LISTEN,
-    SERVER_INFO,
-    STATELESS,
-    acknowledged_part,
-    capabilities_in,
-    complete_result,
-    find_refusal,
-    names_own_revision,
-    tag,
-)
-from accord_tools.check.probing.failures import ConnectionEnded, MessageTimeout
 from accord_tools.check.probing.messages import (
     MessageLog,
     Reply,
@@ -31,11 +31,114 @@ from accord_tools.check.probing.messages import (
     next_id,
     params_of,
 )
-from accord_tools.check.probing.raw_connection import RawCarrier, RawConnection
+from accord_tools.check.probing.raw_connection import (
+    ConnectionEnded,
+    MessageTimeout,
+    RawCarrier,
+    RawConnection,
+)
 
 if TYPE_CHECKING:
     from accord_tools.check.fake_server.client_run import ClientRun
     from accord_tools.check.fake_server.http_transport import CannedResponse, ReceivedRequest
+
+
+STATELESS: Final[Revision] = [row for row in REVISIONS.values() if not row.handshake][-1]
+"""The newest revision without a handshake."""
+
+SERVER_INFO: Final = {"name": "accord-check", "version": "1"}
+TASKS: Final = "io.modelcontextprotocol/tasks"
+LISTEN: Final = "subscriptions/listen"
+ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
+CACHEABLE: Final = frozenset(
+    {
+        "server/discover",
+        "tools/list",
+        "prompts/list",
+        "resources/list",
+        "resources/templates/list",
+        "resources/read",
+    }
+)
+"""The methods whose results say how long they may be kept."""
+
+_NOT_KEPT: Final[Mapping[str, object]] = {"ttlMs": 0, "cacheScope": "private"}
+_OF_CHANGES: Final[Mapping[str, tuple[str, str]]] = {
+    "toolsListChanged": ("tools", "listChanged"),
+    "promptsListChanged": ("prompts", "listChanged"),
+    "resourcesListChanged": ("resources", "listChanged"),
+    "resourceSubscriptions": ("resources", "subscribe"),
+}
+
+
+def names_own_revision(message: object) -> bool:
+    """Return whether a message names the revision that it belongs to."""
+    return isinstance(message, dict) and META_VERSION in meta_of(message.get("params"))
+
+
+def capabilities_in(request: Mapping[str, object]) -> JsonObject:
+    """Return what a request says that the client can do."""
+    declared = meta_of(request.get("params")).get(META_CAPABILITIES)
+    return declared if isinstance(declared, dict) else {}
+
+
+def has_extension(capabilities: Mapping[str, object], name: str) -> bool:
+    """Return whether an extension is declared."""
+    extensions = capabilities.get("extensions")
+    return isinstance(extensions, dict) and name in extensions
+
+
+def find_refusal(request: JsonObject, supported: Sequence[str]) -> RequestError | None:
+    """Return why a correct server refuses a request before it looks at the parameters."""
+    method = str(request.get("method"))
+    meta = meta_of(request.get("params"))
+    named = meta.get(META_VERSION)
+    if method == "initialize" or (isinstance(named, str) and named != STATELESS.id):
+        if named is None:
+            named = params_of(request).get("protocolVersion")
+        text = f"this server speaks {', '.join(supported)}"
+        return UnsupportedRevision(text, data={"supported": list(supported), "requested": named})
+    if not isinstance(named, str) or not isinstance(meta.get(META_CAPABILITIES), dict):
+        return InvalidParams(f"the _meta of {method[:80]} has no revision or no capabilities")
+    if method not in STATELESS.requests["client"]:
+        return MethodNotFound(f"there is no method {method[:80]}")
+    return None
+
+
+def complete_result(
+    method: str, result: Mapping[str, object], hints: Mapping[str, object] | None
+) -> JsonObject:
+    """Return a result with what every result of a server has; what it has already stays.
+
+    Args:
+        method: of the request.
+        result: what answers it.
+        hints: how long it may be kept; None leaves that out.
+    """
+    made: JsonObject = {"resultType": "complete", **result}
+    made["_meta"] = {META_SERVER: SERVER_INFO, **meta_of(result)}
+    if method in CACHEABLE and made["resultType"] == "complete":
+        made = {**({} if hints is None else {**_NOT_KEPT, **hints}), **made}
+    return made
+
+
+def acknowledged_part(request: JsonObject, capabilities: Mapping[str, object]) -> JsonObject:
+    """Return the notifications that a server will send, of those that a client listens for."""
+    wanted = params_of(request).get("notifications")
+    found: JsonObject = {}
+    for name, value in wanted.items() if isinstance(wanted, dict) else ():
+        area, capability = _OF_CHANGES.get(name, ("", ""))
+        offered = capabilities.get(area)
+        if isinstance(offered, dict) and offered.get(capability) and value:
+            found[name] = value
+    return found
+
+
+def tag(id: object, params: Mapping[str, object] | None = None) -> JsonObject:
+    """Return the parameters of a notification for a subscription, with the id of it."""
+    given = params or {}
+    return {**given, "_meta": {**meta_of(given), META_SUBSCRIPTION: id}}
+
 
 Era: TypeAlias = Literal["handshake", "stateless", "both"]
 """The revisions under which a scenario runs: with a handshake, without one, or under both."""
@@ -441,6 +544,7 @@ class FakeTransport:
     """Connects clients to a fake server.
 
     Attributes:
+        fake: the server that they reach.
         url: over HTTP, where the client connects.
         origin: where pages can be requested over HTTP, whatever the transport.
         requests: over HTTP, all requests of the client, in order.
@@ -450,7 +554,7 @@ class FakeTransport:
     """
 
     def __init__(self, server: FakeServer, patience: float) -> None:
-        self._fake = server
+        self.fake = server
         self._patience = patience
         self.url = ""
         self.origin = ""
@@ -459,10 +563,11 @@ class FakeTransport:
         self.command: list[str] = []
         self.pids: list[int] = []
 
-    def _open_line(self, carrier: RawCarrier, transport: Transport) -> RawConnection:
+    def open_line(self, carrier: RawCarrier, transport: Transport) -> RawConnection:
+        """Return a connection of a client, which the fake server answers."""
         clock = asyncio.get_running_loop().time
-        log = MessageLog(transport, "client", is_judged=self._fake.is_judged, clock=clock)
+        log = MessageLog(transport, "client", is_judged=self.fake.is_judged, clock=clock)
         line = RawConnection(carrier, log, patience=self._patience, me="server")
-        line.respond = self._fake.respond
-        self._fake.lines.append(line)
+        line.respond = self.fake.respond
+        self.fake.lines.append(line)
         return line

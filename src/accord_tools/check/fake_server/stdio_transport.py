@@ -7,9 +7,8 @@ from typing import Final, Self
 
 from accord_tools.check.fake_server import launched
 from accord_tools.check.fake_server.server import FakeServer, FakeTransport
-from accord_tools.check.probing.failures import ConnectionEnded
 from accord_tools.check.probing.messages import decode_json
-from accord_tools.check.probing.raw_connection import RawConnection
+from accord_tools.check.probing.raw_connection import ConnectionEnded, RawConnection
 
 _CHUNK: Final = 64 * 1024
 _LONGEST: Final = 64 * 1024 * 1024
@@ -60,7 +59,7 @@ class FakeStdioTransport(FakeTransport):
 
     async def __aexit__(self, *_: object) -> None:
         self._server.close()
-        for line in self._fake.lines:
+        for line in self.fake.lines:
             await line.close()
         for writer in self._controls:
             with contextlib.suppress(OSError):
@@ -79,7 +78,7 @@ class FakeStdioTransport(FakeTransport):
             words = (await reader.readline()).decode(errors="replace").split()
             if len(words) != 3 or not secrets.compare_digest(words[0], self._key):
                 if len(words) == 3 and words[2].startswith("HTTP/"):
-                    self._fake.visited.append(words[1])
+                    self.fake.visited.append(words[1])
                 writer.close()
             elif words[1] == "control":
                 self.pids.append(int(words[2]))
@@ -93,17 +92,17 @@ class FakeStdioTransport(FakeTransport):
             self._tasks.discard(task)
 
     async def _hear_control(self, reader: asyncio.StreamReader) -> None:
-        for command in self._fake.relay_commands:
+        for command in self.fake.relay_commands:
             self._controls[-1].write(f"{command}\n".encode())
         try:
             while line := (await reader.readline()).decode(errors="replace"):
-                self._fake.events.append(line.strip())
+                self.fake.events.append(line.strip())
         finally:
-            self._fake.events.append("gone")
+            self.fake.events.append("gone")
 
     async def _hear_data(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        server = self._fake
-        line = self._open_line(_RelayConnection(writer), "stdio")
+        server = self.fake
+        line = self.open_line(_RelayConnection(writer), "stdio")
         rest = b""
         while chunk := await reader.read(_CHUNK):
             *whole, rest = (rest + chunk).split(b"\n")
@@ -122,7 +121,7 @@ class FakeStdioTransport(FakeTransport):
         if not data.strip():
             return
         if not isinstance(decode_json(data.decode(errors="replace")), dict | list):
-            self._fake.odd.append(data)
+            self.fake.odd.append(data)
             # Only `odd` shows lines that are not messages.
             return
         line.receive(data)

@@ -19,7 +19,7 @@ from accord.http.rules.responses import AuthChallenge, quote_url
 from accord.http.rules.sse import CONTENT_TYPE
 from accord.protocol.revisions import HANDSHAKE, newest
 from accord.trace import HttpFacts
-from accord_tools.check.probing.exchange import exchange, post_message
+from accord_tools.check.probing.http_exchange import exchange, post_message
 from accord_tools.check.probing.messages import initialize_params, new_request
 from accord_tools.check.probing.raw_connection import RawConnection
 from accord_tools.check.probing.target import ServerTarget

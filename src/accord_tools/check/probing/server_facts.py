@@ -21,13 +21,13 @@ from accord.protocol.verdict import Verdict
 from accord.trace import Transport
 from accord.types import JsonObject, RevisionId, ToolAnnotations
 from accord.types._base import lifetime_of
-from accord_tools.check.probing.failures import (
+from accord_tools.check.probing.messages import is_question
+from accord_tools.check.probing.raw_connection import (
     AuthorizationRequired,
     ConnectionEnded,
     MessageTimeout,
+    RawConnection,
 )
-from accord_tools.check.probing.raw_connection import RawConnection
-from accord_tools.check.probing.stateless import is_question
 from accord_tools.check.probing.target import ServerTarget
 from accord_tools.check.probing.tool_calls import (
     ANY_TOOL,

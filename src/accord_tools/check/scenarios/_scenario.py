@@ -16,19 +16,19 @@ from accord.protocol.rules import complete
 from accord.protocol.violation import SERVER
 from accord.trace import Transport
 from accord.types import JsonObject, RevisionId
-from accord_tools.check.probing.exchange import RawResponse, exchange, post_message
-from accord_tools.check.probing.failures import ConnectionEnded, MessageTimeout
+from accord_tools.check.probing.http_exchange import RawResponse, exchange, post_message
 from accord_tools.check.probing.messages import (
     Reply,
     initialize_params,
+    is_question,
     new_notification,
     new_request,
     next_id,
+    stamp,
 )
 from accord_tools.check.probing.probe import Probe
-from accord_tools.check.probing.raw_connection import RawConnection
+from accord_tools.check.probing.raw_connection import ConnectionEnded, MessageTimeout, RawConnection
 from accord_tools.check.probing.server_facts import ServerFacts
-from accord_tools.check.probing.stateless import is_question, stamp
 from accord_tools.check.probing.tool_calls import ToolCall
 
 Body: TypeAlias = Callable[[Probe], Awaitable[None]]

@@ -16,7 +16,7 @@ import msgspec
 
 from accord.user_folder import user_folder
 from accord.version import __version__
-from accord_tools.contract.snapshots import snapshot_file
+from accord_tools.contract.expectations import snapshot_file
 from accord_tools.fleet.caching.programs import NotCacheable, digest_program
 from accord_tools.fleet.definition import FleetError, FleetServer, ResolvedServer
 from accord_tools.fleet.results import RuleSetStamp

@@ -3,7 +3,7 @@
 import json
 from typing import Final, NamedTuple
 
-from accord_tools.check.rendering.markup import BADGE_COLOURS, draw_badge
+from accord_tools.check.rendering.html import BADGE_COLOURS, draw_badge
 from accord_tools.check.rendering.wording import plural
 from accord_tools.fleet.rendering.wording import (
     STATE_WORDS,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from accord_tools.check.rendering.markup import escape_html
+from accord_tools.check.rendering.html import escape_html
 from accord_tools.check.rendering.wording import count_calls, plural
 from accord_tools.fleet.outcome import is_warning
 from accord_tools.fleet.rendering.elements import (

@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from accord_tools.check.rendering.markup import SIGNS, escape_html
+from accord_tools.check.rendering.html import SIGNS, escape_html
 from accord_tools.check.rendering.wording import plural
 from accord_tools.fleet.rendering.wording import FIXES, STATE_WORDS
 from accord_tools.fleet.results import FleetView, RunDifference, ServerResult, ServerState

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from accord_tools.check.rendering.markup import escape_html
+from accord_tools.check.rendering.html import escape_html
 from accord_tools.check.rendering.text import break_links, code_span, escape_markdown
 from accord_tools.check.rendering.wording import plural
 from accord_tools.fleet.rendering.finding_groups import counted_findings, group_findings

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from string import Template
 from typing import Final
 
-from accord_tools.check.rendering.markup import (
+from accord_tools.check.rendering.html import (
     SIGNS,
     draw_ring,
     escape_html,

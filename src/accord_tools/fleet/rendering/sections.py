@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from accord.protocol.catalogue import catalogue
-from accord_tools.check.rendering.markup import SIGNS, escape_html
+from accord_tools.check.rendering.html import SIGNS, escape_html
 from accord_tools.check.rendering.wording import plural
 from accord_tools.fleet.rendering.elements import (
     PageContext,

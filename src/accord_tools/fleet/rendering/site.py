@@ -12,7 +12,7 @@ from string import Template
 from typing import Final
 
 from accord_tools.check.rendering.html import as_html as report_as_html
-from accord_tools.check.rendering.markup import escape_html, page_policy, read_asset
+from accord_tools.check.rendering.html import escape_html, page_policy, read_asset
 from accord_tools.fleet.definition import FleetError
 from accord_tools.fleet.rendering.badges import badge_endpoint, badge_svg, fleet_badge, server_badge
 from accord_tools.fleet.rendering.details import server_story

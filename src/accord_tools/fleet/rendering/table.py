@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from accord_tools.check.rendering.markup import SIGNS
+from accord_tools.check.rendering.html import SIGNS
 from accord_tools.fleet.rendering.elements import (
     STATE_VERDICTS,
     PageContext,

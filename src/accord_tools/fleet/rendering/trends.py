@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
-from accord_tools.check.rendering.markup import escape_html
+from accord_tools.check.rendering.html import escape_html
 from accord_tools.check.rendering.wording import plural
 from accord_tools.fleet.rendering.wording import date_text
 from accord_tools.fleet.results import TrendPoint

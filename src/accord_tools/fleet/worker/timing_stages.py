@@ -11,8 +11,7 @@ from typing import Final, Self
 from accord.json_schema.samples import sample, short_durations
 from accord.protocol.mirroring import mirrored_arguments
 from accord.protocol.revisions import HANDSHAKE, newest
-from accord_tools.check.probing.failures import MessageTimeout
-from accord_tools.check.probing.raw_connection import RawConnection
+from accord_tools.check.probing.raw_connection import MessageTimeout, RawConnection
 from accord_tools.check.probing.tool_calls import ToolCall, tool_refusal
 from accord_tools.fleet.results import BUSY, ServerTiming, StageState
 from accord_tools.fleet.worker.job import WorkerReport
@@ -52,7 +51,7 @@ class TimedServer:
 
     async def measure(self) -> StageOutcome:
         """Measure the time of answers to pings, and to calls of one tool."""
-        from accord_tools.check.probing.form import with_form
+        from accord_tools.check.probing.target import with_form
 
         work = self._work
         revision = work.revision or newest(HANDSHAKE)

@@ -11,16 +11,15 @@ import msgspec
 
 from accord.errors import AccordError, ConnectFailed, MissingExtra
 from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS
-from accord_tools.check.probing.failures import (
+from accord_tools.check.probing.messages import Reply, shorten
+from accord_tools.check.probing.raw_connection import (
     AuthorizationRequired,
     ConnectionEnded,
     MessageTimeout,
+    RawConnection,
 )
-from accord_tools.check.probing.form import find_form, with_form
-from accord_tools.check.probing.messages import Reply, shorten
-from accord_tools.check.probing.raw_connection import RawConnection
 from accord_tools.check.probing.secret_filter import filter_of
-from accord_tools.check.probing.target import Form, ServerTarget
+from accord_tools.check.probing.target import Form, ServerTarget, find_form, with_form
 from accord_tools.hosts.checking.advice import DOWNLOADERS, diagnose_start, quote_stderr
 from accord_tools.hosts.checking.findings import Finding, new_finding
 from accord_tools.hosts.definition import HostEntry

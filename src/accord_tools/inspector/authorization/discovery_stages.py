@@ -15,9 +15,15 @@ from accord.errors import AccordError
 from accord.http.client.guarded import HttpRequest, HttpResponse, NoResponse
 from accord.http.rules.headers import media_type
 from accord.http.rules.responses import bearer_challenge, explain, quote_url
-from accord_tools.diagnosis.first_requests import OpeningExchange, post_initialize
-from accord_tools.diagnosis.network import check_tls, open_port, resolve_host, shown_reason
-from accord_tools.diagnosis.step import DoctorStep
+from accord_tools.diagnosis.steps import (
+    DoctorStep,
+    OpeningExchange,
+    check_tls,
+    open_port,
+    post_initialize,
+    resolve_host,
+    shown_reason,
+)
 from accord_tools.inspector.authorization.meanings import (
     CHALLENGE_PARAMETERS,
     RESOURCE_MEMBERS,

@@ -29,7 +29,7 @@ from accord.auth.flow import (
 )
 from accord.errors import AccordError, FlowFailed, Unauthorized
 from accord.http.rules.responses import quote_url
-from accord_tools.diagnosis.first_requests import ask_first_list
+from accord_tools.diagnosis.steps import ask_first_list
 from accord_tools.inspector.authorization.granted_auth import GrantedAuth
 from accord_tools.inspector.authorization.meanings import (
     AUTHORIZATION_PARAMETERS,

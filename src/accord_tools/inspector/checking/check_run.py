@@ -46,8 +46,9 @@ class LaunchedTarget(ServerTarget, frozen=True, kw_only=True):
 
     launched: list[StdioCarrier] = msgspec.field(default_factory=list)
 
-    def _carrier(self) -> RawCarrier:
-        made = super()._carrier()
+    def make_carrier(self) -> RawCarrier:
+        """Return a carrier, and keep it if it launches a process."""
+        made = super().make_carrier()
         if isinstance(made, StdioCarrier):
             self.launched.append(made)
         return made

@@ -10,8 +10,7 @@ from accord import trace
 from accord.errors import TraceError
 from accord.testing.masking import Masks
 from accord.trace import Record
-from accord_tools.check.inferred_facts import FactInference
-from accord_tools.check.trace_check import TraceConversations
+from accord_tools.check.trace_check import FactInference, TraceConversations
 from accord_tools.inspector.log.message_log import MAIN, InspectedLog
 
 if TYPE_CHECKING:

@@ -186,7 +186,7 @@ class WatchedTraffic:
             MissingExtra: a package for HTTP is not installed.
             TransportError: the port is taken.
         """
-        from accord_tools.watch.http import serve_proxy
+        from accord_tools.watch.http_proxy import serve_proxy
 
         buffer = TrafficBuffer(self._session.target.title)
         self.attach(buffer)

@@ -5,7 +5,7 @@ from typing import Final
 from accord.protocol.party import META_CLIENT
 from accord.types import JsonObject
 from accord.version import __version__
-from accord_tools.check.probing.stateless import stamp
+from accord_tools.check.probing.messages import stamp
 
 CLIENT_INFO: Final = {"name": "accord-inspect", "version": __version__}
 

@@ -10,8 +10,8 @@ from accord.errors import AccordError
 from accord.protocol.revisions import REVISIONS, find_revision
 from accord.trace import HttpFacts, Party, Transport
 from accord.types import JsonObject, RevisionId
-from accord_tools.check.probing.form import with_form
 from accord_tools.check.probing.messages import initialize_params
+from accord_tools.check.probing.target import with_form
 from accord_tools.inspector.definition import ActionRefused
 from accord_tools.inspector.log.message_log import MAIN, InspectedLog
 from accord_tools.inspector.raw.client_info import CLIENT_INFO, name_client

@@ -22,7 +22,7 @@ from accord.http.rules.sse import CONTENT_TYPE, EventTooLong
 from accord.protocol.revisions import find_revision
 from accord.testing.http_records import ExchangeRecorder, StreamNames
 from accord.trace import HttpFacts, Party, Transport
-from accord_tools.check.probing.http import (
+from accord_tools.check.probing.http_exchange import (
     ACCEPT,
     CONTENT_JSON,
     is_own_place,

@@ -4,16 +4,18 @@ from collections.abc import Collection, Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
-from accord_tools.check.fake_server.authorization_server import (
-    CALLBACK,
-    OAUTH,
-    OPENID,
-    FakeAuthorizationServer,
-    parse_fields,
-)
 from accord_tools.check.fake_server.client_run import ClientRun
 from accord_tools.check.fake_server.http_transport import ReceivedRequest
-from accord_tools.check.fake_server.protected import NOT_AT_ALL, PROTECTED, ProtectedFakeServer
+from accord_tools.check.fake_server.protected import (
+    CALLBACK,
+    NOT_AT_ALL,
+    OAUTH,
+    OPENID,
+    PROTECTED,
+    FakeAuthorizationServer,
+    ProtectedFakeServer,
+    parse_fields,
+)
 from accord_tools.check.fake_server.server import client_scenario, revisions_of
 from accord_tools.check.scenarios.client.authorization_discovery import judge_forms
 from accord_tools.check.scenarios.client.authorization_registration import (

@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from typing import Final
 
-from accord_tools.check.fake_server.authorization_server import (
+from accord_tools.check.fake_server.client_run import ClientRun
+from accord_tools.check.fake_server.http_transport import ReceivedRequest
+from accord_tools.check.fake_server.protected import (
     OAUTH,
     OPENID,
     RESOURCE,
     FakeAuthorizationServer,
+    ProtectedFakeServer,
 )
-from accord_tools.check.fake_server.client_run import ClientRun
-from accord_tools.check.fake_server.http_transport import ReceivedRequest
-from accord_tools.check.fake_server.protected import ProtectedFakeServer
 from accord_tools.check.fake_server.server import client_scenario
 from accord_tools.check.scenarios.client.authorization_registration import judge_registration
 from accord_tools.check.scenarios.client.authorization_scopes import judge_supported_scope

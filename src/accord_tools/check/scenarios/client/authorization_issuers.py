@@ -4,15 +4,17 @@ from typing import Final
 
 from accord.protocol.verdict import Evidence
 from accord.types import JsonObject, RevisionId
-from accord_tools.check.fake_server.authorization_server import (
+from accord_tools.check.fake_server.client_run import ClientRun
+from accord_tools.check.fake_server.http_transport import CannedResponse, ReceivedRequest
+from accord_tools.check.fake_server.protected import (
+    NOT_AT_ALL,
     PREREGISTERED,
     FakeAuthorizationServer,
     IssuedGrant,
+    ProtectedFakeServer,
+    own_scopes,
     parse_fields,
 )
-from accord_tools.check.fake_server.client_run import ClientRun
-from accord_tools.check.fake_server.http_transport import CannedResponse, ReceivedRequest
-from accord_tools.check.fake_server.protected import NOT_AT_ALL, ProtectedFakeServer, own_scopes
 from accord_tools.check.fake_server.server import client_scenario
 from accord_tools.check.scenarios.client.authorization_registration import (
     client_of,

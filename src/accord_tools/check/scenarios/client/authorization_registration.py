@@ -13,16 +13,17 @@ from accord.http.client.guarded import (
 from accord.http.rules.addresses import is_loopback
 from accord.http.rules.responses import quote_url
 from accord.protocol.verdict import Evidence
-from accord_tools.check.fake_server.authorization_server import (
+from accord_tools.check.fake_server.client_run import ClientRun
+from accord_tools.check.fake_server.http_transport import CannedResponse, ReceivedRequest
+from accord_tools.check.fake_server.protected import (
+    NOT_AT_ALL,
     PREREGISTERED,
     ConsentRequest,
     FakeAuthorizationServer,
     IssuedGrant,
+    ProtectedFakeServer,
     parse_fields,
 )
-from accord_tools.check.fake_server.client_run import ClientRun
-from accord_tools.check.fake_server.http_transport import CannedResponse, ReceivedRequest
-from accord_tools.check.fake_server.protected import NOT_AT_ALL, ProtectedFakeServer
 from accord_tools.check.fake_server.server import client_scenario
 
 if TYPE_CHECKING:

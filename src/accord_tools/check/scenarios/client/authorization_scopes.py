@@ -3,14 +3,16 @@
 from typing import Final
 
 from accord.types import RevisionId
-from accord_tools.check.fake_server.authorization_server import (
+from accord_tools.check.fake_server.client_run import ClientRun
+from accord_tools.check.fake_server.http_transport import CannedResponse, ReceivedRequest
+from accord_tools.check.fake_server.protected import (
+    NOT_AT_ALL,
     ConsentRequest,
     FakeAuthorizationServer,
     IssuedGrant,
+    ProtectedFakeServer,
+    own_scopes,
 )
-from accord_tools.check.fake_server.client_run import ClientRun
-from accord_tools.check.fake_server.http_transport import CannedResponse, ReceivedRequest
-from accord_tools.check.fake_server.protected import NOT_AT_ALL, ProtectedFakeServer, own_scopes
 from accord_tools.check.fake_server.server import client_scenario
 
 _ORDER: Final = "auth.scope.selection-order"

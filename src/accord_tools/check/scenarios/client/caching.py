@@ -10,8 +10,7 @@ import msgspec
 
 from accord.types import JsonObject, RevisionId
 from accord_tools.check.fake_server.client_run import ClientRun, cross_run_check
-from accord_tools.check.fake_server.server import FakeServer, Result, client_scenario
-from accord_tools.check.fake_server.stateless import CACHEABLE
+from accord_tools.check.fake_server.server import CACHEABLE, FakeServer, Result, client_scenario
 from accord_tools.check.probing.messages import params_of
 from accord_tools.check.probing.raw_connection import RawConnection
 from accord_tools.check.scenarios.client.answers import PagedLists, ReturnsListsInPages

@@ -7,7 +7,6 @@ from typing import Final
 from accord.types import JsonObject
 from accord_tools.check.fake_server.client_run import ClientRun
 from accord_tools.check.fake_server.server import FakeServer, client_scenario
-from accord_tools.check.probing.failures import MessageTimeout
 from accord_tools.check.probing.messages import (
     is_request,
     new_notification,
@@ -15,7 +14,7 @@ from accord_tools.check.probing.messages import (
     params_of,
     progress_token_of,
 )
-from accord_tools.check.probing.raw_connection import RawConnection
+from accord_tools.check.probing.raw_connection import MessageTimeout, RawConnection
 from accord_tools.check.scenarios.client.questions import SAMPLING, asks_model
 
 _CANCELLED: Final = "notifications/cancelled"

@@ -9,8 +9,13 @@ from accord.protocol.exchange import META_VERSION, meta_of
 from accord.types import JsonObject
 from accord_tools.check.fake_server.client_run import ClientRun, cross_run_check
 from accord_tools.check.fake_server.http_transport import CannedResponse, ReceivedRequest
-from accord_tools.check.fake_server.server import FakeServer, Result, client_scenario
-from accord_tools.check.fake_server.stateless import STATELESS, names_own_revision
+from accord_tools.check.fake_server.server import (
+    STATELESS,
+    FakeServer,
+    Result,
+    client_scenario,
+    names_own_revision,
+)
 from accord_tools.check.probing.messages import is_request
 from accord_tools.check.probing.raw_connection import RawConnection
 

@@ -10,8 +10,14 @@ import msgspec
 from accord.errors import InvalidParams
 from accord.types import JsonObject, RevisionId
 from accord_tools.check.fake_server.client_run import ClientRun
-from accord_tools.check.fake_server.server import FakeServer, Result, client_scenario
-from accord_tools.check.fake_server.stateless import TASKS, capabilities_in, has_extension
+from accord_tools.check.fake_server.server import (
+    TASKS,
+    FakeServer,
+    Result,
+    capabilities_in,
+    client_scenario,
+    has_extension,
+)
 from accord_tools.check.probing.messages import params_of
 from accord_tools.check.probing.raw_connection import RawConnection
 from accord_tools.check.scenarios.client.questions import FORMS

@@ -7,8 +7,13 @@ from typing import Final
 from accord.protocol.mirroring import NAME_MEMBERS
 from accord.types import JsonObject
 from accord_tools.check.fake_server.client_run import ClientRun, cross_run_check
-from accord_tools.check.fake_server.server import client_scenario
-from accord_tools.check.fake_server.stateless import LISTEN, TASKS, capabilities_in, has_extension
+from accord_tools.check.fake_server.server import (
+    LISTEN,
+    TASKS,
+    capabilities_in,
+    client_scenario,
+    has_extension,
+)
 from accord_tools.check.probing.messages import is_request, is_same_id, new_notification, params_of
 from accord_tools.check.probing.raw_connection import RawConnection
 from accord_tools.check.scenarios.client.cancellation import LeavesRequestUnanswered

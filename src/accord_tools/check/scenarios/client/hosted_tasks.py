@@ -18,9 +18,8 @@ from accord_tools.check.fake_server.server import (
     client_scenario,
     revisions_of,
 )
-from accord_tools.check.probing.failures import ConnectionEnded, MessageTimeout
 from accord_tools.check.probing.messages import Reply, new_request, next_id, params_of
-from accord_tools.check.probing.raw_connection import RawConnection
+from accord_tools.check.probing.raw_connection import ConnectionEnded, MessageTimeout, RawConnection
 from accord_tools.check.scenarios.client.questions import FORMS, SAMPLING, ask_slowly, can_elicit
 
 RELATED: Final = "io.modelcontextprotocol/related-task"

@@ -6,8 +6,15 @@ from typing import Final
 
 from accord.types import JsonObject, RevisionId
 from accord_tools.check.fake_server.client_run import ClientRun
-from accord_tools.check.fake_server.server import FakeServer, Result, client_scenario
-from accord_tools.check.fake_server.stateless import ACKNOWLEDGED, LISTEN, acknowledged_part, tag
+from accord_tools.check.fake_server.server import (
+    ACKNOWLEDGED,
+    LISTEN,
+    FakeServer,
+    Result,
+    acknowledged_part,
+    client_scenario,
+    tag,
+)
 from accord_tools.check.probing.messages import is_same_id, new_notification, params_of
 from accord_tools.check.probing.raw_connection import RawConnection
 

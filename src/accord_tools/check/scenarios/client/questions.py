@@ -9,14 +9,13 @@ from accord.protocol.catalogue import catalogue
 from accord.types import JsonObject, RevisionId
 from accord_tools.check.fake_server.client_run import ClientRun
 from accord_tools.check.fake_server.server import FakeServer, client_scenario, revisions_of
-from accord_tools.check.probing.failures import ConnectionEnded, MessageTimeout
 from accord_tools.check.probing.messages import (
     Reply,
     new_notification,
     new_request,
     progress_token_of,
 )
-from accord_tools.check.probing.raw_connection import RawConnection
+from accord_tools.check.probing.raw_connection import ConnectionEnded, MessageTimeout, RawConnection
 
 SAMPLING: Final[JsonObject] = {
     "messages": [{"role": "user", "content": {"type": "text", "text": "Say hello."}}],

@@ -10,12 +10,12 @@ from accord_tools.check.fake_server.client_run import ClientRun
 from accord_tools.check.fake_server.http_transport import CannedResponse, ReceivedRequest
 from accord_tools.check.fake_server.server import (
     LISTS,
+    STATELESS,
     FakeServer,
     Result,
     client_scenario,
     revisions_of,
 )
-from accord_tools.check.fake_server.stateless import STATELESS
 from accord_tools.check.probing.messages import params_of
 from accord_tools.check.probing.raw_connection import RawConnection
 

@@ -12,8 +12,12 @@ from accord.json_schema.validation import compile_schema
 from accord.protocol.mirroring import NAME_MEMBERS
 from accord.types import JsonObject, RevisionId
 from accord_tools.check.fake_server.client_run import ClientRun
-from accord_tools.check.fake_server.server import FakeServer, Result, client_scenario
-from accord_tools.check.fake_server.stateless import capabilities_in
+from accord_tools.check.fake_server.server import (
+    FakeServer,
+    Result,
+    capabilities_in,
+    client_scenario,
+)
 from accord_tools.check.probing.messages import new_request, params_of
 from accord_tools.check.probing.raw_connection import RawConnection
 from accord_tools.check.scenarios.client.questions import FORMS

@@ -11,10 +11,16 @@ import msgspec
 from accord.json_schema.samples import sample
 from accord.json_schema.validation import compile_schema
 from accord.types import JsonObject
-from accord_tools.check.probing.messages import CAPABILITY_OF, Reply, answer_to, params_of
+from accord_tools.check.probing.messages import (
+    CAPABILITY_OF,
+    INPUT_REQUIRED,
+    Reply,
+    answer_to,
+    input_requests_of,
+    params_of,
+)
 from accord_tools.check.probing.probe import Probe
 from accord_tools.check.probing.raw_connection import RawConnection
-from accord_tools.check.probing.stateless import INPUT_REQUIRED, input_requests_of
 from accord_tools.check.probing.tool_calls import ToolCall
 from accord_tools.check.scenarios._scenario import call, has_failed
 

@@ -20,7 +20,7 @@ from accord_tools.check.probing.authorization import (
     is_oauth,
     quote_value,
 )
-from accord_tools.check.probing.exchange import RawResponse, exchange, post_message
+from accord_tools.check.probing.http_exchange import RawResponse, exchange, post_message
 from accord_tools.check.probing.messages import new_request
 from accord_tools.check.probing.probe import Probe
 from accord_tools.check.probing.raw_connection import RawConnection

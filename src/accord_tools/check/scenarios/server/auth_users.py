@@ -8,17 +8,19 @@ from msgspec.structs import replace
 
 from accord.http.rules.responses import bearer_challenge
 from accord.types import JsonObject
-from accord_tools.check.probing.exchange import RawResponse, post_message
-from accord_tools.check.probing.failures import MessageTimeout
-from accord_tools.check.probing.messages import Reply, answer_to, is_same_id, params_of
-from accord_tools.check.probing.probe import Probe
-from accord_tools.check.probing.raw_connection import RawConnection
-from accord_tools.check.probing.stateless import (
+from accord_tools.check.probing.http_exchange import RawResponse, post_message
+from accord_tools.check.probing.messages import (
     EVERYTHING_STATELESS,
     INPUT_REQUIRED,
+    Reply,
     answer_round,
+    answer_to,
     input_requests_of,
+    is_same_id,
+    params_of,
 )
+from accord_tools.check.probing.probe import Probe
+from accord_tools.check.probing.raw_connection import MessageTimeout, RawConnection
 from accord_tools.check.probing.tool_calls import ToolCall
 from accord_tools.check.scenarios._scenario import (
     LISTS,

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from accord.types import JsonObject
-from accord_tools.check.probing.extension_tasks import has_extension
 from accord_tools.check.probing.messages import CAPABILITY_OF, Reply
 from accord_tools.check.probing.probe import Probe
 from accord_tools.check.probing.raw_connection import RawConnection
+from accord_tools.check.probing.task_calls import has_extension
 from accord_tools.check.scenarios._scenario import (
     bare_scenario,
     call_all,

@@ -8,10 +8,10 @@ from typing import Final
 
 from accord.protocol.revisions import REVISIONS
 from accord.types import JsonObject, RevisionId
-from accord_tools.check.probing.client_tasks import POLL_SECONDS, TASKS, ClientTasks, shortest_wait
+from accord_tools.check.probing.messages import is_question
 from accord_tools.check.probing.probe import Probe
 from accord_tools.check.probing.raw_connection import RawConnection
-from accord_tools.check.probing.stateless import is_question
+from accord_tools.check.probing.task_calls import POLL_SECONDS, TASKS, ClientTasks, shortest_wait
 from accord_tools.check.probing.tool_calls import ToolCall
 from accord_tools.check.scenarios._scenario import asking_tools, bare_scenario, call
 

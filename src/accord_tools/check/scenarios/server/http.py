@@ -14,12 +14,15 @@ from accord.protocol.jsonrpc import METHOD_NOT_FOUND
 from accord.protocol.party import META_LOG_LEVEL
 from accord.protocol.revisions import REVISIONS
 from accord.types import JsonObject
-from accord_tools.check.probing.exchange import RawResponse, exchange, post_message
-from accord_tools.check.probing.failures import ConnectionEnded, MessageTimeout
-from accord_tools.check.probing.http import CONTENT_JSON
+from accord_tools.check.probing.http_exchange import (
+    CONTENT_JSON,
+    RawResponse,
+    exchange,
+    post_message,
+)
 from accord_tools.check.probing.messages import new_notification, new_request, objects_in, params_of
 from accord_tools.check.probing.probe import Probe
-from accord_tools.check.probing.raw_connection import RawConnection
+from accord_tools.check.probing.raw_connection import ConnectionEnded, MessageTimeout, RawConnection
 from accord_tools.check.scenarios._scenario import (
     INITIALIZED,
     PERMISSION,

@@ -8,12 +8,17 @@ from accord.errors import ConnectFailed
 from accord.http.rules.addresses import is_loopback
 from accord.http.rules.sse import CONTENT_TYPE
 from accord.protocol.revisions import HANDSHAKE, REVISIONS
-from accord_tools.check.probing.exchange import RawResponse, exchange, post_message
-from accord_tools.check.probing.failures import ConnectionEnded, MessageTimeout
-from accord_tools.check.probing.http import ACCEPT, CONTENT_JSON
+from accord_tools.check.probing.http_exchange import (
+    ACCEPT,
+    CONTENT_JSON,
+    RawResponse,
+    exchange,
+    post_message,
+)
 from accord_tools.check.probing.listeners import listening_addresses, open_addresses
 from accord_tools.check.probing.messages import new_request
 from accord_tools.check.probing.probe import Probe
+from accord_tools.check.probing.raw_connection import ConnectionEnded, MessageTimeout
 from accord_tools.check.scenarios._scenario import (
     bare_scenario,
     complete_request,

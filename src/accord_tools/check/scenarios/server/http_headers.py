@@ -8,7 +8,7 @@ import msgspec
 
 from accord.protocol.mirroring import NAME_MEMBERS, MirroredArgument, encode_header, plain_text
 from accord.types import JsonObject
-from accord_tools.check.probing.exchange import RawResponse, post_message
+from accord_tools.check.probing.http_exchange import RawResponse, post_message
 from accord_tools.check.probing.messages import params_of
 from accord_tools.check.probing.probe import Probe
 from accord_tools.check.probing.raw_connection import RawConnection

@@ -12,12 +12,16 @@ from accord.http.rules.addresses import is_loopback
 from accord.http.rules.sse import CONTENT_TYPE, Event
 from accord.protocol.verdict import Evidence
 from accord.types import JsonObject
-from accord_tools.check.probing.exchange import RawResponse, exchange
-from accord_tools.check.probing.failures import MessageTimeout
-from accord_tools.check.probing.http import CONTENT_JSON, SseCarrier, is_own_place
+from accord_tools.check.probing.http_exchange import (
+    CONTENT_JSON,
+    RawResponse,
+    SseCarrier,
+    exchange,
+    is_own_place,
+)
 from accord_tools.check.probing.messages import decode_json
 from accord_tools.check.probing.probe import Probe
-from accord_tools.check.probing.raw_connection import RawConnection
+from accord_tools.check.probing.raw_connection import MessageTimeout, RawConnection
 from accord_tools.check.scenarios._scenario import (
     bare_scenario,
     harmless_method,

@@ -6,7 +6,7 @@ from typing import Final
 
 from accord.http.rules.sse import CONTENT_TYPE
 from accord.types import JsonObject
-from accord_tools.check.probing.exchange import RawResponse, exchange, post_message
+from accord_tools.check.probing.http_exchange import RawResponse, exchange, post_message
 from accord_tools.check.probing.messages import (
     new_request,
     next_id,

@@ -7,11 +7,17 @@ from accord.http.rules.sse import CONTENT_TYPE
 from accord.protocol.exchange import META_CAPABILITIES, META_VERSION
 from accord.protocol.revisions import HANDSHAKE
 from accord.types import JsonObject
-from accord_tools.check.probing.exchange import RawResponse, exchange, post_message
-from accord_tools.check.probing.messages import Reply, new_request, params_of
+from accord_tools.check.probing.http_exchange import RawResponse, exchange, post_message
+from accord_tools.check.probing.messages import (
+    EVERYTHING_STATELESS,
+    Reply,
+    answer_round,
+    new_request,
+    params_of,
+    stamp,
+)
 from accord_tools.check.probing.probe import Probe
 from accord_tools.check.probing.raw_connection import RawConnection
-from accord_tools.check.probing.stateless import EVERYTHING_STATELESS, answer_round, stamp
 from accord_tools.check.scenarios._scenario import (
     LISTS,
     bare_scenario,

@@ -8,10 +8,9 @@ from typing import Final
 
 from accord.protocol.revisions import REVISIONS, later_than
 from accord.trace import Record
-from accord_tools.check.probing.failures import ConnectionEnded, MessageTimeout
 from accord_tools.check.probing.messages import are_several, is_request
 from accord_tools.check.probing.probe import Probe
-from accord_tools.check.probing.raw_connection import RawConnection
+from accord_tools.check.probing.raw_connection import ConnectionEnded, MessageTimeout, RawConnection
 from accord_tools.check.probing.target import StdioCarrier
 from accord_tools.check.scenarios._scenario import (
     ANSWERED,

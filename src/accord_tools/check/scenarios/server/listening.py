@@ -8,8 +8,12 @@ import msgspec
 from accord.protocol.exchange import META_SUBSCRIPTION, meta_of
 from accord.protocol.party import META_LOG_LEVEL
 from accord.types import JsonObject
-from accord_tools.check.probing.exchange import exchange
-from accord_tools.check.probing.extension_tasks import (
+from accord_tools.check.probing.http_exchange import exchange
+from accord_tools.check.probing.messages import Reply, is_same_id, objects_in, params_of
+from accord_tools.check.probing.probe import Probe
+from accord_tools.check.probing.raw_connection import MessageTimeout, RawConnection
+from accord_tools.check.probing.server_facts import list_all
+from accord_tools.check.probing.task_calls import (
     NO_EXTENSION,
     call_for_task,
     follow_task,
@@ -17,11 +21,6 @@ from accord_tools.check.probing.extension_tasks import (
     task_id,
     with_tasks,
 )
-from accord_tools.check.probing.failures import MessageTimeout
-from accord_tools.check.probing.messages import Reply, is_same_id, objects_in, params_of
-from accord_tools.check.probing.probe import Probe
-from accord_tools.check.probing.raw_connection import RawConnection
-from accord_tools.check.probing.server_facts import list_all
 from accord_tools.check.scenarios._scenario import (
     LISTS,
     OWN,

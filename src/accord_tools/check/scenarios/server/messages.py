@@ -5,10 +5,9 @@ from typing import Any, Final
 from accord.protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND
 from accord.protocol.revisions import REVISIONS
 from accord.types import JsonObject
-from accord_tools.check.probing.failures import MessageTimeout
 from accord_tools.check.probing.messages import Reply, new_notification, new_request, next_id
 from accord_tools.check.probing.probe import Probe
-from accord_tools.check.probing.raw_connection import RawConnection
+from accord_tools.check.probing.raw_connection import MessageTimeout, RawConnection
 from accord_tools.check.scenarios._scenario import (
     ANSWERED,
     MISSING_URI,

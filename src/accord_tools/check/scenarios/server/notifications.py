@@ -9,10 +9,9 @@ from accord.protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND
 from accord.protocol.revisions import REVISIONS
 from accord.protocol.verdict import Evidence
 from accord.types import JsonObject, LoggingLevel
-from accord_tools.check.probing.failures import ConnectionEnded, MessageTimeout
 from accord_tools.check.probing.messages import new_notification, next_id, params_of
 from accord_tools.check.probing.probe import Probe
-from accord_tools.check.probing.raw_connection import RawConnection
+from accord_tools.check.probing.raw_connection import ConnectionEnded, MessageTimeout, RawConnection
 from accord_tools.check.probing.server_facts import ServerFacts
 from accord_tools.check.probing.tool_calls import ToolCall
 from accord_tools.check.scenarios._scenario import (

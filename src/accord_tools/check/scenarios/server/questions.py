@@ -10,17 +10,22 @@ from accord.json_schema.samples import sample
 from accord.json_schema.validation import compile_schema
 from accord.protocol.catalogue import catalogue
 from accord.types import JsonObject
-from accord_tools.check.probing.failures import ConnectionEnded, MessageTimeout
 from accord_tools.check.probing.messages import (
     Reply,
     answer_to,
     objects_in,
     params_of,
     progress_token_of,
+    questions_in,
 )
 from accord_tools.check.probing.probe import Probe
-from accord_tools.check.probing.raw_connection import EVERYTHING, RawConnection, Respond
-from accord_tools.check.probing.stateless import questions_in
+from accord_tools.check.probing.raw_connection import (
+    EVERYTHING,
+    ConnectionEnded,
+    MessageTimeout,
+    RawConnection,
+    Respond,
+)
 from accord_tools.check.probing.tool_calls import ToolCall
 from accord_tools.check.scenarios._scenario import (
     SURVIVES,

@@ -10,10 +10,9 @@ import msgspec
 
 from accord.protocol.jsonrpc import INTERNAL_ERROR
 from accord.types import JsonObject
-from accord_tools.check.probing.failures import ConnectionEnded, MessageTimeout
 from accord_tools.check.probing.messages import Reply, decode_json
 from accord_tools.check.probing.probe import Probe
-from accord_tools.check.probing.raw_connection import RawConnection
+from accord_tools.check.probing.raw_connection import ConnectionEnded, MessageTimeout, RawConnection
 from accord_tools.check.scenarios._scenario import (
     bare_scenario,
     has_failed,

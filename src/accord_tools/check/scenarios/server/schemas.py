@@ -6,10 +6,9 @@ from typing import Any, Final
 from accord.json_schema.samples import sample
 from accord.json_schema.validation import UNDECIDED, compile_schema
 from accord.types import JsonObject
-from accord_tools.check.probing.failures import ConnectionEnded, MessageTimeout
 from accord_tools.check.probing.messages import Reply
 from accord_tools.check.probing.probe import Probe
-from accord_tools.check.probing.raw_connection import RawConnection
+from accord_tools.check.probing.raw_connection import ConnectionEnded, MessageTimeout, RawConnection
 from accord_tools.check.probing.tool_calls import ToolCall
 from accord_tools.check.scenarios._scenario import call, has_failed, is_alive, scenario
 

@@ -10,10 +10,9 @@ from accord.protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND
 from accord.protocol.party import META_CLIENT
 from accord.protocol.revisions import HANDSHAKE
 from accord.types import JsonObject
-from accord_tools.check.probing.failures import MessageTimeout
 from accord_tools.check.probing.messages import Reply, initialize_params, new_request
 from accord_tools.check.probing.probe import Probe
-from accord_tools.check.probing.raw_connection import RawConnection
+from accord_tools.check.probing.raw_connection import MessageTimeout, RawConnection
 from accord_tools.check.probing.server_facts import ServerFacts
 from accord_tools.check.scenarios._scenario import (
     INITIALIZED,

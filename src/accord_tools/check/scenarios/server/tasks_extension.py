@@ -6,7 +6,10 @@ from typing import Final
 from accord.protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND
 from accord.protocol.revisions import REVISIONS
 from accord.types import JsonObject
-from accord_tools.check.probing.extension_tasks import (
+from accord_tools.check.probing.messages import Reply
+from accord_tools.check.probing.probe import Probe
+from accord_tools.check.probing.raw_connection import RawConnection
+from accord_tools.check.probing.task_calls import (
     EXTENSION,
     NO_EXTENSION,
     NO_TASK,
@@ -18,11 +21,8 @@ from accord_tools.check.probing.extension_tasks import (
     start_tasks,
     task_id,
     with_tasks,
+    without_meta,
 )
-from accord_tools.check.probing.messages import Reply
-from accord_tools.check.probing.probe import Probe
-from accord_tools.check.probing.raw_connection import RawConnection
-from accord_tools.check.probing.task_calls import without_meta
 from accord_tools.check.probing.tool_calls import ToolCall
 from accord_tools.check.scenarios._scenario import UNJUDGED, bare_scenario, call, is_alive, scenario
 from accord_tools.check.scenarios.server.tasks_lists import open_as_other, why_guessable

@@ -3,10 +3,9 @@
 from typing import Any, Final
 
 from accord.types import JsonObject
-from accord_tools.check.probing.failures import MessageTimeout
 from accord_tools.check.probing.messages import Reply, answer_to, is_request, params_of
 from accord_tools.check.probing.probe import Probe
-from accord_tools.check.probing.raw_connection import RawConnection
+from accord_tools.check.probing.raw_connection import MessageTimeout, RawConnection
 from accord_tools.check.probing.task_calls import (
     NO_TASKS,
     TASK_CALLS,

@@ -10,11 +10,11 @@ import msgspec
 from accord.protocol.jsonrpc import INTERNAL_ERROR, METHOD_NOT_FOUND
 from accord.protocol.verdict import Tally
 from accord.types import JsonObject
-from accord_tools.check.probing.extension_tasks import task_id
 from accord_tools.check.probing.messages import Reply, decode_json
 from accord_tools.check.probing.probe import Probe
 from accord_tools.check.probing.raw_connection import RawConnection
 from accord_tools.check.probing.server_facts import ServerFacts, list_all
+from accord_tools.check.probing.task_calls import task_id
 from accord_tools.check.probing.tool_calls import ToolCall
 from accord_tools.check.scenarios._scenario import (
     SURVIVES,
