@@ -116,7 +116,7 @@ async def measure() -> dict[str, float]:
         for name, (make, _, _) in CONTENDERS.items():
             server = make()
             state = await stack.enter_async_context(server.run_lifespan())
-            session = server.session(lambda data, exchange: written.append(data), state)
+            session = server._core.session(lambda data, exchange: written.append(data), state)
             for message in (OPENING, OPENED):
                 session.dispatcher.receive(message)
             sessions[name] = session

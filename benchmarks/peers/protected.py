@@ -20,7 +20,7 @@ def build(jwk: str | None) -> Any:
     server = ours.build(100)
     if jwk is not None:
         verifier = JwtVerifier(ISSUER, keys=[json.loads(jwk)])
-        server.auth = Protected(verifier, public_url=URL, scopes=["use"])
+        server._core.auth = Protected(verifier, public_url=URL, scopes=["use"])
     return server.asgi()
 
 

@@ -70,7 +70,7 @@ class Watched:
 
 
 def watch_memory(server: Server[Any]) -> Watched:
-    return Watched(lambda recording: TappedWire(MemoryWire(server), recording))
+    return Watched(lambda recording: TappedWire(MemoryWire(server._core), recording))
 
 
 def watch_process(*command: str, **options: Any) -> Watched:
@@ -81,7 +81,7 @@ def watch_process(*command: str, **options: Any) -> Watched:
 
 def watch_http(server: Server[Any]) -> Watched:
     """Serve on a socket of loopback, for as long as each connection lasts."""
-    is_sse = server.revisions == ("2024-11-05",)
+    is_sse = server._core.revisions == ("2024-11-05",)
     form: Any = "sse" if is_sse else "http"
     settings = ClientSettings(transport=form)
     return Watched(
@@ -101,7 +101,7 @@ def hub_of(
 
 def source_of(hub: Server[Any]) -> ProxySource:
     """Return the proxy that a hub mounts."""
-    (mount,) = hub.mounts
+    (mount,) = hub._core.mounts
     found = mount.source
     while not isinstance(found, ProxySource):
         (found,) = found.parts()

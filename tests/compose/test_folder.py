@@ -156,7 +156,7 @@ async def test_two_folders_have_files_and_helpers_of_the_same_names(tmp_path: Pa
         ("from accord import Server\na = Server('a')\nb = Server('b')\n", None, "several servers"),
         ("x = '\x00'\n", None, "null bytes"),
         (
-            "from accord import Server\nserver = Server('a')\nserver.auth = object()\n",
+            "from accord import Server\nserver = Server('a')\nserver._core.auth = object()\n",
             None,
             "is protected",
         ),

@@ -67,7 +67,7 @@ async def test_middleware_of_both_servers_runs_each_with_its_own_names(revision:
         """Greet."""
         return name
 
-    child.completions.add("greet", "name", ["Ann", "Bob"])
+    child._core.completions.add("greet", "name", ["Ann", "Bob"])
     middle.mount(child, prefix="b")
     hub.mount(middle, prefix="a")
     async with connected(hub, revision=revision) as client:
@@ -574,10 +574,10 @@ async def test_a_session_shows_and_hides_within_the_child(transport: Any) -> Non
 
 def test_a_protected_server_is_not_offered_through_one_that_is_not() -> None:
     child, middle = Server("child"), Server("middle")
-    child.auth = object()  # type: ignore[assignment]  # any protection
+    child._core.auth = object()  # type: ignore[assignment]  # any protection
     with pytest.raises(RegistrationError, match="is protected"):
         Server("hub").mount(child.prefix("x"))
-    middle.auth = child.auth
+    middle._core.auth = child._core.auth
     middle.mount(child)
     with pytest.raises(RegistrationError, match="is protected"):
         Server("hub").mount(middle)

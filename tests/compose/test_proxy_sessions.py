@@ -446,5 +446,5 @@ async def test_a_proxy_that_has_ended_hears_of_no_roots_any_more() -> None:
     for _ in range(2):
         async with connect(hub, revision="2025-06-18", roots=["/"]) as client:
             assert text(await client.call_tool("own")) == "well"
-            assert len(hub.roots_callbacks) == 1
-    assert hub.roots_callbacks == []
+            assert len(hub._core.roots_callbacks) == 1
+    assert hub._core.roots_callbacks == []

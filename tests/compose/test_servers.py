@@ -44,7 +44,7 @@ async def test_a_proxy_server_introduces_itself_as_the_other_one() -> None:
         assert client.instructions == "Ask for a name."
         assert await names_of(client) == ["find"]
         assert (await client.call_tool("find", {"name": "Ann"})).text == "found Ann"
-    (mount,) = server.mounts
+    (mount,) = server._core.mounts
     assert isinstance(mount.source, ProxySource)
     assert mount.source.revision == "2025-03-26"
 
@@ -103,8 +103,8 @@ def test_a_configuration_has_options_for_all_and_its_entries_have_their_own(
     server = configuration_server(
         file, timeout=5, headers={"X-Key": "2"}, settings={"ask_timeout": 7}
     )
-    assert (server.info.name, server.ask_timeout) == ("desk", 7)
-    first, second = [mount.source.base._settings for mount in server.mounts]
+    assert (server.info.name, server._core.ask_timeout) == ("desk", 7)
+    first, second = [mount.source.base._settings for mount in server._core.mounts]
     assert (first["timeout"], first["headers"]) == (5, {"X-Key": "1"})
     assert (second["timeout"], second["headers"]) == (5, {"X-Key": "2"})
 

@@ -36,7 +36,7 @@ class Tapped:
 
     async def connect_memory(self):
         if self._transport == "memory":
-            return TappedWire(MemoryWire(server), self.conversation)
+            return TappedWire(MemoryWire(server._core), self.conversation)
         answers = "stream" if self._transport == "http-stream" else "auto"
         app = server.asgi(answers=answers, grace=0)
         return TappedHttpWire(app, self.conversation, ClientSettings())

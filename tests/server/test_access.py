@@ -178,7 +178,7 @@ def test_callers_that_see_the_same_entries_get_the_same_bytes():
         server = desk()
         allows = Access().allows
         pages = [
-            server.tools.page("2025-06-18", None, visible=partial(allows, principal))
+            server._core.tools.page("2025-06-18", None, visible=partial(allows, principal))
             for principal in (READER, Principal("eve"), WRITER, None)
         ]
         assert pages[0] is pages[1] is pages[3]
@@ -186,7 +186,7 @@ def test_callers_that_see_the_same_entries_get_the_same_bytes():
         assert b"change" in pages[2]
         assert b"change" not in pages[0]
         server.tool(lambda: "x", name="third")
-        again = server.tools.page("2025-06-18", None, visible=lambda entry: True)
+        again = server._core.tools.page("2025-06-18", None, visible=lambda entry: True)
         assert b"third" in again
 
     asyncio.run(scenario())

@@ -113,7 +113,7 @@ def test_a_server_has_a_name() -> None:
 
 def test_a_single_revision_may_be_given_as_text() -> None:
     revision: Any = "2025-06-18"
-    assert Server("desk", revisions=revision).revisions == ("2025-06-18",)
+    assert Server("desk", revisions=revision)._core.revisions == ("2025-06-18",)
 
 
 def test_registering_a_name_instead_of_a_function_explains_the_keyword() -> None:

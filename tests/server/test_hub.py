@@ -128,7 +128,7 @@ def test_a_change_after_the_end_of_the_loop_has_no_effect(caplog: Any) -> None:
     kept: list[Any] = []
 
     async def main() -> None:
-        kept.append(server.session(lambda data, exchange: None))
+        kept.append(server._core.session(lambda data, exchange: None))
         kept[0].endpoint.conversation.phase = Phase.READY
 
     run(main())

@@ -130,7 +130,7 @@ def test_tasks_are_looked_up_before_the_acknowledgement(monkeypatch: Any) -> Non
         return [mine for id in ids if id == "mine"]
 
     async def main() -> None:
-        monkeypatch.setattr(server.tasks, "visible", find)
+        monkeypatch.setattr(server._core.tasks, "visible", find)
         tasks = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
         async with ListeningClient(server, capabilities=tasks) as raw:
             raw.listen(1, taskIds=["mine", "theirs"])
@@ -144,10 +144,10 @@ def test_tasks_are_looked_up_before_the_acknowledgement(monkeypatch: Any) -> Non
             assert first["params"]["notifications"] == {"taskIds": ["mine"]}
             assert third["params"]["notifications"] == {"toolsListChanged": True}
             assert raw.answers_to(2)[0]["error"]["code"] == -32603
-            assert len(server.hub) == 2
+            assert len(server._core.hub) == 2
             (session,) = server.sessions
             assert sorted(session.listening) == [1, 3]
-            server.hub.publish(ServerChange("notifications/tasks", "theirs", EmptyParams()))
+            server._core.hub.publish(ServerChange("notifications/tasks", "theirs", EmptyParams()))
             assert len(raw.received) == 3
 
     run_in_virtual_time(main())
@@ -231,8 +231,8 @@ def test_a_cancelled_subscription_hears_nothing_more_and_leaves_nothing_behind()
             assert names(raw.notices(1)) == [ACKNOWLEDGED]
             assert names(raw.notices(2)) == [ACKNOWLEDGED, TOOLS]
             assert raw.answers_to(1) == []
-            assert len(server.hub) == 1
-        assert len(server.hub) == 0
+            assert len(server._core.hub) == 1
+        assert len(server._core.hub) == 0
 
     run_in_virtual_time(main())
 
@@ -258,7 +258,7 @@ def test_the_end_of_the_server_answers_subscriptions() -> None:
             assert answer["id"] == "L1"
             assert answer["result"]["resultType"] == "complete"
             assert answer["result"]["_meta"][SUBSCRIPTION] == "L1"
-            assert len(server.hub) == 0
+            assert len(server._core.hub) == 0
 
     run_in_virtual_time(main())
 
@@ -407,7 +407,7 @@ def test_a_session_that_is_dropped_is_not_kept_by_its_subscriptions() -> None:
 
     async def main() -> None:
         written: list[Any] = []
-        session = server.session(lambda data, exchange: written.append(data))
+        session = server._core.session(lambda data, exchange: written.append(data))
         params = {"_meta": meta(), "notifications": {"toolsListChanged": True}}
         request = {"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": params}
         session.dispatcher.receive(json.dumps(request).encode())

@@ -121,8 +121,8 @@ def test_every_kind_of_list_has_pages(
 @pytest.mark.parametrize("kind", ["tool", "prompt", "resource"])
 def test_a_list_used_as_a_decorator_names_the_decorator(kind: str) -> None:
     server: Any = Server("desk")
-    with pytest.raises(TypeError, match=f"did you mean @server.{kind}\\?"):
-        getattr(server, f"{kind}s")(lambda: "x")
+    with pytest.raises(AttributeError, match=f"did you mean @server.{kind}\\?"):
+        getattr(server, f"{kind}s")
 
 
 def test_usual_lists_are_one_page() -> None:

@@ -636,7 +636,7 @@ def test_a_client_that_never_comes_back_leaves_nothing_behind() -> None:
             session = next(iter(server.sessions))
             assert not session.dispatcher.running
             assert not session.client.open
-            assert not server.state_seal._used
+            assert not server._core.state_seal._used
 
     run(main())
 

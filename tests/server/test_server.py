@@ -39,7 +39,7 @@ def test_unknown_revisions_are_refused(revisions: Any, reported: str) -> None:
 
 def test_revisions_stand_in_their_order() -> None:
     server = Server("desk", revisions=["2025-06-18", "2024-11-05"])
-    assert server.revisions == ("2024-11-05", "2025-06-18")
+    assert server._core.revisions == ("2024-11-05", "2025-06-18")
 
 
 def test_inline_is_for_functions_that_are_not_async() -> None:
@@ -64,11 +64,11 @@ def test_a_tool_without_docstring_is_described_by_its_name() -> None:
 
 def test_capabilities_name_only_the_kinds_that_have_entries() -> None:
     server = Server("desk")
-    assert server.capabilities().tools is None
-    assert server.capabilities().completions is None
+    assert server._core.capabilities().tools is None
+    assert server._core.capabilities().completions is None
     server.add_tool(lambda: "x", name="x")
     server.add_prompt(lambda: "x", name="x")
-    capabilities = server.capabilities()
+    capabilities = server._core.capabilities()
     assert capabilities.tools is not None
     assert capabilities.completions is not None
     assert capabilities.resources is None
@@ -78,7 +78,7 @@ def test_capabilities_name_only_the_kinds_that_have_entries() -> None:
 def test_resources_of_either_kind_are_declared(uri: str) -> None:
     server = Server("desk")
     server.add_resource(uri, lambda name="": name)
-    capabilities = server.capabilities()
+    capabilities = server._core.capabilities()
     assert capabilities.resources is not None
     assert (capabilities.completions is not None) == ("{" in uri)
 
@@ -146,8 +146,12 @@ def test_a_lifespan_that_is_not_a_context_manager_says_what_is_missing() -> None
 
 def test_asking_timeouts_and_limits_are_settings() -> None:
     server = Server("desk", ask_timeout=1, in_flight=2, page_size=3, log_level="error", debug=True)
-    assert (server.ask_timeout, server.in_flight, server.log_level) == (1, 2, "error")
-    assert server.debug
+    assert (server._core.ask_timeout, server._core.in_flight, server._core.log_level) == (
+        1,
+        2,
+        "error",
+    )
+    assert server._core.debug
 
 
 def test_one_server_serves_loops_one_after_another() -> None:
@@ -163,4 +167,11 @@ def test_one_server_serves_loops_one_after_another() -> None:
 
     for _ in range(3):
         run(main())
-    assert len(server._watchdogs) <= 2
+    assert len(server._core._watchdogs) <= 2
+
+
+@pytest.mark.parametrize("name", ["auth", "debug", "principal", "lifespan", "limits"])
+def test_a_setting_that_is_assigned_later_is_refused(name: str) -> None:
+    server = Server("desk")
+    with pytest.raises(AttributeError, match=f"{name} is set when a server is made"):
+        setattr(server, name, object())

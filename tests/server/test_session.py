@@ -159,10 +159,10 @@ def test_a_session_has_a_limited_number_of_subscriptions(monkeypatch: Any) -> No
                 assert "result" in answer
             refused = await raw.ask("more", "resources/subscribe", note(2))
             assert "busy: the client subscribed to 2 resources" in refused["error"]["message"]
-            assert len(server.hub) == 2
+            assert len(server._core.hub) == 2
             await raw.ask("less", "resources/unsubscribe", note(1))
             assert "result" in await raw.ask("again", "resources/subscribe", note(2))
-        assert len(server.hub) == 0
+        assert len(server._core.hub) == 0
 
     def note(number: int) -> dict[str, str]:
         return {"uri": f"note://{number}"}

@@ -135,7 +135,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _show_once_started(server: "Server[None]", stderr: KeptLines) -> None:
     """Show what the other server prints to stderr once it is connected; before, errors quote it."""
-    introduce = server.lifespan
+    introduce = server._core.lifespan
     assert introduce is not None  # see proxy_server
 
     @asynccontextmanager
@@ -145,4 +145,4 @@ def _show_once_started(server: "Server[None]", stderr: KeptLines) -> None:
         async with introduce(server):
             yield
 
-    server.lifespan = lifespan
+    server._core.lifespan = lifespan

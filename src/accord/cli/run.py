@@ -172,7 +172,7 @@ def serve(build: "Callable[[], Server[Any]]", settings: RunSettings) -> int:
 def _serve_http(
     server: "Server[Any]", settings: RunSettings, sockets: "list[socket] | None" = None
 ) -> int:
-    if server.was_run:
+    if server._core.was_run:
         return 0
     from accord.server.serving import run_http
     from accord.server.serving_logs import log_in_background
@@ -180,7 +180,7 @@ def _serve_http(
     place = settings.place()
     app = _build_app(server, settings, settings.http_settings())
     with log_in_background():
-        run_http(server, app, place, sockets=sockets, advice=_ADVICE)
+        run_http(server._core, app, place, sockets=sockets, advice=_ADVICE)
     return 0
 
 
@@ -188,7 +188,7 @@ def _build_app(server: "Server[Any]", settings: RunSettings, options: Any) -> "H
     from accord.server.serving import build_app
 
     try:
-        return build_app(server, settings.grace, options)
+        return build_app(server._core, settings.grace, options)
     except ConfigurationError:  # says more than a wrong value
         raise
     except ValueError as error:
@@ -226,7 +226,7 @@ def _serve_in_workers(build: "Callable[[], Server[Any]]", settings: RunSettings,
                     server = build()
                 app = _build_app(server, settings, options)
                 with log_in_background(), store.removed_by_orphans():
-                    run_http(server, app, place, advice=_ADVICE, worker=worker)
+                    run_http(server._core, app, place, advice=_ADVICE, worker=worker)
             except AccordError as error:
                 complain(str(error))
                 return 2
@@ -236,7 +236,7 @@ def _serve_in_workers(build: "Callable[[], Server[Any]]", settings: RunSettings,
 
 
 def _serve_stdio(server: "Server[Any]", settings: RunSettings, *, is_watched: bool) -> int:
-    if server.was_run:
+    if server._core.was_run:
         # The file called run() on import; its input has ended.
         return 0
     if is_watched:

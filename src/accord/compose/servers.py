@@ -40,7 +40,7 @@ def proxy_server(
     async def introduce(server: Server[None]) -> AsyncIterator[None]:
         server.instructions = source.instructions
         if source.info is not None and name is None:
-            server.info = source.info
+            server._core.info = source.info
         yield
 
     server: Server[None] = Server(source.name, lifespan=introduce)

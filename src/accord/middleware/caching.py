@@ -26,7 +26,7 @@ from accord.middleware.requests import (
     tool_of,
     worker_of,
 )
-from accord.server import Proceed, Server
+from accord.server import Proceed
 from accord.server.hub import UPDATED, ServerChange, list_topic
 from accord.server.params import served_params
 from accord.types import (
@@ -42,6 +42,7 @@ from accord.types import (
 )
 
 if TYPE_CHECKING:
+    from accord.server.core import ServerCore
     from accord.sharing.serving.caches import SharedCaches
     from accord.sharing.workers.worker import Worker
 
@@ -140,8 +141,8 @@ class CacheMiddleware:
         self._changes = 0
         # Changes are heard in any thread.
         self._lock = threading.Lock()
-        self._servers: weakref.WeakSet[Server[Any]] = weakref.WeakSet()
-        self._shared: weakref.WeakKeyDictionary[Server[Any], SharedCaches] = (
+        self._servers: weakref.WeakSet[ServerCore] = weakref.WeakSet()
+        self._shared: weakref.WeakKeyDictionary[ServerCore, SharedCaches] = (
             weakref.WeakKeyDictionary()
         )
 
@@ -245,7 +246,7 @@ class CacheMiddleware:
 
     # -- changes
 
-    def _listen(self, server: "Server[Any]") -> None:
+    def _listen(self, server: "ServerCore") -> None:
         """Hear of the changes of a server, from its first request on."""
         if server not in self._servers:
             self._servers.add(server)
@@ -253,7 +254,7 @@ class CacheMiddleware:
             # Own changes at once: what is read next must not be older.
             server.hub.listen_first(self)
 
-    def join_workers(self, server: "Server[Any]", worker: "Worker") -> None:
+    def join_workers(self, server: "ServerCore", worker: "Worker") -> None:
         """Forget what other workers forget, and let them know what changes here."""
         self._listen(server)
         self._shared[server] = import_module("accord.sharing.serving.caches").join_caches(
@@ -273,7 +274,7 @@ class CacheMiddleware:
 
 
 class _Key(NamedTuple):
-    server: "weakref.ref[Server[Any]]"
+    server: "weakref.ref[ServerCore]"
     method: str
     uri: str | None
     params: bytes

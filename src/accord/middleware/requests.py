@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from accord.errors import RegistrationError
 from accord.http.rules.addresses import client_network
 from accord.protocol.methods import METHODS
-from accord.server import Context, Server
+from accord.server import Context
 from accord.types import Tool
 
 if TYPE_CHECKING:
+    from accord.server.core import ServerCore
     from accord.sharing.workers.worker import Worker
 
 AnyContext = Context[Any]
@@ -33,7 +34,7 @@ def received_params(ctx: AnyContext) -> Any:
     return ctx._exchange.params if received is None else received
 
 
-def server_of(ctx: AnyContext) -> "Server[Any]":
+def server_of(ctx: AnyContext) -> "ServerCore":
     """Return the server; unlike `ctx.session` it leaves the session free to be used again."""
     return ctx._session.server
 

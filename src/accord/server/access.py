@@ -17,8 +17,8 @@ from accord.server.visibility import NO_RULES, Visibility, is_shown
 
 if TYPE_CHECKING:
     from accord.runtime.wire import MemoryWire
+    from accord.server.core import ServerCore
     from accord.server.entries.registry import Registry, RegistryEntry, Snapshot
-    from accord.server.server import Server
     from accord.server.session import Session
 
 
@@ -144,7 +144,7 @@ def parse_tags(tags: Iterable[str]) -> frozenset[str]:
 class ActingServer:
     """A server as one principal sees it from within the same process; for tests."""
 
-    def __init__(self, server: "Server[Any]", principal: Principal) -> None:
+    def __init__(self, server: "ServerCore", principal: Principal) -> None:
         self._server = server
         self._principal = principal
 

@@ -7,7 +7,7 @@ scopes and middleware, for a caller without name.
 """
 
 from math import isfinite
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, get_args
 
 import msgspec
 
@@ -16,8 +16,8 @@ from accord.types import CacheScope, ReadResourceResult
 
 if TYPE_CHECKING:
     from accord.protocol.exchange import Exchange
+    from accord.server.core import ServerCore
     from accord.server.entries.resources import ResourceEntry, TemplateEntry
-    from accord.server.server import Server
     from accord.server.session import Session
 
 
@@ -92,7 +92,7 @@ def list_scope(session: "Session", exchange: "Exchange") -> CacheScope:
 
 
 def add_read_hints(
-    result: ReadResourceResult, entry: "ResourceEntry | TemplateEntry", server: "Server[Any]"
+    result: ReadResourceResult, entry: "ResourceEntry | TemplateEntry", server: "ServerCore"
 ) -> None:
     """Fill in the hints that neither the result nor its resource gives."""
     if result.ttl_ms is None:

@@ -1,6 +1,6 @@
 """What a server declares, by the kinds of entries it has."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from accord.types import (
     PromptsCapability,
@@ -13,12 +13,12 @@ from accord.types import (
 )
 
 if TYPE_CHECKING:
-    from accord.server.server import Server
+    from accord.server.core import ServerCore
     from accord.server.sources.views import Views
 
 
 def declare(
-    server: "Server[Any]", *, is_lasting: bool, is_identified: bool | None
+    server: "ServerCore", *, is_lasting: bool, is_identified: bool | None
 ) -> ServerCapabilities:
     """Return the capabilities of a server, as `Server.capabilities` describes them."""
     if is_identified is None:

@@ -15,7 +15,7 @@ from accord.protocol.exchange import Exchange
 from accord.protocol.revisions import Revision
 
 if TYPE_CHECKING:
-    from accord.server.server import Server
+    from accord.server.core import ServerCore
     from accord.server.session import Session
 
 
@@ -33,7 +33,7 @@ class Extension(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     is_in_force: Callable[[Revision], bool]
-    is_offered: Callable[["Server[Any]"], bool]
+    is_offered: Callable[["ServerCore"], bool]
     methods: frozenset[str]
     result_types: frozenset[str]
     module: str
@@ -78,12 +78,12 @@ TASKS: Final = Extension(
 EXTENSIONS: Final = (TASKS,)
 
 
-def offered_extensions(server: "Server[Any]") -> dict[str, dict[str, Any]] | None:
+def offered_extensions(server: "ServerCore") -> dict[str, dict[str, Any]] | None:
     """Return the extensions that a server declares; None without any."""
     return {each.id: {} for each in EXTENSIONS if each.is_offered(server)} or None
 
 
-def find_handler(server: "Server[Any]", exchange: Exchange) -> Callable[..., Any] | None:
+def find_handler(server: "ServerCore", exchange: Exchange) -> Callable[..., Any] | None:
     """Return the function that answers a request of an extension; None if it belongs to none."""
     for extension in EXTENSIONS:
         if exchange.name in extension.methods and extension.is_in_force(exchange.revision):

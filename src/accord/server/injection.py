@@ -20,9 +20,9 @@ from accord.server.schema.annotations import AnnotationResolver, callable_name, 
 from accord.server.schema.parameters import compile_call, is_context
 
 if TYPE_CHECKING:
+    from accord.server.core import ServerCore
     from accord.server.entries.registry import RegistryEntry
     from accord.server.schema.signature import Signature
-    from accord.server.server import Server
     from accord.server.session import Session
 
 Overrides = Mapping[Callable[..., object], Callable[..., object]]
@@ -228,7 +228,7 @@ def _kind_of(function: Callable[..., Any]) -> tuple[Callable[..., Any], bool, bo
     return function, is_awaited, False, False
 
 
-def check_overrides(server: "Server[Any]", overrides: Overrides) -> None:
+def check_overrides(server: "ServerCore", overrides: Overrides) -> None:
     """Refuse to override what is not in use.
 
     Raises:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from ssl import SSLContext
 
     from accord.http.server.app import HttpApp
-    from accord.server.server import Server
+    from accord.server.core import ServerCore
 
 
 class ListenPlace(msgspec.Struct, kw_only=True):
@@ -74,7 +74,7 @@ class ListenPlace(msgspec.Struct, kw_only=True):
 
 
 def describe_place(
-    server: "Server[Any]", app: "HttpApp", sockets: "list[socket]", *, is_tls: bool
+    server: "ServerCore", app: "HttpApp", sockets: "list[socket]", *, is_tls: bool
 ) -> str:
     """Say where a server is served."""
     from accord.http.server.endpoint import STREAM

@@ -8,7 +8,7 @@ import base64
 import os
 from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
-from typing import Final, Generic, NoReturn, TypeAlias
+from typing import Final, Generic, TypeAlias
 
 import msgspec
 
@@ -59,10 +59,6 @@ class Listing(Generic[Entry]):
         self._member = _member_of(result_type)
         self._keys: Sequence[bytes] = [os.urandom(32)]
         self._cache: tuple[Snapshot[Entry], dict[_PageKey, bytes]] = ((), {})
-
-    def __call__(self, *_: object, **__: object) -> NoReturn:
-        kind = self.registry.kind.partition(" ")[0]
-        raise TypeError(f"server.{kind}s is the list of {kind}s; did you mean @server.{kind}?")
 
     def page(
         self,

@@ -39,10 +39,10 @@ from accord.types import (
 )
 
 if TYPE_CHECKING:
+    from accord.server.core import ServerCore
     from accord.server.entries.resource_registry import ResourceMatch
     from accord.server.entries.tools import ToolEntry
     from accord.server.listings import Listing
-    from accord.server.server import Server
     from accord.server.session import Session
 
 Handler = Callable[["Session", Exchange, Any], Any]
@@ -90,7 +90,7 @@ def ping(session: "Session", exchange: Exchange, params: object) -> EmptyResult:
     return EmptyResult()
 
 
-def _lists(listing_of: "Callable[[Server[Any]], Listing[Any]]") -> Handler:
+def _lists(listing_of: "Callable[[ServerCore], Listing[Any]]") -> Handler:
     def page(session: "Session", exchange: Exchange, params: PageParams) -> Any:
         if session.server.parts() and b'"accord/via"' in bytes(exchange.raw or b""):
             return _page_for_proxy(session, exchange, params)
@@ -274,7 +274,7 @@ METHODS: Final[dict[str, Handler]] = {
 }
 
 
-def find_rare_handler(server: "Server[Any]", exchange: Exchange) -> Callable[..., Any] | None:
+def find_rare_handler(server: "ServerCore", exchange: Exchange) -> Callable[..., Any] | None:
     """Load the handler of a method that few servers need; None if there is no such method."""
     if exchange.revision.tasks and server.has_task_tools:
         from accord.server.tasks import core

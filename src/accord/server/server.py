@@ -1,76 +1,74 @@
-"""The server: its tools, resources and prompts, and how they are served."""
+"""The server as its author sees it: what it offers, and how it is served."""
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from contextlib import (
-    AbstractAsyncContextManager,
-    asynccontextmanager,
-    contextmanager,
-    nullcontext,
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from os import PathLike
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Generic,
+    Literal,
+    TypeAlias,
+    TypeVar,
+    Unpack,
+    cast,
+    overload,
 )
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, Unpack, overload
 
 import msgspec
 
 from accord.errors import RegistrationError
 from accord.principal import Principal
-from accord.protocol.codec import Limits
-from accord.protocol.endpoint_settings import EndpointSettings
-from accord.protocol.exchange import META_SERVER
-from accord.protocol.methods import METHODS
-from accord.protocol.party import Peer, capability_paths
-from accord.protocol.revisions import BEFORE_HANDSHAKE
-from accord.runtime.dispatcher import IN_FLIGHT
-from accord.runtime.handlers import Write
-from accord.runtime.watchdog import Watchdog, Watchdogs
-from accord.server.access import Access, ActingServer
-from accord.server.caching import CacheHints
-from accord.server.capabilities import declare
-from accord.server.context import State
-from accord.server.entries.registration import Registration
-from accord.server.entries.registry import Function, Registry
-from accord.server.entries.resource_registry import Resources
-from accord.server.hub import Hub, ListKind, list_change, resource_change
-from accord.server.listings import PAGE_SIZE, Listing
-from accord.server.local_calls import LocalCalls
-from accord.server.middleware import Layers
-from accord.server.scopes import Scopes
-from accord.server.session import Session
-from accord.server.settings import (
-    ServerSettings,
-    build_info,
-    check_revisions,
-    check_settings,
-    check_texts,
-)
-from accord.server.sharing_server import SharingServer
-from accord.server.sources.mountable import MountingServer
-from accord.server.visibility import changed_kinds
+from accord.server.access import ActingServer
+from accord.server.context import Context, State
+from accord.server.core import ServerCore
+from accord.server.entries.registry import Function, Registry, decorator
+from accord.server.entries.tools import ToolEntry, build_tool, is_described
+from accord.server.hub import ListKind
+from accord.server.local_calls import list_locally, request_locally
+from accord.server.middleware import Middleware
+from accord.server.schema import signature
+from accord.server.schema.encoding import encode
+from accord.server.settings import ServerSettings, ToolDetails, warn_about_tool
 from accord.types import (
-    ListPromptsResult,
-    ListResourcesResult,
-    ListResourceTemplatesResult,
-    ListToolsResult,
-    LoggingLevel,
-    ServerCapabilities,
+    CallToolParams,
+    CallToolResult,
+    GetPromptParams,
+    GetPromptResult,
+    Implementation,
+    JsonObject,
+    Prompt,
+    ReadResourceParams,
+    ReadResourceResult,
+    Resource,
+    ResourceTemplate,
+    Tool,
 )
-from accord.types._base import JsonObject
 
 if TYPE_CHECKING:
     from accord.http.server.app import HttpApp
-    from accord.runtime.threads import Workers
     from accord.runtime.wire import MemoryWire
-    from accord.server.entries.completion import Completions
-    from accord.server.entries.resource_registry import ResourceMatch
+    from accord.server.entries.completion import CompletionSource
+    from accord.server.entries.files import DirectoryResource
+    from accord.server.entries.prompts import PromptDetails, PromptEntry
+    from accord.server.entries.resource_registry import Resources
+    from accord.server.entries.resources import ResourceDetails, ResourceEntry, TemplateEntry
     from accord.server.http_settings import HttpSettings, ListenSettings
     from accord.server.injection import Overrides
-    from accord.server.stateless import StatelessSessions
-    from accord.server.tasks.runner import TaskRunner
+    from accord.server.questions.url_elicitation import UrlElicitations
+    from accord.server.session import Session
+    from accord.server.sources.mounting import Mount
+    from accord.server.sources.view_kinds import ToolChange, View
+    from accord.server.sources.views import Views
 
+LayerFunction = TypeVar("LayerFunction", bound=Middleware)
+_DECORATORS: Final = ("tools", "prompts", "resources")
+_SETTINGS: Final = frozenset({*ServerSettings.__annotations__, "lifespan"})
 Lifespan: TypeAlias = "Callable[[Server[State]], AbstractAsyncContextManager[State]]"
 
 
-class Server(Registration, LocalCalls, MountingServer, SharingServer, Generic[State]):
+class Server(Generic[State]):
     """An MCP server.
 
     Args:
@@ -92,183 +90,215 @@ class Server(Registration, LocalCalls, MountingServer, SharingServer, Generic[St
         lifespan: "Lifespan[State] | None" = None,
         **settings: Unpack[ServerSettings],
     ) -> None:
-        check_settings(settings, lifespan=lifespan)
-        check_texts(instructions=instructions)
-        self.info = build_info(name, version, title, settings)
-        self.name = self.info.name
-        self.instructions = instructions
-        self.lifespan = lifespan
-        self.revisions = check_revisions(settings.get("revisions"))
-        self.layers = Layers(settings.get("middleware", ()))
-        self.auth = settings.get("auth")
-        self.principal = settings.get("principal")
-        self.access = Access(settings.get("policy"), step_up=settings.get("step_up", True))
-        self.limits = settings.get("limits") or Limits()
-        self.repeated_tools: set[str] = set()
-        self.in_flight = settings.get("in_flight", IN_FLIGHT)
-        self.ask_timeout = settings.get("ask_timeout", 300.0)
-        self.log_level: LoggingLevel = settings.get("log_level", "info")
-        self._state_keys = settings.get("state_keys")
-        self._state_lifetime = settings.get("state_lifetime", 3600.0)
-        self.debug = settings.get("debug", False)
-        self.is_strict = settings.get("strict", False)
-        self.hub = Hub()
-        self.sessions = self.hub.sessions
-        self.subscriptions = settings.get("subscriptions", 100)
-        self._declared: dict[bool, frozenset[str]] = {}
-        self._has_task_tools: bool | None = None
-        self._task_settings = settings.get("tasks")
-        self._offered: frozenset[str] | None = None
-        self.roots_callbacks: list[Callable[[Session], object]] = []
-        self._watchdogs = Watchdogs()
-        self.was_run = False
-        self.overrides: Overrides | None = None
-        self._thread_count = settings.get("threads")
-        self._thread_wait = settings.get("thread_wait")
-
-        changed = self.list_changed
-        self.tool_entries = Registry("tool", changed=partial(changed, "tools"))
-        self.prompt_entries = Registry("prompt", changed=partial(changed, "prompts"))
-        self.resource_entries = Resources(changed=partial(changed, "resources"))
-        self.cache = cache = settings.get("cache") or CacheHints()
-        listing = partial(Listing, page_size=settings.get("page_size", PAGE_SIZE))
-        self.tools = listing(self.tool_entries, ListToolsResult, ttl=cache.tools)
-        self.prompts = listing(self.prompt_entries, ListPromptsResult, ttl=cache.prompts)
-        found = self.resource_entries
-        self.resources = listing(found.fixed, ListResourcesResult, ttl=cache.resources)
-        self.resource_templates = listing(
-            found.templates, ListResourceTemplatesResult, ttl=cache.resource_templates
+        self._core = ServerCore(
+            self,
+            name,
+            version=version,
+            title=title,
+            instructions=instructions,
+            lifespan=lifespan,
+            settings=settings,
         )
 
     def __repr__(self) -> str:
         return f"Server({self.info.name!r})"
 
-    # -- looking up
+    if not TYPE_CHECKING:
 
-    def find_resource(self, uri: str) -> "ResourceMatch | None":
-        """Find the entry of a URI, and the values of the variables in it."""
-        found = self.resource_entries.find(uri)
-        if found is None and self._mounts is not None:
-            unlisted = self.find_unlisted(uri)
-            return None if unlisted is None else (unlisted, {})
-        return found
+        def __getattr__(self, name: str) -> Any:
+            hint = ""
+            if name in _DECORATORS:
+                hint = f"; did you mean @server.{name[:-1]}?"
+            why = f"'Server' object has no attribute {name!r}{hint}"
+            raise AttributeError(why, name=name, obj=self)
 
-    def capabilities(
-        self, *, is_lasting: bool = True, is_identified: bool | None = None
-    ) -> ServerCapabilities:
-        """Return the capabilities of the server, by the kinds of entries it has.
-
-        Args:
-            is_lasting: whether there is a session; without one there are no notifications, log
-                levels or subscriptions.
-            is_identified: whether the caller is known, and may list its tasks; by default, whether
-                callers of this server are.
-        """
-        return declare(self, is_lasting=is_lasting, is_identified=is_identified)
+        def __setattr__(self, name: str, value: object) -> None:
+            # An assignment without effect could leave a server without its protection.
+            if name in _SETTINGS:
+                raise AttributeError(
+                    f"{name} is set when a server is made: Server(..., {name}=...)"
+                )
+            super().__setattr__(name, value)
 
     @property
-    def has_task_tools(self) -> bool:
-        """Whether calls of any tool may become tasks."""
-        if self._has_task_tools is None:
-            self._has_task_tools = any(entry.task for entry in self.tool_entries)
-        return self._has_task_tools
-
-    @cached_property
-    def completions(self) -> "Completions":
-        """The completers of arguments of prompts and of variables of resource templates."""
-        from accord.server.entries.completion import Completions
-
-        return Completions(self.prompt_entries, self.resource_entries)
-
-    @cached_property
-    def tasks(self) -> "TaskRunner":
-        """The tasks that calls of tools became."""
-        from accord.server.tasks.runner import TaskRunner
-
-        return TaskRunner(self, self._task_settings)
-
-    def capability_paths(self, *, is_lasting: bool = True) -> frozenset[str]:
-        """Return the capabilities of the server as dotted paths."""
-        paths = self._declared.get(is_lasting)
-        if paths is None:
-            paths = capability_paths(self.capabilities(is_lasting=is_lasting))
-            self._declared[is_lasting] = paths
-        return paths
+    def name(self) -> str:
+        """The name of the server."""
+        return self._core.name
 
     @property
-    def offered_methods(self) -> frozenset[str]:
-        """The methods whose capability the server declares, where requests stand on their own."""
-        if self._offered is None:
-            paths = self.capability_paths()
-            self._offered = frozenset(
-                method.name for method in METHODS if method.needs is None or method.needs in paths
-            )
-        return self._offered
+    def info(self) -> Implementation:
+        """What clients are told of the server: its name, version, title, icons."""
+        return self._core.info
 
-    @cached_property
-    def result_meta(self) -> JsonObject:
-        """What the `_meta` of results says of the server, where each result stands on its own."""
-        return {META_SERVER: msgspec.Raw(msgspec.json.encode(self.info))}
+    @property
+    def instructions(self) -> str | None:
+        """How a model should use the server."""
+        return self._core.instructions
 
-    @cached_property
-    def endpoint_settings(self) -> EndpointSettings:
-        """What the endpoints of all its sessions share."""
-        return EndpointSettings(
-            "server",
-            revisions=self.revisions,
-            limits=self.limits,
-            result_meta=self.result_meta,
-        )
+    @instructions.setter
+    def instructions(self, instructions: str | None) -> None:
+        self._core.instructions = instructions
 
-    @cached_property
-    def unknown_peer(self) -> Peer:
-        """The client of a session that is not opened yet."""
-        return Peer(BEFORE_HANDSHAKE, log_level=self.log_level)
+    # -- registering
 
-    @cached_property
-    def stateless_sessions(self) -> "StatelessSessions":
-        """The sessions of messages without a handshake."""
-        from accord.server.stateless import StatelessSessions
+    @overload
+    def tool(self, function: Function, /, **details: Unpack[ToolDetails]) -> Function: ...
+    @overload
+    def tool(
+        self, function: None = None, /, **details: Unpack[ToolDetails]
+    ) -> Callable[[Function], Function]: ...
+    def tool(
+        self, function: Function | None = None, /, **details: Unpack[ToolDetails]
+    ) -> Function | Callable[[Function], Function]:
+        """Offer a function as a tool: as a decorator, with or without details, or as a call."""
+        register = decorator(self.add_tool, **details)
+        return register if function is None else register(function)
 
-        return StatelessSessions(self)
-
-    @cached_property
-    def scopes(self) -> Scopes:
-        """The values of dependencies that outlive requests."""
-        return Scopes()
-
-    @contextmanager
-    def override(self, overrides: "Overrides") -> Iterator[None]:
-        """Call other functions in place of dependencies; for tests.
-
-        Args:
-            overrides: for each function that was given to `Depends`, the one to call instead. It
-                may have other parameters.
+    def add_tool(
+        self, function: Callable[..., object], **details: Unpack[ToolDetails]
+    ) -> ToolEntry:
+        """Offer a function as a tool.
 
         Raises:
-            ValueError: no handler depends on one of them.
+            RegistrationError: its parameters have no JSON form, or the name is taken.
         """
-        from accord.server.injection import check_overrides
+        if self._core.is_strict:
+            details.setdefault("strict", True)
+        entry = build_tool(function, **details)
+        self._core.tool_entries.add(entry, replace=details.get("replace", False))
+        warn_about_tool(entry.key, is_described=is_described(entry))
+        return entry
 
-        check_overrides(self, overrides)
-        before, self.overrides = self.overrides, {**(self.overrides or {}), **overrides}
-        try:
-            yield
-        finally:
-            self.overrides = before
+    def resource(
+        self, uri: str, **details: "Unpack[ResourceDetails]"
+    ) -> Callable[[Function], Function]:
+        """Offer the value of a function as a resource; a URI with `{variables}` is a template."""
+        if callable(uri):
+            raise RegistrationError("resource needs a URI: write @server.resource('note://today')")
+        return decorator(self.add_resource, uri, **details)
 
-    @cached_property
-    def threads(self) -> "Workers":
-        """The threads in which sync functions run."""
-        from accord.runtime.threads import THREAD_WAIT, THREADS, Workers
+    def add_resource(
+        self, uri: str, function: Callable[..., object], **details: "Unpack[ResourceDetails]"
+    ) -> "ResourceEntry | TemplateEntry":
+        """Offer the value of a function as a resource.
 
-        return Workers(self._thread_count or THREADS, wait=self._thread_wait or THREAD_WAIT)
+        Raises:
+            RegistrationError: the URI does not fit the function, or it is taken.
+        """
+        from accord.server.entries.resources import build_resource
 
-    def watchdog(self) -> Watchdog:
-        """Return the watchdog of the running loop, which reports handlers that block it."""
-        return self._watchdogs.find()
+        found = signature.inspect(function, context_type=Context)
+        entry = build_resource(uri, function, signature=found, **details)
+        self._core.resource_entries.add(entry, replace=details.get("replace", False))
+        return entry
 
-    # -- notifying
+    @overload
+    def prompt(self, function: Function, /, **details: "Unpack[PromptDetails]") -> Function: ...
+    @overload
+    def prompt(
+        self, function: None = None, /, **details: "Unpack[PromptDetails]"
+    ) -> Callable[[Function], Function]: ...
+    def prompt(
+        self, function: Function | None = None, /, **details: "Unpack[PromptDetails]"
+    ) -> Function | Callable[[Function], Function]:
+        """Offer a function as a prompt: as a decorator, with or without details, or as a call."""
+        register = decorator(self.add_prompt, **details)
+        return register if function is None else register(function)
+
+    def add_prompt(
+        self, function: Callable[..., object], **details: "Unpack[PromptDetails]"
+    ) -> "PromptEntry":
+        """Offer a function as a prompt.
+
+        Raises:
+            RegistrationError: its signature does not fit, or the name is taken.
+        """
+        from accord.server.entries.prompts import build_prompt
+
+        found = signature.inspect(function, context_type=Context)
+        entry = build_prompt(function, signature=found, **details)
+        return self._core.prompt_entries.add(entry, replace=details.get("replace", False))
+
+    def add_file(
+        self,
+        path: str | PathLike[str],
+        uri: str | None = None,
+        **details: "Unpack[ResourceDetails]",
+    ) -> "ResourceEntry | TemplateEntry":
+        """Offer a file as a resource."""
+        from accord.server.entries.files import FileResource
+
+        entry = FileResource(path, uri, **details).entry()
+        self._core.resource_entries.add(entry, replace=details.get("replace", False))
+        return entry
+
+    def add_directory(
+        self,
+        root: str | PathLike[str],
+        uri: str = "files://{+path}",
+        *,
+        pattern: str = "*",
+        **details: "Unpack[ResourceDetails]",
+    ) -> "DirectoryResource":
+        """Offer the files below a directory; no path leads out of it."""
+        from accord.server.entries.files import DirectoryResource
+
+        directory = DirectoryResource(root, uri, pattern=pattern, **details)
+        directory.publish(self._core.resource_entries)
+        return directory
+
+    def completion(self, of: str, argument: str) -> Callable[[Function], Function]:
+        """Complete an argument of a prompt, or a variable of a resource template.
+
+        The function gets the typed text and the arguments filled in so far.
+
+        Args:
+            of: the name of the prompt, or the template as it was registered.
+            argument: the name of the argument or variable.
+        """
+        return decorator(self.add_completion, of, argument)
+
+    def add_completion(self, of: str, argument: str, source: "CompletionSource") -> None:
+        """Complete an argument by a function, or by values: texts, an Enum or a Literal."""
+        self._core.completions.add(of, argument, source)
+
+    def mount(
+        self, source: "Views | Server[Any]", *, prefix: str | None = None, separator: str = "_"
+    ) -> "Mount":
+        """Offer the tools, resources and prompts of another server or source.
+
+        The mount is live: what changes there changes here. Calls run in the other server: through
+        its middleware, with the state of its lifespan, which runs while this server is served.
+
+        Args:
+            source: a `Server`, a view of one, or a source of `accord.compose`.
+            prefix: put before all names, and into all URIs: `find` becomes `crm_find`,
+                `data://config` becomes `data://crm/config`.
+            separator: between the prefix and a name.
+
+        Raises:
+            RegistrationError: a name is taken, the source is made of this server, or it is
+                protected and this server is not.
+        """
+        offered = source._core if isinstance(source, Server) else source
+        return self._core.mounts.add(offered, prefix, separator)
+
+    # -- entries, and their changes
+
+    @property
+    def tool_entries(self) -> "Registry[ToolEntry]":
+        """Its tools, to look at, remove, disable and enable by name."""
+        return self._core.tool_entries
+
+    @property
+    def prompt_entries(self) -> "Registry[PromptEntry]":
+        """Its prompts, to look at, remove, disable and enable by name."""
+        return self._core.prompt_entries
+
+    @property
+    def resource_entries(self) -> "Resources":
+        """Its resources and templates, to look at, remove, disable and enable by URI."""
+        return self._core.resource_entries
 
     def list_changed(self, kind: ListKind) -> None:
         """Notify clients that a list has changed, as for callers who have other rights now.
@@ -279,9 +309,11 @@ class Server(Registration, LocalCalls, MountingServer, SharingServer, Generic[St
         Raises:
             ValueError: the kind is not "tools", "prompts" or "resources".
         """
-        self._declared.clear()  # entries decide what is declared
-        self._has_task_tools = self._offered = None
-        self.hub.publish(list_change(kind))
+        self._core.list_changed(kind)
+
+    def resource_updated(self, uri: str) -> None:
+        """Notify the clients that subscribed to a resource of a change. From any thread."""
+        self._core.resource_updated(uri)
 
     def show(self, *names: str, tags: Iterable[str] = (), kind: ListKind | None = None) -> None:
         """Show entries that are hidden, to every session that does not hide them itself.
@@ -295,125 +327,222 @@ class Server(Registration, LocalCalls, MountingServer, SharingServer, Generic[St
             ValueError: nothing is named, or the kind does not exist.
             KeyError: no entry has one of the names.
         """
-        self._set_visible(names, tags, kind, shows=True)
+        self._core.set_visible(names, tags, kind, shows=True)
 
     def hide(self, *names: str, tags: Iterable[str] = (), kind: ListKind | None = None) -> None:
         """Hide entries from every session that does not show them itself; see `show`.
 
         They are neither listed nor found. Unlike disabled ones, a session can show them.
         """
-        self._set_visible(names, tags, kind, shows=False)
+        self._core.set_visible(names, tags, kind, shows=False)
 
-    def _set_visible(
-        self, names: tuple[str, ...], tags: Iterable[str], kind: ListKind | None, *, shows: bool
-    ) -> None:
-        old = self.access.visibility
-        new = old.with_rule(self, names, tags, kind, shows=shows)
-        self.access.set_visibility(new)
-        for changed in changed_kinds(self, (old,), (new,)):
-            self.list_changed(changed)
+    # -- views on it, to mount
 
-    def resource_updated(self, uri: str) -> None:
-        """Notify the clients that subscribed to a resource of a change. From any thread."""
-        self.hub.publish(resource_change(uri))
+    def only(self, *names: str, tags: Iterable[str] = (), kind: ListKind | None = None) -> "View":
+        """Return a view of some entries: those with one of the names or tags, and of the kind."""
+        return self._core.only(*names, tags=tags, kind=kind)
+
+    def without(
+        self, *names: str, tags: Iterable[str] = (), kind: ListKind | None = None
+    ) -> "View":
+        """Return a view without some entries: those with one of the names or tags, of the kind."""
+        return self._core.without(*names, tags=tags, kind=kind)
+
+    def rename(self, names: Mapping[str, str]) -> "View":
+        """Return a view with other names of tools and prompts, or other URIs of resources."""
+        return self._core.rename(names)
+
+    def prefix(self, prefix: str, *, separator: str = "_") -> "View":
+        """Return a view with a prefix before all names, and within all URIs.
+
+        `find` becomes `crm_find`, `data://config` becomes `data://crm/config`.
+        """
+        return self._core.prefix(prefix, separator=separator)
+
+    def describe(self, descriptions: Mapping[str, str]) -> "View":
+        """Return a view with other descriptions, by the names of entries."""
+        return self._core.describe(descriptions)
+
+    def change(self, tool: str, **change: "Unpack[ToolChange]") -> "View":
+        """Return a view with another form of one tool; see `ToolChange`."""
+        return self._core.change(tool, **change)
+
+    # -- middleware
+
+    @overload
+    def middleware(self, function: LayerFunction, /) -> LayerFunction: ...
+    @overload
+    def middleware(self, *methods: str) -> Callable[[LayerFunction], LayerFunction]: ...
+    def middleware(self, *given: Any) -> Any:
+        """Call a function around every request, or around those of the methods that are named.
+
+        As `@server.middleware` or `@server.middleware("tools/call")`. The first one that was added
+        is the outermost.
+        """
+        if len(given) == 1 and callable(given[0]):
+            self.add_middleware(given[0])
+            return given[0]
+
+        def register(function: LayerFunction) -> LayerFunction:
+            self.add_middleware(function, *given)
+            return function
+
+        return register
+
+    def add_middleware(self, function: Middleware, *methods: str) -> None:
+        """Call a function around every request, or around those of the methods that are named.
+
+        Raises:
+            RegistrationError: it cannot be called with ctx and proceed, or a method is unknown.
+        """
+        self._core.layers.add(function, *methods)
+
+    # -- clients
+
+    @property
+    def sessions(self) -> "frozenset[Session]":
+        """The sessions that are open in this process."""
+        return frozenset(self._core.hub.sessions)
 
     def on_roots_changed(self, function: Function) -> Function:
         """Call a function with the session when a client's roots change; `roots` asks for them."""
-        self.roots_callbacks.append(function)
+        self._core.roots_callbacks.append(function)
         return function
 
-    # -- serving
-
-    @asynccontextmanager
-    async def run_lifespan(self) -> AsyncIterator[State | None]:
-        """Run the lifespan, within those of what is mounted; yields its state.
-
-        Apps of the server (`asgi`) that start meanwhile on this loop use it.
-        """
-        async with self.open_lifespan() as state:
-            with self.scopes.lend(state):
-                yield state
-
-    @asynccontextmanager
-    async def open_lifespan(self) -> AsyncIterator[State | None]:
-        """Run the lifespan for one connection, call or app alone; yields its state."""
-        async with self.mounts.run_lifespans(), self._run_own_lifespan() as state:
-            yield state
-
-    def join_lifespan(self) -> "AbstractAsyncContextManager[object]":
-        """Return the lifespan that the program runs on this loop, or one of its own."""
-        lent = self.scopes.lent_states()
-        return nullcontext(lent[-1]) if lent else self.open_lifespan()
-
     @property
-    def must_close(self) -> bool:
-        """Whether something stays open unless the lifespan ends."""
-        return self.lifespan is not None or any(self.mounts) or self.scopes.have_values
+    def elicitations(self) -> "UrlElicitations":
+        """The pages that users were asked to visit; `find` and `fetch` return one by its id."""
+        return self._core.elicitations
 
-    @asynccontextmanager
-    async def _run_own_lifespan(self) -> AsyncIterator[State | None]:
-        if self.lifespan is None:
-            try:
-                async with self.scopes.open(None):
-                    yield None
-            finally:
-                await self._release_tasks()
-            return
-        manager = self.lifespan(self)
-        if not hasattr(manager, "__aenter__"):
-            raise RegistrationError(
-                f"the lifespan returned a {type(manager).__name__}, expected an async context "
-                "manager: put @contextlib.asynccontextmanager on a function that yields"
-            )
-        async with manager as state:
-            try:
-                async with self.scopes.open(state):
-                    yield state
-            finally:
-                await self._release_tasks(state)
+    def elicitation_completed(self, id: str) -> bool:
+        """Inform the client that asked its user to visit a page that the user is done with it.
 
-    async def _release_tasks(self, *states: object) -> None:
-        """Stop the tasks that use a state which ends; without one they go on."""
-        if "tasks" in vars(self):
-            await self.tasks.release(*states)
-
-    def session(self, write: Write, state: object = None, *, is_lasting: bool = True) -> Session:
-        """Open a session with one client on the running loop.
-
-        Args:
-            write: sends messages.
-            state: the value that the lifespan yielded.
-            is_lasting: whether the client gets notifications of changes; false for one request.
+        From any thread, and once: returns False for an id that is unknown or complete already. On
+        the event loop of a worker that serves together with others, an id that is not of this
+        worker is passed on, and True says no more; `complete_elicitation` knows.
         """
-        session = Session(self, write, state)
-        if is_lasting:
-            session.is_lasting = True
-            self.hub.join(session)
-        return session
+        found = self.elicitations.find(id)
+        pages = self._core.shared_pages
+        if found is None and pages is not None:
+            return pages.complete_from_thread(id)
+        return found is not None and found.complete()
+
+    async def complete_elicitation(self, id: str) -> bool:
+        """The same, on the event loop, for pages of all workers.
+
+        Returns:
+            False for an id that is unknown to all workers, or complete already.
+
+        Raises:
+            StoreUnavailable: the store of the workers does not answer.
+        """
+        return await self.elicitations.complete(id)
+
+    # -- calls within this process
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, object] | None = None,
+        *,
+        meta: JsonObject | None = None,
+        principal: Principal | None = None,
+    ) -> CallToolResult:
+        """Call a tool and return its result, also where the tool reports an error.
+
+        Raises:
+            InvalidParams: there is no such tool for the caller.
+        """
+        params = CallToolParams(name, msgspec.Raw(encode(dict(arguments or {}))))
+        result = await request_locally(self._core, "tools/call", params, meta, principal)
+        return cast("CallToolResult", result)
+
+    async def read_resource(
+        self, uri: str, *, meta: JsonObject | None = None, principal: Principal | None = None
+    ) -> ReadResourceResult:
+        """Read a resource.
+
+        Raises:
+            ResourceNotFound: there is no such resource for the caller.
+        """
+        result = await request_locally(
+            self._core, "resources/read", ReadResourceParams(uri), meta, principal
+        )
+        return cast("ReadResourceResult", result)
+
+    async def get_prompt(
+        self,
+        name: str,
+        arguments: Mapping[str, str] | None = None,
+        *,
+        meta: JsonObject | None = None,
+        principal: Principal | None = None,
+    ) -> GetPromptResult:
+        """Return a prompt with its arguments filled in.
+
+        Raises:
+            InvalidParams: there is no such prompt for the caller, or an argument is missing.
+        """
+        params = GetPromptParams(name, dict(arguments or {}))
+        result = await request_locally(self._core, "prompts/get", params, meta, principal)
+        return cast("GetPromptResult", result)
+
+    async def list_tools(self, *, principal: Principal | None = None) -> list[Tool]:
+        """Return the tools that the caller may use."""
+        return await list_locally(self._core, "tools/list", "tools", principal)
+
+    async def list_resources(self, *, principal: Principal | None = None) -> list[Resource]:
+        """Return the resources that the caller may read."""
+        return await list_locally(self._core, "resources/list", "resources", principal)
+
+    async def list_resource_templates(
+        self, *, principal: Principal | None = None
+    ) -> list[ResourceTemplate]:
+        """Return the resource templates that the caller may read."""
+        return await list_locally(
+            self._core, "resources/templates/list", "resource_templates", principal
+        )
+
+    async def list_prompts(self, *, principal: Principal | None = None) -> list[Prompt]:
+        """Return the prompts that the caller may use."""
+        return await list_locally(self._core, "prompts/list", "prompts", principal)
 
     async def connect_memory(self) -> "MemoryWire":
         """Return the client's end of a connection within this process."""
         from accord.runtime.wire import MemoryWire
 
-        return MemoryWire(self)
+        return MemoryWire(self._core)
 
     def acting_as(self, principal: Principal) -> ActingServer:
         """Return the server as a principal sees it, to connect to within this process."""
-        return ActingServer(self, principal)
+        return ActingServer(self._core, principal)
 
-    @property
-    def entry_scopes(self) -> frozenset[str]:
-        """The scopes that tools, prompts and resources need, for the challenge of a guard."""
-        resources = self.resource_entries
-        return self.access.offered_scopes(
-            self.tool_entries, self.prompt_entries, resources.fixed, resources.templates
-        )
+    def override(self, overrides: "Overrides") -> AbstractContextManager[None]:
+        """Call other functions in place of dependencies; for tests.
+
+        Args:
+            overrides: for each function that was given to `Depends`, the one to call instead. It
+                may have other parameters.
+
+        Raises:
+            ValueError: no handler depends on one of them.
+        """
+        return self._core.override(overrides)
+
+    # -- serving
+
+    def run_lifespan(self) -> AbstractAsyncContextManager[State | None]:
+        """Run the lifespan, within those of what is mounted; yields its state.
+
+        Apps of the server (`asgi`) that start meanwhile on this loop use it.
+        """
+        return self._core.run_lifespan()
 
     def asgi(self, *, grace: float = 5.0, **options: "Unpack[HttpSettings]") -> "HttpApp":
         """Return the server as an ASGI app; see `HttpOptions` for the settings."""
         from accord.server.serving import build_app
 
-        return build_app(self, grace, options)
+        return build_app(self._core, grace, options)
 
     @overload
     def run(self, transport: Literal["stdio"] = "stdio", *, grace: float = 1.5) -> None: ...
@@ -458,7 +587,7 @@ class Server(Registration, LocalCalls, MountingServer, SharingServer, Generic[St
         """
         from accord.server.serving import run
 
-        run(self, transport, grace=grace, host=host, port=port, options=options)
+        run(self._core, transport, grace=grace, host=host, port=port, options=options)
 
     async def serve(
         self,
@@ -475,4 +604,4 @@ class Server(Registration, LocalCalls, MountingServer, SharingServer, Generic[St
         """
         from accord.server.serving import serve
 
-        await serve(self, transport, grace=grace, host=host, port=port, options=options)
+        await serve(self._core, transport, grace=grace, host=host, port=port, options=options)

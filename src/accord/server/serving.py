@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from accord.http.server.app import HttpApp
     from accord.runtime.shutdown import Stop
+    from accord.server.core import ServerCore
     from accord.server.http_settings import HttpSettings, ListenSettings
     from accord.server.listen_place import ListenPlace
-    from accord.server.server import Server
     from accord.sharing.serving.worker_process import WorkerEnd
 
 _stdio_log = logging.getLogger("accord.stdio")
@@ -58,7 +58,7 @@ def _take_place(host: str, port: int, options: Any) -> "ListenPlace":
     )
 
 
-def build_app(server: "Server[Any]", grace: float, options: "HttpSettings") -> "HttpApp":
+def build_app(server: "ServerCore", grace: float, options: "HttpSettings") -> "HttpApp":
     """Return the ASGI app of a server, behind its guard if it has one."""
     from accord.http.server.app import HttpApp
     from accord.http.server.state import HttpOptions
@@ -78,7 +78,7 @@ def build_app(server: "Server[Any]", grace: float, options: "HttpSettings") -> "
 
 
 def run(
-    server: "Server[Any]",
+    server: "ServerCore",
     transport: str,
     *,
     grace: float,
@@ -141,7 +141,7 @@ def _read_transport(transport: str, options: Any) -> str:
 
 
 async def serve(
-    server: "Server[Any]",
+    server: "ServerCore",
     transport: str,
     *,
     grace: float,
@@ -177,7 +177,7 @@ async def serve(
         await serve_in_loop(app, sockets, tls)
 
 
-async def _serve_stdio_as_guest(server: "Server[Any]", *, grace: float) -> None:
+async def _serve_stdio_as_guest(server: "ServerCore", *, grace: float) -> None:
     from accord.runtime.shutdown import Stop
     from accord.runtime.tasks import run_until_cancelled
     from accord.stdio.server import claim_for_a_while
@@ -188,7 +188,7 @@ async def _serve_stdio_as_guest(server: "Server[Any]", *, grace: float) -> None:
         await run_until_cancelled(work, stop.request, seconds=grace + _END_SLACK)
 
 
-def run_stdio(server: "Server[Any]", *, grace: float) -> None:
+def run_stdio(server: "ServerCore", *, grace: float) -> None:
     """Serve until the input ends, a signal arrives or the parent exits.
 
     A tool that does not end delays the exit by no more than the grace period.
@@ -216,7 +216,7 @@ def run_stdio(server: "Server[Any]", *, grace: float) -> None:
     _leave(server, _stdio_log, grace=grace, seconds=grace)
 
 
-async def _serve_stdio(server: "Server[Any]", stop: "Stop") -> None:
+async def _serve_stdio(server: "ServerCore", stop: "Stop") -> None:
     from accord.runtime import tasks
     from accord.stdio.server import StdioConnection, claim
 
@@ -247,7 +247,7 @@ async def _serve_stdio(server: "Server[Any]", stop: "Stop") -> None:
 
 
 def run_http(
-    server: "Server[Any]",
+    server: "ServerCore",
     app: "HttpApp",
     place: "ListenPlace",
     *,
@@ -315,7 +315,7 @@ def http_server() -> Any:
 
 
 def _describe(
-    server: "Server[Any]", app: "HttpApp", sockets: "list[socket]", advice: str, *, is_tls: bool
+    server: "ServerCore", app: "HttpApp", sockets: "list[socket]", advice: str, *, is_tls: bool
 ) -> Announcement:
     from accord.server.listen_place import describe_place
 
@@ -341,7 +341,7 @@ def _find_refusals(app: "HttpApp", sockets: "list[socket]", advice: str) -> str 
     return f"only requests to localhost are served; {advice}"
 
 
-def _leave(server: "Server[Any]", log: logging.Logger, *, grace: float, seconds: float) -> None:
+def _leave(server: "ServerCore", log: logging.Logger, *, grace: float, seconds: float) -> None:
     """Exit although threads may still run: at once if they work, else some seconds from now."""
     from accord.runtime.shutdown import exit_at_once, leave_threads
     from accord.runtime.threads import is_working

@@ -33,8 +33,8 @@ from accord.types import LoggingLevel, RequestId, Root
 
 if TYPE_CHECKING:
     from accord.runtime.handlers import ClientFlow
+    from accord.server.core import ServerCore
     from accord.server.listening import Subscription
-    from accord.server.server import Server
     from accord.server.sources.sessions import MountedSession
 
 log = logging.getLogger("accord.server")
@@ -91,10 +91,10 @@ class Session:
     is_changed = False  # whether this one has changed it
     # Whether what others keep of it could not be read yet: the store does not answer.
     is_unread = False
-    mounted_sessions: "dict[Server[Any], MountedSession] | None" = None
+    mounted_sessions: "dict[ServerCore, MountedSession] | None" = None
 
     def __init__(
-        self, server: "Server[Any]", write: Write, state: Any, endpoint: Endpoint | None = None
+        self, server: "ServerCore", write: Write, state: Any, endpoint: Endpoint | None = None
     ) -> None:
         self.server = server
         self.lifespan_state = state

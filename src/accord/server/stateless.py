@@ -1,6 +1,6 @@
 """Sessions that serve one message, where there is no handshake."""
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from accord.protocol.party import Peer
 from accord.protocol.revisions import REVISIONS
@@ -10,7 +10,7 @@ from accord.types import RevisionId
 
 if TYPE_CHECKING:
     from accord.protocol.endpoint import Endpoint
-    from accord.server.server import Server
+    from accord.server.core import ServerCore
 
 # As many endpoints as are in use at one time under high load.
 _SPARE_MOST: Final = 256
@@ -23,7 +23,7 @@ class StatelessSessions:
     message of the same revision may use it. All that handlers can see of a session is new.
     """
 
-    def __init__(self, server: "Server[Any]") -> None:
+    def __init__(self, server: "ServerCore") -> None:
         self._server = server
         self._spare: dict[RevisionId, list[Endpoint]] = {}
 

@@ -1,15 +1,15 @@
 """Entries that are shown or hidden: for every client, or for one session."""
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from accord.server.hub import LIST_KINDS, ListKind
 
 if TYPE_CHECKING:
+    from accord.server.core import ServerCore
     from accord.server.entries.registry import RegistryEntry
-    from accord.server.server import Server
     from accord.server.session import Session
 
 
@@ -44,7 +44,7 @@ class Visibility:
 
     def with_rule(
         self,
-        server: "Server[Any]",
+        server: "ServerCore",
         names: tuple[str, ...],
         tags: Iterable[str],
         kind: ListKind | None,
@@ -96,7 +96,7 @@ def is_shown(entry: "RegistryEntry", *rules: Visibility | None) -> bool:
 
 
 def changed_kinds(
-    server: "Server[Any]", old: tuple[Visibility | None, ...], new: tuple[Visibility | None, ...]
+    server: "ServerCore", old: tuple[Visibility | None, ...], new: tuple[Visibility | None, ...]
 ) -> list[ListKind]:
     """Return the lists that look different by new rules."""
     changed = {
@@ -124,7 +124,7 @@ def set_visible(
         session.list_changed(changed)
 
 
-def _entries(server: "Server[Any]") -> "Iterator[RegistryEntry]":
+def _entries(server: "ServerCore") -> "Iterator[RegistryEntry]":
     resources = server.resource_entries
     for registry in (
         server.tool_entries,

@@ -188,7 +188,7 @@ class _Tapped:
 
     def _wire(self) -> Wire:
         if self.transport == "memory":
-            return MemoryWire(_server(self.target))
+            return MemoryWire(_server(self.target)._core)
         options = self.options
         environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
         launch: dict[str, Any] = {

@@ -143,7 +143,7 @@ class Between:
         self.from_client: Callable[[Message], Sent] = lambda message: message
         self.requests: dict[Any, Message] = {}
         self.connection: RawConnection
-        self._wire = MemoryWire(server)
+        self._wire = MemoryWire(server._core)
         self._timers: list[asyncio.TimerHandle] = []
 
     async def open(self, line: RawConnection) -> None:

@@ -58,7 +58,7 @@ class PluginVersion:
         self._lock = threading.Lock()
         self._idle: Future[None] | None = None
         self._known: dict[EntryKind, tuple[object, list[Any]]] = {}
-        self.source: Views = Server(path.stem)
+        self.source: Views = Server(path.stem)._core
 
     def __repr__(self) -> str:
         return f"plugin {self.path.name}"
@@ -78,7 +78,7 @@ class PluginVersion:
             RegistrationError: it cannot be imported, or has no server; with file and line.
         """
         try:
-            server = _find_server(self._module.load(), self.path)
+            server = _find_server(self._module.load(), self.path)._core
             _check_protection(server)
             prefix = None if self._prefixes is None else self._prefixes(self.path)
             self.source = server if not prefix else server.prefix(prefix)

@@ -20,7 +20,7 @@ from accord.types import EmptyParams
 if TYPE_CHECKING:
     from accord.compose.proxies.parking import ParkedCall
     from accord.compose.proxies.source import ProxySource
-    from accord.server.server import Server
+    from accord.server.core import ServerCore
 
 log = logging.getLogger("accord.compose")
 
@@ -76,7 +76,7 @@ class UpstreamServer:
         self._last_error: AccordError | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._is_ending = False
-        self._heard_servers: set[Server[Any]] = set()
+        self._heard_servers: set[ServerCore] = set()
 
     def __repr__(self) -> str:
         return repr(self.source)
@@ -305,7 +305,7 @@ class UpstreamServer:
     def _hear_roots(self, root: Session) -> None:
         if root.server not in self._heard_servers:
             self._heard_servers.add(root.server)
-            root.server.on_roots_changed(self._pass_roots_change)
+            root.server.roots_callbacks.append(self._pass_roots_change)
 
     def _pass_roots_change(self, session: Session) -> None:
         for declared, connection in self._sessions.get(session, {}).items():

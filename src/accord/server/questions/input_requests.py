@@ -1,7 +1,7 @@
 """Questions to the client: how they are built, and what is checked before they leave."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, get_args
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict, get_args
 
 from accord.errors import ElicitationRefused, LocalProtocolError, MissingCapability
 from accord.keywords import refuse_unknown
@@ -25,7 +25,7 @@ from accord.types import (
 )
 
 if TYPE_CHECKING:
-    from accord.server.server import Server
+    from accord.server.core import ServerCore
 
 Message: TypeAlias = str | SamplingMessage | CreateMessageResult
 """A message to a model: text of the user, any message, or an earlier answer of the model."""
@@ -68,7 +68,7 @@ def build_sampling(
     options: SamplingOptions,
     *,
     max_tokens: int,
-    server: "Server[Any]",
+    server: "ServerCore",
     peer: Peer,
 ) -> CreateMessageParams:
     """Build a question for the client's model.
@@ -112,7 +112,7 @@ def _read_message(given: object) -> SamplingMessage:
     return SamplingMessage("user", TextContent(given))
 
 
-def _find_tool(server: "Server[Any]", given: object) -> Tool:
+def _find_tool(server: "ServerCore", given: object) -> Tool:
     if isinstance(given, Tool):
         return given
     if isinstance(given, str):

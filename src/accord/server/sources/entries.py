@@ -36,8 +36,8 @@ from accord.types import (
 )
 
 if TYPE_CHECKING:
+    from accord.server.core import ServerCore
     from accord.server.entries.registry import RegistryEntry
-    from accord.server.server import Server
     from accord.server.session import Session
     from accord.server.sources.arguments import ArgumentChanges
 
@@ -51,7 +51,7 @@ class _Derived:
 
     if TYPE_CHECKING:
         inner: RegistryEntry
-        owner: "Server[Any] | None"
+        owner: "ServerCore | None"
         uris: Uris | None
 
     @property
@@ -92,7 +92,7 @@ class _Derived:
 
 
 async def _enter(
-    owner: "Server[Any] | None", session: "Session", exchange: Exchange, inner: "RegistryEntry"
+    owner: "ServerCore | None", session: "Session", exchange: Exchange, inner: "RegistryEntry"
 ) -> "Session | None":
     """Return the session in which an entry is used; None where its server does not admit it."""
     if owner is None:
@@ -102,7 +102,7 @@ async def _enter(
 
 
 async def _use(
-    owner: "Server[Any] | None",
+    owner: "ServerCore | None",
     session: "Session",
     exchange: Exchange,
     params: Any,
@@ -129,7 +129,7 @@ class DerivedTool(_Derived, ToolEntry, frozen=True, kw_only=True):
     """A tool under another name, with other arguments, or of a mounted server."""
 
     inner: ToolEntry
-    owner: "Server[Any] | None" = None
+    owner: "ServerCore | None" = None
     uris: Uris | None = None
     changes: "ArgumentChanges | None" = None
 
@@ -246,7 +246,7 @@ class DerivedPrompt(_Derived, PromptEntry, frozen=True, kw_only=True):
     """A prompt under another name, or of a mounted server."""
 
     inner: PromptEntry
-    owner: "Server[Any] | None" = None
+    owner: "ServerCore | None" = None
     uris: Uris | None = None
 
     async def get(
@@ -281,7 +281,7 @@ class DerivedResource(_Derived, ResourceEntry, frozen=True, kw_only=True):
     """A resource under another URI, or of a mounted server."""
 
     inner: ResourceEntry
-    owner: "Server[Any] | None" = None
+    owner: "ServerCore | None" = None
     uris: Uris | None = None
 
     async def read(
@@ -294,7 +294,7 @@ class DerivedTemplate(_Derived, TemplateEntry, frozen=True, kw_only=True):
     """A resource template under another URI, or of a mounted server."""
 
     inner: TemplateEntry
-    owner: "Server[Any] | None" = None
+    owner: "ServerCore | None" = None
     uris: Uris | None = None
 
     async def read(
@@ -356,7 +356,7 @@ async def _complete(
 # -- making them
 
 
-def own(entry: Any, owner: "Server[Any]") -> Any:
+def own(entry: Any, owner: "ServerCore") -> Any:
     """Return an entry of a server as a source offers it."""
     return _derive(entry, owner=owner)
 

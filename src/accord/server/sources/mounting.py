@@ -14,9 +14,9 @@ from accord.server.hub import LIST_KINDS, UPDATED, ListKind, ServerChange, list_
 from accord.server.sources.views import ENTRY_KINDS, EntryKind, Views
 
 if TYPE_CHECKING:
+    from accord.server.core import ServerCore
     from accord.server.entries.registry import Registry, RegistryEntry, Snapshot
     from accord.server.entries.resource_registry import Resources
-    from accord.server.server import Server
     from accord.server.sources.lifespans import SharedLifespan
 
 log = logging.getLogger("accord.server")
@@ -36,7 +36,7 @@ class Mount:
         source: what is mounted, as clients see it: with its prefix.
     """
 
-    def __init__(self, server: "Server[Any]", source: Views) -> None:
+    def __init__(self, server: "ServerCore", source: Views) -> None:
         self.source = source
         self._server = server
         self._refused: set[str] = set()
@@ -89,7 +89,7 @@ class Mount:
 class Mounts:
     """The sources that are mounted in a server, and their lifespans while it is served."""
 
-    def __init__(self, server: "Server[Any]") -> None:
+    def __init__(self, server: "ServerCore") -> None:
         self._server = server
         self._mounts: tuple[Mount, ...] = ()
         self._lock = threading.Lock()
@@ -272,14 +272,14 @@ def _check_source(source: object) -> None:
     raise TypeError(f"mount() takes a Server or another source, not {shown}")
 
 
-def _reaches(source: Views, server: Views) -> bool:
+def _reaches(source: Views, server: "ServerCore") -> bool:
     # A proxy may have a server of this process as its target.
-    if source is server or getattr(source, "target", None) is server:
+    if source is server or getattr(source, "target", None) is server.owner:
         return True
     return any(_reaches(part, server) for part in source.parts())
 
 
-def _check_protection(server: "Server[Any]", source: Views) -> None:
+def _check_protection(server: "ServerCore", source: Views) -> None:
     """Refuse to offer a protected server through one that is not."""
     if server.auth is not None:
         return
@@ -293,7 +293,7 @@ def _check_protection(server: "Server[Any]", source: Views) -> None:
         _check_protection(server, part)
 
 
-def registries_of(server: "Server[Any]") -> "dict[EntryKind, Registry[Any]]":
+def registries_of(server: "ServerCore") -> "dict[EntryKind, Registry[Any]]":
     """Return the registries of a server by the kind of their entries."""
     resources: Resources = server.resource_entries
     return {
@@ -307,7 +307,7 @@ def registries_of(server: "Server[Any]") -> "dict[EntryKind, Registry[Any]]":
 class OwnEntries:
     """The entries of a server as a source offers them, made once for each change."""
 
-    def __init__(self, server: "Server[Any]") -> None:
+    def __init__(self, server: "ServerCore") -> None:
         self._server = server
         self._known: dict[EntryKind, tuple[Snapshot[Any], tuple[RegistryEntry, ...]]] = {}
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from accord.principal import Principal
     from accord.runtime.handlers import ClientFlow
+    from accord.server.core import ServerCore
     from accord.server.questions.channels import Channel
-    from accord.server.server import Server
 
 
 class MountedContext(Context[Any]):
@@ -77,7 +77,7 @@ class MountedSession(Session):
 
     _has_kept_values = False
 
-    def __init__(self, outer: Session, server: "Server[Any]", run: LifespanRun) -> None:
+    def __init__(self, outer: Session, server: "ServerCore", run: LifespanRun) -> None:
         self.outer = outer
         self.server = server
         self.run = run
@@ -167,7 +167,7 @@ def outermost(session: Session) -> Session:
     return session
 
 
-def enter(session: Session, server: "Server[Any]") -> MountedSession | None:
+def enter(session: Session, server: "ServerCore") -> MountedSession | None:
     """Return a session as a mounted server sees it; None while its lifespan is being entered."""
     mounted = session.mounted_sessions
     found = None if mounted is None else mounted.get(server)
@@ -187,7 +187,7 @@ def enter(session: Session, server: "Server[Any]") -> MountedSession | None:
     return entered
 
 
-async def enter_when_ready(session: Session, server: "Server[Any]") -> MountedSession:
+async def enter_when_ready(session: Session, server: "ServerCore") -> MountedSession:
     """Return a session as a mounted server sees it, once its lifespan has been entered."""
     lifespan = lifespan_of(server)
     if not lifespan.is_running:  # it was mounted just now

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from accord.errors import InternalError, InvalidParams, StoreUnavailable
 from accord.principal import identity_text
@@ -15,7 +15,7 @@ from accord.server.tasks.settings import TaskSettings
 from accord.server.tasks.task_store import MemoryTaskStore, TaskRecord, TaskStore
 
 if TYPE_CHECKING:
-    from accord.server.server import Server
+    from accord.server.core import ServerCore
     from accord.server.session import Session
     from accord.server.tasks.channel import RunningTask
     from accord.server.tasks.watching import TaskWatches
@@ -39,7 +39,7 @@ class TaskFinder:
 
     watches: "TaskWatches"
 
-    def __init__(self, server: "Server[Any]", settings: TaskSettings) -> None:
+    def __init__(self, server: "ServerCore", settings: TaskSettings) -> None:
         self.server = server
         self.settings = settings
         self.running: dict[str, RunningTask] = {}

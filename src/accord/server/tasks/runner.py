@@ -25,7 +25,7 @@ from accord.server.tasks.watching import RungWork, TaskWatches
 from accord.types import CallToolResult
 
 if TYPE_CHECKING:
-    from accord.server.server import Server
+    from accord.server.core import ServerCore
     from accord.server.session import Session
     from accord.sharing.workers.worker import Worker
 
@@ -47,7 +47,7 @@ _replace: Final = msgspec.structs.replace
 class TaskRunner(TaskFinder):
     """The tasks of one server."""
 
-    def __init__(self, server: "Server[Any]", settings: TaskSettings | None = None) -> None:
+    def __init__(self, server: "ServerCore", settings: TaskSettings | None = None) -> None:
         super().__init__(server, settings or TaskSettings())
         self.watches = TaskWatches(self)
         self._own_name = os.urandom(8).hex()

@@ -8,7 +8,7 @@ name of its server: one that forgets too much does no harm.
 import asyncio
 import logging
 import weakref
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -24,7 +24,7 @@ from accord.server.hub import (
 
 if TYPE_CHECKING:
     from accord.middleware.caching import CacheMiddleware
-    from accord.server import Server
+    from accord.server.core import ServerCore
     from accord.sharing.workers.worker import Worker
 
 log = logging.getLogger("accord.middleware")
@@ -37,9 +37,7 @@ _PAUSES: Final = (0.5, 2.0, 10.0, 30.0, 0.0)
 _of_workers: Final["weakref.WeakKeyDictionary[Worker, SharedCaches]"] = weakref.WeakKeyDictionary()
 
 
-def join_caches(
-    cache: "CacheMiddleware", server: "Server[Any]", worker: "Worker"
-) -> "SharedCaches":
+def join_caches(cache: "CacheMiddleware", server: "ServerCore", worker: "Worker") -> "SharedCaches":
     """Let a cache of a server forget what the same cache of another worker forgets."""
     shared = _of_workers.get(worker)
     if shared is None:
@@ -64,12 +62,12 @@ class SharedCaches:
         self._worker = weakref.ref(worker)
         self._loop = asyncio.get_running_loop()
         self.caches: weakref.WeakSet[CacheMiddleware] = weakref.WeakSet()
-        self._relays: weakref.WeakKeyDictionary[Server[Any], _Relay] = weakref.WeakKeyDictionary()
+        self._relays: weakref.WeakKeyDictionary[ServerCore, _Relay] = weakref.WeakKeyDictionary()
         self._sending: set[asyncio.Task[None]] = set()
         worker.on_broadcast(_KIND, self._hear)
         worker.broadcasts.on_gap(self._forget_everything)
 
-    def relay(self, server: "Server[Any]") -> None:
+    def relay(self, server: "ServerCore") -> None:
         """Send the changes of a mounted server to other workers."""
         if server not in self._relays:
             relay = self._relays[server] = _Relay(self, server.name)

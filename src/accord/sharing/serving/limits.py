@@ -13,7 +13,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -23,7 +23,7 @@ from accord.sharing.workers import names
 
 if TYPE_CHECKING:
     from accord.middleware.limiting import RateLimit
-    from accord.server import Server
+    from accord.server.core import ServerCore
     from accord.sharing.backends.backend import Allowance
     from accord.sharing.workers.worker import Worker
 
@@ -75,7 +75,7 @@ class SharedBuckets:
         self._at_once = max(1, min(size // _PART, math.floor(rate * _SECONDS_AT_ONCE)))
         # The one that was used longest ago comes first.
         self._reserves: OrderedDict[str, _Reserve] = OrderedDict()
-        self._labels: weakref.WeakKeyDictionary[Server[Any], str] = weakref.WeakKeyDictionary()
+        self._labels: weakref.WeakKeyDictionary[ServerCore, str] = weakref.WeakKeyDictionary()
 
     def __len__(self) -> int:
         return len(self._reserves)
@@ -102,7 +102,7 @@ class SharedBuckets:
             return None
         return f"{{l{sha256(label.encode() + text).hexdigest()[:40]}}}l"
 
-    def _label(self, server: "Server[Any]") -> str:
+    def _label(self, server: "ServerCore") -> str:
         """Name the limit among all limits of a server, which may have two that are equal."""
         own = self._limit()
         assert own is not None

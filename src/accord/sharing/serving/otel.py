@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
-    from accord.server import Server
+    from accord.server.core import ServerCore
 
 # By the convention, a name has no unit, and a sum of seconds is a time.
 _NAMES: Final = {
@@ -43,8 +43,8 @@ class WorkerObserver:
     """Reports the counts of the workers that servers have."""
 
     def __init__(self, meter: "Meter") -> None:
-        self._servers: weakref.WeakSet[Server[Any]] = weakref.WeakSet()
-        self._last: Callable[[], Server[Any] | None] = lambda: None
+        self._servers: weakref.WeakSet[ServerCore] = weakref.WeakSet()
+        self._last: Callable[[], ServerCore | None] = lambda: None
         for row in COUNTS:
             create = (
                 meter.create_observable_counter
@@ -54,7 +54,7 @@ class WorkerObserver:
             callback = partial(_observe, self._servers, row)
             create(instrument_name(row), [callback], row.unit, row.what)
 
-    def add(self, server: "Server[Any]") -> None:
+    def add(self, server: "ServerCore") -> None:
         """Observe the worker of a server, whenever it has one."""
         if self._last() is not server:
             self._servers.add(server)
@@ -62,7 +62,7 @@ class WorkerObserver:
 
 
 def _observe(
-    servers: "weakref.WeakSet[Server[Any]]", row: CountRow, _: "CallbackOptions"
+    servers: "weakref.WeakSet[ServerCore]", row: CountRow, _: "CallbackOptions"
 ) -> "Iterable[Observation]":
     from opentelemetry.metrics import Observation
 

@@ -15,14 +15,14 @@ from accord.server.serving import announce, build_app, http_server, run_http
 from accord.server.serving_logs import log_in_background
 
 if TYPE_CHECKING:
+    from accord.server.core import ServerCore
     from accord.server.http_settings import ListenSettings
     from accord.server.listen_place import ListenPlace
-    from accord.server.server import Server
     from accord.sharing.serving.worker_process import Work, WorkerEnd
 
 
 def run_in_workers(
-    server: "Server[Any]",
+    server: "ServerCore",
     place: "ListenPlace",
     grace: float,
     options: "ListenSettings",

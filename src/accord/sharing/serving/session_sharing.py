@@ -27,7 +27,7 @@ from accord.sharing.workers.session_records import SessionRecord
 from accord.types import CallToolParams, Implementation, LoggingLevel, RevisionId
 
 if TYPE_CHECKING:
-    from accord.server.server import Server
+    from accord.server.core import ServerCore
     from accord.server.session import Session
 
 log = logging.getLogger("accord.server")
@@ -42,7 +42,7 @@ _decode_client: Final = msgspec.json.Decoder(Implementation | None).decode
 class SessionSharing:
     """Puts sessions of a server into records, and back."""
 
-    def __init__(self, server: "Server[Any]") -> None:
+    def __init__(self, server: "ServerCore") -> None:
         self._server = server
 
     # -- from the record

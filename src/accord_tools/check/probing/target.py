@@ -17,7 +17,6 @@ from accord.http.rules.sse import CONTENT_TYPE
 from accord.protocol.forms import asks_for_secret
 from accord.protocol.mirroring import MirroredArgument
 from accord.protocol.revisions import HANDSHAKE
-from accord.runtime.wire import MemoryWire
 from accord.stdio.child import Child
 from accord.trace import Transport
 from accord_tools.check.probing.http_exchange import (
@@ -196,10 +195,11 @@ class MemoryCarrier:
     """Reaches a server object in this process, with the messages of stdio."""
 
     def __init__(self, server: "Server[Any]") -> None:
-        self._wire = MemoryWire(server)
+        self._server = server
 
     async def open(self, connection: RawConnection) -> None:
         """Begin a session."""
+        self._wire = await self._server.connect_memory()
         await self._wire.open(connection.receive, connection.end)
 
     async def send(self, data: bytes) -> None:
