@@ -63,7 +63,7 @@ def test_stats_of_a_pipe_are_lines_with_tabs(accord, deployment):
     assert ["sessions", "0"] in lines
     (worker,) = [line for line in lines if line[0] == "worker"]
     kind, id, state, _, pid, started, _ = worker
-    assert (kind, id, state) == ("worker", deployment.server.worker.id, "alive")
+    assert (kind, id, state) == ("worker", deployment.server._core.worker.id, "alive")
     assert int(pid) > 0
     assert abs(int(started) - time.time()) < 2 * LONG
 
@@ -86,7 +86,7 @@ def test_stats_on_a_terminal_are_a_table(on_terminal, deployment):
     lines = shown.splitlines()
     assert re.fullmatch(r"engine +SQLite", lines[1])
     assert re.match(r"WORKER +STATE +HOST +PROCESS +UP +VERSION", lines[-2])
-    assert lines[-1].startswith(f"{deployment.server.worker.id}  alive")
+    assert lines[-1].startswith(f"{deployment.server._core.worker.id}  alive")
     assert all(len(line) <= 80 for line in lines[-2:])
 
 
@@ -153,25 +153,27 @@ def test_sessions_as_json_have_their_number(accord, deployment):
 
 
 def test_a_drained_worker_is_not_ready(accord, deployment):
-    id = deployment.server.worker.id
+    id = deployment.server._core.worker.id
     ended = accord("store", "drain", *deployment.place, "--worker", id[:6])
     assert ended.returncode == 0
     assert re.fullmatch(f"worker {id} on .+ was asked to drain\n", ended.stdout)
-    until_sync(lambda: deployment.server.worker.unready_reason)
-    assert deployment.server.worker.unready_reason == "the worker is draining"
+    until_sync(lambda: deployment.server._core.worker.unready_reason)
+    assert deployment.server._core.worker.unready_reason == "the worker is draining"
 
 
 def test_all_workers_are_asked_to_drain_if_none_is_named(accord, deployment):
     ended = accord("store", "drain", *deployment.place, "--format", "json")
-    assert json.loads(ended.stdout) == {"drained": [deployment.server.worker.id]}
-    until_sync(lambda: deployment.server.worker.is_draining)
+    assert json.loads(ended.stdout) == {"drained": [deployment.server._core.worker.id]}
+    until_sync(lambda: deployment.server._core.worker.is_draining)
 
 
 def test_a_worker_that_is_not_there_is_not_drained(accord, deployment):
     ended = accord("store", "drain", *deployment.place, "--worker", "nothing")
     assert ended.returncode == 1
-    assert f"there is no worker nothing; there are {deployment.server.worker.id}" in ended.stderr
-    assert not deployment.server.worker.is_draining
+    assert (
+        f"there is no worker nothing; there are {deployment.server._core.worker.id}" in ended.stderr
+    )
+    assert not deployment.server._core.worker.is_draining
 
 
 # -- what does not fit

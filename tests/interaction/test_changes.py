@@ -76,7 +76,7 @@ async def test_a_listener_that_left_hears_nothing_more(accord_link: Any, connect
         async with client.listen(uris=["note://today"]) as changes:
             await asyncio.to_thread(server.resource_updated, "note://today")
             assert await anext(changes) == ResourceUpdated("note://today")
-        await until(lambda: not len(server.hub))
+        await until(lambda: not len(server._core.hub))
         server.resource_updated("note://today")
         await client.ping()
     assert notices(accord_link.connections[0].recording) == ["resources/updated"]

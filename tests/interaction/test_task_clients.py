@@ -93,7 +93,7 @@ async def test_a_task_of_the_extension_is_cancelled() -> None:
         await asyncio.sleep(1)
         call.cancel()
         await asyncio.sleep(0.1)
-        assert not server.tasks.running
+        assert not server._core.tasks.running
 
 
 @pytest.mark.requirement(
@@ -149,7 +149,7 @@ async def test_a_question_that_the_user_cannot_answer_ends_the_call() -> None:
         with pytest.raises(RequestError, match="the user refused"):
             await client.call_tool("survey")
         await asyncio.sleep(0.1)
-        assert not server.tasks.running
+        assert not server._core.tasks.running
 
 
 @pytest.mark.requirement("tasks-ext.http.mcp-name", "tasks.http.any-stream")

@@ -217,7 +217,7 @@ async def test_a_call_that_is_cancelled_within_the_grace_is_stopped() -> None:
         with pytest.raises(RequestTimeout):
             await client.call_tool("wait_for_ever", timeout=5)
         await until(lambda: ended == ["stopped"])
-    assert not server.tasks.running
+    assert not server._core.tasks.running
 
 
 @in_virtual_time
@@ -406,7 +406,7 @@ async def test_a_cancellation_is_acknowledged_before_and_after_the_end() -> None
             assert found["resultType"] == "complete"
         assert (await raw.get(id))["status"] == "cancelled"
         await asyncio.sleep(0.1)
-        assert not server.tasks.running
+        assert not server._core.tasks.running
 
 
 # -- questions

@@ -189,7 +189,7 @@ async def test_another_process_waits_for_a_task_and_cancels_one(path: Path) -> N
         await (await elsewhere.task(long.id)).cancel()
         with pytest.raises(RequestError, match="was cancelled"):
             await long.result()
-        while running.tasks.running:
+        while running._core.tasks.running:
             await asyncio.sleep(0.01)
     await ours.close()
     await theirs.close()

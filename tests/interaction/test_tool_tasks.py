@@ -186,10 +186,10 @@ async def test_a_call_that_is_cancelled_cancels_its_task() -> None:
         await client.list_tools()
         call = asyncio.ensure_future(client.call_tool("train"))
         await asyncio.sleep(5)
-        assert len(server.tasks.running) == 1
+        assert len(server._core.tasks.running) == 1
         call.cancel()
         await asyncio.sleep(0.1)
-        assert not server.tasks.running
+        assert not server._core.tasks.running
 
 
 @in_virtual_time
@@ -200,7 +200,7 @@ async def test_a_call_whose_time_is_over_cancels_its_task() -> None:
         with pytest.raises(TimeoutError, match=r"train: the task was not finished within 7 s"):
             await client.call_tool("train", cap=7)
         await asyncio.sleep(0.1)
-        assert not server.tasks.running
+        assert not server._core.tasks.running
 
 
 @pytest.mark.requirement("tools.task-support.values")
@@ -305,7 +305,7 @@ async def test_a_task_is_cancelled_once() -> None:
         await task.cancel()
         assert task.status == "cancelled"
         await asyncio.sleep(20)
-        assert not server.tasks.running
+        assert not server._core.tasks.running
         assert (await same.refresh()).status == "cancelled"
         with pytest.raises(RequestError, match="was cancelled and has no result"):
             await task.result()
@@ -338,7 +338,7 @@ async def test_a_cancelled_task_asks_nothing_more() -> None:
         await task.cancel()
         await asyncio.sleep(100)
         assert (asked, task.status) == ([], "cancelled")
-        assert not server.tasks.running
+        assert not server._core.tasks.running
 
 
 @in_virtual_time
@@ -461,7 +461,7 @@ async def test_a_task_is_kept_for_its_time_and_then_forgotten() -> None:
         short = await client.start_tool("build", ttl=5)
         assert (usual.ttl, longest.ttl, short.ttl) == (100, 200, 5)
         await asyncio.sleep(6)
-        assert len(server.tasks.running) == 2  # what has expired does not go on
+        assert len(server._core.tasks.running) == 2  # what has expired does not go on
         assert await seen_by(server, short.id) == "unknown"
         await asyncio.sleep(50)
         assert await seen_by(server, usual.id) == "completed"
@@ -579,12 +579,12 @@ def test_details_that_contradict_each_other_are_refused(details: Any, why: str) 
 @in_virtual_time
 async def test_tools_with_tasks_may_come_and_go() -> None:
     server: Server[Any] = Server("x")
-    assert not server.has_task_tools
+    assert not server._core.has_task_tools
     server.add_tool(lambda: "x", name="x", description="X.", task="optional")
-    assert server.has_task_tools
-    assert server.capabilities().tasks is not None
+    assert server._core.has_task_tools
+    assert server._core.capabilities().tasks is not None
     server.tool_entries.remove("x")
-    assert server.capabilities().tasks is None
+    assert server._core.capabilities().tasks is None
 
 
 @in_virtual_time
@@ -642,11 +642,11 @@ async def test_a_call_that_is_given_up_before_its_task_began_leaves_none_behind(
         await asyncio.sleep(1)
         start.cancel()
         await asyncio.sleep(10)
-    store = server.tasks.store
+    store = server._core.tasks.store
     assert [each.status for _, each in await store.page("", REVISION, after=0, count=9)] == [
         "cancelled"
     ]
-    assert not server.tasks.running
+    assert not server._core.tasks.running
 
 
 # -- over HTTP, where each request has its own principal
@@ -743,7 +743,7 @@ async def test_a_store_that_fails_is_reported_and_ends_nothing_else(
         await asyncio.sleep(10)
         assert "the store of tasks failed" in caplog.text
         assert "was lost" in caplog.text
-        assert not server.tasks.running
+        assert not server._core.tasks.running
         with pytest.raises(RequestError, match="internal error"):
             await task.refresh()
         store.is_broken = False
@@ -758,7 +758,7 @@ async def test_a_task_that_another_process_dropped_is_stopped() -> None:
         task = await client.start_tool("build")
         store._records.clear()
         await asyncio.sleep(2)
-        assert not server.tasks.running
+        assert not server._core.tasks.running
         with pytest.raises(InvalidParams, match="there is no task"):
             await task.cancel()
 

@@ -319,7 +319,7 @@ async def test_the_reference_is_in_the_log_with_the_exception(connect_to: Any, c
 @IN_MEMORY
 async def test_debug_shows_the_text_of_exceptions(connect_to: Any) -> None:
     server = tools.make()
-    server.debug = True
+    server._core.debug = True
     async with connect_to(server) as client:
         result = await client.call_tool("crash")
     assert text(result) == "tool crash failed: ValueError: the password is sesame"

@@ -436,8 +436,8 @@ def test_the_counts_of_a_worker_are_observed_while_there_is_one(telemetry: Telem
         run(call_over_http(port))
         (point,) = telemetry.points("accord.store.operations")
         assert point.value > 0
-        assert server.worker is not None
-        assert point.attributes == {"accord.worker.id": server.worker.id}
+        assert server._core.worker is not None
+        assert point.attributes == {"accord.worker.id": server._core.worker.id}
         (taken,) = telemetry.points("accord.worker.takeovers")
         assert taken.value == 0
         (time,) = telemetry.points("accord.store.time")

@@ -99,8 +99,8 @@ async def serve_together(
             await worker.start()
             stack.push_async_callback(_leave, worker, cut)
             server = make()
-            server.join_workers(worker)
-            stack.push_async_callback(server.leave_workers)
+            server._core.join_workers(worker)
+            stack.push_async_callback(server._core.leave_workers)
             await stack.enter_async_context(server.run_lifespan())
             mates.append(Mate(server, worker, cut))
         yield mates

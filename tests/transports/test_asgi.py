@@ -775,7 +775,7 @@ def test_an_ended_session_leaves_nothing_behind():
 
 
 def test_options_have_defaults():
-    app = HttpApp(offer())
+    app = HttpApp(offer()._core)
     assert app.options.path == "/mcp"
 
 

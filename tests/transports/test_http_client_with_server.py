@@ -80,7 +80,7 @@ class Running:
         await self.stop()
 
     async def start(self):
-        self.app = HttpApp(make_server(self.begun, self.gate), self.options)
+        self.app = HttpApp(make_server(self.begun, self.gate)._core, self.options)
         self.socket = socket.socket()
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.socket.bind(("127.0.0.1", self.port))

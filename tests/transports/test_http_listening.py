@@ -86,10 +86,10 @@ def test_a_client_that_disconnects_leaves_nothing_behind() -> None:
         app = server.asgi()
         listener = Listener(app, "L", toolsListChanged=True, resourceSubscriptions=["note://a"])
         await listener.events(1)
-        assert len(server.hub) == 2
+        assert len(server._core.hub) == 2
         listener.exchange.disconnect()
         await listener.exchange.done()
-        assert len(server.hub) == 0
+        assert len(server._core.hub) == 0
         server.resource_updated("note://a")
         await asyncio.sleep(BURST)
         assert listener.names == [ACKNOWLEDGED]
@@ -117,7 +117,7 @@ def test_the_end_of_the_server_answers_the_request_and_does_not_wait() -> None:
         assert answer["id"] == "L"
         assert answer["result"]["resultType"] == "complete"
         assert answer["result"]["_meta"][SUBSCRIPTION] == "L"
-        assert len(server.hub) == 0
+        assert len(server._core.hub) == 0
 
     run_in_virtual_time(main())
 
@@ -130,7 +130,7 @@ def test_a_client_that_accepts_no_stream_cannot_listen() -> None:
         listener = Listener(app, 1, accept="application/json", toolsListChanged=True)
         await listener.exchange.done()
         assert listener.exchange.status == 406
-        assert len(server.hub) == 0
+        assert len(server._core.hub) == 0
         await app.stop()
 
     run_in_virtual_time(main())
@@ -184,7 +184,7 @@ def test_subscriptions_are_freed_with_their_requests() -> None:
         app = server.asgi()
         listener = Listener(app, 1, toolsListChanged=True)
         await listener.events(1)
-        (subscription,) = next(iter(server.hub._topics.values()))
+        (subscription,) = next(iter(server._core.hub._topics.values()))
         listener.exchange.disconnect()
         await listener.exchange.done()
         gc.collect()

@@ -293,5 +293,5 @@ async def test_a_server_on_its_own_asks_no_store() -> None:
     async with ModernClient(server) as client:
         asked = await client.call("delete")
         assert text_of(await client.again("delete", asked, True)) == "deleted a"
-        assert not server.state_seal.is_shared
+        assert not server._core.state_seal.is_shared
         assert USED in (await client.again("delete", asked, True))["message"]

@@ -165,4 +165,4 @@ async def test_a_cancelled_task_is_announced_by_the_worker_that_ran_it() -> None
         await eventually(lambda: statuses(stream))
         await client.ask(0, "tasks/cancel", taskId=id)
         await eventually(lambda: statuses(stream)[-1][0] == "cancelled")
-        assert not crew[2].server.tasks.running
+        assert not crew[2].server._core.tasks.running

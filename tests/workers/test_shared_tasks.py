@@ -181,7 +181,7 @@ async def test_a_worker_cancels_the_task_of_another() -> None:
         await there.about("tasks/cancel", id)
         assert (await here.get(id))["status"] == "cancelled"
         before = asyncio.get_running_loop().time()
-        while mates[0].server.tasks.running:
+        while mates[0].server._core.tasks.running:
             await asyncio.sleep(0.01)
         # By the bell, not by a look at some later time.
         assert asyncio.get_running_loop().time() - before < 0.5
@@ -203,7 +203,7 @@ async def test_a_lost_bell_is_made_up_for_by_a_look() -> None:
         here, there = await clients(stack, *mates)
         id = await here.begin("build", seconds=1_000)
         await there.about("tasks/cancel", id)
-        while mates[0].server.tasks.running:
+        while mates[0].server._core.tasks.running:
             await asyncio.sleep(0.1)
         assert trail.steps == ["build"]
 
@@ -250,7 +250,7 @@ async def test_a_change_of_a_task_can_travel_to_other_workers() -> None:
 
         id = await here.begin("delete")
         await here.settle(id, "input_required")
-        record = await mates[0].server.tasks.store.get(id)
+        record = await mates[0].server._core.tasks.store.get(id)
         assert record is not None
         change = task_change(record, 0)
         again = decode_change(encode_change(change))
@@ -463,7 +463,7 @@ async def test_a_task_that_ends_its_workers_is_given_up() -> None:
         id = await everyone[0].begin("hang")
         alive = list(mates)
         for _ in range(3):
-            holder = next(mate for mate in alive if mate.server.tasks.running)
+            holder = next(mate for mate in alive if mate.server._core.tasks.running)
             holder.kill()
             alive.remove(holder)
             await asyncio.sleep(10)
@@ -563,7 +563,7 @@ async def test_a_stalled_worker_changes_nothing_after_it_was_taken_over() -> Non
         assert trail.steps == ["waiting", "passed"]
         mates[0].backend.is_cut = False
         await asyncio.sleep(20)
-        assert not mates[0].server.tasks._ending
+        assert not mates[0].server._core.tasks._ending
         assert await there.get(id) == failed
         assert failed["status"] == "failed"
 
@@ -578,11 +578,11 @@ async def test_the_first_of_two_runs_is_stopped_when_it_wakes() -> None:
             await asyncio.sleep(0.01)
         mates[0].stall()
         mates[0].backend.is_cut = True
-        while not mates[1].server.tasks.running:
+        while not mates[1].server._core.tasks.running:
             await asyncio.sleep(0.1)
-        assert mates[0].server.tasks.running  # it knows nothing of it
+        assert mates[0].server._core.tasks.running  # it knows nothing of it
         mates[0].backend.is_cut = False
-        while mates[0].server.tasks.running:
+        while mates[0].server._core.tasks.running:
             await asyncio.sleep(0.1)
         assert (await there.get(id))["status"] == "working"
         assert trail.steps == ["hang", "hang"]
@@ -600,7 +600,7 @@ async def test_a_worker_that_leaves_hands_its_idempotent_tasks_over() -> None:
                 await asyncio.sleep(0.01)
         task = await there.get(single)
         assert task["statusMessage"] == "the server stopped before the task was finished"
-        while not stays.server.tasks.running:
+        while not stays.server._core.tasks.running:
             await asyncio.sleep(0.1)
         assert (await there.get(repeated))["status"] == "working"
         assert trail.steps == ["hang", "waiting", "hang"]
@@ -626,15 +626,15 @@ async def test_a_task_that_cannot_run_again_fails_in_place_of_waiting_for_ever()
         here, there = await clients(stack, *mates)
         unknown, gone = await here.begin("hang"), await here.begin("count")
         # By a later version that speaks a later revision.
-        store = mates[0].server.tasks.store
+        store = mates[0].server._core.tasks.store
         await store.change(unknown, lambda found: replace(found, revision="2099-01-01"))
         mates[1].server.tool_entries.remove("count")
         mates[0].kill()
         assert (await there.settle(gone))["error"]["data"] == {"reason": "worker-lost"}
-        record = await mates[1].server.tasks.store.get(unknown)
+        record = await mates[1].server._core.tasks.store.get(unknown)
         assert record is not None
         assert record.status == "failed"
-        assert not mates[1].server.tasks.running
+        assert not mates[1].server._core.tasks.running
 
 
 @in_bounded_virtual_time
@@ -655,7 +655,7 @@ async def test_a_call_that_is_given_up_before_its_task_began_leaves_none_behind(
             await asyncio.sleep(3)
             here.notify("notifications/cancelled", {"requestId": "x"})
             await asyncio.sleep(30)
-        assert not mates[0].server.tasks.running
+        assert not mates[0].server._core.tasks.running
         assert trail.steps == []
         kept = [value for key, value in backend._records.items() if key.startswith("{t")]
         records = [msgspec.msgpack.decode(each.stored.value[1:]) for each in kept]
@@ -743,7 +743,7 @@ async def test_a_store_that_the_author_chose_stays_in_use() -> None:
     trail = Trail()
     store = MemoryTaskStore()
     async with together(trail, 1, settings={"tasks": TaskSettings(store=store, grace=0)}) as mates:
-        runner = mates[0].server.tasks
+        runner = mates[0].server._core.tasks
         assert runner.store is store
         assert runner.worker is None
         async with Client(mates[0].server) as here:

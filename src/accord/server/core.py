@@ -151,7 +151,9 @@ class ServerCore(Views):
         self.overrides: Overrides | None = None
         self._thread_count = settings.get("threads")
         self._thread_wait = settings.get("thread_wait")
+        self._make_entries(settings)
 
+    def _make_entries(self, settings: ServerSettings) -> None:
         changed = self.list_changed
         self.tool_entries: Registry[ToolEntry] = Registry("tool", changed=partial(changed, "tools"))
         self.prompt_entries: Registry[PromptEntry] = Registry(

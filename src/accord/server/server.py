@@ -127,7 +127,7 @@ class Server(Generic[State]):
 
     @property
     def info(self) -> Implementation:
-        """What clients are told of the server: its name, version, title, icons."""
+        """What clients see of the server: its name, version, title, icons."""
         return self._core.info
 
     @property
@@ -138,6 +138,11 @@ class Server(Generic[State]):
     @instructions.setter
     def instructions(self, instructions: str | None) -> None:
         self._core.instructions = instructions
+
+    @property
+    def auth(self) -> Any:
+        """What protects it, as the setting `auth` gave it."""
+        return self._core.auth
 
     # -- registering
 
