@@ -1,9 +1,9 @@
-"""Follow five requests through the code and count what they pass: calls, functions, files, layers.
+"""Follow eight requests through the code and count what they pass: calls, functions, files, layers.
 
     .venv/bin/python tools/walks.py            a table
     .venv/bin/python tools/walks.py --paths    the functions in order, too
 
-A crossing is a call from one layer into another. docs/design.md describes the same five walks.
+A crossing is a call from one layer into another. docs/design.md describes five of the walks.
 """
 
 import argparse
@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import itertools
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -20,8 +21,11 @@ from typing import Any, NamedTuple
 
 import accord
 from accord import Context, Server, connect
+from accord.http.server.running import serve_asgi
+from accord.http.server.sockets import listen_on
 
-PACKAGE = Path(accord.__file__).parent
+SOURCES = Path(accord.__file__).parents[1]
+PACKAGES = tuple(str(SOURCES / name) + os.sep for name in ("accord", "accord_tools"))
 TRACE = Path(__file__).parents[1] / "examples" / "traces" / "2025-06-18-clean.jsonl"
 STDIO_SERVER = """
 import asyncio, json, sys
@@ -63,11 +67,11 @@ class Profile:
 
     def _note(self, frame: Any, event: str, _: object) -> None:
         code = frame.f_code
-        if event == "call" and code.co_filename.startswith(str(PACKAGE)):
+        if event == "call" and code.co_filename.startswith(PACKAGES):
             if code.co_name.startswith("<"):
                 return
-            path = Path(code.co_filename).relative_to(PACKAGE).as_posix()
-            self.calls.append((path, code.co_qualname))
+            path = Path(code.co_filename).relative_to(SOURCES).as_posix()
+            self.calls.append((path.removeprefix("accord/"), code.co_qualname))
 
 
 class Walk(NamedTuple):
@@ -85,7 +89,7 @@ class Walk(NamedTuple):
 
 
 def _layer(path: str) -> str:
-    return path.partition("/")[0].removesuffix(".py")
+    return path.removeprefix("accord_tools/").partition("/")[0].removesuffix(".py")
 
 
 async def _over_stdio() -> list[Call]:
@@ -171,6 +175,93 @@ async def _over_http() -> list[Call]:
     return profile.calls
 
 
+async def _on_listener(revision: str, **options: Any) -> list[Call]:
+    """Follow a tools/call of an async tool on the listener, from bytes to bytes."""
+    server = Server("desk")
+
+    @server.tool
+    async def add(a: int, b: int) -> int:
+        """Add two numbers."""
+        return a + b
+
+    app = server.asgi(**options)
+    profile = Profile()
+    sockets = listen_on(("127.0.0.1:0",))
+    address = sockets[0].getsockname()
+    async with serve_asgi(app, sockets, app.options):
+        reader, writer = await asyncio.open_connection(*address)
+        session = ""
+
+        async def post(message: dict[str, Any]) -> None:
+            nonlocal session
+            body = json.dumps({"jsonrpc": "2.0", **message}).encode()
+            writer.write(_head(message, revision, address[1], session, len(body)) + body)
+            answer = await reader.readuntil(b"\r\n\r\n")
+            for line in answer.decode().splitlines():
+                name, _, value = line.partition(": ")
+                if name == "content-length":
+                    await reader.readexactly(int(value))
+                elif name == "mcp-session-id":
+                    session = value
+
+        call: dict[str, Any] = {"name": "add", "arguments": {"a": 1, "b": 2}}
+        if revision == "2026-07-28":
+            call["_meta"] = {
+                "io.modelcontextprotocol/protocolVersion": revision,
+                "io.modelcontextprotocol/clientInfo": {"name": "walk", "version": "1"},
+                "io.modelcontextprotocol/clientCapabilities": {},
+            }
+        else:
+            opening = {**_OPENING, "protocolVersion": revision}
+            await post({"id": 0, "method": "initialize", "params": opening})
+            await post({"method": "notifications/initialized"})
+        for number in range(1, 4):  # a head that repeats is recognised
+            await post({"id": number, "method": "tools/call", "params": call})
+        profile.begin()
+        await post({"id": 4, "method": "tools/call", "params": call})
+        profile.end()
+        writer.close()
+        await app.finish()
+    await app.stop()
+    names = [name for _, name in profile.calls]
+    return profile.calls[names.index("HttpConnection.data_received") :]
+
+
+_OPENING = {"capabilities": {}, "clientInfo": {"name": "walk", "version": "1"}}
+
+
+def _head(message: dict[str, Any], revision: str, port: int, session: str, length: int) -> bytes:
+    """Return the head of a POST."""
+    lines = [
+        "POST /mcp HTTP/1.1",
+        f"host: 127.0.0.1:{port}",
+        "accept: application/json, text/event-stream",
+        "content-type: application/json",
+        f"mcp-protocol-version: {revision}",
+        f"content-length: {length}",
+    ]
+    if session:
+        lines.append(f"mcp-session-id: {session}")
+    if revision == "2026-07-28":
+        lines += [f"mcp-method: {message['method']}", f"mcp-name: {message['params']['name']}"]
+    return "".join(f"{line}\r\n" for line in (*lines, "")).encode()
+
+
+async def _of_session() -> list[Call]:
+    return await _on_listener("2025-11-25")
+
+
+async def _stateless() -> list[Call]:
+    return await _on_listener("2026-07-28")
+
+
+async def _with_store() -> list[Call]:
+    """Follow a request of a session that is kept in a store, and cached in this process."""
+    with tempfile.TemporaryDirectory() as folder:
+        store = f"sqlite:///{folder}/desk.db"
+        return await _on_listener("2025-11-25", store=store, store_keys="none")
+
+
 @contextlib.asynccontextmanager
 async def _lifespan(app: Any) -> Any:
     received: asyncio.Queue[dict[str, str]] = asyncio.Queue()
@@ -200,7 +291,7 @@ async def _oauth() -> list[Call]:
             await client.ping()
     names = [at for at, (_, name) in enumerate(profile.calls) if name.endswith(".challenged")]
     # What the handshake does afterwards is not part of the walk.
-    return [each for each in profile.calls[names[0] :] if _layer(each[0]) in ("auth", "transports")]
+    return [each for each in profile.calls[names[0] :] if _layer(each[0]) in ("auth", "http")]
 
 
 @contextlib.contextmanager
@@ -259,13 +350,16 @@ async def _check() -> list[Call]:
         profile.end()
 
     await asyncio.to_thread(run)
-    return [each for each in profile.calls if each[0].startswith("check/")]
+    return [each for each in profile.calls if _layer(each[0]) == "check"]
 
 
 WALKS: dict[str, Callable[[], Awaitable[list[Call]]]] = {
     "tools/call over stdio, async tool": _over_stdio,
+    "tools/call on the listener, 2025-11-25": _of_session,
+    "tools/call on the listener, stateless (2026-07-28)": _stateless,
+    "tools/call on the listener, 2025-11-25 with a SQLite store": _with_store,
     "POST answered by a stream (progress, log, result)": _over_http,
-    "OAuth, 401 to the first answer (client, auth and transports)": _oauth,
+    "OAuth, 401 to the first answer (client: auth and http)": _oauth,
     "one record of `check trace`": _trace,
     "`check server --only ping`, within the checker": _check,
 }
