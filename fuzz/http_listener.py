@@ -40,7 +40,7 @@ sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from http_server import SCRAPS, WITNESS, Case, Talk, corpus, message, post
 
 from accord import Server
-from accord.http.server.received import ReceivedHead
+from accord.http.server.listener_request import ReceivedHead
 from support.http1_answers import NotHttp, answers
 from support.http1_corpus import CASES
 from support.http1_memory import Memory, MemoryTransport

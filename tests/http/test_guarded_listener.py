@@ -5,7 +5,7 @@ import pytest
 from accord import Context, Server
 from accord.auth import Guard, Protected
 from accord.auth.verifiers import TokenMemory, token_digest
-from accord.http.server.listener_exchange import ListenerExchange
+from accord.http.server.listener_request import ListenerExchange
 from accord.principal import Principal
 from support.listened import listened
 

@@ -6,7 +6,7 @@ import httptools
 import pytest
 import uvloop
 
-from accord.http.server.received import RepeatedHead
+from accord.http.server.listener_request import RepeatedHead
 from support.http1_answers import answers
 from support.http1_corpus import CASES
 from support.http1_requests import (

@@ -8,8 +8,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from accord.auth import Protected, StaticTokens
-from accord.http.server.metrics import CountReport, MetricFamily
-from accord.http.server.metrics_text import encode_families, join_reports
+from accord.http.server.metrics import CountReport, MetricFamily, encode_families, join_reports
 from support.http_offer import offer
 from support.http_server import serving
 from support.listened import Wire, head, listened

@@ -184,7 +184,9 @@ def test_threads_that_workers_will_not_have_are_reported(tmp_path):
 
 
 def test_a_worker_that_hangs_is_killed(tmp_path):
-    before = "from accord.http.server import worker_processes\nworker_processes._END_SLACK = 0.5\n"
+    before = (
+        "from accord.sharing.serving import worker_processes\nworker_processes._END_SLACK = 0.5\n"
+    )
     with run_script(tmp_path, before=before, run="port=0, workers=2, grace=0.1") as server:
         workers = server.wait_for_workers(2)
         os.kill(min(workers), signal.SIGSTOP)

@@ -10,7 +10,7 @@ import pytest
 
 from accord import Context, Principal, Server
 from accord.http.server.app import HttpApp
-from accord.http.server.asgi_exchange import AsgiExchange
+from accord.http.server.exchange import AsgiExchange
 from accord.http.server.state import HttpOptions
 from accord.sharing import MemoryBackend
 from support.asgi import Asgi, Exchange

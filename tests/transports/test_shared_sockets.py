@@ -5,8 +5,7 @@ import errno
 import socket
 from typing import Any
 
-from accord.http.server.listener import HttpListener
-from accord.http.server.load import LoadBoard, SharedLoad, SharedSocket
+from accord.http.server.listener import HttpListener, LoadBoard, SharedLoad, SharedSocket
 from accord.http.server.sockets import listen
 from accord.http.server.state import HttpOptions
 from support.http_offer import offer
@@ -103,7 +102,7 @@ class FullSocket(socket.socket):
 async def test_a_shortage_of_files_is_reported_and_waited_for(
     monkeypatch: Any, caplog: Any
 ) -> None:
-    monkeypatch.setattr("accord.http.server.load._SHORTAGE_PAUSE", 0.05)
+    monkeypatch.setattr("accord.http.server.listener._SHORTAGE_PAUSE", 0.05)
     listening = FullSocket()
     listening.bind(("127.0.0.1", 0))
     listening.listen()

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from accord.http.rules.sse import Decoder
-from accord.http.server.asgi_exchange import AsgiExchange, AsgiReader
+from accord.http.server.exchange import AsgiExchange, AsgiReader
 from accord.http.server.state import HttpOptions
 from accord.http.server.stream import Stream, parse_event_id
 from accord.server import MemoryEventStore

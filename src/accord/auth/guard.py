@@ -32,10 +32,8 @@ from accord.principal import Principal
 
 if TYPE_CHECKING:
     from accord.http.server.connection import HttpConnection
-    from accord.http.server.listener_exchange import ListenerExchange
-    from accord.http.server.received import ReceivedHead
+    from accord.http.server.listener_request import ListenerExchange, ReceivedHead
     from accord.sharing.backends.backend import Backend
-
 
 log = logging.getLogger("accord.auth")
 

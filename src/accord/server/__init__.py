@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from accord.http.rules.headers import RequestFacts
-    from accord.http.server.event_store import EventStore, MemoryEventStore
+    from accord.http.server.stream import EventStore, MemoryEventStore
     from accord.server.access import Policy
     from accord.server.caching import CacheHints
     from accord.server.context import Context
@@ -52,11 +52,11 @@ _HOMES = {
     "Context": "accord.server.context",
     "Depends": "accord.server.depends",
     "DirectoryResource": "accord.server.entries.files",
-    "EventStore": "accord.http.server.event_store",
+    "EventStore": "accord.http.server.stream",
     "Header": "accord.server.schema.annotations",
     "Image": "accord.server.media",
     "Lifespan": "accord.server.server",
-    "MemoryEventStore": "accord.http.server.event_store",
+    "MemoryEventStore": "accord.http.server.stream",
     "Middleware": "accord.server.middleware",
     "Policy": "accord.server.access",
     "Proceed": "accord.server.middleware",

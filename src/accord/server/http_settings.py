@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-    from accord.http.server.event_store import EventStore
+    from accord.http.server.stream import EventStore
     from accord.sharing.backends.backend import Backend
 
 

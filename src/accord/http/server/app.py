@@ -5,26 +5,22 @@ server; then nothing stops it.
 """
 
 import asyncio
+import atexit
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from accord.http.rules import gate
 from accord.http.rules.gate import Gate, HeadVerdict
-from accord.http.server.asgi_exchange import AsgiExchange
-from accord.http.server.endpoint import (
-    MESSAGES,
-    STREAM,
-    HttpEndpoint,
-    TwoEndpointForm,
-)
+from accord.http.server.endpoint import MESSAGES, STREAM, HttpEndpoint, TwoEndpointForm
 from accord.http.server.exchange import (
     HEADER_BYTES_MOST,
     HEADERS_MOST,
+    AsgiExchange,
     Headers,
     HttpExchange,
     Receive,
@@ -32,29 +28,19 @@ from accord.http.server.exchange import (
     Send,
     cors_headers,
 )
-from accord.http.server.left_open import warn_if_left_open
 from accord.http.server.sessions import HttpSessions
-from accord.http.server.state import (
-    DRAINING,
-    AppState,
-    Bodies,
-    HttpOptions,
-    ServedServer,
-)
-from accord.runtime.shutdown import is_host_stopping
+from accord.http.server.state import DRAINING, AppState, Bodies, HttpOptions, ServedServer
+from accord.runtime.shutdown import is_host_stopping, on_host_stop
 
 if TYPE_CHECKING:
     from accord.http.server.connection import HttpConnection
-    from accord.http.server.listener_exchange import ListenerExchange
-    from accord.http.server.metrics import ListenerMetrics
-    from accord.http.server.metrics_route import MetricsRoute
-    from accord.http.server.received import ReceivedHead
+    from accord.http.server.listener_request import ListenerExchange, ReceivedHead
+    from accord.http.server.metrics import ListenerMetrics, MetricsRoute
     from accord.sharing.sessions.parts import SharedParts
 
 log = logging.getLogger("accord.http")
 
 Serve: TypeAlias = Callable[[HttpExchange, HeadVerdict], Awaitable[None]]
-
 # Seconds between ticks: time limits need not be kept more exactly.
 _TICK: Final = 1.0
 _SWEEP: Final = 30.0
@@ -406,7 +392,7 @@ class HttpApp:
 
     @cached_property
     def _exchange_type(self) -> "type[ListenerExchange]":
-        from accord.http.server.listener_exchange import ListenerExchange
+        from accord.http.server.listener_request import ListenerExchange
 
         return ListenerExchange
 
@@ -481,7 +467,7 @@ class HttpApp:
 
     @cached_property
     def _metrics_route(self) -> "MetricsRoute":
-        from accord.http.server.metrics_route import MetricsRoute
+        from accord.http.server.metrics import MetricsRoute
 
         return MetricsRoute(self)
 
@@ -504,3 +490,47 @@ class HttpApp:
                 return self._paths[path[len(root) :]]
             root = root[root.find("/", 1) :] if root.find("/", 1) > 0 else ""
         return path
+
+
+class _OpenApp(Protocol):
+    server: ServedServer
+
+
+class _Warning:
+    """Logs once that the lifespan of an app stays open."""
+
+    def __init__(self, app: _OpenApp) -> None:
+        self._app = app
+        self._loop = asyncio.get_running_loop()
+        self.is_due = True
+
+    def give_soon(self) -> None:
+        # Called by a signal handler, in the middle of anything.
+        self._loop.call_soon_threadsafe(self.give)
+
+    def give(self) -> None:
+        server = self._app.server
+        if self.is_due and server.must_close:
+            self.is_due = False
+            log.warning(
+                "the lifespan of %r was opened by its first request, and nothing closes it: give "
+                "the framework that mounts app = server.asgi() the lifespan of the app, as in "
+                "FastAPI(lifespan=app.lifespan)",
+                getattr(server, "name", "the server"),
+            )
+
+
+@contextmanager
+def warn_if_left_open(app: _OpenApp) -> Iterator[None]:
+    """Warn if the process or the loop ends before the block, which nothing else ends."""
+    warning = _Warning(app)
+    atexit.register(warning.give)
+    on_host_stop(warning.give_soon)
+    try:
+        yield
+        warning.is_due = False
+    except asyncio.CancelledError:
+        warning.give()
+        raise
+    finally:
+        atexit.unregister(warning.give)

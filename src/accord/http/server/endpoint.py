@@ -1,17 +1,21 @@
 """The endpoints of an app: the one of Streamable HTTP, and the two of the older form."""
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+import json
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from html import escape
 from typing import Any, Final
 from urllib.parse import parse_qs, quote, urlsplit
 
 import msgspec
 
 from accord.http.rules import gate, sse
+from accord.http.rules.sse import CONTENT_TYPE
 from accord.http.rules.stateless import VERSION_KEY, has_stateless
 from accord.http.server.exchange import (
     LAST_EVENT,
     SESSION,
+    Headers,
     HttpExchange,
     Scope,
     expiry_check,
@@ -21,20 +25,46 @@ from accord.http.server.sessions import HttpSessions
 from accord.http.server.state import DRAINING, AppState, Bodies
 from accord.http.server.stateless import StatelessRequests
 from accord.http.server.stream import Stream, parse_event_id
-from accord.http.server.visitor_page import is_visit, show_page
 from accord.protocol.exchange import Event, Refused, RequestReceived
 from accord.protocol.revisions import HANDSHAKE
 from accord.runtime.handlers import DONE
 
+_ACCEPT: Final = b"accept"
+_HOST: Final = b"host"
+_HTML: Final = b"text/html"
+_HEADERS: Final = [
+    (b"content-type", b"text/html; charset=utf-8"),
+    (
+        b"content-security-policy",
+        b"default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cache-control", b"no-store"),
+    (b"vary", b"Accept"),
+]
+_PAGE: Final = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<meta name="color-scheme" content="light dark">
+<title>{name}</title>
+<h1>{name}</h1>
+<p>This is an MCP server. Programs connect to it, not browsers: add it to a host that speaks the
+<a href="https://modelcontextprotocol.io">Model Context Protocol</a>.</p>
+<p>In the configuration file of most hosts:</p>
+<pre>{entry}</pre>
+</html>
+"""
 _STATELESS: Final = "POST, OPTIONS"
 # Seconds after which a silent call becomes a stream, if clients could resume that stream.
 _LONG: Final = 1.0
-
 # So many bytes of a query are read: gateways may write parameters of their own before ours.
 _QUERY_MOST: Final = 4_000
-
 STREAM: Final = "/sse"
 MESSAGES: Final = "/messages"
+# The codes of errors for messages that are malformed, or not allowed at this point.
+_MALFORMED: Final = (-32700, -32600)
 
 
 class _Head(msgspec.Struct):
@@ -57,8 +87,6 @@ class _ErrorReply(msgspec.Struct):
 
 
 _decode_errors: Final = msgspec.json.Decoder(_ErrorReply | list[_ErrorReply]).decode
-# The codes of errors for messages that are malformed, or not allowed at this point.
-_MALFORMED: Final = (-32700, -32600)
 
 
 def read_errors(replies: Iterable[bytes]) -> Iterator[_ErrorReply]:
@@ -485,3 +513,27 @@ class TwoEndpointForm:
 def not_allowed(why: str, allowed: str) -> gate.HttpRefusal:
     """Return the refusal of a method."""
     return gate.HttpRefusal(405, why, headers=(("allow", allowed),))
+
+
+def is_visit(headers: Mapping[bytes, bytes]) -> bool:
+    """Whether a GET is that of a browser: clients of the protocol list event streams."""
+    accept = headers.get(_ACCEPT, b"").lower()
+    return _HTML in accept and CONTENT_TYPE.encode() not in accept and SESSION not in headers
+
+
+def show_page(exchange: HttpExchange, name: str, allowed: str) -> Awaitable[None]:
+    """Respond with the page; the status is what clients of the protocol expect without a stream."""
+    url = exchange.options.public_url or _url_of(exchange)
+    entry = json.dumps({"mcpServers": {name: {"url": url}}}, indent=2, ensure_ascii=False)
+    page = _PAGE.format(name=escape(name), entry=escape(entry))
+    headers: Headers = [*_HEADERS, (b"allow", allowed.encode())]
+    return exchange.respond(405, headers, page.encode())
+
+
+def _url_of(exchange: HttpExchange) -> str:
+    scope = exchange.scope
+    root, path = scope.get("root_path", "").rstrip("/"), scope["path"]
+    # Some ASGI servers give the whole path, others the part below the mount or the proxy.
+    whole = path if path.startswith(root) else f"{root}{path}"
+    host = exchange.headers.get(_HOST, b"localhost").decode("latin-1")
+    return f"{scope.get('scheme', 'http')}://{host}{quote(whole)}"

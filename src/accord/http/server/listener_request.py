@@ -1,17 +1,49 @@
-"""One request on a connection of the listener: its body as it arrives, its response."""
+"""One request on a connection of the listener: its head, its body as it arrives, its response.
+
+The app of a server takes it as it is, without ASGI in between (`ListenerExchange`); any other ASGI
+app gets a scope and runs in a task (`AsgiRequest`). A connection that repeats its head byte for
+byte has it recognised instead of parsed (`RepeatedHead`).
+"""
 
 import asyncio
-from collections.abc import Awaitable
+import logging
+import re
+from collections.abc import Awaitable, Callable
+from functools import cached_property, lru_cache
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from urllib.parse import unquote
 
-from accord.http.server.received import ReceivedHead
+from accord.http.parser import HttpParserInvalidURLError, parse_url
+from accord.http.server.exchange import (
+    Admission,
+    Headers,
+    HttpExchange,
+    ResponseCut,
+    Scope,
+    join_headers,
+)
+from accord.http.server.stream import Reader, Stream
+from accord.principal import Principal, as_principal
 from accord.runtime.handlers import DONE
 
 if TYPE_CHECKING:
+    from accord.http.server.app import HttpApp
     from accord.http.server.connection import HttpConnection
-    from accord.http.server.exchange import Headers, Message
+    from accord.http.server.exchange import Message, Receive, Send
 
+log = logging.getLogger("accord.http")
+
+_LENGTH: Final = b"content-length"
+_PLAIN_PATH: Final = re.compile(rb"/[A-Za-z0-9/._~-]*")
+# What makes a request more than a head and a body of known length.
+_UNUSUAL: Final = (b"transfer-encoding", b"expect", b"upgrade")
+# Longer heads are parsed each time: they would have to be kept for each connection.
+_HEAD_MOST: Final = 4096
+# Bodies of more digits are parsed each time; they cost more than their head.
+_DIGITS_MOST: Final = 7
+# What a header takes beside its bytes: five objects, and places in a list and a table.
+_FIELD_COST: Final = 256
 STATUS_LINES: Final = {
     each.value: b"HTTP/1.1 %d %b\r\n" % (each.value, each.phrase.encode()) for each in HTTPStatus
 }
@@ -22,6 +54,192 @@ _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _WITHOUT_BODY: Final = (204, 304)
 _TEXT: Final = (b"content-type", b"text/plain; charset=utf-8")
 _GONE: Final = {"type": "http.disconnect"}
+AsgiApp: TypeAlias = "Callable[[Scope, Receive, Send], Awaitable[None]]"
+_ASGI: Final = {"version": "3.0", "spec_version": "2.3"}
+_ORIGIN: Final = b"origin"
+
+
+class ReceivedHead:
+    """The head of a request.
+
+    Attributes:
+        method: as it was sent.
+        target: as it was sent.
+        version: "1.1" or "1.0".
+        fields: the headers in order; names are lower case.
+        headers: the same by name; repeated ones are joined, so that no allow-list matches them.
+        repeated: the names of headers that occur more than once.
+        is_kept_alive: whether the client wants to send more requests on the connection.
+        path: the decoded path.
+        query: the query string.
+        verdict: what the app has decided about it; kept for the next request with the same head.
+    """
+
+    __slots__ = (
+        "fields",
+        "headers",
+        "is_kept_alive",
+        "method",
+        "path",
+        "query",
+        "raw_path",
+        "repeated",
+        "target",
+        "verdict",
+        "version",
+    )
+
+    def __init__(
+        self, method: str, target: bytes, version: str, fields: Headers, *, is_kept_alive: bool
+    ) -> None:
+        self.method = method
+        self.target = target
+        self.version = version
+        self.fields = fields
+        self.is_kept_alive = is_kept_alive
+        self.headers, self.repeated = join_headers(fields)
+        self.path = ""
+        self.raw_path = self.query = b""
+        self.verdict: Any = None
+
+    def _size(self) -> int:
+        return len(self.target) + sum(len(name) + len(value) for name, value in self.fields)
+
+    @property
+    def memory(self) -> int:
+        """About how many bytes it takes."""
+        return self._size() + _FIELD_COST * len(self.fields)
+
+    def find_fault(self, most: int | None) -> tuple[int, str] | None:
+        """Return the status and the reason of a refusal, for what the parser lets through.
+
+        It reads requests of HTTP/0.9 and 2.0 as if they were of 1.1, and takes a body for chunked
+        whatever other coding it has.
+
+        Args:
+            most: how many bytes it may have, where that is in doubt.
+        """
+        if most is not None and self._size() > most:
+            return 431, f"headers exceed {most} bytes"
+        version = self.version
+        if version not in ("1.1", "1.0"):
+            return 505, "the version of HTTP is not 1.1 or 1.0"
+        coding = self.headers.get(b"transfer-encoding")
+        if coding is None:
+            return None
+        if version == "1.0":  # RFC 9112, 6.1: its framing is faulty
+            return 400, "HTTP/1.0 has no Transfer-Encoding"
+        return None if coding.lower() == b"chunked" else (501, "only chunked is a known coding")
+
+    def parse_target(self) -> str | None:
+        """Find the path and the query; return what is wrong with them, if anything is."""
+        target = self.target
+        if _PLAIN_PATH.fullmatch(target):
+            self.raw_path = target
+            self.path = target.decode("ascii")
+            return None
+        try:
+            parsed = parse_url(target)
+        except HttpParserInvalidURLError:
+            return "the target of the request is not a path"
+        if parsed.schema is not None:
+            # RFC 9112, 3.2.2: a target with a host replaces the Host header. One that says
+            # something else is refused: a proxy in between may have believed the other.
+            if parsed.schema.lower() not in (b"http", b"https"):
+                return "the target of the request is not of HTTP"
+            host = parsed.host or b""
+            port = b":%d" % parsed.port if parsed.port else b""
+            if self.headers.get(b"host", b"").lower() not in (host.lower(), host.lower() + port):
+                return "the Host header differs from the host in the target"
+        self.raw_path = parsed.path or b"/"
+        self.query = parsed.query or b""
+        path = self.raw_path.decode("latin-1")
+        self.path = unquote(path) if "%" in path else path
+        return None
+
+    def without_headers(self) -> "ReceivedHead":
+        """Return what a response under way needs of the head: the method and the version."""
+        return _head_of(self.method, self.version)
+
+    def with_length(self, digits: bytes) -> "ReceivedHead":
+        """Return the same head for a body of another length."""
+        other = ReceivedHead.__new__(ReceivedHead)
+        other.method, other.target, other.version = self.method, self.target, self.version
+        other.is_kept_alive, other.repeated = self.is_kept_alive, self.repeated
+        other.path, other.raw_path, other.query = self.path, self.raw_path, self.query
+        other.verdict = self.verdict
+        other.headers = {**self.headers, _LENGTH: digits}
+        other.fields = [(name, digits if name == _LENGTH else value) for name, value in self.fields]
+        return other
+
+
+@lru_cache(maxsize=64)
+def _head_of(method: str, version: str) -> ReceivedHead:
+    return ReceivedHead(method, b"", version, [], is_kept_alive=True)
+
+
+class RepeatedHead:
+    """Recognises the head of the next request without parsing it.
+
+    A client that keeps its connection sends the same head again and again. Only the digits of its
+    length differ. The parser has accepted the head once, at the beginning of a message; the same
+    bytes at the beginning of another message mean the same. So comparing them is as strict as
+    parsing them, and takes a tenth of the time.
+    """
+
+    __slots__ = ("_after", "_before", "_digits", "head")
+
+    def __init__(self, head: ReceivedHead, before: bytes, digits: bytes, after: bytes) -> None:
+        self.head = head
+        self._before = before
+        self._digits = digits
+        self._after = after
+
+    @classmethod
+    def learn(cls, head: ReceivedHead, data: bytes) -> "RepeatedHead | None":
+        """Return what recognises a head, if all of a request arrived as these bytes.
+
+        None if the request has more than a head and a body of known length.
+        """
+        headers = head.headers
+        digits = headers.get(_LENGTH, b"")
+        is_plain = digits.isdigit() and len(digits) <= _DIGITS_MOST and head.version == "1.1"
+        is_plain = is_plain and head.is_kept_alive and not head.repeated
+        if not is_plain or any(name in headers for name in _UNUSUAL):
+            return None
+        size = len(data) - int(digits)
+        if not 0 < size <= _HEAD_MOST or data[size - 4 : size] != b"\r\n\r\n":
+            return None
+        whole = data[:size]
+        lowered = whole.lower()
+        at = lowered.find(b"\r\n" + _LENGTH + b":")
+        if at < 0 or lowered.count(_LENGTH) != 1 or whole.count(b"\r\n\r\n") != 1:
+            return None
+        end = whole.index(b"\r\n", at + 2)
+        start = end - len(digits)
+        if whole[start:end] != digits or whole[start - 1 : start] not in (b" ", b":"):
+            return None
+        return cls(head, whole[:start], digits, whole[end:])
+
+    def match(self, data: bytes) -> "tuple[ReceivedHead, bytes] | None":
+        """Return the head and the body if the bytes are one whole request with this head."""
+        before = self._before
+        if not data.startswith(before):
+            return None
+        start = len(before)
+        end = data.find(b"\r\n", start, start + _DIGITS_MOST + 2)
+        digits = data[start:end]
+        after = self._after
+        if end < 0 or not digits.isdigit() or not data.startswith(after, end):
+            return None
+        body = end + len(after)
+        if len(data) - body != int(digits):
+            return None
+        head = self.head
+        if digits != self._digits:
+            head = self.head = head.with_length(digits)
+            self._digits = digits
+        return head, data[body:]
 
 
 class ListenerRequest:
@@ -234,3 +452,242 @@ class ListenerRequest:
             self.is_last = True
             self.respond(500, [_TEXT], b"internal error")
         return DONE
+
+
+def build_scope(connection: "HttpConnection", head: "ReceivedHead") -> "Scope":
+    """Return the ASGI scope of a request."""
+    proxies = connection.listener.proxies
+    client, scheme = proxies.find_client(head, connection.client, connection.scheme)
+    return {
+        "type": "http",
+        "asgi": _ASGI,
+        "http_version": head.version,
+        "server": connection.server,
+        "client": client,
+        "scheme": scheme,
+        "method": head.method,
+        "root_path": "",
+        "path": head.path,
+        "raw_path": head.raw_path,
+        "query_string": head.query,
+        # A copy: apps may change theirs, and the head may serve the next request too.
+        "headers": head.fields.copy(),
+        "state": {},
+    }
+
+
+class AsgiRequest(ListenerRequest):
+    """A request that an ASGI app serves."""
+
+    _length: int | None = None
+    _sent = 0
+
+    async def run(self, app: AsgiApp) -> None:
+        """Let the app respond; a response that it does not complete is a failure."""
+        try:
+            await app(build_scope(self.connection, self.head), self.receive, self.send)
+        except asyncio.CancelledError:
+            self.fail()
+            raise
+        except ResponseCut:
+            self.connection.close()  # what was sent before still leaves
+            return
+        except Exception:
+            if not self.is_gone:
+                log.exception("%s %s failed", self.head.method, self.head.path[:200])
+        if not self.is_complete:
+            self.fail()
+
+    def fail(self) -> Awaitable[None]:
+        if self._pending_head is not None:  # nothing of it was sent
+            self._pending_head = None
+            self.is_begun = False
+        return super().fail()
+
+    async def send(self, message: "Message") -> None:
+        """Send a part of the response; a client that is gone gets nothing."""
+        kind = message["type"]
+        if kind == "http.response.start":
+            if self.is_begun:
+                raise RuntimeError("the response has begun already")
+            self.begin(message["status"], self._check_headers(message.get("headers", ())))
+        elif kind != "http.response.body" or not self.is_begun:
+            raise RuntimeError(f"unexpected ASGI message {kind!r}")
+        else:
+            await self._send_body(message.get("body", b""), more=message.get("more_body", False))
+
+    async def _send_body(self, body: bytes, *, more: bool) -> None:
+        if self.is_complete:
+            if self.is_gone:
+                return
+            raise RuntimeError("the response is complete already")
+        self._sent += len(body)
+        if self._length is not None and self.head.method != "HEAD":
+            is_wrong = self._sent > self._length or (not more and self._sent != self._length)
+            if is_wrong:
+                self.cut_off()  # the client would take the next response for the rest of this one
+                raise RuntimeError(f"the body has not the {self._length} bytes of Content-Length")
+        self.write(body, is_last=not more)
+        if self.connection.is_congested:
+            await self.connection.drain()
+
+    def _check_headers(self, headers: Any) -> "Headers":
+        found: Headers = []
+        for name, value in headers:
+            name = bytes(name).lower()
+            value = bytes(value)
+            if any(each in value or each in name for each in (b"\r", b"\n", b"\0")):
+                raise RuntimeError(f"header {name!r} of the response has a line break")
+            if name == b"content-length":
+                self._length = int(value)
+            found.append((name, value))
+        return found
+
+
+class ListenerExchange(ListenerRequest, HttpExchange):
+    """A request on the listener, and the ways to respond to it.
+
+    Args:
+        app: serves it.
+        connection: where it was received.
+        head: its head.
+
+    Attributes:
+        is_counted: whether the app counts it as under way.
+        admission: what the guard around the app knows of it.
+    """
+
+    is_counted = False
+    admission: Admission | None = None
+    is_on_listener = True
+
+    def __init__(self, app: "HttpApp", connection: "HttpConnection", head: ReceivedHead) -> None:
+        self.connection = connection
+        self.head = head
+        self.is_last = not head.is_kept_alive
+        self._app = app
+        self.options = app.options
+        self.method = head.method
+        self.headers = head.headers
+        self.repeated = head.repeated
+
+    @cached_property
+    def scope(self) -> Scope:  # type: ignore[override]  # made only where it is asked for
+        """The request as ASGI describes it."""
+        scope = build_scope(self.connection, self.head)
+        admission = self.admission
+        if admission is not None:
+            scope["accord.principal"] = admission.principal
+            scope["accord.challenge"] = admission.challenge_for
+            scope["accord.admitted"] = admission.is_admitted
+        return scope
+
+    @property
+    def principal(self) -> Principal | None:
+        """The caller, as the option `principal` or the guard around the app names it."""
+        find = self.options.principal
+        if find is not None:
+            return as_principal(find(self.scope))
+        return None if self.admission is None else self.admission.principal
+
+    @property
+    def is_admitted(self) -> Callable[[], Awaitable[bool]] | None:
+        return None if self.admission is None else self.admission.is_admitted
+
+    def json(
+        self, body: bytes, *, status: int = 200, session: str | None = None
+    ) -> Awaitable[None]:
+        if (
+            status != 200
+            or session is not None
+            or self.is_last
+            or _ORIGIN in self.headers
+            or self.denial is not None
+            or self.connection.is_ending
+            or self.head.version != "1.1"
+        ):
+            return super().json(body, status=status, session=session)
+        # As `respond` does it, for the response that nearly all requests get.
+        self.is_begun = True
+        listener = self.connection.listener
+        listener.metrics.responses[self.method][2] += 1
+        self._end(
+            b"HTTP/1.1 200 OK\r\n%bcontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
+            % (listener.date_line, len(body), body)
+        )
+        return DONE
+
+    def make_reader(self, stream: Stream, headers: Headers, among: set[Reader]) -> Reader:
+        self.begin(200, headers)
+        reader = self.follower = ListenerReader(stream, among, self)
+        return reader
+
+    def expect_silence(self) -> None:
+        self.connection.expect_silence()
+        self.head = self.head.without_headers()
+        self.headers = self.head.headers
+
+    def client_left(self) -> None:
+        super().client_left()
+        on_left, self.on_left = self.on_left, None
+        if on_left is not None:
+            on_left()
+
+    def note_end(self) -> None:
+        """Note that the response has ended."""
+        if self.is_counted:
+            self.is_counted = False
+            self._app.under_way -= 1
+
+
+class ListenerReader(Reader):
+    """A response that follows a stream on the listener; callbacks of the loop write it."""
+
+    __slots__ = ("_handle", "_request")
+
+    def __init__(self, stream: Stream, among: set[Reader], request: ListenerRequest) -> None:
+        super().__init__(stream, among)
+        self._request = request
+        self._handle: asyncio.Handle | None = None
+
+    def wake(self) -> None:
+        if self._handle is None and not self.is_done and not self._request.connection.is_congested:
+            # In the next turn of the loop, so that what is sent together leaves together.
+            self._handle = self._loop.call_soon(self._write)
+
+    @property
+    def is_writing(self) -> bool:
+        return self._handle is not None or self._request.connection.is_congested
+
+    def _write(self) -> None:
+        self._handle = None
+        request = self._request
+        while not self.is_done and not request.connection.is_congested:
+            chunk, is_last = self._next()
+            if not chunk and not is_last:
+                break
+            self.last_write = self._loop.time()
+            if is_last:
+                self._finish()
+            request.write(chunk, is_last=is_last)
+
+    def follow(self) -> Awaitable[None]:
+        if self._request.is_complete:  # the client left before the response became a stream
+            self.client_left()
+        return DONE
+
+    def let_go(self) -> None:
+        self._finish()
+        self._request.cut_off()
+
+    def client_left(self) -> None:
+        """Leave the stream of a client that is gone."""
+        if not self.is_done:
+            self._finish()
+
+    def _finish(self) -> None:
+        super()._finish()
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+        self._report_end()

@@ -1,15 +1,30 @@
-"""Counts of what a server does over HTTP, and how counts are described.
+"""Counts of what a server does over HTTP, how they describe themselves, and the route for readers.
 
 A metric family describes itself, so that a worker can pass on the counts of another version, with
-families that it does not know.
+families that it does not know. `/metrics` serves the counts of this process, or those of all
+workers of the machine, which put theirs into the store: a reader meets any of them behind one
+address. The text is the format of Prometheus, version 0.0.4, or OpenMetrics 1.0: they differ in the
+name of a counter, which has its suffix only in its values in OpenMetrics, and in the last line.
 """
 
+import asyncio
+import logging
+from collections.abc import Awaitable, Iterable
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from urllib.parse import parse_qs
 
 import msgspec
 
+from accord.errors import StoreError
+from accord.http.rules import gate
+
 if TYPE_CHECKING:
     from accord.http.server.app import HttpApp
+    from accord.http.server.exchange import HttpExchange
+    from accord.sharing.workers.reports import WorkerReports
+    from accord.sharing.workers.worker import Worker
+
+log = logging.getLogger("accord.http")
 
 # That of reports.
 FORMAT: Final = 1
@@ -17,11 +32,15 @@ _METHODS: Final = ("POST", "GET", "DELETE", "OPTIONS", "HEAD")
 _OTHER: Final = "other"
 # The settings whose limits refuse connections.
 _REASONS: Final = ("connections", "connections_per_address", "bodies_bytes")
-
-
 MetricKind: TypeAlias = Literal["counter", "gauge"]
 Sample: TypeAlias = tuple[dict[str, str], int | float]
 """Labels, and the value that has them."""
+PROMETHEUS: Final = b"text/plain; version=0.0.4; charset=utf-8"
+OPENMETRICS: Final = b"application/openmetrics-text; version=1.0.0; charset=utf-8"
+_PREFIX: Final = "accord_"
+# Seconds that a store gets; readers of metrics give up after ten by default.
+_STORE_PATIENCE: Final = 2.0
+_WHICH: Final = ("host", "all", "own")
 
 
 class MetricFamily(msgspec.Struct, array_like=True, frozen=True):
@@ -136,3 +155,136 @@ def _describe_listener(listener: ListenerMetrics) -> list[MetricFamily]:
 
 def _gauge(name: str, what: str, value: int) -> MetricFamily:
     return MetricFamily(name, "gauge", what, [({}, value)])
+
+
+def is_openmetrics_wanted(accept: bytes | None) -> bool:
+    """Whether a reader prefers OpenMetrics, as its Accept header says.
+
+    >>> is_openmetrics_wanted(b"application/openmetrics-text;version=1.0.0,text/plain;q=0.5")
+    True
+    >>> is_openmetrics_wanted(b"*/*")
+    False
+    """
+    openmetrics = text = 0.0
+    for part in (accept or b"").decode("latin-1").lower().split(","):
+        kind, *parameters = (each.strip() for each in part.split(";"))
+        quality = 1.0
+        for each in parameters:
+            name, _, value = each.partition("=")
+            if name.strip() == "q":
+                try:
+                    quality = float(value)
+                except ValueError:
+                    quality = 0.0
+        if kind == "application/openmetrics-text":
+            openmetrics = max(openmetrics, quality)
+        elif kind == "text/plain":
+            text = max(text, quality)
+    return openmetrics > 0 and openmetrics >= text
+
+
+def join_reports(reports: Iterable[CountReport]) -> list[MetricFamily]:
+    """Return the counts of several workers, each with the label of its worker.
+
+    If workers of two versions disagree about the kind of a metric, the first one is right.
+    """
+    found: dict[str, MetricFamily] = {}
+    for report in reports:
+        for family in report.families:
+            joined = found.get(family.name)
+            if joined is None:
+                joined = found[family.name] = MetricFamily(
+                    family.name, family.kind, family.what, []
+                )
+            if joined.kind == family.kind:
+                joined.samples.extend(
+                    ({**labels, "worker": report.worker}, value) for labels, value in family.samples
+                )
+    return list(found.values())
+
+
+def encode_families(families: Iterable[MetricFamily], *, is_openmetrics: bool) -> bytes:
+    """Return metrics as text."""
+    lines: list[str] = []
+    for family in families:
+        name = sample = f"{_PREFIX}{family.name}"
+        if family.kind == "counter":
+            sample = f"{name}_total"
+            name = name if is_openmetrics else sample
+        lines.append(f"# HELP {name} {_escape(family.what, is_quoted=is_openmetrics)}\n")
+        lines.append(f"# TYPE {name} {family.kind}\n")
+        lines += [f"{sample}{_encode_labels(each[0])} {each[1]}\n" for each in family.samples]
+    if is_openmetrics:
+        lines.append("# EOF\n")
+    return "".join(lines).encode()
+
+
+def _encode_labels(labels: dict[str, str]) -> str:
+    if not labels:
+        return ""
+    pairs = (f'{name}="{_escape(value, is_quoted=True)}"' for name, value in labels.items())
+    return f"{{{','.join(pairs)}}}"
+
+
+def _escape(text: str, *, is_quoted: bool) -> str:
+    text = text.replace("\\", "\\\\").replace("\n", "\\n")
+    return text.replace('"', '\\"') if is_quoted else text
+
+
+class MetricsRoute:
+    """Serves the counts of an app, and of the workers that serve together with it."""
+
+    def __init__(self, app: "HttpApp") -> None:
+        self._app = app
+        self._publishing: asyncio.Task[None] | None = None
+
+    def collect(self) -> list[MetricFamily]:
+        """Return the counts of this process."""
+        return collect_metrics(self._app, self._app.listener_metrics)
+
+    def start(self, worker: "Worker") -> None:
+        """Begin to put the counts of this worker into the store."""
+        work = self._reports_of(worker).publish_forever(lambda: worker.id)
+        self._publishing = asyncio.create_task(work, name="accord-reports")
+
+    def stop(self) -> None:
+        """Put no more counts into the store."""
+        if self._publishing is not None:
+            self._publishing.cancel()
+            self._publishing = None
+
+    def serve(self, exchange: "HttpExchange") -> Awaitable[None]:
+        """Respond with counts."""
+        worker: Worker | None = getattr(self._app.state, "worker", None)
+        if worker is None:
+            return _respond(exchange, self.collect())
+        query = parse_qs(exchange.scope.get("query_string", b"").decode("latin-1"))
+        which = query.get("workers", ["host"])[-1]
+        if which not in _WHICH:
+            why = "workers is unknown, expected 'host' (default), 'all' or 'own'"
+            return exchange.refuse(gate.HttpRefusal(400, why))
+        return self._serve_shared(exchange, worker, which)
+
+    async def _serve_shared(self, exchange: "HttpExchange", worker: "Worker", which: str) -> None:
+        """Respond with the counts of several workers; with our own if the store is away."""
+        reports = self._reports_of(worker)
+        found = [CountReport(FORMAT, worker.id, reports.host, self.collect())]
+        if which != "own":
+            try:
+                async with asyncio.timeout(_STORE_PATIENCE):
+                    found = await reports.gather(worker.id, is_for_all_hosts=which == "all")
+            except (StoreError, TimeoutError):
+                log.debug("the counts of other workers could not be read")
+        await _respond(exchange, join_reports(found))
+
+    def _reports_of(self, worker: "Worker") -> "WorkerReports":
+        reports: WorkerReports = worker.reports_of(self.collect)
+        return reports
+
+
+def _respond(exchange: "HttpExchange", families: list[MetricFamily]) -> Awaitable[None]:
+    is_openmetrics = is_openmetrics_wanted(exchange.headers.get(b"accept"))
+    kind = OPENMETRICS if is_openmetrics else PROMETHEUS
+    headers = [(b"content-type", kind), (b"cache-control", b"no-store"), (b"vary", b"accept")]
+    body = encode_families(families, is_openmetrics=is_openmetrics)
+    return exchange.respond(200, headers, body)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from accord.errors import TransportError
 
 if TYPE_CHECKING:
-    from accord.http.server.received import ReceivedHead
+    from accord.http.server.listener_request import ReceivedHead
 
 # The variable that uvicorn and gunicorn read, so that one setting serves all of them.
 VARIABLE: Final = "FORWARDED_ALLOW_IPS"

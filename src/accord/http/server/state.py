@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 import msgspec
 
 from accord.http.rules import gate
-from accord.http.server.event_store import EventStore, MemoryEventStore
 from accord.http.server.exchange import LENGTH, SESSION, VERSION, HttpExchange, Message
-from accord.http.server.stream import RetiredStreams
+from accord.http.server.stream import EventStore, MemoryEventStore, RetiredStreams
 from accord.protocol.codec import Limits
 from accord.protocol.endpoint import Endpoint
 from accord.protocol.exchange import Exchange
@@ -26,7 +25,7 @@ from accord.runtime.tasks import Resumed
 from accord.types import RevisionId
 
 if TYPE_CHECKING:
-    from accord.http.server.readers import Reader
+    from accord.http.server.stream import Reader
     from accord.sharing.backends.backend import Backend
     from accord.sharing.workers.worker import Worker
 

@@ -7,23 +7,29 @@ delays no other.
 
 While no response follows a stream, or its client has stalled, events go to the store alone. The
 stream is *behind* then: the list is filled from the store, part by part, once it is read again.
+
+A response writes while there is something to write. In between nothing runs: a silent stream costs
+no timer, and on the listener no task either.
 """
 
 import asyncio
 import logging
 import re
-from collections import deque
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from abc import ABC, abstractmethod
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import islice
+from typing import Final, Protocol
 
 from accord.http.rules import sse
-from accord.http.server.event_store import EventStore
-
-if TYPE_CHECKING:
-    from accord.http.server.readers import Reader
 
 log = logging.getLogger("accord.http")
 
+# Clients come back within seconds, and want the few messages that they missed.
+_SESSION_BYTES: Final = 4 * 1024 * 1024
+_BYTES: Final = 24 * 1024 * 1024
+# What an event costs beside its bytes; so many empty events are limited too.
+_OVERHEAD: Final = 64
 # As much as a socket takes at once (Linux: 64 KiB and more); the rest would be copied for nothing.
 _CHUNK: Final = 64 * 1024
 # Above this, handlers that await what they send have to wait.
@@ -39,6 +45,8 @@ _RETIRED_FOR: Final = 120.0
 # However few events it has, a stream costs a KB.
 _RETIRED_MOST: Final = 10_000
 _EVENT_ID: Final = re.compile(r"(\d{1,12})-(\d{1,12})", re.ASCII)
+# Seconds without reading after which a client counts as stalled.
+STALLED: Final = 1.0
 
 
 def parse_event_id(event_id: str) -> tuple[int, int] | None:
@@ -81,7 +89,7 @@ class Stream:
         name: int = 0,
         *,
         session: str = "",
-        store: EventStore | None = None,
+        store: "EventStore | None" = None,
         retry: int | None = None,
         is_lossy: bool = False,
         on_overflow: Callable[[], None] | None = None,
@@ -333,3 +341,238 @@ class RetiredStreams:
 
     def clear(self) -> None:
         self._streams.clear()
+
+
+class Reader(ABC):
+    """One response that follows a stream.
+
+    Args:
+        stream: the stream.
+        among: the open readers; this one is added, and removed when it is done.
+
+    Attributes:
+        is_due: whether it is time to end the response: its token has expired.
+        is_admitted: whether the token is still accepted: it may have been revoked.
+        on_due: how the response ends then, if not at once.
+        on_end: called once, when the response has ended or its client is gone.
+        is_done: whether it has ended.
+        last_write: when it last wrote something.
+    """
+
+    __slots__ = (
+        "_among",
+        "_comment",
+        "_is_ending",
+        "_loop",
+        "is_admitted",
+        "is_done",
+        "is_due",
+        "last_write",
+        "on_due",
+        "on_end",
+        "stream",
+    )
+
+    def __init__(self, stream: Stream, among: "set[Reader]") -> None:
+        self.stream = stream
+        self._among = among
+        self._loop = asyncio.get_running_loop()
+        # Servers may hold back the head until the first bytes of the body.
+        self._comment = True
+        self._is_ending = False
+        self.is_due: Callable[[float], bool] | None = None
+        self.is_admitted: Callable[[], Awaitable[bool]] | None = None
+        self.on_due: Callable[[], None] | None = None
+        self.on_end: Callable[[], None] | None = None
+        self.is_done = False
+        self.last_write = self._loop.time()
+        among.add(self)
+
+    @abstractmethod
+    def wake(self) -> None:
+        """Write what there is to write, soon."""
+
+    @abstractmethod
+    def follow(self) -> Awaitable[None]:
+        """Keep the response open until the stream ends or the client is gone."""
+
+    @abstractmethod
+    def let_go(self) -> None:
+        """Disconnect a client that does not read."""
+
+    @property
+    @abstractmethod
+    def is_writing(self) -> bool:
+        """Whether something waits to be written."""
+
+    def tick(self, now: float, *, keep_alive: float, write_timeout: float) -> None:
+        """Send a comment after a long silence; end a response that is due or is not read."""
+        if self.is_due is not None and self.is_due(now):
+            self.end_admission()
+        if not self.is_writing:
+            if now - self.last_write >= keep_alive:
+                self._comment = True
+                self.wake()
+        elif now - self.last_write >= write_timeout:
+            self.let_go()
+
+    def is_stalled(self) -> bool:
+        """Whether the client has not read for a while."""
+        return self.is_writing and self._loop.time() - self.last_write >= STALLED
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether the response ends as soon as everything so far is written."""
+        return self._is_ending
+
+    def end_admission(self) -> None:
+        """End a response whose token is not valid any more."""
+        self.is_due = self.is_admitted = None
+        if self.on_due is None:
+            self.end()
+        else:
+            self.on_due()
+
+    def end(self) -> None:
+        """End the response, but not the stream: the client may come back."""
+        self._is_ending = True
+        self.wake()
+
+    def _next(self) -> tuple[bytes, bool]:
+        """Return the next chunk, and whether it is the last."""
+        stream = self.stream
+        if stream.reader is not self:  # another response has taken over
+            return b"", True
+        chunk = stream.take()
+        if not chunk and self._comment:
+            chunk = sse.KEEP_ALIVE
+        self._comment = False
+        return chunk, (stream.is_ended or self._is_ending) and stream.is_read
+
+    def _finish(self) -> None:
+        """Leave the stream."""
+        self.is_done = True
+        self._among.discard(self)
+        self.stream.detach(self)
+
+    def _report_end(self) -> None:
+        on_end, self.on_end = self.on_end, None
+        if on_end is not None:
+            on_end()
+
+
+class EventStore(Protocol):
+    """Keeps what was sent on resumable streams, for clients that come back.
+
+    Events are ready to be sent. Streams are numbered within their session, events within their
+    stream, from 0 and without gaps.
+    """
+
+    def append(self, session: str, stream: int, number: int, event: bytes) -> None:
+        """Keep the next event of a stream; older events, of any stream, may be dropped for it."""
+
+    def after(self, session: str, stream: int, number: int) -> Sequence[bytes] | None:
+        """Return the events of a stream after a number; None if any of them was dropped."""
+
+    def forget(self, session: str, stream: int | None = None) -> None:
+        """Drop the events of a stream, or of all streams of a session."""
+
+
+class _Log:
+    """The events of one stream: those from number `first` on."""
+
+    __slots__ = ("events", "first", "size")
+
+    def __init__(self, first: int) -> None:
+        self.events: deque[bytes] = deque()
+        self.first = first
+        self.size = 0
+
+    def drop(self) -> int:
+        """Drop the oldest event; return how many bytes that frees."""
+        gone = len(self.events.popleft()) + _OVERHEAD
+        self.first += 1
+        self.size -= gone
+        return gone
+
+
+class _Session:
+    __slots__ = ("logs", "size")
+
+    def __init__(self) -> None:
+        self.logs: dict[int, _Log] = {}
+        self.size = 0
+
+
+class MemoryEventStore:
+    """Keeps the newest events of each session, for the sessions that were used last.
+
+    Args:
+        session_bytes: limit for one session; its newest event is kept whatever its size.
+        bytes: limit for all sessions together.
+    """
+
+    def __init__(self, *, session_bytes: int = _SESSION_BYTES, bytes: int = _BYTES) -> None:
+        self._session_limit = session_bytes
+        self._limit = bytes
+        self._sessions: OrderedDict[str, _Session] = OrderedDict()
+        self.size = 0
+
+    def append(self, session: str, stream: int, number: int, event: bytes) -> None:
+        """Keep the next event of a stream; beyond the limits, the oldest are dropped."""
+        kept = self._sessions.get(session)
+        if kept is None:
+            kept = self._sessions[session] = _Session()
+        else:
+            self._sessions.move_to_end(session)
+        log = kept.logs.get(stream)
+        if log is None:
+            log = kept.logs[stream] = _Log(number)
+        size = len(event) + _OVERHEAD
+        log.events.append(event)
+        log.size += size
+        kept.size += size
+        self.size += size
+        if kept.size > self._session_limit:
+            self._shrink(kept, log)
+        while self.size > self._limit and len(self._sessions) > 1:
+            _, oldest = self._sessions.popitem(last=False)
+            self.size -= oldest.size
+
+    def _shrink(self, kept: _Session, newest: _Log) -> None:
+        """Drop events of a session: the oldest of the stream that began first, then of the next."""
+        for number in list(kept.logs):
+            log = kept.logs[number]
+            while kept.size > self._session_limit and len(log.events) > (log is newest):
+                gone = log.drop()
+                kept.size -= gone
+                self.size -= gone
+            if log.events:
+                return
+            del kept.logs[number]
+
+    def after(self, session: str, stream: int, number: int) -> Sequence[bytes] | None:
+        """Return the events of a stream after a number; None if any of them was dropped."""
+        kept = self._sessions.get(session)
+        log = None if kept is None else kept.logs.get(stream)
+        if log is None:
+            return None
+        start = number + 1 - log.first
+        if not 0 <= start <= len(log.events):
+            return None
+        return list(islice(log.events, start, None))
+
+    def forget(self, session: str, stream: int | None = None) -> None:
+        """Drop the events of a stream, or of all streams of a session."""
+        kept = self._sessions.get(session)
+        if kept is None:
+            return
+        if stream is None:
+            gone = kept.size
+        else:
+            log = kept.logs.pop(stream, None)
+            gone = 0 if log is None else log.size
+        kept.size -= gone
+        self.size -= gone
+        if stream is None or not kept.logs:
+            del self._sessions[session]

@@ -1,14 +1,27 @@
-"""TLS for a listener: a certificate and its key, from files."""
+"""TLS for a listener: a certificate and its key, from files, and the handshake before HTTP begins.
 
+`loop.create_server(ssl=...)` would make the handshake out of sight: the listener could not count
+those that hang, nor end them when the server stops.
+"""
+
+import asyncio
+import logging
 import ssl
+from collections.abc import Awaitable
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from accord.errors import TransportError
+from accord.runtime.eager import start
+from accord.runtime.tasks import Resumed
+
+if TYPE_CHECKING:
+    from accord.http.server.listener import HttpListener
+
+log = logging.getLogger("accord.http")
 
 File: TypeAlias = str | PathLike[str]
-
 _CERTIFICATE: Final = "-----BEGIN CERTIFICATE-----"
 _KEY: Final = "PRIVATE KEY-----"
 
@@ -75,3 +88,61 @@ def _explain(error: ssl.SSLError, certificate: File, key: File, password: str | 
     why = error.reason or str(error)
     names = {fspath(certificate): None, fspath(key): None}
     return f"cannot use {' and '.join(names)}: {why.lower().replace('_', ' ')}"
+
+
+class TlsHandshake(asyncio.Protocol):
+    """A connection that becomes an `HttpConnection` once its handshake is complete.
+
+    Args:
+        listener: what accepted it.
+        context: with the certificate.
+    """
+
+    transport: asyncio.Transport
+
+    def __init__(self, listener: "HttpListener", context: ssl.SSLContext) -> None:
+        self._listener = listener
+        self._context = context
+        # What arrives together with the end of the handshake.
+        self._early: list[bytes] = []
+        self._is_lost = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport  # type: ignore[assignment]  # it is one for reading and writing
+        listener = self._listener
+        if not listener.begin_handshake(self):
+            return
+        work = listener.loop.start_tls(
+            self.transport,
+            self,
+            self._context,
+            server_side=True,
+            ssl_handshake_timeout=listener.handshake_timeout,
+        )
+        # Begun here, since uvloop may read the client's first bytes before a task begins.
+        first = work.send(None)
+        start(listener.loop, self._finish(Resumed(work, first)), "tls handshake")
+
+    def data_received(self, data: bytes) -> None:
+        self._early.append(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._is_lost = True
+
+    async def _finish(self, secured: Awaitable[asyncio.Transport | None]) -> None:
+        listener = self._listener
+        transport: asyncio.Transport | None = None
+        try:
+            transport = await secured
+        except Exception as error:  # the client speaks something else, is gone or too slow
+            log.debug("a TLS handshake failed: %r", error)
+        finally:
+            listener.end_handshake(self)
+        if transport is None or self._is_lost:
+            self.transport.abort()
+            return
+        connection = listener.connection_type(listener)
+        transport.set_protocol(connection)
+        connection.connection_made(transport)
+        for data in self._early:
+            connection.data_received(data)

@@ -13,7 +13,7 @@ from typing import Any, Final, NoReturn, TypeAlias
 
 import msgspec
 
-from accord.http.server.load import SharedLoad
+from accord.http.server.listener import SharedLoad
 from accord.http.server.sockets import adopt
 from accord.runtime.shutdown import exit_at_once
 from accord.server.serving import Announcement

@@ -21,7 +21,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from accord.errors import ConfigurationError
-from accord.http.server.load import LoadBoard, SharedLoad
+from accord.http.server.listener import LoadBoard, SharedLoad
 from accord.runtime.shutdown import is_main_thread
 from accord.server.serving import Announcement
 from accord.sharing.serving.worker_process import (

@@ -28,7 +28,7 @@ from accord.sharing.workers.event_logs import (
 from accord.sharing.workers.inbox import BEHIND, wait_for_ring
 
 if TYPE_CHECKING:
-    from accord.http.server.readers import Reader
+    from accord.http.server.stream import Reader
     from accord.sharing.sessions.session import SharedSession
     from accord.sharing.workers.worker import Worker
 
