@@ -29,7 +29,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "get": lambda store, number: store.get("{a}record"),
     "put": lambda store, number: store.put(f"{{{number % 97}}}record", VALUE, ttl=TTL),
     "append": lambda store, number: store.append(
-        f"{{{number % 97}}}log", [VALUE], ttl=TTL, keep=1000, ring=(f"{{{number % 97}}}log",)
+        f"{{{number % 97}}}log", [VALUE], ttl=TTL, keep=1000, notify=(f"{{{number % 97}}}log",)
     ),
     "read": lambda store, number: store.read("{a}log", after=10),
     "add": lambda store, number: store.add("{a}index", [str(number % 97)], ttl=TTL),

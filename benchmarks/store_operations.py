@@ -34,7 +34,7 @@ PATIENCE: Final = 30.0
 OPERATIONS: Final = frozenset(
     {
         *("now", "get", "put", "delete", "touch", "add", "remove", "members", "count"),
-        *("append", "read", "seize", "extend", "drop", "ring", "follow", "unfollow", "take"),
+        *("append", "read", "seize", "extend", "drop", "notify", "follow", "unfollow", "take"),
     }
 )
 

@@ -156,7 +156,7 @@ async def test_a_connection_begins_with_the_oldest_message_that_is_kept():
 
 
 @in_virtual_time
-async def test_bells_that_are_lost_delay_messages_by_seconds():
+async def test_notifications_that_are_lost_delay_messages_by_seconds():
     desk = Desk()
     async with serve_shared(desk.make, 2) as crew:
         client = await crew.open("2025-06-18")
@@ -249,8 +249,8 @@ async def test_connections_of_one_session_are_limited_over_all_workers():
         await asyncio.sleep(0.5)
         assert (await client.listen(1)).status == 200
         for app in crew:
-            duties = await crew.store.backend.members(names.duties_of(app.worker.id))
-            assert len(duties) == len(app.session(client).followed)
+            recovery = await crew.store.backend.members(names.recovery_records_of(app.worker.id))
+            assert len(recovery) == len(app.session(client).followed)
 
 
 # -- going on elsewhere
@@ -404,7 +404,7 @@ async def test_a_client_that_leaves_at_any_moment_leaves_no_connection_behind():
         assert await crew.listeners(client) == 0
         assert not any(app.session(client).followed for app in crew)
         for app in crew:
-            assert await crew.store.backend.members(names.duties_of(app.worker.id)) == []
+            assert await crew.store.backend.members(names.recovery_records_of(app.worker.id)) == []
             assert app.app.state.listening == 0
             assert app.worker.metrics.streams_followed == 0
         listening = await client.listen(0)
@@ -518,7 +518,7 @@ async def test_connections_end_when_their_session_is_deleted_elsewhere():
             assert answer.is_whole
         await asyncio.sleep(1)
         for app in crew:
-            assert await crew.store.backend.members(names.duties_of(app.worker.id)) == []
+            assert await crew.store.backend.members(names.recovery_records_of(app.worker.id)) == []
 
 
 @in_virtual_time

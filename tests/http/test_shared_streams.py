@@ -32,9 +32,9 @@ async def read_log(crew: Crew, client, event_id):
 
 
 def lose_readers(app: App) -> None:
-    """Let the bells of a worker be lost: it finds what is new by looking."""
-    for topic, on_ring in app.backend.followed:
-        app.backend.store.backend._followers.discard(topic, on_ring)
+    """Let the notifications of a worker be lost: it finds what is new by looking."""
+    for topic, on_notify in app.backend.followed:
+        app.backend.store.backend._followers.discard(topic, on_notify)
 
 
 # -- resuming
@@ -107,7 +107,7 @@ async def test_a_client_may_wander_through_workers_while_a_call_runs():
 
 
 @in_virtual_time
-async def test_events_reach_a_resumed_response_also_when_bells_are_lost():
+async def test_events_reach_a_resumed_response_also_when_notifications_are_lost():
     desk = Desk()
     async with serve_shared(desk.make, 2) as crew:
         client = await crew.open()
@@ -121,7 +121,7 @@ async def test_events_reach_a_resumed_response_also_when_bells_are_lost():
         desk.gates["gate"].set()
         await eventually(lambda: again.is_over, seconds=3)
         assert steps(again.messages) == [1, 2, "gate"]
-        assert crew[1].worker.metrics.missed_bells >= 1
+        assert crew[1].worker.metrics.missed_notifications >= 1
 
 
 @in_virtual_time
@@ -338,7 +338,7 @@ async def test_a_copy_of_a_message_is_not_sent_again_after_a_cut():
         page = await crew.store.backend.read(name)
         listening.disconnect()
         await listening.done()
-        await crew.store.backend.append(name, page.items, ttl=60, ring=(name,))
+        await crew.store.backend.append(name, page.items, ttl=60, notify=(name,))
         again = await client.listen(0, last=listening.all_events[-1].id)
         await asyncio.sleep(3)
         assert again.messages == []

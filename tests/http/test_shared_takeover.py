@@ -203,7 +203,7 @@ async def test_calls_that_no_client_has_seen_anything_of_leave_nothing():
         answer.disconnect()
         crew[0].kill()
         await asyncio.sleep(10)
-        assert await crew.store.backend.members(names.duties_of(crew[0].worker.id)) == []
+        assert await crew.store.backend.members(names.recovery_records_of(crew[0].worker.id)) == []
         assert [key for key in crew.store.backend._records if "}r" in key] == []
 
 
@@ -602,12 +602,12 @@ async def test_of_two_takers_one_gets_a_stream():
         await again.done()
         assert len([each for each in again.messages if each.get("id") == 7]) == 1
         await asyncio.sleep(0.5)
-        duties = [
-            duty
+        recovery = [
+            each
             for app in crew
-            for duty in await crew.store.backend.members(names.duties_of(app.worker.id))
+            for each in await crew.store.backend.members(names.recovery_records_of(app.worker.id))
         ]
-        assert duties == []
+        assert recovery == []
 
 
 @in_virtual_time
@@ -654,20 +654,20 @@ async def test_a_takeover_that_the_store_interrupts_ends_the_call_once(operation
         assert len(outcomes) == 1
         cancelled = [each for each in again.messages if "method" in each]
         assert len(cancelled) == 1
-        assert await crew.store.backend.members(names.duties_of(crew[1].worker.id)) == []
+        assert await crew.store.backend.members(names.recovery_records_of(crew[1].worker.id)) == []
 
 
 @in_virtual_time
-async def test_duties_of_other_kinds_are_left_to_others():
+async def test_recovery_of_other_kinds_are_left_to_others():
     desk = Desk()
     async with serve_shared(desk.make, 2) as crew:
         lost = crew[0].worker.id
-        await crew[0].worker.keep_duty("odd/thing")
+        await crew[0].worker.keep_recovery_record("odd/thing")
         crew[0].kill()
         taken = []
 
         async def take(id):
-            taken.extend(await crew.store.backend.members(names.duties_of(id)))
+            taken.extend(await crew.store.backend.members(names.recovery_records_of(id)))
 
         crew[1].worker.on_worker_lost(take)
         await eventually(lambda: taken)

@@ -226,7 +226,7 @@ async def test_a_session_of_the_older_form_ends_with_its_stream_on_all_workers()
             assert (await client.post(at, call(2, "add", a=1, b=1))).status == 404
         assert not any(len(app.sessions) for app in crew)
         for app in crew:
-            assert await crew.store.backend.members(names.duties_of(app.worker.id)) == []
+            assert await crew.store.backend.members(names.recovery_records_of(app.worker.id)) == []
         assert await crew.store.backend.count(names.SESSIONS) == 0
 
 
@@ -283,7 +283,7 @@ async def test_a_client_that_leaves_while_the_store_is_away_is_forgotten_later()
         await asyncio.sleep(3)
         assert (await client.post(2, call(2, "add", a=1, b=1))).status == 404
         for app in crew:
-            assert await crew.store.backend.members(names.duties_of(app.worker.id)) == []
+            assert await crew.store.backend.members(names.recovery_records_of(app.worker.id)) == []
 
 
 @pytest.mark.parametrize("turns", range(0, 60, 3))
@@ -300,7 +300,7 @@ async def test_a_client_that_leaves_while_it_connects_leaves_nothing(turns):
         await asyncio.wait((answer.task,))
         await asyncio.sleep(2)
         assert len(crew[0].sessions) == 0
-        assert await crew.store.backend.members(names.duties_of(crew[0].worker.id)) == []
+        assert await crew.store.backend.members(names.recovery_records_of(crew[0].worker.id)) == []
         assert await crew.store.backend.count(names.SESSIONS) == 0
         assert crew[0].app.state.listening == 0
 
@@ -325,7 +325,9 @@ async def test_a_store_that_fails_while_a_client_connects_leaves_nothing(operati
             await answer.done()
             await asyncio.sleep(5)
             assert len(crew[0].sessions) == 0
-            assert await crew.store.backend.members(names.duties_of(crew[0].worker.id)) == []
+            assert (
+                await crew.store.backend.members(names.recovery_records_of(crew[0].worker.id)) == []
+            )
 
 
 @in_virtual_time

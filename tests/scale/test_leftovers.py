@@ -35,7 +35,7 @@ async def count_tasks(scenario: Scenario) -> list[int]:
 
 
 async def warm_up(scenario: Scenario) -> None:
-    """Let workers make what they make once, such as sockets for bells."""
+    """Let workers make what they make once, such as sockets for notifications."""
     client = await scenario.open()
     for worker in range(WORKERS):
         listener = client.listen(worker=worker)

@@ -171,22 +171,24 @@ async def test_a_bucket_without_inflow_is_forgotten_after_a_day(
     assert (await backend.take("b", cost=1, rate=0, burst=1)).is_granted
 
 
-def test_it_serves_one_loop_after_another_even_if_a_bell_was_not_heard(backend: MemoryBackend):
+def test_it_serves_one_loop_after_another_even_if_a_notification_was_not_heard(
+    backend: MemoryBackend,
+):
     heard: list[int] = []
 
     async def follow_and_ring() -> None:
         await backend.follow("t", lambda: heard.append(1))
-        await backend.ring("t")
+        await backend.notify("t")
 
-    async def ring() -> None:
-        await backend.ring("t")
+    async def notify() -> None:
+        await backend.notify("t")
         await asyncio.sleep(0)
         await asyncio.sleep(0)
 
     loop = asyncio.new_event_loop()
     loop.run_until_complete(follow_and_ring())
     loop.close()
-    run(ring())
+    run(notify())
     assert heard
 
 
@@ -195,7 +197,7 @@ async def test_rings_of_one_turn_are_joined(backend: MemoryBackend):
     heard: list[str] = []
     await backend.follow("t", lambda: heard.append("t"))
     for _ in range(10):
-        await backend.ring("t", "t", "u")
+        await backend.notify("t", "t", "u")
     assert heard == []
     await asyncio.sleep(0)
     assert heard == ["t"]
@@ -217,7 +219,7 @@ async def test_a_follower_may_unfollow_one_that_would_be_called_next(backend: Me
 
     await backend.follow("t", first)
     await backend.follow("t", second)
-    await backend.ring("t")
+    await backend.notify("t")
     await asyncio.sleep(0)
     assert heard == ["first"]
     assert tasks == []

@@ -157,7 +157,7 @@ async def test_a_user_limited_to_the_namespace_is_enough(tmp_path):
             for refused in (
                 stranger.get("name"),
                 stranger.append("name", [b"x"], ttl=60),
-                stranger.ring("name"),
+                stranger.notify("name"),
                 stranger.follow("name", lambda: None),
             ):
                 with pytest.raises(StoreUnavailable, match=r"app@127.*: NOPERM"):
@@ -187,14 +187,14 @@ async def test_two_namespaces_do_not_see_each_other(valkey):
         assert await two.read("n") is None
         assert await two.count("n") == 0
         assert (await two.take("n", cost=5, rate=0.001, burst=5)).is_granted
-        rung: list[int] = []
-        await one.follow("n", lambda: rung.append(1))
-        await two.follow("n", lambda: rung.append(2))
-        await one.ring("n")
-        await until(lambda: rung)
-        await two.ring("n")
-        await until(lambda: len(rung) > 1)
-        assert rung == [1, 2]
+        notified: list[int] = []
+        await one.follow("n", lambda: notified.append(1))
+        await two.follow("n", lambda: notified.append(2))
+        await one.notify("n")
+        await until(lambda: notified)
+        await two.notify("n")
+        await until(lambda: len(notified) > 1)
+        assert notified == [1, 2]
     names = valkey.command("KEYS", "one:*")
     assert sorted(names) == ["one:b:n", "one:i:n", "one:l:n", "one:r:n"]
     assert all(valkey.command("PTTL", name) > 0 for name in names)
@@ -254,7 +254,7 @@ async def test_many_operations_at_once_get_their_own_answers(valkey):
             assert body in page.items
 
         await asyncio.gather(*map(use, range(1000)))
-        # One for the operations, and none for bells as nothing is followed.
+        # One for the operations, and none for notifications as nothing is followed.
         assert valkey.command("INFO", "clients")["connected_clients"] <= 3
 
 
@@ -336,8 +336,8 @@ async def test_operations_that_wait_when_the_store_is_closed_are_unavailable(val
 @in_loop
 async def test_a_server_that_stands_still_is_unavailable_and_heals(valkey):
     async with opened(valkey.url, timeout=0.5) as backend:
-        rung: list[int] = []
-        await until_works(lambda: backend.follow("t", lambda: rung.append(1)))
+        notified: list[int] = []
+        await until_works(lambda: backend.follow("t", lambda: notified.append(1)))
         await until_works(lambda: backend.put("r", b"x", ttl=60))
         valkey.stop_process()
         try:
@@ -355,15 +355,15 @@ async def test_a_server_that_stands_still_is_unavailable_and_heals(valkey):
         finally:
             valkey.continue_process()
         assert (await until_works(lambda: backend.get("r"))).value == b"x"
-        await until(lambda: rung)
+        await until(lambda: notified)
 
 
 @in_loop
 async def test_a_restart_heals_with_what_was_kept():
     with running_valkey(appendonly="yes", appendfsync="always") as server:
         async with opened(server.url) as backend:
-            rung: list[int] = []
-            await backend.follow("t", lambda: rung.append(1))
+            notified: list[int] = []
+            await backend.follow("t", lambda: notified.append(1))
             version = await backend.put("r", b"x", ttl=60)
             await backend.append("l", [b"1", b"2"], ttl=60, fence=3, keep=1)
             server.kill()
@@ -374,10 +374,10 @@ async def test_a_restart_heals_with_what_was_kept():
             page = await backend.read("l")
             assert (page.items, page.first, page.last, page.fence) == ([b"2"], 2, 2, 3)
             assert await backend.put("r", b"y", ttl=60) > version
-            await until(lambda: rung)  # rings may have got lost
-            rung.clear()
-            await until_works(lambda: backend.ring("t"))
-            await until(lambda: rung)
+            await until(lambda: notified)  # notifications may have got lost
+            notified.clear()
+            await until_works(lambda: backend.notify("t"))
+            await until(lambda: notified)
 
 
 @in_loop
@@ -435,43 +435,43 @@ async def test_scripts_are_loaded_again_when_the_server_forgot_them(valkey):
 
 
 @in_loop
-async def test_bells_ring_once_after_the_connection_broke(valkey):
-    async with opened(valkey.url, namespace="bells") as backend:
-        rung: list[str] = []
+async def test_everything_is_notified_once_after_the_connection_broke(valkey):
+    async with opened(valkey.url, namespace="topics") as backend:
+        notified: list[str] = []
         for topic in ("a", "b", "c"):
-            await backend.follow(topic, lambda topic=topic: rung.append(topic))
+            await backend.follow(topic, lambda topic=topic: notified.append(topic))
         gone = lambda: None  # noqa: E731
         await backend.follow("gone", gone)
         await backend.unfollow("gone", gone)
         assert valkey.command("CLIENT", "KILL", "TYPE", "pubsub") == 1
-        await until(lambda: len(rung) >= 3)
-        assert sorted(rung) == ["a", "b", "c"]
-        rung.clear()
-        await backend.ring("b", "b")
-        await until(lambda: rung)
-        await backend.ring("c")
-        await until(lambda: "c" in rung)
-        assert rung == ["b", "c"]
-        channels = valkey.command("PUBSUB", "CHANNELS", "bells:*")
-        assert sorted(channels) == ["bells:c:a", "bells:c:b", "bells:c:c"]
+        await until(lambda: len(notified) >= 3)
+        assert sorted(notified) == ["a", "b", "c"]
+        notified.clear()
+        await backend.notify("b", "b")
+        await until(lambda: notified)
+        await backend.notify("c")
+        await until(lambda: "c" in notified)
+        assert notified == ["b", "c"]
+        channels = valkey.command("PUBSUB", "CHANNELS", "topics:*")
+        assert sorted(channels) == ["topics:c:a", "topics:c:b", "topics:c:c"]
 
 
 @in_loop
 async def test_following_again_at_once_keeps_the_subscription(valkey):
     async with opened(valkey.url) as backend:
-        rung: list[int] = []
-        ring = lambda: rung.append(1)  # noqa: E731
+        notified: list[int] = []
+        notify = lambda: notified.append(1)  # noqa: E731
         for _ in range(100):
-            following = asyncio.create_task(backend.follow("t", ring))
+            following = asyncio.create_task(backend.follow("t", notify))
             await asyncio.sleep(0)
-            await backend.unfollow("t", ring)
+            await backend.unfollow("t", notify)
             following.cancel()
             await asyncio.wait({following})
-            await backend.follow("t", ring)
-            rung.clear()
-            await backend.ring("t")
-            await until(lambda: rung)
-            await backend.unfollow("t", ring)
+            await backend.follow("t", notify)
+            notified.clear()
+            await backend.notify("t")
+            await until(lambda: notified)
+            await backend.unfollow("t", notify)
 
 
 # -- fitness

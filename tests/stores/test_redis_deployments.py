@@ -27,8 +27,8 @@ async def test_sentinels_lead_to_the_new_master_after_a_failover():
         url = sentinels.url.replace("://", f"://{HOST}:{free_port()},")  # one that is away
         async with opened(url) as backend:
             await use_everything(backend, "name")
-            rung: list[int] = []
-            await backend.follow("t", lambda: rung.append(1))
+            notified: list[int] = []
+            await backend.follow("t", lambda: notified.append(1))
             version = await backend.put("r", b"x", ttl=600)
             with sentinels.replica.client() as replica:
                 await until(lambda: replica.get("accord:r:r"))
@@ -37,7 +37,7 @@ async def test_sentinels_lead_to_the_new_master_after_a_failover():
             assert (kept.value, kept.version) == (b"x", version)
             await until_works(lambda: backend.put("r", b"y", ttl=600))
             assert sentinels.replica.command("GET", "accord:r:r").endswith("y")
-            await until(lambda: rung)
+            await until(lambda: notified)
             await use_everything(backend, "other")
 
 
@@ -209,17 +209,17 @@ async def check_moving_a_slot(backend: RedisBackend, nodes: list[Valkey]) -> Non
 async def check_losing_a_node(backend: RedisBackend, nodes: list[Valkey]) -> None:
     """Keys of a node that is away are unavailable, the others are not; it heals."""
     lost, kept = name_in(range(1000)), name_in(range(11000, 16000))
-    rung: list[int] = []
-    await backend.follow("t", lambda: rung.append(1))
+    notified: list[int] = []
+    await backend.follow("t", lambda: notified.append(1))
     await backend.put(kept, b"x", ttl=600)
     nodes[0].kill()
     with pytest.raises(StoreUnavailable, match=r"connection refused|closed|CLUSTERDOWN"):
         await in_turn([backend.put(lost, b"x", ttl=600) for _ in range(1000)])
     assert (await until_works(lambda: backend.get(kept))).value == b"x"
-    await until(lambda: rung)  # the bells come from another node now
-    rung.clear()
-    await until_works(lambda: backend.append(kept, [b"x"], ttl=600, ring=["t"]))
-    await until(lambda: rung)
+    await until(lambda: notified)  # the notifications come from another node now
+    notified.clear()
+    await until_works(lambda: backend.append(kept, [b"x"], ttl=600, notify=["t"]))
+    await until(lambda: notified)
     nodes[0].start()
     await until_works(lambda: backend.put(lost, b"y", ttl=600))
     await until_works(lambda: use_everything(backend, lost))
@@ -238,8 +238,8 @@ async def test_a_replica_takes_over_from_the_node_of_a_cluster_that_is_gone():
     with running_cluster(3, replicas=1) as nodes:
         first, second, _, replica = nodes
         async with opened(f"redis+cluster://{HOST}:{second.port}") as backend:
-            rung: list[int] = []
-            await backend.follow("t", lambda: rung.append(1))
+            notified: list[int] = []
+            await backend.follow("t", lambda: notified.append(1))
             name = name_in(range(5461))
             await backend.put(name, b"x", ttl=600)
             with replica.client() as client:
@@ -249,6 +249,6 @@ async def test_a_replica_takes_over_from_the_node_of_a_cluster_that_is_gone():
             await until_works(lambda: backend.put(name, b"y", ttl=600))
             assert replica.command("GET", f"accord:r:{name}").endswith("y")
             await until_works(lambda: use_everything(backend, name))
-            rung.clear()
-            await backend.ring("t")
-            await until(lambda: rung)
+            notified.clear()
+            await backend.notify("t")
+            await until(lambda: notified)

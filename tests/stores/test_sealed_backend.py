@@ -185,13 +185,13 @@ async def test_everything_else_passes_through():
     assert sorted(await backend.members("i", limit=5)) == ["a", "b"]
     assert await backend.remove("i", ["a"]) == 1
     assert await backend.count("i") == 1
-    rung = []
-    ring = lambda: rung.append(1)  # noqa: E731
-    await backend.follow("t", ring)
-    await backend.append("l", [b"x"], ttl=60, fence=3, ring=["t"])
-    await until(lambda: rung)
-    await backend.unfollow("t", ring)
-    await backend.ring("t")
+    notified = []
+    notify = lambda: notified.append(1)  # noqa: E731
+    await backend.follow("t", notify)
+    await backend.append("l", [b"x"], ttl=60, fence=3, notify=["t"])
+    await until(lambda: notified)
+    await backend.unfollow("t", notify)
+    await backend.notify("t")
     assert await backend.seize("l", fence=3)
     assert await backend.extend("l", ttl=60)
     await backend.append("l", [], ttl=60, fence=4, final=True)
@@ -205,7 +205,7 @@ async def test_everything_else_passes_through():
     assert (await backend.take("b", cost=1, rate=1, burst=1)).is_granted
     assert (await backend.describe())["engine"] == "memory"
     await backend.close()
-    assert rung == [1]
+    assert notified == [1]
 
 
 def test_without_the_library_that_encrypts_the_extra_is_named(monkeypatch):

@@ -18,7 +18,7 @@ import pytest
 
 from accord.errors import ConfigurationError, Conflict, StoreFull, StoreUnavailable
 from accord.sharing import SqliteBackend
-from accord.sharing.backends import sqlite_bells, sqlite_connection, sqlite_sweep
+from accord.sharing.backends import sqlite_connection, sqlite_notifications, sqlite_sweep
 from support.store_process import OtherProcess, Recipe
 from support.store_times import until_true
 from support.waiting import LONG, in_loop, run, until
@@ -212,13 +212,13 @@ async def test_a_deleted_file_is_made_again(file: Path):
             return await backend.get("a") is None and file.exists()
 
         await until_true(is_new)
-        await until(lambda: heard)  # as bells may have been lost
+        await until(lambda: heard)  # as notifications may have been lost
         assert await backend.put("a", b"two", ttl=600, expect=0)
         async with opened(file) as other:
             assert await other.get("a") is not None
             heard.clear()
             await until(lambda: count(file, "follows") == 1)
-            await other.ring("t")
+            await other.notify("t")
             await until(lambda: heard)
 
 
@@ -336,7 +336,7 @@ async def test_a_write_waits_for_a_lock_that_ends_in_time(file: Path):
 async def test_a_long_lock_does_not_keep_a_process_from_registering_later(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(sqlite_bells, "_REFRESH", 0.05)
+    monkeypatch.setattr(sqlite_notifications, "_REFRESH", 0.05)
     async with opened(file, timeout=0.1) as backend:
         await backend.follow("t", lambda: None)
         with locked(file):
@@ -370,9 +370,9 @@ async def test_a_follow_that_fails_is_not_followed(file: Path):
         with locked(file):
             with pytest.raises(StoreUnavailable):
                 await backend.follow("t", lambda: heard.append("failed"))
-            await backend.ring("t")
+            await backend.notify("t")
         await backend.follow("t", lambda: heard.append("followed"))
-        await backend.ring("t")
+        await backend.notify("t")
         await until(lambda: heard)
         assert heard == ["followed"]
 
@@ -452,7 +452,7 @@ async def test_a_mistake_in_the_thread_fails_its_jobs_and_ends_nothing(file: Pat
     async with opened(file) as backend:
 
         def spoil(batch: Any) -> None:
-            del batch.rung
+            del batch.notified
 
         with pytest.raises(AttributeError):
             await backend._read(spoil)
@@ -494,7 +494,7 @@ async def test_a_backend_is_closed_when_all_that_opened_it_have_closed_it(file: 
     await backend.close()
     assert await backend.put("a", b"one", ttl=600)
     await backend.close()
-    for operation in (backend.get("a"), backend.follow("t", lambda: None), backend.ring("t")):
+    for operation in (backend.get("a"), backend.follow("t", lambda: None), backend.notify("t")):
         with pytest.raises(StoreUnavailable, match="is not open"):
             await operation
     # Its last user leaves one file behind.
@@ -559,15 +559,15 @@ async def write(name):
     await backend.follow(name, heard.set)
     for number in range(100):
         await backend.append("l", [b"x"], ttl=600)
-    # Until the other process has followed, its bell is not heard.
+    # Until the other process has followed, its notification is not heard.
     partner = "child" if name == "parent" else "parent"
     while not heard.is_set():
-        await backend.ring(partner)
+        await backend.notify(partner)
         await asyncio.sleep(0.01)
-    await backend.ring(partner)
+    await backend.notify(partner)
     await backend.put(name, b"done", ttl=600)
     while await backend.get(partner) is None:
-        await backend.ring(partner)
+        await backend.notify(partner)
         await asyncio.sleep(0.01)
     page = await backend.read("l")
     await backend.close()
@@ -613,7 +613,7 @@ async def main():
     pid, status = os.waitpid(child, 0)
     assert status == 0
     await backend.put("a", b"two", ttl=600)
-    await backend.ring("t")
+    await backend.notify("t")
     await asyncio.wait_for(heard.wait(), 50)
     await backend.close()
 
@@ -682,7 +682,7 @@ async def test_trimmed_entries_do_not_pile_up(file: Path):
         assert count(file, "log_entries") < 100
 
 
-# -- bells
+# -- notifications
 
 
 async def _address_of(file: Path) -> str:
@@ -709,7 +709,7 @@ async def test_the_socket_of_a_killed_process_is_removed_by_the_next_ring(file: 
             address = Path(await _address_of(file))
             other.kill()
             assert address.is_socket()
-            await backend.append("l", [b"x"], ttl=600, ring=["t"])
+            await backend.append("l", [b"x"], ttl=600, notify=["t"])
             await until(lambda: not address.parent.exists())
             await until(lambda: count(file, "listeners") == count(file, "follows") == 0)
 
@@ -740,7 +740,7 @@ async def test_the_socket_of_a_killed_process_is_removed_by_the_next_process(
 async def test_a_process_that_was_silent_for_long_is_forgotten(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(sqlite_bells, "_SILENCE", 0.5)
+    monkeypatch.setattr(sqlite_notifications, "_SILENCE", 0.5)
     async with opened(file) as backend:
         with OtherProcess(Recipe("accord.sharing:SqliteBackend", (str(file),))) as other:
             await other.call("follow", "t")
@@ -755,7 +755,7 @@ async def test_a_process_that_was_silent_for_long_is_forgotten(
 async def test_a_process_that_was_forgotten_wrongly_registers_again(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(sqlite_bells, "_REFRESH", 0.1)
+    monkeypatch.setattr(sqlite_notifications, "_REFRESH", 0.1)
     async with opened(file) as backend, opened(file) as other:
         heard: list[int] = []
         await other.follow("t", lambda: heard.append(1))
@@ -764,9 +764,9 @@ async def test_a_process_that_was_forgotten_wrongly_registers_again(
             db.execute("DELETE FROM follows")
             db.execute("DELETE FROM listeners")
             db.execute("COMMIT")
-        await until(lambda: heard)  # as bells may have been lost
+        await until(lambda: heard)  # as notifications may have been lost
         heard.clear()
-        await backend.ring("t")
+        await backend.notify("t")
         await until(lambda: heard)
 
 
@@ -774,7 +774,7 @@ async def test_a_process_that_was_forgotten_wrongly_registers_again(
 async def test_a_process_whose_socket_cannot_be_reached_hears_by_polling(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(sqlite_bells, "_REFRESH", 0.1)
+    monkeypatch.setattr(sqlite_notifications, "_REFRESH", 0.1)
     async with opened(file) as backend, opened(file) as other:
         heard: list[int] = []
         await other.follow("t", lambda: heard.append(1))
@@ -782,12 +782,12 @@ async def test_a_process_whose_socket_cannot_be_reached_hears_by_polling(
         # As if the folder were that of another container.
         address.unlink()
         address.parent.rmdir()
-        await backend.ring("t")
+        await backend.notify("t")
         await until(lambda: heard)
         await until(lambda: select(file, "SELECT address FROM listeners") == [("",)])
         for _ in range(3):
             heard.clear()
-            await backend.ring("t")
+            await backend.notify("t")
             await until(lambda: heard)
 
 
@@ -800,13 +800,13 @@ async def test_a_process_that_stands_still_hears_afterwards_and_holds_up_nothing
             os.kill(other.process.pid, signal.SIGSTOP)
             try:
                 for number in range(2000):
-                    await backend.ring(f"topic {number % 20}")
+                    await backend.notify(f"topic {number % 20}")
             finally:
                 os.kill(other.process.pid, signal.SIGCONT)
             await until_true(lambda: _has_heard_any(other))
             # Its buffer has room again.
             heard = await other.call("heard", "topic 7")
-            await backend.ring("topic 7")
+            await backend.notify("topic 7")
 
             async def has_heard() -> bool:
                 return await other.call("heard", "topic 7") > heard
@@ -820,7 +820,7 @@ async def _has_heard_any(other: OtherProcess) -> bool:
 
 @pytest.mark.parametrize("length", [90, 200])
 @in_loop
-async def test_a_long_temporary_folder_does_not_keep_bells_from_ringing(
+async def test_a_long_temporary_folder_does_not_keep_notifications_away(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, length: int
 ):
     folder = tmp_path / ("x" * length)
@@ -831,7 +831,7 @@ async def test_a_long_temporary_folder_does_not_keep_bells_from_ringing(
         await other.follow("t", lambda: heard.append(1))
         address = await _address_of(file)
         assert len(address) < 100
-        await backend.ring("t")
+        await backend.notify("t")
         await until(lambda: heard)
     assert list(folder.iterdir()) == []
 
@@ -855,7 +855,7 @@ def test_a_loop_that_watches_no_sockets_hears_by_polling(
             heard: list[int] = []
             await other.follow("t", lambda: heard.append(1))
             assert await _address_of(file) == ""
-            await backend.ring("t")
+            await backend.notify("t")
             await until(lambda: heard)
 
     with asyncio.Runner(loop_factory=LoopWithoutReaders) as runner:
@@ -870,5 +870,5 @@ async def test_many_rings_are_joined_into_few_datagrams(file: Path):
         topics = ["x" * 190 + f"{number}" for number in range(500)]
         for number, topic in enumerate(topics):
             await other.follow(topic, lambda number=number: heard.add(number))
-        await backend.ring(*topics)
+        await backend.notify(*topics)
         await until(lambda: len(heard) == 500)

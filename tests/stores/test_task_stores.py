@@ -308,15 +308,15 @@ async def test_a_name_that_a_lost_worker_left_behind_does_not_count(clock: Clock
 async def test_changes_ring_for_those_that_follow_a_task(clock: Clock) -> None:
     store = share(clock)
     await fill(store, "a", "b")
-    rung = asyncio.Event()
-    await store.follow("a", rung.set)
+    notified = asyncio.Event()
+    await store.follow("a", notified.set)
     await store.change("b", finish)
     await asyncio.sleep(0)
-    assert not rung.is_set()
+    assert not notified.is_set()
     await store.change("a", finish)
     async with asyncio.timeout(60):
-        await rung.wait()
-    await store.unfollow("a", rung.set)
+        await notified.wait()
+    await store.unfollow("a", notified.set)
 
 
 @pytest.mark.parametrize("id", ["", "{x}", "a b", "a\n", "ä", "x" * 101, "{t" * 40])

@@ -24,7 +24,7 @@ OPERATIONS = frozenset(
         "seize",
         "extend",
         "drop",
-        "ring",
+        "notify",
         "follow",
         "unfollow",
         "take",
@@ -45,7 +45,7 @@ class SharedStore:
         self.backend = MemoryBackend(clock=clock)
 
     def lose_data(self) -> None:
-        """Forget everything that is kept; bells go on to ring."""
+        """Forget everything that is kept; notifications go on."""
         fresh = MemoryBackend(clock=self._clock)
         fresh._followers = self.backend._followers
         self.backend = fresh
@@ -150,14 +150,14 @@ class FaultyBackend:
             raise fault.error or StoreUnavailable("the answer is lost")
         return found
 
-    async def follow(self, topic: str, on_ring: Any) -> None:
-        self.followed.append((topic, on_ring))
-        await self._run("follow", topic, on_ring)
+    async def follow(self, topic: str, on_notify: Any) -> None:
+        self.followed.append((topic, on_notify))
+        await self._run("follow", topic, on_notify)
 
-    async def unfollow(self, topic: str, on_ring: Any) -> None:
-        if (topic, on_ring) in self.followed:
-            self.followed.remove((topic, on_ring))
-        await self._run("unfollow", topic, on_ring)
+    async def unfollow(self, topic: str, on_notify: Any) -> None:
+        if (topic, on_notify) in self.followed:
+            self.followed.remove((topic, on_notify))
+        await self._run("unfollow", topic, on_notify)
 
     def __getattr__(self, name: str) -> Any:
         if name not in OPERATIONS:

@@ -63,13 +63,13 @@ async def use_everything(backend: RedisBackend, name: str) -> None:
     await backend.add(name, ["a", "b"], ttl=60)
     assert sorted(await backend.members(name)) == ["a", "b"]
     assert (await backend.remove(name, ["a", "c"]), await backend.count(name)) == (1, 1)
-    rung: list[str] = []
-    ring = lambda: rung.append(name)  # noqa: E731
-    await backend.follow(name, ring)
-    assert await backend.append(name, [b"x", b"y", b"z"], ttl=60, keep=2, ring=[name]) == 3
-    await until(lambda: rung)
-    await backend.unfollow(name, ring)
-    await backend.ring(name)
+    notified: list[str] = []
+    notify = lambda: notified.append(name)  # noqa: E731
+    await backend.follow(name, notify)
+    assert await backend.append(name, [b"x", b"y", b"z"], ttl=60, keep=2, notify=[name]) == 3
+    await until(lambda: notified)
+    await backend.unfollow(name, notify)
+    await backend.notify(name)
     assert await backend.seize(name, fence=0)
     page = await backend.read(name)
     assert page is not None

@@ -67,7 +67,7 @@ class OtherProcess:
         """Let it carry out an operation of its backend; return or raise what that does.
 
         `repeat` calls an operation several times and returns what came of each; `follow` takes a
-        topic alone, and `heard` says how often it rang.
+        topic alone, and `heard` says how often it was notified.
         """
         value, error = await asyncio.to_thread(self._ask, (operation, args, keywords))
         if error is not None:

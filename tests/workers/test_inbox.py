@@ -39,7 +39,7 @@ async def test_a_message_to_itself_arrives():
 
 
 @in_virtual_time
-async def test_a_message_whose_bell_is_lost_is_found_within_a_second():
+async def test_a_message_whose_notification_is_lost_is_found_within_a_second():
     async with working() as (first, second):
         taken = take_texts(second)
         second.connection.store.backend._followers._by_topic.clear()
@@ -50,7 +50,7 @@ async def test_a_message_whose_bell_is_lost_is_found_within_a_second():
 
 
 @in_virtual_time
-async def test_missed_bells_are_counted():
+async def test_missed_notifications_are_counted():
     # With a long lease, which is seldom renewed: that takes messages, too.
     async with working(lease=1000.0) as (first, second):
         taken = take_texts(second)
@@ -58,7 +58,7 @@ async def test_missed_bells_are_counted():
         second.connection.store.backend._followers._by_topic.clear()
         await first.send(second.id, "text", b"a")
         await eventually(lambda: taken)
-        await eventually(lambda: second.metrics.missed_bells == 1)
+        await eventually(lambda: second.metrics.missed_notifications == 1)
 
 
 @in_virtual_time
@@ -96,7 +96,7 @@ async def test_a_message_of_an_unknown_kind_or_format_is_left_out():
         await first.send(second.id, "kind of a later version", b"a")
         inbox = names.inbox_of(second.id)
         for item in (b"\xc1", b"", encode_message("text", b"b")):
-            await first.backend.append(inbox, [item], ttl=60, ring=(inbox,))
+            await first.backend.append(inbox, [item], ttl=60, notify=(inbox,))
         await eventually(lambda: taken == [b"b"])
 
 
@@ -169,7 +169,7 @@ async def test_entries_that_do_not_open_are_left_out_and_caches_are_distrusted(c
 
 @in_virtual_time
 async def test_a_lease_is_renewed_only_after_earlier_messages_are_taken():
-    """Others wait for a receipt no longer than a lease, so it must not outlast what it missed."""
+    """Others wait for acknowledgements no longer than a lease, which must not outlast them."""
     async with working() as (first, second):
         taken = take_texts(second)
         inbox = names.inbox_of(second.id)

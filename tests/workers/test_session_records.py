@@ -236,7 +236,7 @@ async def test_a_holder_that_comes_back_while_it_is_being_forgotten_reads_anew()
         await first.begin()
         await second.hold()
         del second.held[SID]
-        await first.set_level("info")  # the receipt says that there is no copy
+        await first.set_level("info")  # the acknowledgement says that there is no copy
         await second.hold()  # it is among the holders still
         await first.set_level("error")
         # It was informed that it does not hold one any more.

@@ -183,17 +183,17 @@ async def test_a_worker_cancels_the_task_of_another() -> None:
         before = asyncio.get_running_loop().time()
         while mates[0].server._core.tasks.running:
             await asyncio.sleep(0.01)
-        # By the bell, not by a look at some later time.
+        # By the notification, not by a look at some later time.
         assert asyncio.get_running_loop().time() - before < 0.5
         assert trail.steps == ["build"]
 
 
 @in_bounded_virtual_time
-async def test_a_lost_bell_is_made_up_for_by_a_look() -> None:
+async def test_a_lost_notification_is_made_up_for_by_a_look() -> None:
     trail = Trail()
 
     class Deaf(MemoryBackend):
-        async def ring(self, *topics: str) -> None:
+        async def notify(self, *topics: str) -> None:
             """Lose it."""
 
     async with (
@@ -607,13 +607,13 @@ async def test_a_worker_that_leaves_hands_its_idempotent_tasks_over() -> None:
 
 
 @in_bounded_virtual_time
-async def test_a_task_that_is_among_no_duties_is_found_to_be_lost() -> None:
+async def test_a_task_that_is_among_no_recovery_is_found_to_be_lost() -> None:
     trail = Trail()
     async with together(trail) as mates, AsyncExitStack() as stack:
         here, there = await clients(stack, *mates)
         id = await here.begin("pass_gate")
-        duties = names.duties_of(mates[0].worker.id)
-        await mates[1].backend.remove(duties, await mates[1].backend.members(duties))
+        recovery = names.recovery_records_of(mates[0].worker.id)
+        await mates[1].backend.remove(recovery, await mates[1].backend.members(recovery))
         mates[0].kill()
         await asyncio.sleep(30)
         assert (await there.get(id))["error"]["data"] == {"reason": "worker-lost"}
@@ -675,7 +675,7 @@ async def test_nothing_is_left_in_the_store_of_tasks_that_are_over() -> None:
         cancelled = await here.begin("pass_gate")
         await there.about("tasks/cancel", cancelled)
         await asyncio.sleep(5)
-        assert await backend.members(names.duties_of(mates[0].worker.id)) == []
+        assert await backend.members(names.recovery_records_of(mates[0].worker.id)) == []
         await asyncio.sleep(700)
         assert (await there.get(cancelled))["code"] == -32602
     assert [key for key in backend._records if key.startswith("{t")] == []

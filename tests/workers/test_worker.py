@@ -44,11 +44,11 @@ async def test_a_worker_that_leaves_in_good_order_is_not_taken_over():
 
 
 @in_virtual_time
-async def test_a_worker_that_leaves_with_duties_is_taken_over_at_once():
+async def test_a_worker_that_leaves_with_recovery_records_is_taken_over_at_once():
     async with working(3) as mates:
         await pass_lease()
         gone = mates.pop()
-        await gone.keep_duty("stream/a/b")
+        await gone.keep_recovery_record("stream/a/b")
         await gone.stop()
         began = asyncio.get_running_loop().time()
         await eventually(lambda: lost_ids(*mates) == [gone.id])
@@ -482,18 +482,18 @@ async def test_the_secret_of_workers_without_keys_survives_lost_data():
         assert joined.keys.derive("session id") == before
 
 
-# -- duties
+# -- recovery records
 
 
 @in_virtual_time
-async def test_duties_are_listed_under_the_worker_until_they_end():
+async def test_recovery_records_are_listed_under_the_worker_until_they_end():
     async with working(2) as (first, second):
-        await first.keep_duty("stream/a/1")
-        await first.keep_duty("stream/a/2")
-        index = names.duties_of(first.id)
+        await first.keep_recovery_record("stream/a/1")
+        await first.keep_recovery_record("stream/a/2")
+        index = names.recovery_records_of(first.id)
         assert sorted(await second.backend.members(index)) == ["stream/a/1", "stream/a/2"]
-        await first.end_duty("stream/a/1")
-        await second.end_duty("stream/a/2", worker=first.id)
+        await first.drop_recovery_record("stream/a/1")
+        await second.drop_recovery_record("stream/a/2", worker=first.id)
         assert await second.backend.members(index) == []
 
 

@@ -77,7 +77,7 @@ def sqlite(namespace: str, folder: Path, request: pytest.FixtureRequest) -> Reci
 
 def sqlite_polling(namespace: str, folder: Path, request: pytest.FixtureRequest) -> Recipe:
     recipe = sqlite(namespace, folder, request)
-    return recipe._replace(keywords={**recipe.keywords, "bells": "polling"})
+    return recipe._replace(keywords={**recipe.keywords, "notifications": "polling"})
 
 
 def redis(namespace: str, folder: Path, request: pytest.FixtureRequest) -> Recipe:
@@ -91,8 +91,8 @@ def own(namespace: str, folder: Path, request: pytest.FixtureRequest) -> Recipe:
 
 SHARED = [sqlite, sqlite_polling, redis]
 KINDS = [memory, sealed, *SHARED]
-# The modules with bells; apart from those, the two kinds of SQLite are one.
-WITH_BELLS = ("test_bells", "test_operation", "test_processes")
+# The modules with notifications; apart from those, the two kinds of SQLite are one.
+WITH_NOTIFICATIONS = ("test_notifications", "test_operation", "test_processes")
 if OWN:
     KINDS = [own]
     SHARED = [own] if Recipe(OWN, ("probe",)).make().is_shared else []
@@ -102,7 +102,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     names = metafunc.fixturenames
     if "store" in names:
         kinds = SHARED if {"other", "stranger"} & set(names) else KINDS
-        if metafunc.module.__name__.rpartition(".")[2] not in WITH_BELLS:
+        if metafunc.module.__name__.rpartition(".")[2] not in WITH_NOTIFICATIONS:
             kinds = [kind for kind in kinds if kind is not sqlite_polling]
         metafunc.parametrize("store", kinds, indirect=True, ids=lambda kind: kind.__name__)
 

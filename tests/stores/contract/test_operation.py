@@ -44,13 +44,15 @@ async def test_data_stays_when_clients_are_closed_and_opened(backend: Backend, s
     assert await backend.put("a", b"two", ttl=60, expect=version) > version
 
 
-async def test_a_client_hears_bells_after_it_was_opened_again(backend: Backend, second: Backend):
+async def test_a_client_hears_notifications_after_it_was_opened_again(
+    backend: Backend, second: Backend
+):
     heard: list[str] = []
     await backend.follow("t", lambda: heard.append("before"))
     await backend.close()
     await backend.open()
     await backend.follow("t", lambda: heard.append("after"))
-    await second.ring("t")
+    await second.notify("t")
     await until(lambda: "after" in heard)
 
 
@@ -61,7 +63,7 @@ async def test_closing_one_client_leaves_the_other_open(backend: Backend, second
     await backend.close()
     try:
         assert await second.get("a") is not None
-        await second.ring("t")
+        await second.notify("t")
         await until(lambda: heard)
     finally:
         await backend.open()
@@ -81,7 +83,7 @@ def test_a_client_serves_one_event_loop_after_another(store: Any):
         heard: list[int] = []
         await client.open()
         await client.follow("t", lambda: heard.append(number))
-        assert await client.append("l", [b"%d" % number], ttl=60, ring=["t"]) == number
+        assert await client.append("l", [b"%d" % number], ttl=60, notify=["t"]) == number
         await until(lambda: heard)
         await client.close()
 
@@ -118,7 +120,7 @@ async def test_a_cancelled_follow_leaves_the_client_usable(backend: Backend, sec
         await asyncio.wait([task])
     others: list[int] = []
     await second.follow("t", lambda: others.append(1))
-    await backend.ring("t")
+    await backend.notify("t")
     await until(lambda: others)
 
 

@@ -82,14 +82,14 @@ async def test_a_process_is_fenced_by_another(backend: Backend, other: OtherProc
     assert await backend.append("l", [b"two"], ttl=60, fence=1) == 2
 
 
-async def test_bells_ring_from_process_to_process(backend: Backend, other: OtherProcess):
+async def test_notifications_reach_other_processes(backend: Backend, other: OtherProcess):
     await other.call("follow", "there")
     heard: list[int] = []
     await backend.follow("here", lambda: heard.append(1))
     for number in range(1, 4):
-        await backend.append("l", [b"one"], ttl=60, ring=["there"])
+        await backend.append("l", [b"one"], ttl=60, notify=["there"])
         await until_true(lambda number=number: _has_heard(other, number))
-        await other.call("ring", "here")
+        await other.call("notify", "here")
         await until(lambda number=number: len(heard) >= number)
 
 
@@ -115,7 +115,7 @@ async def test_the_death_of_a_process_harms_no_other(backend: Backend, other: Ot
     heard: list[int] = []
     await backend.follow("t", lambda: heard.append(1))
     await other.call("follow", "t")
-    calls = [(("l", [b"x" * 1000] * 5), {"ttl": 60, "ring": ["t"]})] * 10_000
+    calls = [(("l", [b"x" * 1000] * 5), {"ttl": 60, "notify": ["t"]})] * 10_000
     theirs = asyncio.ensure_future(other.call("repeat", "append", calls))
     await until(lambda: heard)
     other.kill()
@@ -124,9 +124,9 @@ async def test_the_death_of_a_process_harms_no_other(backend: Backend, other: Ot
     assert page is not None
     assert len(page.items) == page.last
     assert page.last % 5 == 0
-    assert await backend.append("l", [b"more"], ttl=60, after=page.last, ring=["t"])
+    assert await backend.append("l", [b"more"], ttl=60, after=page.last, notify=["t"])
     heard.clear()
-    await backend.ring("t")
+    await backend.notify("t")
     await until(lambda: heard)
 
 
@@ -134,10 +134,10 @@ async def test_namespaces_do_not_see_each_other(backend: Backend, stranger: Back
     heard: list[int] = []
     await stranger.follow("t", lambda: heard.append(1))
     await backend.put("a", b"one", ttl=60)
-    await backend.append("l", [b"one"], ttl=60, ring=["t"])
+    await backend.append("l", [b"one"], ttl=60, notify=["t"])
     await backend.add("i", ["a"], ttl=60)
     await backend.take("b", cost=1, rate=1e-6, burst=1)
-    await backend.ring("t")
+    await backend.notify("t")
     assert await stranger.get("a") is None
     assert await stranger.read("l") is None
     assert await stranger.members("i") == []
@@ -147,6 +147,6 @@ async def test_namespaces_do_not_see_each_other(backend: Backend, stranger: Back
     assert await backend.get("a") is not None
     assert await backend.read("l") is not None
     await stranger.follow("u", lambda: heard.append(2))
-    await stranger.ring("u")
+    await stranger.notify("u")
     await until(lambda: 2 in heard)
     assert 1 not in heard

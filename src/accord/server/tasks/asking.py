@@ -168,7 +168,7 @@ class TaskAsker:
 
         try:
             await self._runner.store.change(id, release)
-            self._runner.watches.ring(id)
+            self._runner.watches.notify(id)
         except StoreError as error:
             log.debug("a question of task %s is not asked again: %s", id[:8], error)
 

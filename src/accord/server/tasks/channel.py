@@ -245,7 +245,7 @@ class RunningTask:
             self._notices.add(name, params)
             if isinstance(params, ProgressParams) and not self._is_updated:
                 self.message = describe_progress(params)
-            self._reporting.ring()
+            self._reporting.notify()
         elif self._is_reachable:
             params.meta = {**(params.meta or {}), RELATED: {"taskId": self.id}}
             self.session.notify(name, params)

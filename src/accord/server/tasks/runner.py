@@ -38,7 +38,7 @@ _GRACE: Final = 5.0
 # How long a change waits for a store that does not answer, at first and at most.
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 5.0
-# Duties are kept for a day; those of tasks that run for longer are renewed.
+# Recovery records are kept for a day; those of tasks that run for longer are renewed.
 _RENEWED_EVERY: Final = 6 * 3600.0
 _STOPPED: Final = "the server stopped before the task was finished"
 _replace: Final = msgspec.structs.replace
@@ -102,7 +102,7 @@ class TaskRunner(TaskFinder):
         await self.follow(task)
         try:
             if self.worker is not None:
-                await self.worker.keep_duty(self.takeover.duty_of(task.id))
+                await self.worker.keep_recovery_record(self.takeover.recovery_record_of(task.id))
             await self.store.beat(self._own_name)
             is_kept = await self.store.add(record, unfinished=most, kept=self.settings.kept)
         except StoreUnavailable as error:
@@ -115,19 +115,19 @@ class TaskRunner(TaskFinder):
             if not is_kept:
                 self._unfollow(task)
         if not is_kept:
-            await self._end_duty(task, self.worker)
+            await self._drop_recovery_record(task, self.worker)
             raise InternalError(f"busy: {most} tasks of this caller are unfinished (unfinished)")
 
     async def follow(self, task: RunningTask) -> None:
         """Take what other processes change in a task, from now on until its work is over."""
         if self.store.is_shared:
             task.changes = RungWork(partial(self._look_at, task))
-            await self.watches.follow(task.id, task.changes.ring)
+            await self.watches.follow(task.id, task.changes.notify)
 
     def _unfollow(self, task: RunningTask) -> None:
         changes, task.changes = task.changes, None
         if changes is not None:
-            self.watches.unfollow(task.id, changes.ring)
+            self.watches.unfollow(task.id, changes.notify)
             changes.stop()
 
     def start(self, task: RunningTask, record: TaskRecord) -> None:
@@ -190,17 +190,19 @@ class TaskRunner(TaskFinder):
         try:
             if outcome is not None:
                 await self._finish(task, outcome)
-            self.watches.ring(task.id)
-            await self._end_duty(task, worker)
+            self.watches.notify(task.id)
+            await self._drop_recovery_record(task, worker)
         finally:
             self._ending.discard(supervisor)
 
-    async def _end_duty(self, task: RunningTask, worker: "Worker | None") -> None:
+    async def _drop_recovery_record(self, task: RunningTask, worker: "Worker | None") -> None:
         if worker is not None:
             try:
-                await worker.end_duty(self.takeover.duty_of(task.id), worker=task.worker)
+                await worker.drop_recovery_record(
+                    self.takeover.recovery_record_of(task.id), worker=task.worker
+                )
             except StoreError as error:  # another worker finds that there is nothing to do
-                log.debug("task %s stays among the duties: %s", task.id[:8], error)
+                log.debug("task %s stays among the recovery records: %s", task.id[:8], error)
 
     async def _finish(self, task: RunningTask, outcome: Change) -> None:
         try:
@@ -322,14 +324,14 @@ class TaskRunner(TaskFinder):
             if task is not None:
                 task.stop()
                 self._announce(task, record)
-            self.watches.ring(id)
+            self.watches.notify(id)
         return record
 
     def _announce(self, task: RunningTask, record: TaskRecord) -> None:
         if record.is_finished and self.store.is_shared:
             self.reported[record.id] = None
         if record.is_finished or self.store.is_shared:
-            self.watches.ring(record.id)
+            self.watches.notify(record.id)
         task.announce(record)
 
     # -- living with other processes
@@ -345,7 +347,7 @@ class TaskRunner(TaskFinder):
                 if self.worker is not None and loop.time() >= renew_at:
                     renew_at = loop.time() + _RENEWED_EVERY
                     for id in [*self.running]:
-                        await self.worker.keep_duty(self.takeover.duty_of(id))
+                        await self.worker.keep_recovery_record(self.takeover.recovery_record_of(id))
             except Exception:
                 log.exception("the store of tasks failed")
 

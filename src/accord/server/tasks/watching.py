@@ -1,8 +1,8 @@
 """Which tasks are waited for in this process, and how their changes are noticed.
 
-A store that rings says at once that a task was changed, by any worker; another one that processes
-share is looked at now and then. Rings may get lost, so the first kind is looked at as well, less
-often. A store of this process alone needs neither: the runner rings by itself.
+A store that notifies says at once that a task was changed, by any worker; another one that
+processes share is looked at now and then. Notifications may get lost, so the first kind is looked
+at as well, less often. A store of this process alone needs neither: the runner notifies by itself.
 """
 
 import asyncio
@@ -25,10 +25,12 @@ log = logging.getLogger("accord.server")
 OnChange: TypeAlias = Callable[[], None]
 CHANGED: Final = "notifications/tasks"
 
-# How soon a change is noticed where the store does not ring, and where a ring was lost.
+# How soon a change is noticed where the store does not notify, and where a
+# notification was lost.
 _LOOK: Final = 0.5
 _SAFETY_LOOK: Final = 1.0
-# So many tasks are looked at in one turn where the store rings: each look is one operation of it.
+# So many tasks are looked at in one turn where the store notifies: each look is one
+# operation of it.
 _LOOKS_MOST: Final = 50
 
 
@@ -80,8 +82,8 @@ class TaskWatches:
         finally:
             self.unfollow(id, changed.set)
 
-    def ring(self, id: str) -> None:
-        """Say that a task has changed; a store that rings has said so by itself."""
+    def notify(self, id: str) -> None:
+        """Say that a task has changed; a store that notifies has said so by itself."""
         if not hasattr(self._runner.store, "follow"):
             self._call(id)
 
@@ -92,11 +94,11 @@ class TaskWatches:
     async def _look_forever(self) -> None:
         """Let everything look again, in case a change was not noticed."""
         store = self._runner.store
-        is_ringing = hasattr(store, "follow")
-        pause = _SAFETY_LOOK if is_ringing else min(_LOOK, store.lease / 3)
+        is_notifying = hasattr(store, "follow")
+        pause = _SAFETY_LOOK if is_notifying else min(_LOOK, store.lease / 3)
         while self._callbacks:
             await asyncio.sleep(pause)
-            ids = [*self._callbacks][: _LOOKS_MOST if is_ringing else None]
+            ids = [*self._callbacks][: _LOOKS_MOST if is_notifying else None]
             for id in ids:
                 if id in self._callbacks:
                     self._callbacks[id] = self._callbacks.pop(id)
@@ -117,10 +119,10 @@ async def _suppress_store(work: Coroutine[Any, Any, None]) -> None:
 
 
 class RungWork:
-    """Does something after each ring; rings that come while it is done are one.
+    """Does something after each notification; those that come while it is done are one.
 
     Args:
-        work: what to do. A failure of the store is logged, and the next ring tries again.
+        work: what to do. A failure of the store is logged, and the next one tries again.
     """
 
     def __init__(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -128,7 +130,7 @@ class RungWork:
         self._task: asyncio.Task[None] | None = None
         self._is_rung = False
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         """Do it, now or once more."""
         self._is_rung = True
         if self._task is None:
@@ -168,12 +170,12 @@ class TaskListener:
         self._id = record.id
         self._seen = record.changes
         self._hear = hear
-        self._rung = RungWork(self._look)
+        self._notified = RungWork(self._look)
 
     async def begin(self) -> None:
         """Follow the task; what has changed since it was found is heard at once."""
-        await self._runner.watches.follow(self._id, self._rung.ring)
-        self._rung.ring()
+        await self._runner.watches.follow(self._id, self._notified.notify)
+        self._notified.notify()
 
     async def _look(self) -> None:
         record = await self._runner.store.get(self._id)
@@ -183,8 +185,8 @@ class TaskListener:
 
     def end(self) -> None:
         """Follow it no more."""
-        self._runner.watches.unfollow(self._id, self._rung.ring)
-        self._rung.stop()
+        self._runner.watches.unfollow(self._id, self._notified.notify)
+        self._notified.stop()
 
 
 def task_change(record: TaskRecord, now: float) -> ServerChange:

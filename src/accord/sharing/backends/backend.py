@@ -13,14 +13,24 @@ Everything expires. Times to live are seconds, and the engine's clock alone deci
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol, TypeAlias
+from functools import wraps
+from typing import Any, Protocol, TypeAlias, TypeVar, cast
+from warnings import warn
 
 import msgspec
 
-__all__ = ["Allowance", "Backend", "LogPage", "OnRing", "StoredRecord"]
+__all__ = [
+    "Allowance",
+    "Backend",
+    "LogPage",
+    "NotifierByOldName",
+    "OnNotify",
+    "StoredRecord",
+    "takes_ring",
+]
 
-OnRing: TypeAlias = Callable[[], None]
-"""Called on the event loop when a bell rings that it follows."""
+OnNotify: TypeAlias = Callable[[], None]
+"""Called on the event loop when a topic is notified that it follows."""
 
 
 class StoredRecord(msgspec.Struct, frozen=True, array_like=True):
@@ -68,7 +78,7 @@ class Allowance(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Backend(Protocol):
-    """Keeps what several workers share: records, indexes, logs, bells and buckets.
+    """Keeps what several workers share: records, indexes, logs, notifications and buckets.
 
     Every operation raises StoreUnavailable if the engine does not answer in time, in which case it
     may or may not have been carried out, and StoreFull if it has no room. An operation that is
@@ -151,7 +161,7 @@ class Backend(Protocol):
         after: int | None = None,
         final: bool = False,
         keep: int = 0,
-        ring: Sequence[str] = (),
+        notify: Sequence[str] = (),
     ) -> int:
         """Add entries to a log, all of them or none; return the number of the last one.
 
@@ -166,7 +176,7 @@ class Backend(Protocol):
             after: the number that the last entry must have; 0 for a log without entries.
             final: whether nothing may follow.
             keep: how many entries are kept, the newest; 0 for all.
-            ring: topics to ring, if the entries are added; as `ring` does.
+            notify: topics to notify, if the entries are added; as `notify` does.
 
         Raises:
             Fenced: another worker has taken the log over.
@@ -191,19 +201,19 @@ class Backend(Protocol):
     async def drop(self, log: str) -> None:
         """Delete a log with its entries."""
 
-    # -- bells: hints that something has changed, which may get lost
+    # -- notifications: hints that something has changed, which may get lost
 
-    async def ring(self, *topics: str) -> None:
+    async def notify(self, *topics: str) -> None:
         """Call what follows these topics, in every process."""
 
-    async def follow(self, topic: str, on_ring: OnRing) -> None:
-        """Call something whenever a topic rings, from when this returns until `unfollow`.
+    async def follow(self, topic: str, on_notify: OnNotify) -> None:
+        """Call something whenever a topic is notified, from when this returns until `unfollow`.
 
         Hints get lost when a connection to the engine breaks; after that, everything is called once
-        that follows anything. Rings of one moment may be joined.
+        that follows anything. Those of one moment may be joined.
         """
 
-    async def unfollow(self, topic: str, on_ring: OnRing) -> None:
+    async def unfollow(self, topic: str, on_notify: OnNotify) -> None:
         """Call it no more."""
 
     # -- buckets: limits on how often something happens
@@ -222,3 +232,31 @@ class Backend(Protocol):
 
     async def describe(self) -> dict[str, str | int | float]:
         """Return facts about the engine for an operator: its version, how much it holds."""
+
+
+# -- names up to 0.2, until 0.4: `notify` was `ring`
+
+Append = TypeVar("Append", bound=Callable[..., Any])
+
+
+def takes_ring(append: Append) -> Append:
+    """Let `append` take `ring` for `notify`, with a warning."""
+
+    @wraps(append)
+    def call(*args: Any, **keywords: Any) -> Any:
+        if "ring" in keywords:
+            old = "append(ring=...) will go in 0.4: write notify=..."
+            warn(old, DeprecationWarning, stacklevel=2)
+            keywords["notify"] = keywords.pop("ring")
+        return append(*args, **keywords)
+
+    return cast("Append", call)
+
+
+class NotifierByOldName:
+    """The former name of `notify`."""
+
+    async def ring(self: Backend, *topics: str) -> None:
+        """Call what follows these topics: `notify`, with a warning."""
+        warn("ring(...) will go in 0.4: write notify(...)", DeprecationWarning, stacklevel=2)
+        await self.notify(*topics)

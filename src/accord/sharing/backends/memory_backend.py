@@ -7,7 +7,14 @@ from collections.abc import Callable, Iterable, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Any, Final
 
-from accord.sharing.backends.backend import Allowance, LogPage, OnRing, StoredRecord
+from accord.sharing.backends.backend import (
+    Allowance,
+    LogPage,
+    NotifierByOldName,
+    OnNotify,
+    StoredRecord,
+    takes_ring,
+)
 from accord.sharing.backends.backend_rules import (
     check_append,
     check_items,
@@ -58,7 +65,7 @@ class _Bucket(_Kept):
     at: float
 
 
-class MemoryBackend:
+class MemoryBackend(NotifierByOldName):
     """Keeps what workers share in the memory of this process.
 
     Several servers of one process may share it; each opens and closes it. It serves one event loop
@@ -179,6 +186,7 @@ class MemoryBackend:
 
     # -- logs
 
+    @takes_ring
     async def append(
         self,
         log: str,
@@ -189,7 +197,7 @@ class MemoryBackend:
         after: int | None = None,
         final: bool = False,
         keep: int = 0,
-        ring: Sequence[str] = (),
+        notify: Sequence[str] = (),
     ) -> int:
         """Add entries to a log, all of them or none; return the number of the last one."""
         check_items(items, final=final)
@@ -212,8 +220,8 @@ class MemoryBackend:
             del found.items[:-keep]
         self._logs[log] = found
         self._keep(found, now + ttl, self._logs, log)
-        if ring:
-            self._followers.ring(ring)
+        if notify:
+            self._followers.notify(notify)
         return found.last
 
     async def read(self, log: str, *, after: int = 0, limit: int = 1000) -> LogPage | None:
@@ -254,19 +262,19 @@ class MemoryBackend:
         self._tick()
         self._logs.pop(log, None)
 
-    # -- bells
+    # -- notifications
 
-    async def ring(self, *topics: str) -> None:
+    async def notify(self, *topics: str) -> None:
         """Call what follows these topics."""
-        self._followers.ring(topics)
+        self._followers.notify(topics)
 
-    async def follow(self, topic: str, on_ring: OnRing) -> None:
-        """Call something whenever a topic rings, from when this returns until `unfollow`."""
-        self._followers.add(topic, on_ring)
+    async def follow(self, topic: str, on_notify: OnNotify) -> None:
+        """Call something whenever a topic is notified, from when this returns until `unfollow`."""
+        self._followers.add(topic, on_notify)
 
-    async def unfollow(self, topic: str, on_ring: OnRing) -> None:
+    async def unfollow(self, topic: str, on_notify: OnNotify) -> None:
         """Call it no more."""
-        self._followers.discard(topic, on_ring)
+        self._followers.discard(topic, on_notify)
 
     # -- buckets
 

@@ -14,10 +14,17 @@ from accord.errors import (
     StoreFull,
     StoreUnavailable,
 )
-from accord.sharing.backends.backend import Allowance, LogPage, OnRing, StoredRecord
+from accord.sharing.backends.backend import (
+    Allowance,
+    LogPage,
+    NotifierByOldName,
+    OnNotify,
+    StoredRecord,
+    takes_ring,
+)
 from accord.sharing.backends.backend_rules import check_append, check_items, check_version
-from accord.sharing.backends.redis_bells import RedisBells
 from accord.sharing.backends.redis_connection import Broken, EngineError, pack
+from accord.sharing.backends.redis_notifications import RedisNotifications
 from accord.sharing.backends.redis_routes import Routes, make_routes
 from accord.sharing.backends.redis_scripts import (
     ADD,
@@ -117,10 +124,10 @@ def _read_refusal(reply: Any) -> tuple[int, int, bool]:
     return held, last, bool(is_closed)
 
 
-class RedisBackend:
+class RedisBackend(NotifierByOldName):
     """Keeps what workers share in Redis (7.0 or newer) or Valkey, on the same or other machines.
 
-    Operations of one process share one connection to each server, and a second one hears bells.
+    Operations of one process share one connection to each server; a second one hears notifications.
     Several servers of one process may share an object; each opens and closes it.
 
     Connections are made again by themselves. A change that was sent before a connection broke
@@ -158,7 +165,7 @@ class RedisBackend:
             f"{namespace}:{kind}:".encode() for kind in "rilbc"
         )
         self._routes: Routes | None = None
-        self._bells: RedisBells | None = None
+        self._notifications: RedisNotifications | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._opened = 0
         self._opening = asyncio.Lock()
@@ -178,7 +185,9 @@ class RedisBackend:
 
     async def _connect(self) -> None:
         self._routes = routes = make_routes(self._target, timeout=self._timeout)
-        self._bells = RedisBells(routes.connect, prefix=self._channels, timeout=self._timeout)
+        self._notifications = RedisNotifications(
+            routes.connect, prefix=self._channels, timeout=self._timeout
+        )
         try:
             await routes.open()
             self._check_fitness(await self._read_info())
@@ -195,10 +204,10 @@ class RedisBackend:
             await self._disconnect()
 
     async def _disconnect(self) -> None:
-        bells, self._bells = self._bells, None
+        notifications, self._notifications = self._notifications, None
         routes, self._routes = self._routes, None
-        if bells is not None:
-            await bells.close()
+        if notifications is not None:
+            await notifications.close()
         if routes is not None:
             await routes.close()
 
@@ -265,6 +274,7 @@ class RedisBackend:
 
     # -- logs
 
+    @takes_ring
     async def append(
         self,
         log: str,
@@ -275,7 +285,7 @@ class RedisBackend:
         after: int | None = None,
         final: bool = False,
         keep: int = 0,
-        ring: Sequence[str] = (),
+        notify: Sequence[str] = (),
     ) -> int:
         """Add entries to a log, all of them or none; return the number of the last one."""
         check_items(items, final=final)
@@ -287,8 +297,8 @@ class RedisBackend:
             _optional(after),
             b"1" if final else b"",
             b"%d" % keep,
-            b"%d" % len(ring),
-            *[self._channels + topic.encode() for topic in ring],
+            b"%d" % len(notify),
+            *[self._channels + topic.encode() for topic in notify],
             *items,
         )
         if isinstance(reply, list):
@@ -315,9 +325,9 @@ class RedisBackend:
         name = self._logs + log.encode()
         await self._command(name, b"UNLINK", name)
 
-    # -- bells
+    # -- notifications
 
-    async def ring(self, *topics: str) -> None:
+    async def notify(self, *topics: str) -> None:
         """Call what follows these topics, in every process."""
         channels = [self._channels + topic.encode() for topic in dict.fromkeys(topics)]
         if len(channels) == 1:
@@ -327,21 +337,21 @@ class RedisBackend:
                 *[self._command(channel, b"PUBLISH", channel, b"") for channel in channels]
             )
 
-    async def follow(self, topic: str, on_ring: OnRing) -> None:
-        """Call something whenever a topic rings, from when this returns until `unfollow`."""
-        if self._bells is None:
+    async def follow(self, topic: str, on_notify: OnNotify) -> None:
+        """Call something whenever a topic is notified, from when this returns until `unfollow`."""
+        if self._notifications is None:
             raise self._unavailable("it is not open")
         try:
-            await self._bells.follow(topic, on_ring)
+            await self._notifications.follow(topic, on_notify)
         except Broken as error:
             raise self._unavailable(error) from None
         except EngineError as error:
             raise self._failure(error) from None
 
-    async def unfollow(self, topic: str, on_ring: OnRing) -> None:
+    async def unfollow(self, topic: str, on_notify: OnNotify) -> None:
         """Call it no more."""
-        if self._bells is not None:
-            self._bells.unfollow(topic, on_ring)
+        if self._notifications is not None:
+            self._notifications.unfollow(topic, on_notify)
 
     # -- buckets
 

@@ -72,7 +72,7 @@ class Routes(ABC):
 
     @abstractmethod
     async def connect(self, on_lost: OnLost, on_push: OnPush) -> RedisConnection:
-        """Connect to a server that rings bells.
+        """Connect to a server that notifies.
 
         Raises:
             Broken: none can be reached.
@@ -258,7 +258,7 @@ class ClusterRoutes(Routes):
         return link
 
     async def connect(self, on_lost: OnLost, on_push: OnPush) -> RedisConnection:
-        """Connect to the first node that answers; each rings all bells of the cluster."""
+        """Connect to the first node that answers; each notifies for the whole cluster."""
         causes = []
         for address in list(self._links):
             try:

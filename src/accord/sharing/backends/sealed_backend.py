@@ -8,13 +8,20 @@ which was moved to another name does not open. Names, sizes and times are not hi
 import hmac
 import os
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
 
 from accord.errors import Conflict, DamagedRecord, MissingExtra, StoreError
-from accord.sharing.backends.backend import Allowance, Backend, LogPage, OnRing, StoredRecord
+from accord.sharing.backends.backend import (
+    Backend,
+    LogPage,
+    NotifierByOldName,
+    StoredRecord,
+    takes_ring,
+)
+from accord.sharing.backends.forwarding_backend import ForwardingBackend
 from accord.sharing.backends.key_ring import KeyRing
 
 __all__ = ["SEALED", "SealedBackend"]
@@ -109,7 +116,7 @@ class _Seal:
         return cipher
 
 
-class SealedBackend:
+class SealedBackend(ForwardingBackend, NotifierByOldName):
     """A backend that keeps values of records and entries of logs encrypted.
 
     An entry opens in its own log only, but at any place of it: an engine that is under foreign
@@ -124,23 +131,8 @@ class SealedBackend:
     """
 
     def __init__(self, backend: Backend, keys: KeyRing) -> None:
-        self._backend = backend
+        super().__init__(backend)
         self._seal = _Seal(keys, str(getattr(backend, "namespace", "")))
-        self.url = backend.url
-        self.is_shared = backend.is_shared
-        self.is_remote = backend.is_remote
-
-    async def open(self) -> None:
-        """Open the backend."""
-        await self._backend.open()
-
-    async def close(self) -> None:
-        """Close the backend."""
-        await self._backend.close()
-
-    async def now(self) -> float:
-        """Return the time of the engine, in seconds since 1970."""
-        return await self._backend.now()
 
     # -- records
 
@@ -168,10 +160,6 @@ class SealedBackend:
         except Conflict as conflict:
             raise self._open_conflict(key, conflict) from None
 
-    async def touch(self, key: str, *, ttl: float) -> bool:
-        """Let a record live for this long from now on; return whether there is one."""
-        return await self._backend.touch(key, ttl=ttl)
-
     def _open_conflict(self, key: str, conflict: Conflict) -> Conflict:
         record = self._open_record(key, conflict.record)
         return Conflict(str(conflict), record=record, last=conflict.last)
@@ -186,26 +174,9 @@ class SealedBackend:
             raise kind(f"the record {key!r} does not open: {error}") from None
         return StoredRecord(value, record.version)
 
-    # -- indexes
-
-    async def add(self, index: str, members: Iterable[str], *, ttl: float) -> None:
-        """Add names to an index; those that are in it live for this long from now on."""
-        await self._backend.add(index, members, ttl=ttl)
-
-    async def remove(self, index: str, members: Iterable[str]) -> int:
-        """Remove names from an index; return how many were in it."""
-        return await self._backend.remove(index, members)
-
-    async def members(self, index: str, *, limit: int = 1000) -> list[str]:
-        """Return names of an index that have not expired, in any order."""
-        return await self._backend.members(index, limit=limit)
-
-    async def count(self, index: str) -> int:
-        """Return how many names of an index have not expired."""
-        return await self._backend.count(index)
-
     # -- logs
 
+    @takes_ring
     async def append(
         self,
         log: str,
@@ -216,7 +187,7 @@ class SealedBackend:
         after: int | None = None,
         final: bool = False,
         keep: int = 0,
-        ring: Sequence[str] = (),
+        notify: Sequence[str] = (),
     ) -> int:
         """Add entries to a log, sealed; return the number of the last one."""
         name = b"log " + log.encode()
@@ -228,7 +199,7 @@ class SealedBackend:
             after=after,
             final=final,
             keep=keep,
-            ring=ring,
+            notify=notify,
         )
 
     async def read(self, log: str, *, after: int = 0, limit: int = 1000) -> LogPage | None:
@@ -249,37 +220,3 @@ class SealedBackend:
                     f"entry {number} of the log {log!r} does not open: {error}"
                 ) from None
         return msgspec.structs.replace(page, items=items)
-
-    async def seize(self, log: str, *, fence: int) -> bool:
-        """Take an open log over from the holder of a fence: it becomes higher by one."""
-        return await self._backend.seize(log, fence=fence)
-
-    async def extend(self, log: str, *, ttl: float) -> bool:
-        """Let a log live for this long from now on; return whether there is one."""
-        return await self._backend.extend(log, ttl=ttl)
-
-    async def drop(self, log: str) -> None:
-        """Delete a log with its entries."""
-        await self._backend.drop(log)
-
-    # -- bells and buckets, which hold nothing secret
-
-    async def ring(self, *topics: str) -> None:
-        """Call what follows these topics, in every process."""
-        await self._backend.ring(*topics)
-
-    async def follow(self, topic: str, on_ring: OnRing) -> None:
-        """Call something whenever a topic rings, from when this returns until `unfollow`."""
-        await self._backend.follow(topic, on_ring)
-
-    async def unfollow(self, topic: str, on_ring: OnRing) -> None:
-        """Call it no more."""
-        await self._backend.unfollow(topic, on_ring)
-
-    async def take(self, bucket: str, *, cost: float, rate: float, burst: float) -> Allowance:
-        """Take from a bucket that fills by itself; all of the cost, or nothing."""
-        return await self._backend.take(bucket, cost=cost, rate=rate, burst=burst)
-
-    async def describe(self) -> dict[str, str | int | float]:
-        """Return facts about the engine for an operator."""
-        return await self._backend.describe()

@@ -7,13 +7,25 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Literal
 from urllib.parse import quote
+from warnings import warn
 
 from accord.errors import ConfigurationError, StoreUnavailable
 from accord.sharing.backends import sqlite_work as work
-from accord.sharing.backends.backend import Allowance, LogPage, OnRing, StoredRecord
+from accord.sharing.backends.backend import (
+    Allowance,
+    LogPage,
+    NotifierByOldName,
+    OnNotify,
+    StoredRecord,
+    takes_ring,
+)
 from accord.sharing.backends.backend_rules import check_items
 from accord.sharing.backends.followers import Followers
-from accord.sharing.backends.sqlite_bells import Bells, BellSocket, open_bell_socket
+from accord.sharing.backends.sqlite_notifications import (
+    Notifications,
+    NotificationSocket,
+    open_notification_socket,
+)
 from accord.sharing.backends.sqlite_thread import SqliteThread, StoreBatch
 
 __all__ = ["SqliteBackend"]
@@ -22,7 +34,7 @@ __all__ = ["SqliteBackend"]
 _NAMESPACE: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
 
-class SqliteBackend:
+class SqliteBackend(NotifierByOldName):
     """Keeps what workers share in a file, for all processes of one machine.
 
     The file is used in a thread of its own, and is made readable for its user alone. It has to be
@@ -32,9 +44,10 @@ class SqliteBackend:
         path: the file; it is made if it does not exist.
         namespace: deployments with different ones share a file without seeing each other.
         timeout: seconds to wait while another process holds the lock of the file.
-        bells: how processes wake each other. "sockets": with sockets in the temporary folder, and
-            where that does not work as with "polling": with a look into the file twenty times a
-            second.
+        notifications: how processes wake each other. "sockets": with sockets in the temporary
+            folder, and where that does not work as with "polling": with a look into the file
+            twenty times a second.
+        bells: the name of `notifications` until 0.4.
     """
 
     is_shared = True
@@ -46,8 +59,13 @@ class SqliteBackend:
         *,
         namespace: str = "accord",
         timeout: float = 5.0,
-        bells: Literal["sockets", "polling"] = "sockets",
+        notifications: Literal["sockets", "polling"] = "sockets",
+        bells: Literal["sockets", "polling"] | None = None,
     ) -> None:
+        if bells is not None:
+            notifications = bells
+            old = "SqliteBackend(bells=...) will go in 0.4: write notifications=..."
+            warn(old, DeprecationWarning, stacklevel=2)
         if not _NAMESPACE.fullmatch(namespace):
             raise ConfigurationError(
                 f"invalid namespace {namespace!r}: it has 1 to 100 letters, digits, '.', '_', '-'"
@@ -58,12 +76,12 @@ class SqliteBackend:
         self.namespace = namespace
         self._prefix = f"{namespace}:"
         self._timeout = timeout
-        self._bells = bells
+        self._notifications = notifications
         self._thread: SqliteThread | None = None
         self._opened = 0
         self._followers = Followers()
         self._registered: set[str] = set()
-        self._socket: BellSocket | None = None
+        self._socket: NotificationSocket | None = None
 
     async def open(self) -> None:
         """Open the file, on the running loop; each call needs a `close`."""
@@ -71,7 +89,10 @@ class SqliteBackend:
         if thread is None or not thread.is_alive or thread.loop.is_closed():
             self._reset()
             thread = self._thread = SqliteThread(
-                self._path, timeout=self._timeout, bells=Bells(self._prefix), hear=self._hear
+                self._path,
+                timeout=self._timeout,
+                notifications=Notifications(self._prefix),
+                hear=self._hear,
             )
         elif thread.loop is not asyncio.get_running_loop():
             raise StoreUnavailable(f"{self._path} is open on another event loop")
@@ -142,6 +163,7 @@ class SqliteBackend:
 
     # -- logs
 
+    @takes_ring
     async def append(
         self,
         log: str,
@@ -152,11 +174,11 @@ class SqliteBackend:
         after: int | None = None,
         final: bool = False,
         keep: int = 0,
-        ring: Sequence[str] = (),
+        notify: Sequence[str] = (),
     ) -> int:
         """Add entries to a log, all of them or none; return the number of the last one."""
         check_items(items, final=final)
-        new = work.Addition(log, tuple(items), ttl, fence, after, final, keep, ring)
+        new = work.Addition(log, tuple(items), ttl, fence, after, final, keep, notify)
         return int(await self._write(lambda batch: work.append_entries(batch, new)))
 
     async def read(self, log: str, *, after: int = 0, limit: int = 1000) -> LogPage | None:
@@ -178,40 +200,40 @@ class SqliteBackend:
         """Delete a log with its entries."""
         await self._write(lambda batch: work.drop_log(batch, log))
 
-    # -- bells
+    # -- notifications
 
-    async def ring(self, *topics: str) -> None:
+    async def notify(self, *topics: str) -> None:
         """Call what follows these topics, in every process."""
-        if not await self._read(lambda batch: batch.ring(topics)):
-            await self._write(lambda batch: batch.ring(topics))
+        if not await self._read(lambda batch: batch.notify(topics)):
+            await self._write(lambda batch: batch.notify(topics))
 
-    async def follow(self, topic: str, on_ring: OnRing) -> None:
-        """Call something whenever a topic rings, from when this returns until `unfollow`."""
+    async def follow(self, topic: str, on_notify: OnNotify) -> None:
+        """Call something whenever a topic is notified, from when this returns until `unfollow`."""
         thread = self._get_thread()
-        self._followers.add(topic, on_ring)
+        self._followers.add(topic, on_notify)
         if topic in self._registered:
             return
-        if self._socket is None and self._bells == "sockets":
-            self._socket = open_bell_socket(thread.loop, self._followers.ring)
+        if self._socket is None and self._notifications == "sockets":
+            self._socket = open_notification_socket(thread.loop, self._followers.notify)
         address = "" if self._socket is None else self._socket.address
         try:
-            await self._write(lambda batch: batch.bells.follow(batch.db, topic, address))
+            await self._write(lambda batch: batch.notifications.follow(batch.db, topic, address))
         except BaseException:
-            if self._followers.discard(topic, on_ring) and thread.is_alive:
+            if self._followers.discard(topic, on_notify) and thread.is_alive:
                 # It may be registered or not.
                 future = thread.submit(
-                    lambda batch: batch.bells.unfollow(batch.db, topic), is_write=True
+                    lambda batch: batch.notifications.unfollow(batch.db, topic), is_write=True
                 )
                 future.add_done_callback(_ignore)
             raise
         if topic in self._followers:
             self._registered.add(topic)
 
-    async def unfollow(self, topic: str, on_ring: OnRing) -> None:
+    async def unfollow(self, topic: str, on_notify: OnNotify) -> None:
         """Call it no more."""
-        if self._followers.discard(topic, on_ring):
+        if self._followers.discard(topic, on_notify):
             self._registered.discard(topic)
-            await self._write(lambda batch: batch.bells.unfollow(batch.db, topic))
+            await self._write(lambda batch: batch.notifications.unfollow(batch.db, topic))
 
     # -- buckets
 
@@ -246,9 +268,9 @@ class SqliteBackend:
 
     def _hear(self, topics: Iterable[str] | None) -> None:
         if topics is None:
-            self._followers.ring_all()
+            self._followers.notify_all()
         else:
-            self._followers.ring(topics)
+            self._followers.notify(topics)
 
     def _reset(self) -> None:
         """Forget the thread, and what is followed."""

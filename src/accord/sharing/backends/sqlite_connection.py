@@ -72,7 +72,7 @@ CREATE TABLE buckets (
 ) WITHOUT ROWID;
 CREATE INDEX buckets_by_slot ON buckets (slot);
 
--- Processes that follow bells: by a socket, or without an address by polling the rings.
+-- Processes that follow topics: by a socket, or without an address by polling the next table.
 CREATE TABLE listeners (id INTEGER PRIMARY KEY, address TEXT NOT NULL, seen REAL NOT NULL);
 CREATE TABLE follows (
     topic TEXT NOT NULL, listener INTEGER NOT NULL, PRIMARY KEY (topic, listener)

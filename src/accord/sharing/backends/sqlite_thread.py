@@ -16,7 +16,6 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final, TypeAlias
 
 from accord.errors import StoreError, StoreUnavailable
-from accord.sharing.backends.sqlite_bells import Bells, Outgoing
 from accord.sharing.backends.sqlite_connection import (
     disconnect,
     explain,
@@ -24,13 +23,14 @@ from accord.sharing.backends.sqlite_connection import (
     is_busy,
     open_connection,
 )
+from accord.sharing.backends.sqlite_notifications import Notifications, Outgoing
 from accord.sharing.backends.sqlite_sweep import is_due, sweep
 
 __all__ = ["SqliteThread", "StoreBatch"]
 
 # Jobs in one transaction: enough to share its cost, so few that others get their turn.
 _JOBS: Final = 200
-# Seconds between two looks at what has expired, and at the rings of others.
+# Seconds between two looks at what has expired, and at notifications of others.
 _CHORES: Final = 1.0
 _POLL: Final = 0.05
 # The longest pause between two attempts to get the lock. Transactions take less than a millisecond.
@@ -52,15 +52,17 @@ _HARMLESS: Final = frozenset(
 class StoreBatch:
     """What jobs that run together share: the connection, and in a transaction the next version."""
 
-    __slots__ = ("_version", "bells", "db", "is_write", "outgoing", "prefix", "rung")
+    __slots__ = ("_version", "db", "is_write", "notifications", "notified", "outgoing", "prefix")
 
-    def __init__(self, db: sqlite3.Connection, bells: Bells, *, is_write: bool) -> None:
+    def __init__(
+        self, db: sqlite3.Connection, notifications: Notifications, *, is_write: bool
+    ) -> None:
         self.db = db
         self.is_write = is_write
-        self.rung: dict[str, None] = {}
+        self.notified: dict[str, None] = {}
         self.outgoing: Outgoing = {}
-        self.bells = bells
-        self.prefix = bells.prefix
+        self.notifications = notifications
+        self.prefix = notifications.prefix
         self._version = 0
 
     def next_version(self) -> int:
@@ -72,15 +74,15 @@ class StoreBatch:
         self._version += 1
         return self._version
 
-    def ring(self, topics: Iterable[str]) -> bool:
+    def notify(self, topics: Iterable[str]) -> bool:
         """Ring when the batch is done; False if that needs a transaction, which this is not."""
-        new = [topic for topic in topics if topic not in self.rung]
-        polled = self.bells.find(self.db, new, self.outgoing)
+        new = [topic for topic in topics if topic not in self.notified]
+        polled = self.notifications.find(self.db, new, self.outgoing)
         if polled and not self.is_write:
             return False
-        self.rung.update(dict.fromkeys(new))
+        self.notified.update(dict.fromkeys(new))
         if polled:
-            self.bells.leave_rings(self.db, polled, time.time())
+            self.notifications.leave_for_polling(self.db, polled, time.time())
         return True
 
     def commit(self) -> None:
@@ -116,8 +118,8 @@ class SqliteThread:
     Args:
         path: the file.
         timeout: seconds to wait for a lock of other processes.
-        bells: of this process.
-        hear: called on the loop with topics that were rung; None for all of them.
+        notifications: of this process.
+        hear: called on the loop with topics that were notified; None for all of them.
     """
 
     def __init__(
@@ -125,12 +127,12 @@ class SqliteThread:
         path: str,
         *,
         timeout: float,
-        bells: Bells,
+        notifications: Notifications,
         hear: Callable[[Iterable[str] | None], None],
     ) -> None:
         self._path = path
         self._timeout = timeout
-        self._bells = bells
+        self._notifications = notifications
         self._hear = hear
         self.loop = asyncio.get_running_loop()
         self._jobs: SimpleQueue[_Job] = SimpleQueue()
@@ -235,7 +237,7 @@ class SqliteThread:
         if waiting:
             return random.uniform(0.0002, _BACKOFF)  # noqa: S311, so that processes take turns
         pause = self._chores_at - time.monotonic()
-        if self._bells.is_polling and self._bells.topics:
+        if self._notifications.is_polling and self._notifications.topics:
             pause = min(pause, _POLL)
         return max(0.0, pause)
 
@@ -269,7 +271,7 @@ class SqliteThread:
     def _run_jobs(self, db: sqlite3.Connection, jobs: list[_Job], waiting: list[_Job]) -> None:
         writes = [job for job in jobs if job.is_write]
         if len(writes) < len(jobs):
-            reads = StoreBatch(db, self._bells, is_write=False)
+            reads = StoreBatch(db, self._notifications, is_write=False)
             results = [self._read(job, reads) for job in jobs if not job.is_write]
             self._finish(reads, results, waiting)
         if writes:
@@ -300,7 +302,7 @@ class SqliteThread:
             self._post([self._fail(job, text) for job in jobs])
             return
         results: list[_Result] = []
-        batch = StoreBatch(self._db, self._bells, is_write=True)
+        batch = StoreBatch(self._db, self._notifications, is_write=True)
         try:
             self._db.execute("BEGIN IMMEDIATE")
             for job in jobs:
@@ -323,7 +325,7 @@ class SqliteThread:
     def _finish(
         self, batch: StoreBatch | None, results: list[_Result], waiting: list[_Job]
     ) -> None:
-        """Hand out results, and ring."""
+        """Hand out results and notifications."""
         final: list[_Result] = []
         for job, value, error in results:
             if isinstance(error, sqlite3.Error):
@@ -332,9 +334,9 @@ class SqliteThread:
                     continue
                 error = explain(error, self._path, timeout=self._timeout)
             final.append((job, value, error))
-        self._post(final, batch.rung if batch is not None else ())
+        self._post(final, batch.notified if batch is not None else ())
         if batch is not None and batch.outgoing:
-            self._bells.send(batch.outgoing)
+            self._notifications.send(batch.outgoing)
 
     def _fail(self, job: _Job, text: str) -> _Result:
         return job, None, StoreUnavailable(text)
@@ -349,8 +351,8 @@ class SqliteThread:
     def _connect(self) -> sqlite3.Connection:
         self._db = open_connection(self._path, timeout=self._timeout)
         self._file = file_id(self._path)
-        if self._was_open and self._bells.topics:
-            self._bells.restart()
+        if self._was_open and self._notifications.topics:
+            self._notifications.restart()
             self._chores_at = 0.0
         self._was_open = True
         return self._db
@@ -372,21 +374,21 @@ class SqliteThread:
             self._db = None
 
     def _leave(self) -> None:
-        if self._db is not None and self._bells.topics:
+        if self._db is not None and self._notifications.topics:
             with suppress(sqlite3.Error):
                 self._db.execute(f"PRAGMA busy_timeout = {_LEAVE}")
                 self._db.execute("BEGIN IMMEDIATE")
-                self._bells.leave(self._db)
+                self._notifications.leave(self._db)
                 self._db.execute("COMMIT")
-        self._bells.close()
+        self._notifications.close()
         self._disconnect()
 
     # -- from time to time
 
     def _do_chores(self) -> None:
-        if self._db is not None and self._bells.is_polling and self._bells.topics:
-            self._post([], self._bells.poll(self._db))
-        is_unsent = self._bells.send_again()
+        if self._db is not None and self._notifications.is_polling and self._notifications.topics:
+            self._post([], self._notifications.poll(self._db))
+        is_unsent = self._notifications.send_again()
         if time.monotonic() < self._chores_at:
             if is_unsent:
                 self._chores_at = min(self._chores_at, time.monotonic() + _POLL)
@@ -395,14 +397,14 @@ class SqliteThread:
         if self._db is not None and file_id(self._path) != self._file:
             # It was deleted or replaced. Processes that start now use the new one.
             self._disconnect()
-        if self._db is None and not self._bells.topics:
+        if self._db is None and not self._notifications.topics:
             return
         db = self._db or self._connect()
         now = time.time()
-        if not (self._bells.is_due(db, now) or is_due(db, now)):
+        if not (self._notifications.is_due(db, now) or is_due(db, now)):
             return
         db.execute("BEGIN IMMEDIATE")
-        is_lost = self._bells.refresh(db, now)
+        is_lost = self._notifications.refresh(db, now)
         has_more = sweep(db, now)
         db.execute("COMMIT")
         if is_lost:

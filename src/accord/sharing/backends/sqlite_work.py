@@ -170,7 +170,7 @@ class Addition(msgspec.Struct, frozen=True):
     after: int | None
     final: bool
     keep: int
-    ring: Sequence[str]
+    notify: Sequence[str]
 
 
 class _LogRow(msgspec.Struct, gc=False):
@@ -217,8 +217,8 @@ def append_entries(batch: StoreBatch, new: Addition) -> int:
         batch.db.execute(statement, rows[0])
     elif rows:
         batch.db.executemany(statement, rows)
-    if new.ring:
-        batch.ring(new.ring)
+    if new.notify:
+        batch.notify(new.notify)
     return log.last
 
 

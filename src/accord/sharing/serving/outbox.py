@@ -37,5 +37,5 @@ async def notify_session(worker: "Worker", session_id: str, name: str, params: A
         return False
     entry = os.urandom(NONCE_BYTES) + codec.encode_notification(name, params)
     outbox = names.outbox_of(token.sid)
-    await backend.append(outbox, [entry], ttl=_DAY, ring=(outbox,))
+    await backend.append(outbox, [entry], ttl=_DAY, notify=(outbox,))
     return True

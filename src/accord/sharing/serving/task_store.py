@@ -21,7 +21,7 @@ import msgspec
 
 from accord.errors import Conflict, StoreError, StoreUnavailable
 from accord.server.tasks.task_store import Change, TaskRecord
-from accord.sharing.backends.backend import Backend, OnRing
+from accord.sharing.backends.backend import Backend, OnNotify
 
 __all__ = ["SharedTaskStore"]
 
@@ -153,7 +153,7 @@ class SharedTaskStore:
         with suppress(StoreError):
             if record.is_finished:
                 await self.backend.remove(f"{_owner_part(record.owner)}u", [record.id])
-            await self.backend.ring(_topic(record.id))
+            await self.backend.notify(_topic(record.id))
 
     async def page(
         self, owner: str, revision: str, *, after: int, count: int
@@ -181,13 +181,13 @@ class SharedTaskStore:
             found.update({record.id: record for record in records if record is not None})
         return found
 
-    async def follow(self, id: str, on_ring: OnRing) -> None:
+    async def follow(self, id: str, on_notify: OnNotify) -> None:
         """Call something whenever a task was changed by any worker; hints may get lost."""
-        await self.backend.follow(_topic(id), on_ring)
+        await self.backend.follow(_topic(id), on_notify)
 
-    async def unfollow(self, id: str, on_ring: OnRing) -> None:
+    async def unfollow(self, id: str, on_notify: OnNotify) -> None:
         """Call it no more."""
-        await self.backend.unfollow(_topic(id), on_ring)
+        await self.backend.unfollow(_topic(id), on_notify)
 
     async def beat(self, worker: str) -> None:
         """Do nothing: what has expired is gone, and the worker has a lease of its own."""

@@ -44,8 +44,8 @@ class Takeover:
         self._announcing: set[asyncio.Task[None]] = set()
 
     @staticmethod
-    def duty_of(id: str) -> str:
-        """Return how a task is called among the duties of a worker."""
+    def recovery_record_of(id: str) -> str:
+        """Return the name of a task among the recovery records of a worker."""
         return f"{_PREFIX}{id}"
 
     async def take_over(self, lost: str) -> None:
@@ -58,16 +58,18 @@ class Takeover:
         if worker is None:
             return
         self._alive.pop(lost, None)
-        for duty in await worker.backend.members(names.duties_of(lost), limit=100_000):
-            if duty.startswith(_PREFIX):
-                await self._take(duty.removeprefix(_PREFIX), lost)
-                await worker.end_duty(duty, worker=lost)
+        for recovery in await worker.backend.members(
+            names.recovery_records_of(lost), limit=100_000
+        ):
+            if recovery.startswith(_PREFIX):
+                await self._take(recovery.removeprefix(_PREFIX), lost)
+                await worker.drop_recovery_record(recovery, worker=lost)
 
     async def check(self, record: TaskRecord) -> TaskRecord | None:
         """Return an unfinished task as it is, or as it is after its worker was found to be gone.
 
         A lost worker is taken over by another one, which knows its tasks. This is for tasks that
-        were not among its duties, such as those that are older than the duties are kept.
+        have no recovery record, such as those that are older than records are kept.
         """
         if self._runner.worker is None or not await self.is_gone(record.worker):
             return record
@@ -111,7 +113,7 @@ class Takeover:
                 updated_at=runner.store.now(),
             )
 
-        await worker.keep_duty(self.duty_of(id))
+        await worker.keep_recovery_record(self.recovery_record_of(id))
         record = await runner.store.change(id, change)
         if record is not None and not record.is_finished:
             try:
@@ -121,7 +123,7 @@ class Takeover:
                 record = await runner.store.change(id, self._fail)
             else:
                 return record
-        await worker.end_duty(self.duty_of(id))
+        await worker.drop_recovery_record(self.recovery_record_of(id))
         if record is not None:
             log.warning("task %s has failed: its worker %s is lost", id[:8], lost)
             self.announce(record)
@@ -158,4 +160,4 @@ class Takeover:
         await runner.follow(task)
         runner.start(task, record)
         if task.changes is not None:  # what came before it was followed
-            task.changes.ring()
+            task.changes.notify()

@@ -315,7 +315,7 @@ class SharedTwoEndpointForm(TwoEndpointForm):
             refusal = await sessions.open(session, is_older_form=True)
             if refusal is not None:
                 return refusal
-            await sessions.worker.keep_duty(f"session/{session.sid}/")
+            await sessions.worker.keep_recovery_record(f"session/{session.sid}/")
             return await sessions.standing.listen(session, after=None, has_ids=False)
         except StoreError as error:
             log.warning("a session cannot be opened: %s", error)
@@ -337,7 +337,7 @@ class SharedTwoEndpointForm(TwoEndpointForm):
 
         async def end() -> None:
             await self._sessions.end_everywhere(session)
-            await self._sessions.worker.end_duty(f"session/{session.sid}/")
+            await self._sessions.worker.drop_recovery_record(f"session/{session.sid}/")
 
         await self._sessions.standing.persist(end)
         if stream is not None:

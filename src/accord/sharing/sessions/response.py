@@ -71,6 +71,6 @@ class SharedResponse(PostResponse):
         return self.stream
 
 
-def stream_duty(sid: str, label: str) -> str:
+def stream_recovery_record(sid: str, label: str) -> str:
     """Return the name of a stream among what its worker has to end."""
     return f"stream/{sid}/{label}"

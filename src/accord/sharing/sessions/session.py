@@ -25,7 +25,7 @@ from accord.protocol.jsonrpc import ErrorBody
 from accord.sharing.sessions.response import (
     SharedResponse,
     StreamCall,
-    stream_duty,
+    stream_recovery_record,
 )
 from accord.sharing.sessions.streams import (
     NONCE_BYTES,
@@ -151,8 +151,8 @@ class SharedSession(HttpSession):
     def look_interval(self) -> float:
         """Seconds between two looks at the messages of a client that listens.
 
-        Bells ring for each message, and are seldom lost. Many silent streams must not keep the
-        store busy.
+        A notification comes with each message, and few get lost. Many silent streams must not keep
+        the store busy.
         """
         return max(_LOOK, self._state.listening / _LOOKS_A_SECOND)
 
@@ -380,17 +380,17 @@ class SharedSession(HttpSession):
             principal=None if principal is None else principal.storable(),
             fence=response.fence,
         )
-        worker, duty = self.worker, stream_duty(self.sid, label)
+        worker, recovery = self.worker, stream_recovery_record(self.sid, label)
         value = msgspec.msgpack.encode(record)
         key = names.call_of(self.sid, label)
         if not worker.is_valid(self._state.now()):  # it may be another worker's to begin anything
             await worker.renew_lease()
         id = worker.id
         await asyncio.gather(
-            worker.keep_duty(duty), worker.backend.put(key, value, ttl=2 * _OPEN_TTL)
+            worker.keep_recovery_record(recovery), worker.backend.put(key, value, ttl=2 * _OPEN_TTL)
         )
         if worker.id != id:
-            await worker.keep_duty(duty)
+            await worker.keep_recovery_record(recovery)
 
     def _note_stored(self, stream: LoggedStream, number: int, entry: bytes | None) -> None:
         stream.note_stored(number, entry)

@@ -24,13 +24,13 @@ from accord.sharing.sessions.facts import (
     mark_ended,
 )
 from accord.sharing.sessions.index import SessionIndex
-from accord.sharing.sessions.response import stream_duty
+from accord.sharing.sessions.response import stream_recovery_record
 from accord.sharing.sessions.served import ServedSharing
 from accord.sharing.sessions.session import SharedSession
 from accord.sharing.sessions.standing_streams import (
     UNKNOWN,
     StandingStreams,
-    listener_duty,
+    listener_recovery_record,
 )
 from accord.sharing.sessions.streams import FollowedStream
 from accord.sharing.workers import names
@@ -360,14 +360,16 @@ class SharedSessions(HttpSessions):
             await writer.check()
         for session in [*self._by_sid.values()]:
             for label in [*session.logged]:
-                await self.worker.keep_duty(stream_duty(session.sid, label))
+                await self.worker.keep_recovery_record(stream_recovery_record(session.sid, label))
             for id in [*session.session.endpoint.conversation.server.open]:
                 await self.questions.note_again(session.sid, id)
             if session.followed:
                 await self._read_again(session)
             for stream in session.followed:
                 listener = StreamListener(self.worker.id, stream.number)
-                await self.worker.keep_duty(listener_duty(session.sid, listener))
+                await self.worker.keep_recovery_record(
+                    listener_recovery_record(session.sid, listener)
+                )
 
     async def _read_again(self, session: SharedSession) -> None:
         """Find out whether messages still go to the connections of a session here."""
@@ -437,15 +439,15 @@ class SharedSessions(HttpSessions):
 
     async def _clean_up(self) -> None:
         done, self._done = self._done, {}
-        duties = []
+        recovery = []
         try:
             for (sid, label), is_over in done.items():
                 session = self._by_sid.get(sid)
                 if session is None or label not in session.logged:
-                    duties.append(stream_duty(sid, label))
+                    recovery.append(stream_recovery_record(sid, label))
                 if is_over:
                     await self.worker.backend.delete(names.call_of(sid, label))
-            await self.worker.end_duty(*duties)
+            await self.worker.drop_recovery_record(*recovery)
         except StoreUnavailable:
             self._done = {**done, **self._done}
             raise

@@ -69,7 +69,7 @@ class StandingStreams:
     ) -> OutboxStream | gate.HttpRefusal:
         most, number = self._sessions.state.options.listeners, os.urandom(8).hex()
         listener = StreamListener(self._worker.id, number)
-        await self._worker.keep_duty(listener_duty(session.sid, listener))
+        await self._worker.keep_recovery_record(listener_recovery_record(session.sid, listener))
 
         def add(record: SessionRecord) -> SessionRecord | None:
             if len(record.listeners) >= most:
@@ -85,12 +85,12 @@ class StandingStreams:
             self._sessions.spawn(self.stop(session, stream, has_sent=False))
             raise
         if changed is None:
-            await self._worker.end_duty(listener_duty(session.sid, listener))
+            await self._worker.drop_recovery_record(listener_recovery_record(session.sid, listener))
             return UNKNOWN
         reached = max_positions(changed.reached, self.reach(session.sid))
         session.apply_record(changed)
         if listener not in changed.record.listeners:
-            await self._worker.end_duty(listener_duty(session.sid, listener))
+            await self._worker.drop_recovery_record(listener_recovery_record(session.sid, listener))
             why = f"{most} streams of this session are open (listeners)"
             return gate.HttpRefusal(429, why, code=-32000)
         record = changed.record
@@ -135,7 +135,7 @@ class StandingStreams:
             changed = await self._sessions.records.change(session.sid, remove, known=known)
             if changed is not None:
                 session.apply_record(changed)
-            await self._worker.end_duty(listener_duty(session.sid, listener))
+            await self._worker.drop_recovery_record(listener_recovery_record(session.sid, listener))
 
         await self.persist(forget)
 
@@ -154,7 +154,7 @@ class StandingStreams:
             pause = min(_PAUSE_MOST, 2 * pause)
 
 
-def listener_duty(sid: str, listener: StreamListener) -> str:
+def listener_recovery_record(sid: str, listener: StreamListener) -> str:
     """Return the name of a connection among what its worker has to end."""
     return f"listener/{sid}/{listener.number}"
 

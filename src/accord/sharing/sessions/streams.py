@@ -25,7 +25,7 @@ from accord.sharing.workers.event_logs import (
     Prepare,
     encode_event,
 )
-from accord.sharing.workers.inbox import BEHIND, wait_for_ring
+from accord.sharing.workers.inbox import BEHIND, wait_for_notification
 
 if TYPE_CHECKING:
     from accord.http.server.stream import Reader
@@ -135,12 +135,12 @@ class LoggedStream(Stream):
 class _FollowingStream(Stream):
     """A stream that a task fills for as long as a response follows it."""
 
-    __slots__ = ("_rung", "_task", "_worker")
+    __slots__ = ("_notified", "_task", "_worker")
 
     def __init__(self, worker: "Worker") -> None:
         super().__init__()
         self._worker = worker
-        self._rung = asyncio.Event()
+        self._notified = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     def attach(self, reader: "Reader") -> None:
@@ -157,7 +157,7 @@ class _FollowingStream(Stream):
 
     def wake(self) -> None:
         """Look at the logs soon."""
-        self._rung.set()
+        self._notified.set()
 
     async def _run(self) -> None:
         try:
@@ -207,10 +207,10 @@ class FollowedStream(_FollowingStream):
 
     async def _follow(self) -> None:
         backend = self._worker.backend
-        await backend.follow(self._name, self._rung.set)
+        await backend.follow(self._name, self._notified.set)
         try:
             while True:
-                self._rung.clear()
+                self._notified.clear()
                 page, self._first_page = self._first_page, None
                 if page is None:
                     page = await self._read(self._name, self._after)
@@ -226,15 +226,15 @@ class FollowedStream(_FollowingStream):
                     self.end()
                     return
                 await self.writable()
-                if self._after == page.last and not await wait_for_ring(self._rung):
+                if self._after == page.last and not await wait_for_notification(self._notified):
                     await self._note_missed()
         finally:
-            await _unfollow(self._worker, self._name, self._rung.set)
+            await _unfollow(self._worker, self._name, self._notified.set)
 
     async def _note_missed(self) -> None:
         page = await self._read(self._name, self._after)
         if page is not None and page.items:
-            self._worker.metrics.missed_bells += 1
+            self._worker.metrics.missed_notifications += 1
 
 
 class OutboxStream(_FollowingStream):
@@ -317,17 +317,17 @@ class OutboxStream(_FollowingStream):
         record = self._owner.cached.record
         self.outbox = max(self.outbox, record.outbox)
         self.broadcasts = max(self.broadcasts, record.broadcasts)
-        self._ring()
+        self._notify()
 
     async def _follow(self) -> None:
         worker, name = self._worker, self._owner.outbox_name
-        await worker.backend.follow(name, self._ring)
-        worker.broadcasts.follow(self._rung.set)
+        await worker.backend.follow(name, self._notify)
+        worker.broadcasts.follow(self._notified.set)
         try:
             await self._remember(name)
             was_active = True
             while True:
-                self._rung.clear()
+                self._notified.clear()
                 if not self._is_listed:
                     # This worker was taken over while it was stalled: the client comes back.
                     self.hang_up()
@@ -342,15 +342,15 @@ class OutboxStream(_FollowingStream):
                         await self._send_outbox(name)
                 was_active = self.is_active
                 await self.writable()
-                if not await wait_for_ring(self._rung, self._owner.look_interval):
+                if not await wait_for_notification(self._notified, self._owner.look_interval):
                     self._is_due = True
         finally:
-            worker.broadcasts.unfollow(self._rung.set)
-            await _unfollow(worker, name, self._ring)
+            worker.broadcasts.unfollow(self._notified.set)
+            await _unfollow(worker, name, self._notify)
 
-    def _ring(self) -> None:
+    def _notify(self) -> None:
         self._is_due = True
-        self._rung.set()
+        self._notified.set()
 
     async def _is_ahead(self) -> bool:
         """Whether the client has heard of more than this worker, which is only late."""
@@ -433,4 +433,4 @@ async def _unfollow(worker: "Worker", name: str, callback: Callable[[], None]) -
     try:
         await worker.backend.unfollow(name, callback)
     except StoreError as error:
-        log.debug("a bell cannot be unfollowed: %s", error)
+        log.debug("a log cannot be unfollowed: %s", error)

@@ -23,7 +23,7 @@ from accord.sharing.sessions.response import (
     CALL_FORMAT,
     SharedResponse,
     StreamCall,
-    stream_duty,
+    stream_recovery_record,
 )
 from accord.sharing.sessions.sessions import COPIES, SharedSessions
 from accord.sharing.workers import names
@@ -36,7 +36,7 @@ log = logging.getLogger("accord.http")
 
 _PAGE: Final = 1000
 # More than any worker has.
-_DUTIES_MOST: Final = 1_000_000
+_RECORDS_MOST: Final = 1_000_000
 _DAY: Final = 86_400.0
 _LOST: Final = ErrorBody(
     -32603,
@@ -184,9 +184,11 @@ class StreamTakeover:
         """End what a lost worker was doing, or go on with it."""
         # It may have changed records without informing those that hold copies.
         await self._worker.publish(COPIES, b"")
-        # Duties of other kinds, such as tasks, belong to others.
-        for duty in await self._worker.backend.members(names.duties_of(lost), limit=_DUTIES_MOST):
-            kind, _, rest = duty.partition("/")
+        # Recovery records of other kinds, such as tasks, belong to others.
+        for recovery in await self._worker.backend.members(
+            names.recovery_records_of(lost), limit=_RECORDS_MOST
+        ):
+            kind, _, rest = recovery.partition("/")
             take = self._kinds.get(kind)
             if take is None:
                 continue
@@ -197,7 +199,7 @@ class StreamTakeover:
                 raise
             except Exception:
                 log.exception("a %s of a lost worker cannot be taken over", kind)
-            await self._worker.end_duty(duty, worker=lost)
+            await self._worker.drop_recovery_record(recovery, worker=lost)
 
     # -- listeners and sessions of the older form
 
@@ -224,14 +226,18 @@ class StreamTakeover:
     # -- streams
 
     async def _take_stream(self, sid: str, label: str) -> None:
-        backend, worker, duty = self._worker.backend, self._worker, stream_duty(sid, label)
+        backend, worker, recovery = (
+            self._worker.backend,
+            self._worker,
+            stream_recovery_record(sid, label),
+        )
         key, name = names.call_of(sid, label), names.stream_of(sid, label)
         session = self._sessions.find_by_sid(sid)
         if session is not None and label in session.logged:
             return  # it is this worker that goes on with it
         stored = await backend.get(key)
         if stored is None:
-            await worker.end_duty(duty)  # that of an attempt before
+            await worker.drop_recovery_record(recovery)  # that of an attempt before
             return
         call = _decode_call(stored.value)
         page = await backend.read(name, limit=1)
@@ -241,12 +247,12 @@ class StreamTakeover:
             await self._close(name, begun, SentMessages())
         if page is None or page.is_closed:
             await backend.delete(key)
-            await worker.end_duty(duty)
+            await worker.drop_recovery_record(recovery)
             return
-        await worker.keep_duty(duty)
+        await worker.keep_recovery_record(recovery)
         if not await backend.seize(name, fence=page.fence):
             # Another worker was faster; it must not be taken for this one's if this one is lost.
-            await worker.end_duty(duty)
+            await worker.drop_recovery_record(recovery)
             return
         call = msgspec.structs.replace(call, fence=page.fence + 1)
         await backend.put(key, msgspec.msgpack.encode(call), ttl=_DAY)
@@ -256,7 +262,7 @@ class StreamTakeover:
             return
         await self._close(name, call, sent)
         await backend.delete(key)
-        await worker.end_duty(duty)
+        await worker.drop_recovery_record(recovery)
 
     async def _read_all(self, name: str) -> SentMessages:
         sent, last = SentMessages(), 0
@@ -282,7 +288,7 @@ class StreamTakeover:
                 notice = codec.encode_notification("notifications/cancelled", params)
                 notices.append(MESSAGE + notice)
         if notices:
-            await backend.append(name, notices, ttl=_DAY, fence=call.fence, ring=(name,))
+            await backend.append(name, notices, ttl=_DAY, fence=call.fence, notify=(name,))
         for id in sent.asked:
             await questions.forget(sid, id)
 
@@ -296,7 +302,7 @@ class StreamTakeover:
             ttl=self._sessions.state.options.retention,
             fence=call.fence,
             final=True,
-            ring=(name,),
+            notify=(name,),
         )
 
     async def _resume(self, call: StreamCall, sid: str, label: str, sent: SentMessages) -> bool:

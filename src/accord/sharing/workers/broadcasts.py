@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from accord.errors import StoreError, StoreUnavailable
 from accord.sharing.workers import names
-from accord.sharing.workers.inbox import BEHIND, wait_for_ring
+from accord.sharing.workers.inbox import BEHIND, wait_for_notification
 from accord.sharing.workers.messages import decode_message, encode_message
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Broadcasts:
         self._gap_callbacks: list[Callable[[], None]] = []
         self._followers: dict[Callable[[], None], None] = {}
         self._tail: deque[Broadcast] = deque(maxlen=_KEEP)
-        self._rung = asyncio.Event()
+        self._notified = asyncio.Event()
         self.position = 0
         self.gaps = 0
 
@@ -86,13 +86,13 @@ class Broadcasts:
         """Send a message to all workers, this one too."""
         message = encode_message(kind, body, self._worker.id)
         await self._worker.backend.append(
-            names.BROADCAST, [message], ttl=_TTL, keep=_KEEP, ring=(names.BROADCAST,)
+            names.BROADCAST, [message], ttl=_TTL, keep=_KEEP, notify=(names.BROADCAST,)
         )
 
     async def start(self) -> None:
         """Begin with what comes from now on; the newest entries are kept for sessions."""
-        self._rung = asyncio.Event()
-        await self._worker.backend.follow(names.BROADCAST, self._rung.set)
+        self._notified = asyncio.Event()
+        await self._worker.backend.follow(names.BROADCAST, self._notified.set)
         end = await self._find_end()
         try:
             await self._read_tail(max(0, end - _KEEP), end)
@@ -127,7 +127,7 @@ class Broadcasts:
     def begin_anew(self) -> None:
         """Hear everything that is there: the store has lost its data."""
         self._report_gap(0)
-        self._rung.set()
+        self._notified.set()
 
     def _keep(self, number: int, item: bytes) -> Broadcast | None:
         message = decode_message(item)
@@ -141,14 +141,14 @@ class Broadcasts:
         """Hear messages as they come."""
         while True:
             await self._hear_all()
-            was_rung = await wait_for_ring(self._rung)
-            if not was_rung and await self._hear_all():
-                self._worker.metrics.missed_bells += 1
+            was_notified = await wait_for_notification(self._notified)
+            if not was_notified and await self._hear_all():
+                self._worker.metrics.missed_notifications += 1
 
     async def _hear_all(self) -> int:
         count = 0
         while True:
-            self._rung.clear()
+            self._notified.clear()
             try:
                 page = await self._worker.backend.read(names.BROADCAST, after=self.position)
             except StoreUnavailable:

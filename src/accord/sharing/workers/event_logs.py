@@ -265,7 +265,7 @@ class LogWriter:
             after=None if self._fence is None else self._last,
             final=is_final,
             keep=self._limits.entries,
-            ring=(self.log,),
+            notify=(self.log,),
         )
 
     async def _is_stored(self, entries: list[bytes], *, is_final: bool) -> bool:

@@ -18,7 +18,7 @@ log = logging.getLogger("accord.sharing.workers")
 TakeMessage: TypeAlias = Callable[[bytes], Awaitable[None] | None]
 """Takes the body of a message. What it returns runs by itself."""
 
-# Bells may get lost; so the log is looked at as often as this.
+# Notifications may get lost; so the log is looked at as often as this.
 LOOK: Final = 1.0
 # How many earlier ids of the worker are looked at.
 _FORMER_MOST: Final = 5
@@ -34,7 +34,7 @@ class Inbox:
         self._kinds: dict[str, TakeMessage] = {}
         self._position = 0
         self._log = ""
-        self._rung = asyncio.Event()
+        self._notified = asyncio.Event()
         self._lock = asyncio.Lock()
         # The logs of earlier ids, and the last entry that was taken from each.
         self._former: dict[str, int] = {}
@@ -47,19 +47,19 @@ class Inbox:
     async def open(self, id: str) -> None:
         """Begin to follow the inbox of an id that the worker is about to take."""
         backend, former = self._worker.backend, self._log
-        rung, log = asyncio.Event(), names.inbox_of(id)
+        notified, log = asyncio.Event(), names.inbox_of(id)
         try:
-            await backend.follow(log, rung.set)
+            await backend.follow(log, notified.set)
         except StoreError:
             with suppress(StoreError):
-                await backend.unfollow(log, rung.set)
+                await backend.unfollow(log, notified.set)
             raise
         if former:
             # Others may send to the former id for a while: answers to what was asked under it.
             self._former[former] = self._position
             while len(self._former) > _FORMER_MOST:
                 del self._former[next(iter(self._former))]
-        before, self._rung = self._rung, rung
+        before, self._notified = self._notified, notified
         self._log, self._position = log, 0
         before.set()
         if former:
@@ -69,15 +69,15 @@ class Inbox:
     def begin_anew(self) -> None:
         """Take everything that is there: the store has lost its data."""
         self._position = 0
-        self._rung.set()
+        self._notified.set()
 
     async def follow_forever(self) -> None:
         """Take messages as they come."""
         while True:
             await self.take_all()
-            was_rung = await wait_for_ring(self._rung)
-            if not was_rung and await self.take_all():
-                self._worker.metrics.missed_bells += 1
+            was_notified = await wait_for_notification(self._notified)
+            if not was_notified and await self.take_all():
+                self._worker.metrics.missed_notifications += 1
 
     async def take_all(self) -> int:
         """Take the messages that are there; return how many there were."""
@@ -97,7 +97,7 @@ class Inbox:
     async def _take_all(self) -> int:
         count, end = 0, None
         while True:
-            self._rung.clear()
+            self._notified.clear()
             read_from, position = self._log, self._position
             try:
                 page = await self._worker.backend.read(read_from, after=position, limit=500)
@@ -157,11 +157,11 @@ class Inbox:
             log.error("a message failed", exc_info=task.exception())
 
 
-async def wait_for_ring(rung: asyncio.Event, seconds: float = LOOK) -> bool:
-    """Wait for a bell, or for the next look; return whether the bell rang."""
+async def wait_for_notification(notified: asyncio.Event, seconds: float = LOOK) -> bool:
+    """Wait for a notification, or for the next look; return whether there was one."""
     try:
         async with asyncio.timeout(seconds):
-            await rung.wait()
+            await notified.wait()
     except TimeoutError:
         return False
     return True

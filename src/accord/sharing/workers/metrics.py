@@ -13,7 +13,7 @@ class WorkerMetrics:
     Attributes:
         takeovers: lost workers whose work this one has taken over.
         fenced_appends: entries that were refused because another worker has taken over.
-        missed_bells: times that something new was found in a log without a bell.
+        missed_notifications: times that something new was found in a log without a notification.
         inbox_lag: messages that waited when the inbox was last read.
         store_errors: operations that the store did not answer, or failed.
         store_seconds: seconds that all operations of the store took together.
@@ -32,7 +32,7 @@ class WorkerMetrics:
         "lease_margin",
         "messages_received",
         "messages_sent",
-        "missed_bells",
+        "missed_notifications",
         "sessions_loaded",
         "sessions_saved",
         "store_errors",
@@ -45,7 +45,7 @@ class WorkerMetrics:
     def __init__(self) -> None:
         self.takeovers = 0
         self.fenced_appends = 0
-        self.missed_bells = 0
+        self.missed_notifications = 0
         self.inbox_lag = 0
         self.store_errors = 0
         self.store_seconds = 0.0
@@ -99,11 +99,11 @@ COUNTS: Final = (
         "Entries that were refused because another worker has taken over.",
     ),
     CountRow(
-        "missed_bells",
+        "missed_notifications",
         "worker_missed_bells",
         "counter",
         "{bell}",
-        "Times that something new was found in the store without a bell.",
+        "Times that something new was found in the store without a notification.",
     ),
     CountRow(
         "inbox_lag",

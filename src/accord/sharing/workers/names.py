@@ -12,7 +12,7 @@ SESSIONS: Final = "sessions"
 """The index of open sessions."""
 
 BROADCAST: Final = "broadcast"
-"""The log of messages to all workers, and the topic that rings for them."""
+"""The log of messages to all workers, and the topic that is notified of them."""
 
 EPOCH: Final = "epoch"
 """The record that says whether the store is still the same one."""
@@ -27,11 +27,11 @@ def lease_of(worker: str) -> str:
 
 
 def inbox_of(worker: str) -> str:
-    """Return the log of messages to a worker, and the topic that rings for them."""
+    """Return the log of messages to a worker, and the topic that is notified of them."""
     return f"{{w{worker}}}i"
 
 
-def duties_of(worker: str) -> str:
+def recovery_records_of(worker: str) -> str:
     """Return the index of what another worker has to end or to go on with if this one is lost."""
     return f"{{w{worker}}}f"
 

@@ -191,4 +191,6 @@ async def drain_workers(backend: Backend, ids: list[str]) -> None:
     message = encode_message("drain", b"")
     for id in ids:
         inbox = names.inbox_of(id)
-        await backend.append(inbox, [message], ttl=_MESSAGE_TTL, keep=_MESSAGES_MOST, ring=(inbox,))
+        await backend.append(
+            inbox, [message], ttl=_MESSAGE_TTL, keep=_MESSAGES_MOST, notify=(inbox,)
+        )

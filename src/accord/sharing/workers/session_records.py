@@ -15,7 +15,7 @@ import msgspec
 
 from accord.errors import Conflict, StoreError, StoreUnavailable
 from accord.sharing.workers import names
-from accord.sharing.workers.inbox import wait_for_ring
+from accord.sharing.workers.inbox import wait_for_notification
 
 if TYPE_CHECKING:
     from accord.sharing.workers.worker import Worker
@@ -29,7 +29,9 @@ FORMAT: Final = 1
 _ATTEMPTS: Final = 50
 # Seconds after which a session ends that its client has never named after `initialize`.
 UNUSED_TTL: Final = 60.0
-# Seconds after which a holder that sends no receipt is looked for, and again.
+# What workers since 0.2 call the message that answers an update.
+_ACKNOWLEDGED: Final = "receipt"
+# Seconds after which a holder that sends no acknowledgement is looked for, and again.
 _SOON: Final = 0.02
 _LATER: Final = 0.2
 # Seconds between attempts to inform holders while the store does not answer.
@@ -157,15 +159,15 @@ class _Update(msgspec.Struct, array_like=True):
     sid: str
     version: int
     value: bytes
-    receipt: str
+    token: str
     sender: str
 
 
-class _Receipt(msgspec.Struct, array_like=True):
+class _Acknowledgement(msgspec.Struct, array_like=True):
     """Says that a worker has taken an update, and whether it still holds a copy."""
 
     sid: str
-    receipt: str
+    token: str
     worker: str
     is_held: bool
     outbox: int = 0
@@ -173,7 +175,7 @@ class _Receipt(msgspec.Struct, array_like=True):
 
 
 _decode_update: Final = msgspec.msgpack.Decoder(_Update).decode
-_decode_receipt: Final = msgspec.msgpack.Decoder(_Receipt).decode
+_decode_acknowledgement: Final = msgspec.msgpack.Decoder(_Acknowledgement).decode
 
 Change = Callable[[SessionRecord], SessionRecord | None]
 """Returns a record as it shall be; None leaves it as it is."""
@@ -190,7 +192,7 @@ class SessionRecords:
         worker: on whose part.
         ttl: seconds after its last use for which a record is kept.
         apply: called with the records that other workers have changed.
-        reach: what receipts say of the connections here.
+        reach: what acknowledgements say of the connections here.
     """
 
     def __init__(
@@ -207,7 +209,7 @@ class SessionRecords:
         self._doubts: dict[str, _Doubt] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         worker.on("session", self._take_update)
-        worker.on("receipt", self._take_receipt)
+        worker.on(_ACKNOWLEDGED, self._take_acknowledgement)
 
     async def close(self, seconds: float) -> None:
         """Let changes that are under way take effect, but not for longer than this."""
@@ -355,7 +357,7 @@ class SessionRecords:
     # -- the copies of others
 
     async def _inform(self, sid: str, cached: CachedRecord, holders: Iterable[str]) -> None:
-        """Send a record to the workers that hold a copy, and wait for their receipts.
+        """Send a record to the workers that hold a copy, and wait for their acknowledgements.
 
         Args:
             sid: the session.
@@ -367,28 +369,28 @@ class SessionRecords:
         others.discard(self._worker.id)
         if not others:
             return
-        receipt = os.urandom(8).hex()
-        awaited = self._waiting[receipt] = _Awaited(set(others), cached.record.holders)
+        token = os.urandom(8).hex()
+        awaited = self._waiting[token] = _Awaited(set(others), cached.record.holders)
         value = encode_record(cached.record, cached.unknown)
-        update = _Update(sid, cached.version, value, receipt, self._worker.id)
+        update = _Update(sid, cached.version, value, token, self._worker.id)
         body = msgspec.msgpack.encode(update)
         try:
             await asyncio.gather(*(self._worker.send(each, "session", body) for each in others))
-            await self._await_receipts(sid, awaited)
+            await self._await_acknowledgements(sid, awaited)
         except StoreUnavailable:
             self._doubt(sid, others)
             raise
         finally:
-            self._waiting.pop(receipt, None)
+            self._waiting.pop(token, None)
         cached.reached = (awaited.outbox, awaited.broadcasts)
 
-    async def _await_receipts(self, sid: str, awaited: "_Awaited") -> None:
+    async def _await_acknowledgements(self, sid: str, awaited: "_Awaited") -> None:
         loop = asyncio.get_running_loop()
         # A copy is relied on for no longer than a lease after its worker was last heard of.
         deadline = loop.time() + self._worker.lease
         pause = _SOON
         while awaited.workers and loop.time() < deadline:
-            await wait_for_ring(awaited.is_complete, pause)
+            await wait_for_notification(awaited.is_complete, pause)
             pause = _LATER
             for each in [*awaited.workers]:
                 if each in awaited.workers and not await self._worker.is_alive(each):
@@ -404,22 +406,22 @@ class SessionRecords:
         update = _decode_update(body)
         is_held = self._apply(update.sid, decode_record(update.value, update.version))
         reached = self._reach(update.sid)
-        receipt = _Receipt(update.sid, update.receipt, self._worker.id, is_held, *reached)
+        found = _Acknowledgement(update.sid, update.token, self._worker.id, is_held, *reached)
         try:
-            await self._worker.send(update.sender, "receipt", msgspec.msgpack.encode(receipt))
+            await self._worker.send(update.sender, _ACKNOWLEDGED, msgspec.msgpack.encode(found))
         except StoreUnavailable as error:
             self._worker.note_silence(error)  # the sender waits for no longer than a lease
 
-    def _take_receipt(self, body: bytes) -> None:
-        receipt = _decode_receipt(body)
-        awaited = self._waiting.get(receipt.receipt)
+    def _take_acknowledgement(self, body: bytes) -> None:
+        found = _decode_acknowledgement(body)
+        awaited = self._waiting.get(found.token)
         if awaited is None:
             return
-        if not receipt.is_held and receipt.worker in awaited.holders:
-            self._note_left(receipt.sid, receipt.worker)
-        awaited.outbox = max(awaited.outbox, receipt.outbox)
-        awaited.broadcasts = max(awaited.broadcasts, receipt.broadcasts)
-        awaited.note(receipt.worker)
+        if not found.is_held and found.worker in awaited.holders:
+            self._note_left(found.sid, found.worker)
+        awaited.outbox = max(awaited.outbox, found.outbox)
+        awaited.broadcasts = max(awaited.broadcasts, found.broadcasts)
+        awaited.note(found.worker)
 
 
 class _Doubt:
@@ -436,7 +438,7 @@ class _Doubt:
 
 
 class _Awaited:
-    """The receipts for one record that are waited for.
+    """The acknowledgements of one record that are waited for.
 
     Args:
         workers: those that have sent none yet.

@@ -121,7 +121,7 @@ class Worker:
         self.metrics.messages_sent += 1
         inbox = names.inbox_of(worker)
         message = encode_message(kind, body, self.id)
-        await self.backend.append(inbox, [message], ttl=_INBOX_TTL, keep=10_000, ring=(inbox,))
+        await self.backend.append(inbox, [message], ttl=_INBOX_TTL, keep=10_000, notify=(inbox,))
 
     def on_worker_lost(self, callback: OnLost) -> None:
         """Call something with the id of a lost worker, on the worker that takes over from it.
@@ -171,13 +171,13 @@ class Worker:
             return "the worker has not started"
         return None
 
-    async def keep_duty(self, duty: str) -> None:
+    async def keep_recovery_record(self, record: str) -> None:
         """Note something that another worker has to end or to go on with if this one is lost."""
-        await self.backend.add(names.duties_of(self.id), [duty], ttl=_DAY)
+        await self.backend.add(names.recovery_records_of(self.id), [record], ttl=_DAY)
 
-    async def end_duty(self, *duties: str, worker: str | None = None) -> None:
+    async def drop_recovery_record(self, *records: str, worker: str | None = None) -> None:
         """Forget what is done."""
-        await self.backend.remove(names.duties_of(worker or self.id), duties)
+        await self.backend.remove(names.recovery_records_of(worker or self.id), records)
 
     # -- starting and stopping
 
@@ -222,7 +222,7 @@ class Worker:
         with suppress(StoreError):
             for lost in taking:  # others go on with it
                 await self._give_claim_up(lost)
-            if not await self.backend.count(names.duties_of(self.id)):
+            if not await self.backend.count(names.recovery_records_of(self.id)):
                 await self.backend.remove(names.WORKERS, [self.id])
             await self.backend.delete(names.lease_of(self.id))
         await self.backend.close()
@@ -381,7 +381,7 @@ class Worker:
     async def _renew_lease(self) -> bool:
         began = self._clock()
         was_valid = self.is_valid(began)
-        # Others wait for a receipt no longer than a lease: so what they sent before is taken first.
+        # Others wait for an acknowledgement no longer than a lease: what they sent is taken first.
         await self.inbox.take_all()
         lease = names.lease_of(self.id)
         try:
@@ -420,7 +420,7 @@ class Worker:
         else:
             await self.backend.add(names.WORKERS, [self.id], ttl=_DAY)
             self._note_beat(began)
-        self.distrust()  # others do not wait for the receipts of a worker without a lease
+        self.distrust()  # others do not wait for the acknowledgements of a worker without a lease
         return False
 
     def distrust(self) -> None:

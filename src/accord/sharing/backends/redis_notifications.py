@@ -1,11 +1,11 @@
-"""Bells by publish and subscribe: one connection of a process hears what all processes ring."""
+"""Notifications by publish and subscribe: one connection hears those of all processes."""
 
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeAlias
 
-from accord.sharing.backends.backend import OnRing
+from accord.sharing.backends.backend import OnNotify
 from accord.sharing.backends.followers import Followers
 from accord.sharing.backends.redis_connection import (
     Broken,
@@ -17,13 +17,13 @@ from accord.sharing.backends.redis_connection import (
     pack,
 )
 
-__all__ = ["RedisBells"]
+__all__ = ["RedisNotifications"]
 
 # Seconds between attempts to connect.
 _PAUSES: Final = (0.02, 0.05, 0.1, 0.2, 0.4)
 _PING: Final = pack(b"PING")
 
-ConnectBells: TypeAlias = Callable[[OnLost, OnPush], Awaitable[RedisConnection]]
+ConnectNotifications: TypeAlias = Callable[[OnLost, OnPush], Awaitable[RedisConnection]]
 
 
 class _Sent:
@@ -35,11 +35,11 @@ class _Sent:
         self.topic = topic
 
 
-class RedisBells:
+class RedisNotifications:
     """Follows topics over one connection, which is made with the first of them.
 
     When the connection breaks, it is made again, all topics are subscribed to again, and then
-    everything is called once, as rings were lost.
+    everything is called once, as notifications were lost.
 
     Args:
         connect: makes a connection.
@@ -47,7 +47,7 @@ class RedisBells:
         timeout: seconds to wait for an answer.
     """
 
-    def __init__(self, connect: ConnectBells, *, prefix: bytes, timeout: float) -> None:
+    def __init__(self, connect: ConnectNotifications, *, prefix: bytes, timeout: float) -> None:
         self._connect = connect
         self._prefix = prefix
         self._timeout = timeout
@@ -70,14 +70,14 @@ class RedisBells:
         """Return the name of a topic's channel."""
         return self._prefix + topic.encode()
 
-    async def follow(self, topic: str, on_ring: OnRing) -> None:
-        """Call something whenever a topic rings; returns when the server has confirmed it.
+    async def follow(self, topic: str, on_notify: OnNotify) -> None:
+        """Call something whenever a topic is notified; returns when the server has confirmed it.
 
         Raises:
             Broken: it did not in time.
             EngineError: it refuses.
         """
-        self._followers.add(topic, on_ring)
+        self._followers.add(topic, on_notify)
         if topic not in self._topics:
             self._subscribe(topic)
         if topic not in self._unconfirmed:
@@ -90,14 +90,14 @@ class RedisBells:
             async with asyncio.timeout(self._timeout):
                 await confirmed
         except BaseException as error:
-            self.unfollow(topic, on_ring)
+            self.unfollow(topic, on_notify)
             if isinstance(error, TimeoutError):
                 raise Broken(self._cause) from None
             raise
 
-    def unfollow(self, topic: str, on_ring: OnRing) -> None:
+    def unfollow(self, topic: str, on_notify: OnNotify) -> None:
         """Call it no more."""
-        if not self._followers.discard(topic, on_ring):
+        if not self._followers.discard(topic, on_notify):
             return
         self._unconfirmed.pop(topic, None)
         del self._topics[topic]
@@ -174,7 +174,7 @@ class RedisBells:
     def _receive(self, reply: Any) -> None:
         self._heard = True
         if isinstance(reply, list) and reply[0] == b"message":
-            self._followers.ring((reply[1][len(self._prefix) :].decode(),))
+            self._followers.notify((reply[1][len(self._prefix) :].decode(),))
             return
         if not self._sent:
             return
@@ -182,7 +182,7 @@ class RedisBells:
         if sent.topic is None:
             if self._is_resuming:
                 self._is_resuming = False
-                self._followers.ring_all()
+                self._followers.notify_all()
         elif self._topics.get(sent.topic) is sent:
             for confirmed in self._unconfirmed.pop(sent.topic, ()):
                 if confirmed.done():

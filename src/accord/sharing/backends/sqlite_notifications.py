@@ -1,8 +1,8 @@
-"""Bells between the processes that share a SQLite file.
+"""Notifications between the processes that share a SQLite file.
 
-A process that follows topics has a Unix datagram socket, and rows in the file that say so. A ring
-is one datagram to each of those sockets. Where that does not work, on Windows or where processes
-have separate temporary folders, a process looks for rings in a table, twenty times a second.
+A process that follows topics has a Unix datagram socket, and rows in the file that say so. A
+notification is one datagram to each of those sockets. Where that does not work, on Windows or where
+processes have separate temporary folders, a process looks into a table, twenty times a second.
 """
 
 import asyncio
@@ -18,15 +18,16 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Final
 
-__all__ = ["BellSocket", "Bells", "Outgoing", "open_bell_socket"]
+__all__ = ["NotificationSocket", "Notifications", "Outgoing", "open_notification_socket"]
 
 # Addresses of Unix sockets may have 104 bytes on BSD systems, 108 elsewhere.
 _ADDRESS_BYTES: Final = 100
+# Older versions delete leftovers with this name, too.
 _PREFIX: Final = "accord-bell-"
 # A datagram is far smaller than the smallest buffer, so that it is taken whole or not at all.
 _DATAGRAM_BYTES: Final = 8192
 _DATAGRAMS: Final = 64
-# Seconds for which a process that does not read its socket is sent a ring again.
+# Seconds for which a process that does not read its socket is sent a notification again.
 _PATIENCE: Final = 1.0
 # How often a process says that it is there, and after how much silence it counts as gone. One that
 # was only stopped registers again when it goes on.
@@ -41,8 +42,8 @@ Outgoing = dict[tuple[int, str], dict[str, None]]
 """The topics to send, by the id and address of a listener."""
 
 
-class BellSocket:
-    """The socket on which a process hears bells; belongs to the event loop."""
+class NotificationSocket:
+    """The socket on which a process hears notifications; belongs to the event loop."""
 
     def __init__(
         self,
@@ -77,9 +78,9 @@ class BellSocket:
         self._hear(topics)
 
 
-def open_bell_socket(
+def open_notification_socket(
     loop: asyncio.AbstractEventLoop, hear: Callable[[Iterable[str]], None]
-) -> BellSocket | None:
+) -> NotificationSocket | None:
     """Make a socket in a private folder; None where that does not work."""
     if not hasattr(socket, "AF_UNIX"):
         return None
@@ -96,7 +97,7 @@ def open_bell_socket(
         try:
             bound.setblocking(False)
             bound.bind(os.path.join(folder, "s"))
-            return BellSocket(bound, loop, hear)
+            return NotificationSocket(bound, loop, hear)
         except (OSError, NotImplementedError):  # the latter by loops that watch no sockets
             bound.close()
             _remove_socket(os.path.join(folder, "s"), os.getpid())
@@ -114,8 +115,8 @@ def _remove_socket(address: str, pid: int) -> None:
         os.rmdir(folder)
 
 
-class Bells:
-    """What a process follows, and how it rings others; belongs to the thread of the file.
+class Notifications:
+    """What a process follows, and how it notifies others; belongs to the thread of the file.
 
     Args:
         prefix: what the names in the file begin with.
@@ -129,8 +130,8 @@ class Bells:
         self.prefix = prefix
         self._socket: socket.socket | None = None
         self._refresh_at = 0.0
-        self._number = 0  # of the newest ring that was looked at
-        # Rings that a full buffer did not take, and until when to send them again.
+        self._number = 0  # of the newest notification that was looked at
+        # Topics that a full buffer did not take, and until when to send them again.
         self._unsent: dict[tuple[int, str], tuple[float, dict[str, None]]] = {}
         # What sending showed: listeners to forget, and those to be reached by the table alone.
         self._dead: dict[int, str] = {}
@@ -167,7 +168,7 @@ class Bells:
             self._socket.close()
             self._socket = None
 
-    # -- ringing
+    # -- notifying
 
     def find(self, db: sqlite3.Connection, topics: Iterable[str], outgoing: Outgoing) -> list[str]:
         """Find the sockets of what follows topics in other processes.
@@ -190,15 +191,15 @@ class Bells:
                     polled.append(topic)
         return polled
 
-    def leave_rings(self, db: sqlite3.Connection, topics: Iterable[str], now: float) -> None:
-        """Ring for those that poll, in a transaction."""
+    def leave_for_polling(self, db: sqlite3.Connection, topics: Iterable[str], now: float) -> None:
+        """Notify those that poll, in a transaction."""
         db.executemany(
             "INSERT INTO rings (topic, at) VALUES (?, ?)",
             [(self.prefix + topic, now) for topic in dict.fromkeys(topics)],
         )
 
     def send(self, outgoing: Outgoing) -> None:
-        """Ring in other processes; what a full buffer does not take is sent again later."""
+        """Notify other processes; what a full buffer does not take is sent again later."""
         for listener, topics in outgoing.items():
             until, unsent = self._unsent.pop(listener, (time.monotonic() + _PATIENCE, {}))
             left = self._send(listener, {**unsent, **topics})
@@ -258,7 +259,7 @@ class Bells:
         """Say that this process is there, and forget those that are not, in a transaction.
 
         Returns:
-            Whether bells may have been missed.
+            Whether notifications may have been missed.
         """
         self._forget_dead(db, now)
         if not self.topics or now < self._refresh_at:
@@ -280,7 +281,7 @@ class Bells:
         self._number = 0
 
     def poll(self, db: sqlite3.Connection) -> list[str]:
-        """Return the topics that were rung since the last time."""
+        """Return the topics that were notified since the last time."""
         rows = db.execute(
             "SELECT number, topic FROM rings WHERE number > ? ORDER BY number", (self._number,)
         ).fetchall()
@@ -318,7 +319,7 @@ class Bells:
             db.execute(
                 "UPDATE listeners SET address = '' WHERE id = ? AND address = ?", (id, address)
             )
-            self.leave_rings(db, topics, now)
+            self.leave_for_polling(db, topics, now)
         db.execute("DELETE FROM rings WHERE at < ?", (now - _SILENCE,))
 
 
