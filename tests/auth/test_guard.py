@@ -15,10 +15,13 @@ from accord.auth import (
     Protected,
     StaticTokens,
 )
-from accord.auth.verifiers import REQUEST_SOURCE
+from accord.auth.guard import KnownHeaders, TokenHead
+from accord.auth.verifiers import REQUEST_SOURCE, TokenMemory, token_digest
 from accord.errors import AuthError
+from accord.http.server.exchange import Admission
 from support.asgi import Asgi
 from support.issuer import ISSUER, RESOURCE, jwks, token
+from support.waiting import until
 
 ANN = Principal("ann", scopes=frozenset({"read"}))
 TOKENS = StaticTokens({"good": ANN})
@@ -208,6 +211,60 @@ def test_a_recently_verified_token_is_checked_again_when_needed():
     for first in (given.encode(), b"", b"Basic YTpi"):
         twice = [(b"authorization", first), (b"authorization", given.encode())]
         assert ask(guard=lax, scope={"headers": twice}).status == 400
+
+
+def test_known_headers_are_forgotten_together_and_soon():
+    memory = TokenMemory()
+    for number in range(7):
+        memory.keep(token_digest(f"t{number}"), ANN, 60.0)
+
+    def heads(*numbers):
+        return [TokenHead(None, (b"Bearer t%d" % number,)) for number in numbers]
+
+    def admit(head, verified):
+        return Admission(verified, None, None)
+
+    async def scenario():
+        known = KnownHeaders(memory, most=3, seconds=0.01)
+        for head in heads(*range(5)):
+            assert known.find(head, admit).principal is ANN
+            assert len(known) <= 3
+        await until(lambda: len(known) == 0)
+        known.find(heads(5)[0], admit)
+        return known
+
+    async def on_another_loop(known):
+        # The loop that would have forgotten it is gone.
+        known.find(heads(6)[0], admit)
+        assert len(known) == 1
+        await until(lambda: len(known) == 0)
+
+    asyncio.run(on_another_loop(asyncio.run(scenario())))
+
+
+def test_a_known_header_is_decided_anew_once_the_verifier_has_forgotten_its_token():
+    memory, decided = TokenMemory(), []
+    bob = Principal("bob")
+
+    def admit(head, verified):
+        decided.append(verified)
+        return Admission(verified, None, None)
+
+    async def scenario():
+        known, head = KnownHeaders(memory), TokenHead(None, (b"Bearer t",))
+        assert known.find(head, admit) is None
+        memory.keep(token_digest("t"), ANN, 60.0)
+        first = known.find(head, admit)
+        assert known.find(head, admit) is first
+        memory.known.clear()
+        assert known.find(head, admit) is None
+        memory.keep(token_digest("t"), bob, 60.0)
+        assert known.find(head, admit).principal is bob
+        memory.keep(token_digest("t"), None, 60.0)
+        assert known.find(head, admit) is None
+
+    asyncio.run(scenario())
+    assert decided == [ANN, bob]
 
 
 def test_a_token_that_was_just_good_is_refused_from_the_moment_it_expires():

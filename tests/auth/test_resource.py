@@ -12,7 +12,7 @@ URL = "https://desk.example/.well-known/oauth-protected-resource/mcp"
 
 
 def bearer(value, query=b""):
-    return bearer_token([(b"host", b"x"), (b"authorization", value)], query)
+    return bearer_token([value], query)
 
 
 # -- names
@@ -102,7 +102,7 @@ def test_a_token_is_found_in_the_authorization_header(value):
 @pytest.mark.parametrize("value", [b"Basic YTpi", b"abc", b"", b"Digest x"])
 def test_another_scheme_is_not_a_token(value):
     assert bearer(value) is None
-    assert bearer_token([(b"host", b"x")]) is None
+    assert bearer_token([]) is None
 
 
 @pytest.mark.requirement("auth.status-codes")
@@ -116,7 +116,7 @@ def test_a_malformed_header_is_400(value):
 
 
 def test_two_authorization_headers_are_400():
-    found = bearer_token([(b"authorization", b"Bearer a"), (b"authorization", b"Bearer a")])
+    found = bearer_token([b"Bearer a", b"Bearer a"])
     assert isinstance(found, AccessRefusal)
     assert found.status == 400
 

@@ -7,9 +7,8 @@ import pytest
 
 from accord import Principal
 from accord.auth import FirstOf, StaticTokens, TokenVerifier
-from accord.auth.verifiers import RecentTokens, TokenMemory, for_audience
+from accord.auth.verifiers import TokenMemory, for_audience
 from accord.errors import AuthError
-from support.waiting import until
 
 
 def verify(verifier, token):
@@ -106,23 +105,3 @@ def test_remembered_results_are_bounded():
     assert len(memory.known) == 3
     assert memory.find(bytes([9])) is not None
     assert memory.find(bytes([6])) is None
-
-
-def test_recent_tokens_are_forgotten_together_and_soon():
-    async def scenario():
-        recent = RecentTokens(most=3, seconds=0.01)
-        for number in range(5):
-            recent.keep(b"Bearer %d" % number, Principal("ann"), time.time() + 60)
-            assert len(recent.known) <= 3
-        assert b"Bearer 4" in recent.known
-        await until(lambda: not recent.known)
-        recent.keep(b"Bearer 5", Principal("ann"), time.time() + 60)
-        return recent
-
-    async def on_another_loop(recent):
-        # The loop that would have forgotten it is gone.
-        recent.keep(b"Bearer 6", Principal("ann"), time.time() + 60)
-        assert list(recent.known) == [b"Bearer 6"]
-        await until(lambda: not recent.known)
-
-    asyncio.run(on_another_loop(asyncio.run(scenario())))

@@ -4,11 +4,11 @@ Every request is checked by itself. Open without a token are the metadata that n
 authorization server, health checks, and the preflights of browsers.
 """
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
-from time import time
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
@@ -19,7 +19,6 @@ from accord.auth.urls import RESOURCE_METADATA, canonical_url, endpoint_url, met
 from accord.auth.verifiers import (
     REQUEST_SOURCE,
     FirstOf,
-    RecentTokens,
     TokenMemory,
     TokenVerifier,
     for_audience,
@@ -27,7 +26,7 @@ from accord.auth.verifiers import (
 )
 from accord.errors import AuthError
 from accord.http.rules.addresses import LOOPBACK_HOSTS, client_network
-from accord.http.server.exchange import Admission, Headers, Receive, Scope, Send
+from accord.http.server.exchange import Admission, Headers, ListenerApp, Receive, Scope, Send
 from accord.principal import Principal
 
 if TYPE_CHECKING:
@@ -41,12 +40,13 @@ App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 _PRINCIPAL: Final = "accord.principal"
 _CHALLENGE_FOR: Final = "accord.challenge"
 _ADMITTED: Final = "accord.admitted"
-_NOT_FOUND: Final = (None, 0.0)
 _HEALTH: Final[tuple[str, ...]] = ("/healthz", "/readyz")
 _METRICS: Final = "/metrics"
 _JSON: Final = (b"content-type", b"application/json")
 _NO_STORE: Final = (b"cache-control", b"no-store")
 _AUTHORIZATION: Final = b"authorization"
+_BEARER: Final = b"Bearer "
+_NOT_FOUND: Final = (None, 0.0)
 _CHALLENGE: Final = b"www-authenticate"
 # The metadata is public: pages of any origin may read it.
 _ANY_ORIGIN: Final = (b"access-control-allow-origin", b"*")
@@ -136,15 +136,87 @@ class Protected:
         return Guard(app, self, path=path, public_url=public_url)
 
 
+class KnownHeaders:
+    """The cache in front of `Guard.admit`: admissions by the bytes of Authorization headers.
+
+    It never says more than the verifier's own memory: what that has forgotten, or what has expired,
+    is decided anew. In a burst each token is digested only once. All headers are forgotten together
+    and soon, so that no token stays in memory for long.
+
+    Args:
+        memory: what the verifier remembers.
+        most: how many headers are remembered.
+        seconds: for how long at most.
+    """
+
+    def __init__(self, memory: TokenMemory, *, most: int = 256, seconds: float = 2.0) -> None:
+        self._memory = memory
+        self._known: dict[bytes, tuple[bytes, Principal, Admission]] = {}
+        self._most = most
+        self._seconds = seconds
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def find(
+        self, head: "TokenHead", admit: Callable[["TokenHead", Principal], Admission | None]
+    ) -> Admission | None:
+        """Return the admission of a head while its token is remembered. On a running loop.
+
+        Args:
+            head: with one header.
+            admit: decides about a principal that the verifier remembers.
+        """
+        header, memory = head.given[0], self._memory
+        known = self._known.get(header)
+        if known is not None:
+            digest, verified, admission = known
+            found = memory.find(digest)
+            if found is not None and found[0] is verified:
+                return admission
+        if not header.startswith(_BEARER):
+            return None
+        digest = token_digest(header[len(_BEARER) :])
+        principal, _ = memory.find(digest) or _NOT_FOUND
+        new = None if principal is None else admit(head, principal)
+        if principal is not None and new is not None:
+            self._keep(header, digest, principal, new)
+        return new
+
+    def _keep(self, header: bytes, digest: bytes, verified: Principal, new: Admission) -> None:
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop or len(self._known) >= self._most:
+            self._known.clear()
+        if not self._known:
+            self._loop = loop
+            loop.call_later(self._seconds, self._known.clear)
+        self._known[header] = digest, verified, new
+
+
 class _Resource(msgspec.Struct, frozen=True):
     """One endpoint as its clients reach it: its URL, its metadata, its verifier."""
 
     resource: str
     metadata_url: str | None
     verifier: TokenVerifier
-    memory: TokenMemory | None
-    recent: RecentTokens
+    known: KnownHeaders | None
     challenge_for: Callable[[Iterable[str]], tuple[bytes, bytes]]
+
+
+class TokenHead(NamedTuple):
+    """What the admission of a request may depend on; nothing else in its head changes it.
+
+    Attributes:
+        target: the endpoint that it is for. Its path decides that, and without a public URL also
+            its host, scheme and mount point, and the port of the server.
+        given: its Authorization headers.
+        query: its query string, where a token is refused.
+    """
+
+    target: _Resource
+    given: tuple[bytes, ...]
+    query: bytes = b""
 
 
 class Guard:
@@ -164,6 +236,9 @@ class Guard:
         path: of the app's endpoint, below its mount point.
         public_url: where clients reach it, unless the settings have it.
         open_paths: further paths that need no token.
+
+    Attributes:
+        direct_app: the app, if requests of the listener may go on to it without ASGI.
     """
 
     def __init__(
@@ -190,12 +265,12 @@ class Guard:
         # Metadata has to name an authorization server (auth.prm.lists-as).
         self._has_metadata = protection.has_metadata
         self._other_paths: Mapping[str, str] = getattr(app, "resource_paths", None) or {}
-        # A subclass may check more.
-        is_plain = type(self).__call__ is Guard.__call__ and hasattr(type(app), "make_exchange")
-        self._make_exchange: Any = app.make_exchange if is_plain else None  # type: ignore[attr-defined]  # as above
-        self._public = None
+        is_plain = type(self).__call__ is Guard.__call__  # a subclass may check more
+        self.direct_app = app if is_plain and isinstance(app, ListenerApp) else None
+        self._public = self._usual = None
         if self.public_url is not None:
             self._public = self._resource_at(self.public_url, self.path)
+            self._usual = None if self.path in self._open else self._public
 
     def __getattr__(self, name: str) -> Any:
         # Servers that run the app read its attributes, with a guard or without.
@@ -204,50 +279,37 @@ class Guard:
         return getattr(self.app, name)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        target = self._public
-        if target is not None and scope.get("path") == self.path and scope.get("method") == "POST":
-            admitted = self._recall(scope, target)
-            if admitted is not None:
-                scope[_PRINCIPAL] = admitted
-                scope[_CHALLENGE_FOR] = target.challenge_for
-                shown = scope["headers"], b""
-                scope[_ADMITTED] = partial(self._is_still_admitted, *shown, target)
-                await self.app(scope, receive, send)
-                return
         # Only this guard sets the principal: one from outer apps is removed.
         scope.pop(_PRINCIPAL, None)
-        await self._call(scope, receive, send)
-
-    async def _call(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request of unknown validity."""
-        if self._is_open(scope):
-            await self.app(scope, receive, send)
-            return
-        target = self._find_resource(scope)
-        if isinstance(target, AccessRefusal):
-            await self._refuse(target, None, scope, receive, send)
-            return
-        if self._is_metadata(scope):
-            await self._publish(target, scope, send)
-            return
-        shown = scope["headers"], scope.get("query_string", b"")
-        client = scope.get("client")
-        REQUEST_SOURCE.set("" if client is None else client_network(str(client[0])))
-        admitted = self._recall(scope, target) or await self._admit(*shown, target)
-        if isinstance(admitted, AccessRefusal):
-            await self._refuse(admitted, target, scope, receive, send)
-            return
-        scope[_PRINCIPAL] = admitted
-        scope[_CHALLENGE_FOR] = target.challenge_for
-        scope[_ADMITTED] = partial(self._is_still_admitted, *shown, target)
+        is_usual = scope.get("path") == self.path and scope.get("method") == "POST"
+        target = self._usual if is_usual else None
+        if target is None:
+            if self._is_open(scope):
+                await self.app(scope, receive, send)
+                return
+            found = self._find_resource(scope)
+            if isinstance(found, AccessRefusal):
+                await self._refuse(found, None, scope, receive, send)
+                return
+            target = found
+            if self._is_metadata(scope):
+                await self._publish(target, scope, send)
+                return
+        given = tuple([value for name, value in scope["headers"] if name == _AUTHORIZATION])
+        head = TokenHead(target, given, scope.get("query_string", b""))
+        admission = self._recall(head)
+        if admission is None:
+            client = scope.get("client")
+            REQUEST_SOURCE.set("" if client is None else client_network(str(client[0])))
+            principal = await self.admit(head)
+            if isinstance(principal, AccessRefusal):
+                await self._refuse(principal, target, scope, receive, send)
+                return
+            admission = self._admission(head, principal)
+        scope[_PRINCIPAL] = admission.principal
+        scope[_CHALLENGE_FOR] = admission.challenge_for
+        scope[_ADMITTED] = admission.is_admitted
         await self.app(scope, receive, send)
-
-    def _is_open(self, scope: Scope) -> bool:
-        if scope["type"] != "http":
-            return bool(scope["type"] == "lifespan")
-        if scope["method"] == "OPTIONS" and RESOURCE_METADATA not in scope["path"]:
-            return _is_preflight(scope)
-        return local_path(scope).rstrip("/") in self._open
 
     def admit_exchange(
         self, connection: "HttpConnection", head: "ReceivedHead"
@@ -257,88 +319,87 @@ class Guard:
         None for all others, which are served as ASGI requests. So nearly all calls take the direct
         way from the socket to the app.
         """
-        target, headers = self._public, head.headers
-        given = headers.get(_AUTHORIZATION)
-        if self._make_exchange is None or target is None or given is None or head.query:
+        app, target = self.direct_app, self._usual
+        if app is None or target is None or head.path != self.path or head.method != "POST":
             return None
-        if head.path != self.path or head.method != "POST" or _AUTHORIZATION in head.repeated:
+        given = head.headers.get(_AUTHORIZATION)
+        if given is None or _AUTHORIZATION in head.repeated:
             return None
-        principal = self._recall_token(given, target)
-        if principal is None:
+        admission = self._recall(TokenHead(target, (given,), head.query))
+        if admission is None:
             return None
-        exchange: ListenerExchange = self._make_exchange(connection, head)
-        is_admitted = partial(self._is_still_admitted, head.fields, b"", target)
-        exchange.admission = Admission(principal, target.challenge_for, is_admitted)
+        exchange: ListenerExchange = app.make_exchange(connection, head)
+        exchange.admission = admission
         return exchange
 
-    def _recall(self, scope: Scope, target: _Resource) -> Principal | None:
-        """Return the principal of a request if its token was verified a moment ago."""
-        if scope.get("query_string"):
-            return None
-        given = None
-        for name, value in scope["headers"]:
-            if name == _AUTHORIZATION:
-                if given is not None:
-                    return None
-                given = value
-        return None if given is None else self._recall_token(given, target)
+    # -- admission
 
-    def _recall_token(self, given: bytes, target: _Resource) -> Principal | None:
-        if target.memory is None:
-            return None
-        recent = target.recent.known.get(given)
-        if recent is not None and recent[1] > time():
-            return recent[0]
-        if not given.startswith(b"Bearer "):
-            return None
-        principal, until = target.memory.find(token_digest(given[7:])) or _NOT_FOUND
-        if principal is None:
-            return None
-        principal = self._widen(principal)
-        if not self._required <= principal.scopes:
-            return None
-        target.recent.keep(given, principal, until)
-        return principal
+    async def admit(self, head: TokenHead) -> Principal | AccessRefusal:
+        """Decide whether a request is admitted: return its principal, or why it is refused.
 
-    async def _admit(
-        self, headers: Headers, query: bytes, target: _Resource
-    ) -> Principal | AccessRefusal:
-        """Return the principal of a request, or why it is refused."""
-        token = resource.bearer_token(headers, query)
+        The only decision there is, on the listener and as ASGI, in each revision, when a request
+        arrives and while its response goes on.
+        """
+        token = resource.bearer_token(head.given, head.query)
         if token is None:
             return resource.missing_token(self._challenged_scopes)
         if isinstance(token, AccessRefusal):
             return token
         try:
-            principal = await target.verifier.verify(token)
+            verified = await head.target.verifier.verify(token)
         except AuthError as error:
             log.info("a token cannot be verified: %s", error)  # the verifier logs the cause
             return resource.unavailable()
-        if principal is None:  # auth.token.invalid-401
+        if verified is None:  # auth.token.invalid-401
             return resource.invalid_token(scopes=self._challenged_scopes)
-        principal = self._widen(principal)
+        return self._grant(verified)
+
+    def _recall(self, head: TokenHead) -> Admission | None:
+        """Return what `admit` would decide, for a token that its verifier remembers: the cache."""
+        known = head.target.known
+        if known is None or head.query or len(head.given) != 1:
+            return None
+        return known.find(head, self._admit_verified)
+
+    def _admit_verified(self, head: TokenHead, verified: Principal) -> Admission | None:
+        principal = self._grant(verified)
+        return self._admission(head, principal) if isinstance(principal, Principal) else None
+
+    def _grant(self, verified: Principal) -> Principal | AccessRefusal:
+        """Return the principal with the scopes that its own imply, if they are all it needs.
+
+        auth.scope.hierarchy
+        """
+        principal = verified
+        if self._implied:
+            wider = resource.widen_scopes(verified.scopes, self._implied)
+            principal = msgspec.structs.replace(verified, scopes=wider)
         if not self._required <= principal.scopes:
             return resource.insufficient_scope(self._required)
         return principal
 
-    def _widen(self, principal: Principal) -> Principal:
-        """Return a principal with the scopes that its own scopes imply (auth.scope.hierarchy)."""
-        if not self._implied:
-            return principal
-        wider = resource.widen_scopes(principal.scopes, self._implied)
-        return msgspec.structs.replace(principal, scopes=wider)
+    def _admission(self, head: TokenHead, principal: Principal) -> Admission:
+        again = partial(self._is_still_admitted, head)
+        return Admission(principal, head.target.challenge_for, again)
+
+    async def _is_still_admitted(self, head: TokenHead) -> bool:
+        admitted = await self.admit(head)
+        # A verifier that cannot be reached ends no stream.
+        return isinstance(admitted, Principal) or admitted.status == 503
 
     @property
     def _challenged_scopes(self) -> list[str]:
         """The scopes for a client without a token (auth.scope.challenge-has-scope)."""
         return resource.sort_scopes(self._required or getattr(self.app, "entry_scopes", ()))
 
-    async def _is_still_admitted(self, headers: Headers, query: bytes, target: _Resource) -> bool:
-        admitted = await self._admit(headers, query, target)
-        # A verifier that cannot be reached ends no stream.
-        return isinstance(admitted, Principal) or admitted.status == 503
-
     # -- the endpoint of a request
+
+    def _is_open(self, scope: Scope) -> bool:
+        if scope["type"] != "http":
+            return bool(scope["type"] == "lifespan")
+        if scope["method"] == "OPTIONS" and RESOURCE_METADATA not in scope["path"]:
+            return _is_preflight(scope)
+        return local_path(scope).rstrip("/") in self._open
 
     def _find_resource(self, scope: Scope) -> _Resource | AccessRefusal:
         path = self._path_of(scope)
@@ -375,11 +436,11 @@ class Guard:
             other = for_audience(self.protection.verifier, unnamed)
             if path != self.path and other is not verifier:
                 verifier = FirstOf(verifier, other)
-            memory = getattr(verifier, "memory", None)
+            memory: TokenMemory | None = getattr(verifier, "memory", None)
             described_at = metadata_url(url, path) if self._has_metadata else None
             challenge_for = partial(_challenge_for, self._required, described_at)
-            recent = RecentTokens()
-            found = _Resource(url, described_at, verifier, memory, recent, challenge_for)
+            known = None if memory is None else KnownHeaders(memory)
+            found = _Resource(url, described_at, verifier, known, challenge_for)
             if len(self._resources) < _RESOURCES_MOST:
                 self._resources[url] = found
         return found
@@ -413,7 +474,7 @@ class Guard:
             protection = self.protection
             body = resource.resource_metadata(
                 target.resource,
-                self._issuers(scope),
+                self.issuers_for(scope),
                 scopes=self._supported_scopes,
                 name=protection.resource_name,
                 documentation=protection.documentation,
@@ -427,7 +488,8 @@ class Guard:
             return named
         return resource.sort_scopes({*self._required, *getattr(self.app, "entry_scopes", ())})
 
-    def _issuers(self, scope: Scope) -> tuple[str, ...]:
+    def issuers_for(self, scope: Scope) -> tuple[str, ...]:
+        """Return the authorization servers that the metadata names to the client of a request."""
         return self.protection.issuers
 
     # -- refusing

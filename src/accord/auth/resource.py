@@ -5,14 +5,12 @@ Header values are those of a request; nothing here reads a clock or verifies a t
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 from urllib.parse import parse_qsl
 
 import msgspec
 
 from accord.auth.urls import canonical_url
-
-RawHeaders: TypeAlias = Iterable[tuple[bytes, bytes]]
 
 # Several times what identity providers issue; longer ones only cost time.
 TOKEN_MOST: Final = 16 * 1024
@@ -77,26 +75,22 @@ def is_token(text: str) -> bool:
     return _TOKEN.fullmatch(text.encode()) is not None
 
 
-def bearer_token(headers: RawHeaders, query: bytes = b"") -> str | AccessRefusal | None:
+def bearer_token(given: Sequence[bytes], query: bytes = b"") -> str | AccessRefusal | None:
     """Return the token of a request, why it is refused, or None for no token.
 
     Args:
-        headers: with lower-case names.
+        given: its Authorization headers.
         query: the query string; a token there is refused, whatever the headers say.
     """
     if query and _has_token(query):  # auth.token.not-in-query
         return _invalid_request(
             "a token in the query string is not accepted; use the Authorization header"
         )
-    given = None
-    for name, value in headers:
-        if name == b"authorization":
-            if given is not None:
-                return _invalid_request("there is more than one Authorization header")
-            given = value
-    if given is None:
+    if len(given) > 1:
+        return _invalid_request("there is more than one Authorization header")
+    if not given:
         return None
-    scheme, _, token = given.strip().partition(b" ")
+    scheme, _, token = given[0].strip().partition(b" ")
     if scheme.lower() != _SCHEME:
         return None
     token = token.strip()

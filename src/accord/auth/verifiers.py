@@ -1,6 +1,5 @@
 """Verifiers of tokens: the interface, fixed tokens, several in order, and a memory."""
 
-import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
@@ -169,33 +168,6 @@ class TokenMemory:
         while len(self.known) >= self._most:
             self.known.pop(next(iter(self.known)))
         self.known[digest] = (principal, until)
-
-
-class RecentTokens:
-    """The headers of the last moments: in a burst each token is digested only once.
-
-    All of them are forgotten together and soon, so that no token stays in memory for long.
-
-    Args:
-        most: how many are remembered.
-        seconds: for how long at most.
-    """
-
-    def __init__(self, *, most: int = 256, seconds: float = 2.0) -> None:
-        self.known: dict[bytes, tuple[Principal, float]] = {}
-        self._most = most
-        self._seconds = seconds
-        self._loop: asyncio.AbstractEventLoop | None = None
-
-    def keep(self, header: bytes, principal: Principal, until: float) -> None:
-        """Remember the principal of a header, at most until a time. On a running loop."""
-        loop = asyncio.get_running_loop()
-        if self._loop is not loop or len(self.known) >= self._most:
-            self.known.clear()
-        if not self.known:
-            self._loop = loop
-            loop.call_later(self._seconds, self.known.clear)
-        self.known[header] = (principal, until)
 
 
 def token_digest(token: str | bytes) -> bytes:

@@ -43,7 +43,7 @@ from accord.auth.jwks import require_jwt
 from accord.auth.urls import is_loopback_url
 from accord.errors import AuthError, StoreError
 from accord.http.client.guarded import Send as SendRequest
-from accord.http.server.exchange import Receive, Scope, Send
+from accord.http.server.exchange import ListenerApp, Receive, Scope, Send
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -355,9 +355,9 @@ class ProtectedApp(Guard):
         protection.scopes_supported = [each for each in known if each != "offline_access"]
         super().__init__(app, protection, path=deployment.path or "", public_url=public_url)
         # Its own paths differ from that of the endpoint.
-        self._make_exchange = getattr(app, "make_exchange", None)
+        self.direct_app = app if isinstance(app, ListenerApp) else None
 
-    def _issuers(self, scope: Scope) -> tuple[str, ...]:
+    def issuers_for(self, scope: Scope) -> tuple[str, ...]:
         """Return this server, by the name under which the client of a request reaches it."""
         if self._deployment.issuer is not None:
             return self.protection.issuers

@@ -23,6 +23,7 @@ from accord.http.server.exchange import (
     AsgiExchange,
     Headers,
     HttpExchange,
+    ListenerApp,
     Receive,
     Scope,
     Send,
@@ -53,7 +54,7 @@ _HEALTH: Final = ("/healthz", "/readyz")
 _METRICS: Final = "/metrics"
 
 
-class HttpApp:
+class HttpApp(ListenerApp):
     """A server as an ASGI app; can be mounted anywhere, with or without lifespan events.
 
     Args:
@@ -386,8 +387,9 @@ class HttpApp:
             log.exception("%s %s failed", exchange.method, scope["path"])
             await exchange.fail()
 
-    def make_exchange(self, connection: "HttpConnection", head: "ReceivedHead") -> HttpExchange:
-        """Return the request for a head that the listener has received."""
+    def make_exchange(
+        self, connection: "HttpConnection", head: "ReceivedHead"
+    ) -> "ListenerExchange":
         return self._exchange_type(self, connection, head)
 
     @cached_property
@@ -397,7 +399,6 @@ class HttpApp:
         return ListenerExchange
 
     def serve_exchange(self, exchange: "ListenerExchange") -> Awaitable[None]:
-        """Serve a request of the listener; return DONE, or what is to be awaited."""
         if not self._is_ready:
             return self._start_and_serve(exchange)
         head = exchange.head

@@ -19,6 +19,8 @@ from accord.protocol.jsonrpc import ErrorBody
 from accord.runtime.handlers import DONE, TURN
 
 if TYPE_CHECKING:
+    from accord.http.server.connection import HttpConnection
+    from accord.http.server.listener_request import ListenerExchange, ReceivedHead
     from accord.http.server.state import HttpOptions
 
 log = logging.getLogger("accord.http")
@@ -71,6 +73,27 @@ class Admission(msgspec.Struct):
     principal: Principal
     challenge_for: Callable[[Iterable[str]], tuple[bytes, bytes]]
     is_admitted: Callable[[], Awaitable[bool]]
+
+
+class ListenerApp(ABC):
+    """An app that serves requests of the listener itself, without ASGI in between.
+
+    An app around it is not one: it would be passed by.
+    """
+
+    @abstractmethod
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request of ASGI."""
+
+    @abstractmethod
+    def make_exchange(
+        self, connection: "HttpConnection", head: "ReceivedHead"
+    ) -> "ListenerExchange":
+        """Return the request for a head that the listener has received."""
+
+    @abstractmethod
+    def serve_exchange(self, exchange: "ListenerExchange") -> Awaitable[None]:
+        """Serve a request of the listener; return DONE, or what is to be awaited."""
 
 
 class HttpExchange(ABC):

@@ -22,6 +22,7 @@ from typing import Any, Final, Protocol
 
 from accord.http.rules.addresses import client_network
 from accord.http.server.connection import HttpConnection, SocketFlow
+from accord.http.server.exchange import ListenerApp
 from accord.http.server.listener_request import (
     STATUS_LINES,
     AsgiApp,
@@ -81,16 +82,6 @@ class ListenerLimits(Protocol):
     def unread_bytes(self) -> int: ...
 
 
-class NativeApp(Protocol):
-    """An app that serves requests of the listener itself, without ASGI."""
-
-    def make_exchange(self, connection: HttpConnection, head: ReceivedHead) -> ListenerRequest:
-        """Return the request for a head."""
-
-    def serve_exchange(self, request: Any) -> Awaitable[None]:
-        """Serve a request; return DONE, or what is to be awaited."""
-
-
 class HttpListener:
     """Listens on sockets, and serves one app on all their connections.
 
@@ -137,11 +128,10 @@ class HttpListener:
         self._arrived: deque[ListenerRequest] = deque()
         self._writers: list[SocketFlow] = []
         self._tick_every = min(_TICK, limits.body_timeout / 4, limits.write_timeout / 4)
-        make_exchange = getattr(app, "make_exchange", None)
         self.make_request: Callable[[HttpConnection, ReceivedHead], ListenerRequest]
         self.serve: Callable[[Any], Awaitable[None]]
-        if make_exchange is not None and hasattr(type(app), "make_exchange"):
-            self.make_request, self.serve = make_exchange, app.serve_exchange
+        if isinstance(app, ListenerApp):
+            self.make_request, self.serve = app.make_exchange, app.serve_exchange
         else:
             bridge = _Bridge(app)
             self.make_request, self.serve = AsgiRequest, bridge.serve
