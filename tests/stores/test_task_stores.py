@@ -17,7 +17,7 @@ from accord.errors import StoreError, StoreUnavailable
 from accord.server import tasks
 from accord.server.tasks import MemoryTaskStore, SqliteTaskStore, TaskRecord, TaskStore
 from accord.sharing import MemoryBackend, SqliteBackend
-from accord.sharing.serving.task_store import SharedTaskStore
+from accord.sharing.serving.tasks import SharedTaskStore
 from support.running import on_a_loop
 
 Make = Callable[..., TaskStore]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from accord.http.server.app import HttpApp
     from accord.server import Server
-    from accord.sharing.serving.worker_process import WorkerEnd
+    from accord.sharing.serving.worker_processes import WorkerEnd
 
 _HELP = """\
 usage: accord run [options] TARGET
@@ -211,7 +211,7 @@ def _serve_in_workers(build: "Callable[[], Server[Any]]", settings: RunSettings,
     """
     from accord.server.serving import run_http
     from accord.server.serving_logs import log_in_background
-    from accord.sharing.serving.serving import provide_store, supervise
+    from accord.sharing.serving.worker_processes import provide_store, supervise
 
     place, options = settings.place(), settings.http_settings()
     place.load_tls()  # a certificate that cannot be used is reported once

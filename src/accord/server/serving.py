@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from accord.server.core import ServerCore
     from accord.server.http_settings import HttpSettings, ListenSettings
     from accord.server.listen_place import ListenPlace
-    from accord.sharing.serving.worker_process import WorkerEnd
+    from accord.sharing.serving.worker_processes import WorkerEnd
 
 _stdio_log = logging.getLogger("accord.stdio")
 _http_log = logging.getLogger("accord.http")
@@ -101,7 +101,7 @@ def run(
     if transport == "http":
         count = count_workers(options)
         if count > 1:
-            workers = import_module("accord.sharing.serving.serving")
+            workers = import_module("accord.sharing.serving.worker_processes")
             workers.run_in_workers(
                 server, _take_place(host, port, options), grace, options, count=count
             )

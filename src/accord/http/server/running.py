@@ -17,7 +17,7 @@ from accord.runtime.tasks import run_to_end, run_until_cancelled
 
 if TYPE_CHECKING:
     from accord.http.server.app import HttpApp
-    from accord.sharing.serving.worker_process import WorkerEnd
+    from accord.sharing.serving.worker_processes import WorkerEnd
 
 Start: TypeAlias = Callable[[], Awaitable[None]]
 OnStarted: TypeAlias = Callable[[], None]

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from accord.server.session import Session
     from accord.server.tasks.channel import RunningTask
     from accord.server.tasks.watching import TaskWatches
-    from accord.sharing.serving.task_store import SharedTaskStore
-    from accord.sharing.serving.task_takeover import Takeover
+    from accord.sharing.serving.tasks import SharedTaskStore, Takeover
     from accord.sharing.workers.worker import Worker
 
 log = logging.getLogger("accord.server")
@@ -50,7 +49,7 @@ class TaskFinder:
     @cached_property
     def takeover(self) -> "Takeover":
         """Takes over the tasks of lost workers; for servers with a store."""
-        takeover: Takeover = import_module("accord.sharing.serving.task_takeover").Takeover(self)
+        takeover: Takeover = import_module("accord.sharing.serving.tasks").Takeover(self)
         return takeover
 
     @property
@@ -65,7 +64,7 @@ class TaskFinder:
         if worker is None:
             return self._own_store
         if self._shared_store is None or self._shared_store.backend is not worker.backend:
-            stores = import_module("accord.sharing.serving.task_store")
+            stores = import_module("accord.sharing.serving.tasks")
             self._shared_store = stores.SharedTaskStore(worker.backend, clock=worker.now)
         return self._shared_store
 

@@ -18,7 +18,7 @@ from accord.errors import Conflict, StoreError, StoreUnavailable
 from accord.principal import Principal
 from accord.protocol.party import Bounded
 from accord.server.questions.url_elicitation import COMPLETE
-from accord.sharing.serving.outbox import notify_session
+from accord.sharing.serving.session_sharing import notify_session
 from accord.types import ElicitationCompleteParams
 
 if TYPE_CHECKING:

@@ -5,12 +5,14 @@ says, and takes over what other workers change.
 """
 
 import logging
+import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
 from accord.errors import InternalError, LocalProtocolError, MessageTooLarge
+from accord.protocol import codec
 from accord.protocol.exchange import Exchange
 from accord.protocol.party import Peer, capability_paths
 from accord.protocol.revisions import REVISIONS, Phase
@@ -23,12 +25,14 @@ from accord.server.hub import (
     resource_change,
 )
 from accord.server.visibility import Visibility
+from accord.sharing.workers import names
 from accord.sharing.workers.session_records import SessionRecord
 from accord.types import CallToolParams, Implementation, LoggingLevel, RevisionId
 
 if TYPE_CHECKING:
     from accord.server.core import ServerCore
     from accord.server.session import Session
+    from accord.sharing.workers.worker import Worker
 
 log = logging.getLogger("accord.server")
 
@@ -37,6 +41,17 @@ _STATE_MOST: Final = 256 * 1024
 _replace: Final = msgspec.structs.replace
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode_client: Final = msgspec.json.Decoder(Implementation | None).decode
+_RELAYED: Final = frozenset({UPDATED, *(list_change(kind).name for kind in LIST_KINDS)})
+_SIMPLE: Final = (
+    "revision",
+    "capabilities",
+    "client",
+    "is_initialized",
+    "log_level",
+    "visibility",
+)
+# No shorter than the outbox of a session that is used lasts.
+_DAY: Final = 86_400.0
 
 
 class SessionSharing:
@@ -251,17 +266,6 @@ class SessionSharing:
         return entry is not None and entry.idempotent
 
 
-_RELAYED: Final = frozenset({UPDATED, *(list_change(kind).name for kind in LIST_KINDS)})
-_SIMPLE: Final = (
-    "revision",
-    "capabilities",
-    "client",
-    "is_initialized",
-    "log_level",
-    "visibility",
-)
-
-
 def encode_state(kept: dict[str, Any], base: Mapping[str, bytes]) -> dict[str, bytes]:
     """Return the values of `session.state` as bytes.
 
@@ -342,3 +346,27 @@ def _merge(
         if key in chosen:
             merged[key] = chosen[key]
     return merged
+
+
+async def notify_session(worker: "Worker", session_id: str, name: str, params: Any) -> bool:
+    """Send a notification to the client of a session; returns whether there is such a session.
+
+    Args:
+        worker: that of this process.
+        session_id: as the client sends it.
+        name: the method.
+        params: those of the notification, in the shape of its revision.
+
+    Raises:
+        StoreError: the store does not answer.
+    """
+    from accord.sharing.sessions.streams import NONCE_BYTES
+    from accord.sharing.workers.session_tokens import SessionTokens
+
+    backend, token = worker.backend, SessionTokens(worker.keys).open(session_id.encode())
+    if token is None or await backend.get(names.session_of(token.sid)) is None:
+        return False
+    entry = os.urandom(NONCE_BYTES) + codec.encode_notification(name, params)
+    outbox = names.outbox_of(token.sid)
+    await backend.append(outbox, [entry], ttl=_DAY, notify=(outbox,))
+    return True

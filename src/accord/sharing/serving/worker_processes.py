@@ -7,35 +7,47 @@ A signal means the same as for a single process: SIGTERM and SIGINT let calls fi
 ends everything at once. SIGHUP replaces the workers one by one.
 """
 
+import atexit
 import logging
 import os
+import secrets
 import select
+import shutil
 import signal
 import sys
+import tempfile
+import threading
 import time
-from collections.abc import Callable, Iterator
+import traceback
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
+from importlib.util import find_spec
 from socket import socket
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeAlias
+from urllib.parse import quote
 
 import msgspec
 
 from accord.errors import ConfigurationError
 from accord.http.server.listener import LoadBoard, SharedLoad
-from accord.runtime.shutdown import is_main_thread
-from accord.server.serving import Announcement
-from accord.sharing.serving.worker_process import (
-    SIGNAL_AT_ONCE,
-    Inheritance,
-    Work,
-    restore_signals,
-    run_child,
-)
+from accord.http.server.sockets import adopt
+from accord.runtime.shutdown import exit_at_once, is_main_thread
+from accord.server.serving import Announcement, announce, build_app, http_server, run_http
+from accord.server.serving_logs import log_in_background
 
-__all__ = ["WorkerProcesses", "count_workers", "usable_cores"]
+if TYPE_CHECKING:
+    from accord.server.core import ServerCore
+    from accord.server.http_settings import ListenSettings
+    from accord.server.listen_place import ListenPlace
 
 log = logging.getLogger("accord.http")
 
+Work: TypeAlias = "Callable[[WorkerEnd], int]"
+"""Serves on sockets until a signal arrives; returns the exit code."""
+SIGNAL_AT_ONCE: Final = getattr(signal, "SIGQUIT", signal.SIGTERM)
+"""Ends a worker at once. SIGTERM and SIGINT let calls finish, and may be repeated: a terminal and a
+service manager send them to all processes, and the parent sends one too."""
 # What a worker may take beyond its grace period, before it is killed.
 _END_SLACK: Final = 4.0
 # What workers get to exit at once.
@@ -48,6 +60,98 @@ _LONGEST_PAUSE: Final = 30.0
 _SLOW_START: Final = 30.0
 _LONGEST_WAIT: Final = 60.0
 _CPU_QUOTA: Final = "/sys/fs/cgroup/cpu.max"
+
+
+class WorkerEnd:
+    """What a worker shares with its parent, and with the other workers.
+
+    Attributes:
+        sockets: those that all workers serve on.
+        load: how many connections each of them has.
+    """
+
+    def __init__(self, sockets: list[socket], load: SharedLoad, readiness: int) -> None:
+        self.sockets = sockets
+        self.load = load
+        self._readiness = readiness
+
+    def report_ready(self, said: Announcement) -> None:
+        """Report that this worker serves; once."""
+        with suppress(OSError):  # the parent is gone
+            os.write(self._readiness, msgspec.json.encode(said) + b"\n")
+        os.close(self._readiness)
+
+
+class Inheritance(msgspec.Struct):
+    """What a worker gets from its parent.
+
+    Attributes:
+        sockets: those that it serves on.
+        load: how many connections it and the others have.
+        readiness: the end of a pipe on which it reports that it is ready.
+        lifeline: the end of a pipe whose other end is closed when the parent is gone.
+        grace: seconds after which it ends then, whatever hangs.
+        closed: descriptors that are the parent's own.
+        signals: the handlers that the parent has replaced.
+        mask: the signals that are blocked while it runs.
+    """
+
+    sockets: list[socket]
+    load: Any
+    readiness: int
+    lifeline: int
+    grace: float
+    closed: list[int]
+    signals: Mapping[int, Any]
+    mask: Any = ()
+
+
+def run_child(work: Work, given: Inheritance) -> NoReturn:
+    """Run a worker in the process that was forked for it, and end the process.
+
+    Nothing of what the parent would do on its way out happens here: its temporary files and its
+    `atexit` functions are its own. Those that are registered in this process are called.
+    """
+    code = 1
+    try:
+        atexit._clear()
+        for descriptor in given.closed:
+            os.close(descriptor)
+        # Without the owner of a Unix socket: its file belongs to the parent.
+        sockets = [adopt(each.detach(), "the socket of the parent") for each in given.sockets]
+        restore_signals(given.signals)
+        signal.signal(SIGNAL_AT_ONCE, lambda *_: exit_at_once(0))
+        signal.pthread_sigmask(signal.SIG_SETMASK, given.mask)
+        _end_with_parent(given.lifeline, given.grace)
+        code = work(WorkerEnd(sockets, given.load, given.readiness))
+    except KeyboardInterrupt:
+        code = 130
+    except SystemExit as error:
+        code = error.code if isinstance(error.code, int) else int(error.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with suppress(BaseException):
+            atexit._run_exitfuncs()
+        exit_at_once(code & 0xFF)
+
+
+def restore_signals(before: Mapping[int, Any]) -> None:
+    """Put handlers of signals back."""
+    for number, earlier in before.items():
+        # None stands for a handler that was not set in Python.
+        signal.signal(number, signal.SIG_DFL if earlier is None else earlier)
+
+
+def _end_with_parent(lifeline: int, seconds: float) -> None:
+    def wait() -> None:
+        with suppress(OSError):
+            os.read(lifeline, 1)  # returns when the other end is closed
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(seconds)
+        exit_at_once(1)
+
+    threading.Thread(target=wait, name="accord-parent", daemon=True).start()
 
 
 def usable_cores() -> int:
@@ -471,3 +575,94 @@ def _warn_of_threads() -> None:
             "ever; start them in the lifespan",
             ", ".join(others),
         )
+
+
+def run_in_workers(
+    server: "ServerCore",
+    place: "ListenPlace",
+    grace: float,
+    options: "ListenSettings",
+    *,
+    count: int,
+) -> None:
+    """Serve over HTTP in several processes, which are forked from this one.
+
+    Raises:
+        ValueError: a setting is invalid.
+        TransportError: the address cannot be listened on, or the certificate cannot be used.
+        SystemExit: no worker has become ready.
+    """
+    http_server()
+    server.was_run = True
+    with provide_store(options) as store:
+        # Built here and not in the workers: a wrong setting is reported before anything starts.
+        app = build_app(server, grace, options)
+        place.load_tls()
+
+        def work(worker: "WorkerEnd") -> int:
+            with log_in_background(), store.removed_by_orphans():
+                run_http(server, app, place, worker=worker)
+            return 0
+
+        code = supervise(work, place, grace=grace, count=count)
+    if code:
+        raise SystemExit(code)
+
+
+def supervise(work: "Work", place: "ListenPlace", *, grace: float, count: int) -> int:
+    """Run workers on the sockets of a place until a signal arrives; return the exit code.
+
+    Raises:
+        TransportError: the address cannot be listened on.
+    """
+    from accord.http.server.sockets import close_all
+
+    sockets = place.open_sockets()
+    try:
+        say = partial(announce, workers=count)
+        return WorkerProcesses(work, sockets, count=count, grace=grace, announce=say).run()
+    finally:
+        close_all(sockets)
+
+
+class _TemporaryStore:
+    """A store in a private folder; None for the folder if the user has named a store."""
+
+    def __init__(self, folder: str | None) -> None:
+        self._folder = folder
+        self._parent = os.getpid()
+
+    def remove(self) -> None:
+        """Remove the folder."""
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    @contextmanager
+    def removed_by_orphans(self) -> Iterator[None]:
+        """Remove the folder at the end of a block in a worker, if its parent was killed."""
+        try:
+            yield
+        finally:
+            if os.getppid() != self._parent:
+                self.remove()
+
+
+@contextmanager
+def provide_store(options: Any) -> Iterator[_TemporaryStore]:
+    """Set a store in a private folder, with keys of its own, unless the options name one.
+
+    The folder is removed at the end: nothing of it outlives the workers.
+    """
+    if options.get("store") is not None:
+        yield _TemporaryStore(None)
+        return
+    folder = tempfile.mkdtemp(prefix="accord-")  # for this user alone
+    store = _TemporaryStore(folder)
+    try:
+        options["store"] = f"sqlite:///{quote(folder)}/store.db"
+        if options.get("store_keys") is None and find_spec("cryptography") is not None:
+            # Only the workers have them: what a killed parent leaves behind cannot be read.
+            options["store_keys"] = [secrets.token_hex(32)]
+        yield store
+    finally:
+        store.remove()

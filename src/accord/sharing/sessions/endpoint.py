@@ -31,9 +31,8 @@ from accord.http.server.session import PostResponse
 from accord.http.server.state import AppState, Bodies
 from accord.protocol.exchange import Event, NotificationReceived, RequestReceived
 from accord.protocol.jsonrpc import Frame, MalformedMessage
-from accord.sharing.sessions.response import SharedResponse
 from accord.sharing.sessions.routing import AnsweredTwice, MessageRouter
-from accord.sharing.sessions.session import SharedSession
+from accord.sharing.sessions.session import SharedResponse, SharedSession
 from accord.sharing.sessions.sessions import AWAY, SharedSessions
 from accord.sharing.sessions.streams import FollowedStream, OutboxStream
 from accord.sharing.workers import names

@@ -9,9 +9,9 @@ import asyncio
 import logging
 import os
 import secrets
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
@@ -22,16 +22,7 @@ from accord.principal import Principal
 from accord.protocol import codec
 from accord.protocol.exchange import Exchange
 from accord.protocol.jsonrpc import ErrorBody
-from accord.sharing.sessions.response import (
-    SharedResponse,
-    StreamCall,
-    stream_recovery_record,
-)
-from accord.sharing.sessions.streams import (
-    NONCE_BYTES,
-    LoggedStream,
-    OutboxStream,
-)
+from accord.sharing.sessions.streams import NONCE_BYTES, LoggedStream, OutboxStream
 from accord.sharing.workers import names
 from accord.sharing.workers.event_logs import LogLimits, LogWriter, make_label
 from accord.sharing.workers.session_records import CachedRecord, SessionRecord
@@ -42,6 +33,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("accord.http")
 
+CALL_FORMAT: Final = 1
 # Requests of the server are numbered from a random multiple of this, so that those of several
 # workers differ. JavaScript reads integers below 2**53 exactly.
 _BLOCK: Final = 2**20
@@ -53,6 +45,67 @@ _LOOKS_A_SECOND: Final = 50
 # Seconds between attempts while the store does not answer.
 _PAUSE: Final = 0.1
 _REQUEST: Final = b'{"jsonrpc":"2.0","id":'
+
+
+class StreamCall(msgspec.Struct, frozen=True, kw_only=True):
+    """What another worker needs to end the requests of a stream, or to go on with them.
+
+    Attributes:
+        needs: the lowest format that a worker must know for that.
+        token: the value of the session header.
+        ids: those of the requests that the stream answers.
+        frames: the requests, where they may be served again; else empty.
+        principal: the caller, as far as handlers may ask for it.
+        fence: that of the log.
+    """
+
+    needs: int = CALL_FORMAT
+    token: bytes
+    ids: list[int | str]
+    frames: list[bytes] = []
+    principal: Principal | None = None
+    fence: int = 1
+
+
+class SharedResponse(PostResponse):
+    """The response to one POST of a shared session.
+
+    Attributes:
+        fence: that of the log of its stream.
+        last: how many entries the log has already.
+        answered: a request whose answer is there, but has to wait.
+        batch_ids: those of all requests of a batch, whose answers leave together.
+    """
+
+    answered: Exchange | None = None
+    batch_ids: tuple[int | str, ...] = ()
+    owner: "SharedSession"
+    fence = 1
+    last = 0
+
+    @property
+    def requests(self) -> list[Exchange]:
+        """The requests of the POST whose answers clients do not have."""
+        waiting = self.owner.session.client.open.values()
+        found = [each for each in waiting if each.origin is self]
+        return found if self.answered is None else [*found, self.answered]
+
+    def skips(self, data: bytes) -> bool:
+        """Whether a message must not be sent."""
+        return False
+
+    def open_stream(self) -> Stream:
+        if self.stream is None:
+            self.stream = self.owner.open_logged(self)
+            if self.is_primed and self.owner.is_kept:
+                self.stream.prime()
+            self._wake()
+        return self.stream
+
+
+def stream_recovery_record(sid: str, label: str) -> str:
+    """Return the name of a stream among what its worker has to end."""
+    return f"stream/{sid}/{label}"
 
 
 class _RequestHead(msgspec.Struct):
@@ -470,3 +523,38 @@ class _OutboxWriter(Stream):
 
     def append(self, data: bytes) -> None:
         self._owner.append_outside(data)
+
+
+class ServedSharing(Protocol):
+    """Puts the sessions of a server into records, and back; see `server.session_sharing`."""
+
+    def restore(self, session: Any, record: SessionRecord) -> None:
+        """Let a new session go on where another worker has left."""
+
+    def apply(self, session: Any, base: SessionRecord, record: SessionRecord) -> None:
+        """Take over what another worker has changed."""
+
+    def is_changed(self, session: Any) -> bool:
+        """Whether something may have changed here that the record should have."""
+
+    def note_opening(self, session: Any) -> None:
+        """Note that a message may have opened the session, or confirmed that."""
+
+    def describe(
+        self, session: Any, base: SessionRecord
+    ) -> Callable[[SessionRecord], SessionRecord]:
+        """Return what puts the present state of a session into a record."""
+
+    def merge(
+        self, session: Any, base: SessionRecord
+    ) -> Callable[[SessionRecord], SessionRecord | None]:
+        """Return what puts into a record what was changed here."""
+
+    def relay(self, session: Any, body: bytes) -> bytes | None:
+        """Return the notification of a change that another worker has published."""
+
+    def relay_everything(self, session: Any) -> list[bytes]:
+        """Return a notification of everything that the client hears of."""
+
+    def is_repeatable(self, exchange: Exchange) -> bool:
+        """Whether a request may be served again by another worker."""

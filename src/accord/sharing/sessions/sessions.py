@@ -11,22 +11,15 @@ from collections.abc import Coroutine, Hashable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from accord.errors import Conflict, StoreError, StoreFull, StoreUnavailable
 from accord.http.rules import gate
 from accord.http.server.exchange import HttpExchange
 from accord.http.server.sessions import HttpSessions, caller_key
 from accord.http.server.state import AppState
 from accord.principal import Principal
-from accord.sharing.sessions.facts import (
-    describe_caller,
-    make_record,
-    make_token,
-    mark_ended,
-)
-from accord.sharing.sessions.index import SessionIndex
-from accord.sharing.sessions.response import stream_recovery_record
-from accord.sharing.sessions.served import ServedSharing
-from accord.sharing.sessions.session import SharedSession
+from accord.sharing.sessions.session import ServedSharing, SharedSession, stream_recovery_record
 from accord.sharing.sessions.standing_streams import (
     UNKNOWN,
     StandingStreams,
@@ -36,23 +29,30 @@ from accord.sharing.sessions.streams import FollowedStream
 from accord.sharing.workers import names
 from accord.sharing.workers.questions import SharedQuestions
 from accord.sharing.workers.session_records import (
+    UNUSED_TTL,
     CachedRecord,
     SessionRecord,
     SessionRecords,
     StreamListener,
 )
 from accord.sharing.workers.session_tokens import (
+    FORMAT,
     SessionToken,
     SessionTokens,
     identify_caller,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from accord.http.server.state import HttpOptions
+    from accord.sharing.backends.backend import Backend
     from accord.sharing.workers.event_logs import LogWriter
     from accord.sharing.workers.worker import Worker
 
 log = logging.getLogger("accord.http")
 
+_BUSY: Final = (("retry-after", "5"),)
 _SID_BYTES: Final = 12
 _RETRY_AFTER: Final = (("retry-after", "1"),)
 AWAY: Final = gate.HttpRefusal(
@@ -70,6 +70,104 @@ COPIES: Final = "copies"
 _ASK_SLACK: Final = 60.0
 # How often finished streams are taken from the list of what a lost worker leaves behind.
 _CLEAN_EVERY: Final = 0.05
+
+
+def make_token(session: "SharedSession", record: SessionRecord, epoch: str) -> SessionToken:
+    """Return what the id of a new session says."""
+    peer = session.session.endpoint.peer
+    info = None if peer is None else peer.info
+    return SessionToken(
+        FORMAT,
+        session.sid,
+        epoch,
+        record.created,
+        identify_caller(session.principal),
+        record.revision,
+        record.capabilities,
+        ("", "") if info is None else (info.name, info.version),
+        record.is_older_form,
+    )
+
+
+def make_record(
+    token: SessionToken, principal: Principal | None, *, broadcasts: int = 0
+) -> SessionRecord:
+    """Return a record for a session of which only the id is left."""
+    name, version = token.client
+    client = msgspec.json.encode({"name": name, "version": version}) if name else b"null"
+    return SessionRecord(
+        created=token.issued,
+        revision=token.revision,
+        capabilities=token.capabilities,
+        client=client,
+        principal=describe_caller(principal),
+        is_initialized=True,
+        broadcasts=broadcasts,
+    )
+
+
+def describe_caller(principal: Principal | None) -> str:
+    """Return the name of a caller, for operators."""
+    return "" if principal is None else principal.subject
+
+
+def mark_ended(record: SessionRecord) -> SessionRecord | None:
+    """Return the record of a session that has ended; None if it says so already."""
+    return None if record.is_ended else msgspec.structs.replace(record, is_ended=True)
+
+
+class SessionIndex:
+    """The index of the sessions that all workers serve together.
+
+    Args:
+        backend: the store.
+        options: of the app; they limit the number of sessions.
+    """
+
+    def __init__(self, backend: "Backend", options: "HttpOptions") -> None:
+        self._backend = backend
+        self._options = options
+
+    async def check_room(self, session: "SharedSession") -> gate.HttpRefusal | None:
+        """Return why a new session is refused; None if there is room."""
+        options = self._options
+        if await self._backend.count(names.SESSIONS) >= options.sessions:
+            why = f"{options.sessions} sessions are open (sessions)"
+            return gate.HttpRefusal(503, why, -32000, _BUSY)
+        if await self._backend.count(_caller_index(session)) >= options.sessions_per_caller:
+            each = options.sessions_per_caller
+            why = f"{each} sessions of one caller are in use (sessions_per_caller)"
+            return gate.HttpRefusal(503, why, -32000, _BUSY)
+        return None
+
+    async def add(self, session: "SharedSession") -> None:
+        """Count a new session, until it is used for the first time."""
+        ttl = min(self._options.session_idle, UNUSED_TTL)
+        await asyncio.gather(
+            self._backend.add(names.SESSIONS, [session.sid], ttl=ttl),
+            self._backend.add(_caller_index(session), [session.sid], ttl=ttl),
+        )
+
+    async def keep(self, used: "Sequence[SharedSession]") -> None:
+        """Keep sessions that were used, with their records, for as long as one may be idle."""
+        ttl = self._options.session_idle
+        for session in used:
+            await self._backend.touch(names.session_of(session.sid), ttl=ttl)
+            await self._backend.add(_caller_index(session), [session.sid], ttl=ttl)
+        if used:
+            await self._backend.add(names.SESSIONS, [each.sid for each in used], ttl=ttl)
+
+    async def remove(self, session: "SharedSession") -> None:
+        """Count a session no more."""
+        await asyncio.gather(
+            self._backend.remove(names.SESSIONS, [session.sid]),
+            self._backend.remove(_caller_index(session), [session.sid]),
+        )
+
+
+def _caller_index(session: "SharedSession") -> str:
+    caller = identify_caller(session.principal) or str(session.caller).encode()
+    return names.caller_index(caller.hex()[-60:])
 
 
 class SharedSessions(HttpSessions):

@@ -19,7 +19,7 @@ from accord.principal import Principal
 from accord.protocol import codec
 from accord.protocol.jsonrpc import ErrorBody
 from accord.runtime.handlers import DONE
-from accord.sharing.sessions.response import (
+from accord.sharing.sessions.session import (
     CALL_FORMAT,
     SharedResponse,
     StreamCall,
