@@ -9,6 +9,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from support.stored_apps import IS_STORED, give_stores
+from support.tables import pytest_addoption, pytest_terminal_summary
+
+__all__ = ["pytest_addoption", "pytest_terminal_summary"]  # hooks
 
 # How fast examples are made, and how long each takes, says more about the machine than about us.
 settings.register_profile("accord", deadline=None, suppress_health_check=[HealthCheck.too_slow])
