@@ -6,40 +6,45 @@ export PIP_NO_INPUT := 1
 # Some machines forbid the caching of compiled modules; each of some hundred processes would compile.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test lint core check tools ends wire pure scale foreign coverage oldest uvicorn shared thorough mutants bench soak fuzz release-check format clean
+.PHONY: run test library tools integration lint core pure ends wire users judge fleet scale foreign workers coverage oldest uvicorn shared thorough mutants bench soak fuzz \
+	release-check format clean
 
 run: .venv/ready
 	@$(BIN)/python examples/tour.py
 
-# Fast parts first, so that a mistake shows in seconds. Then groups of tests side by side, each a run
-# of its own, since every worker of a run collects all its tests: one process for what computes,
-# several for what waits for processes and sockets.
+# What the tests of both packages need comes from wheels. Groups of tests run side by side, each a run of its own, since every
+# worker of a run collects all its tests: one process for what computes, several for what waits for processes and sockets.
 CORE := $(addprefix tests/,protocol types bindings json_schema)
 PURE := $(wildcard tests/test_*.py) $(addprefix tests/,server middleware schema properties runtime stores workers)
 ENDS := $(addprefix tests/,interaction auth)
 WIRE := $(addprefix tests/,transports http compose)
-TOOLS := $(addprefix tests/,cli client testing examples fleet hosts inspector)
-CHECK := tests/check
+# The tests of commands that accord_tools brings are in tests/cli, too.
+TOOL_COMMANDS := $(addprefix tests/cli/test_,$(addsuffix .py,action advice beginner_mistakes bundle check check_server doctor doctor_launch \
+	entries exec failing_lists host_config inspect lock reporting requirements test))
+USERS := $(addprefix tests/,client testing examples) $(filter-out $(TOOL_COMMANDS),$(wildcard tests/cli/test_*.py))
+JUDGE := tests/check
+FLEET := $(addprefix tests/,fleet hosts inspector) $(TOOL_COMMANDS)
 SCALE := tests/scale
-REST := $(PURE) $(ENDS) $(WIRE) $(TOOLS) $(CHECK)
-GROUPS := core check tools ends wire pure scale foreign
+LIBRARY := $(PURE) $(ENDS) $(WIRE) $(USERS)
+TOOLS := $(JUDGE) $(FLEET)
 
-test: .venv/ready
-	@$(MAKE) --no-print-directory -j 2 lint .venv-interop/ready
-	@$(MAKE) --no-print-directory -j 4 --output-sync=target $(GROUPS)
+# Fast parts first, so that a mistake shows in seconds.
+test: lint
+	@$(MAKE) --no-print-directory -j 4 --output-sync=target core judge wire fleet users ends pure
 
-# A test that fails while both cores are busy gets a second look, alone. What fails twice fails; what
-# passes then is named all the same: it is unsteady, and worth a look of ours. Where a whole file
-# failed, before its tests were known (no `::` in the name of what failed), no others have run.
-# $(call run,NAME,PYTEST,TESTS,OPTIONS)
-define run
-rm -rf .pytest_cache/$(1); \
-$(2) -q -o cache_dir=$(CURDIR)/.pytest_cache/$(1) $(4) $(3) || { test $$? -eq 1 && \
-	! grep -v :: .pytest_cache/$(1)/v/cache/lastfailed | grep -q true && \
-	$(PYTHON) tools/failed_tests.py .pytest_cache/$(1)/v/cache/lastfailed && \
-	echo "A second look at what failed, one at a time:" && \
-	$(2) -o cache_dir=$(CURDIR)/.pytest_cache/$(1) --last-failed --last-failed-no-failures none --verbose $(3); }
-endef
+library: lint
+	@$(MAKE) --no-print-directory -j 4 --output-sync=target core wire users ends pure
+
+tools: lint
+	@$(MAKE) --no-print-directory -j 2 --output-sync=target judge fleet
+
+# Foreign peers (the official SDKs, Node.js, a browser), nginx, Valkey, other web servers, and many workers.
+integration: .venv-interop/ready .venv/ready
+	@$(MAKE) --no-print-directory -j 3 --output-sync=target foreign scale workers
+
+# A test that fails while both cores are busy gets a second look, alone (tools/group.py).
+GROUP := $(BIN)/python tools/group.py
+INTEGRATION := -m "integration and not thorough"
 
 lint: .venv/ready
 	$(BIN)/ruff format --check .
@@ -49,36 +54,43 @@ lint: .venv/ready
 
 core: .venv/ready
 	@$(BIN)/coverage erase
-	@$(call run,core,$(BIN)/pytest,$(CORE),--cov --cov-report=)
-	@$(BIN)/python tools/coverage_gate.py protocol bindings types json_schema
+	@$(GROUP) core --cov --cov-report= $(CORE)
+	@$(BIN)/python tools/coverage_gate.py protocol http/rules stdio/lines types json_schema
 
-check: .venv/ready
-	@$(call run,check,$(BIN)/pytest,$(CHECK),-n 4 --dist worksteal)
+judge: .venv/ready
+	@$(GROUP) judge -n 2 --dist worksteal $(JUDGE)
 
 wire: .venv/ready
-	@$(call run,wire,$(BIN)/pytest,$(WIRE),-n 2 --dist worksteal)
+	@$(GROUP) wire -n 2 --dist worksteal $(WIRE)
 
-tools: .venv/ready
-	@$(call run,tools,$(BIN)/pytest,$(TOOLS),-n 2 --dist worksteal)
+users: .venv/ready
+	@$(GROUP) users -n 2 --dist worksteal $(USERS)
+
+fleet: .venv/ready
+	@$(GROUP) fleet -n 2 --dist worksteal $(FLEET)
 
 pure: .venv/ready
-	@$(call run,pure,$(BIN)/pytest,$(PURE),)
+	@$(GROUP) pure $(PURE)
 
 ends: .venv/ready
-	@$(call run,ends,$(BIN)/pytest,$(ENDS),)
+	@$(GROUP) ends $(ENDS)
 
 # Four workers, a store and their clients at a time: more processes than these have no use.
 scale: .venv/ready
-	@$(call run,scale,$(BIN)/pytest,$(SCALE),-n 1)
+	@$(GROUP) scale -n 1 $(INTEGRATION) $(SCALE)
+
+# What the tests of other folders run beside nginx, Valkey, other web servers and many workers.
+workers: .venv/ready
+	@$(GROUP) workers -n 1 $(INTEGRATION) $(LIBRARY) $(TOOLS)
 
 foreign: .venv-interop/ready
-	@$(call run,foreign,.venv-interop/bin/pytest,interop,-n 2 --dist loadgroup)
+	@.venv-interop/bin/python tools/group.py foreign -n 2 --dist loadgroup interop
 
 # All tests, and the coverage of every layer with its child processes, which takes twice the time.
 coverage: .venv/ready
 	$(BIN)/coverage erase
-	$(BIN)/pytest -q -n 4 --dist worksteal -m "thorough or not thorough" --cov --cov-report= $(CORE) $(REST)
-	$(BIN)/pytest -q --cov --cov-append --cov-report= $(SCALE)
+	$(BIN)/pytest -q -n 4 --dist worksteal -m "thorough or not thorough" --cov --cov-report= $(CORE) $(LIBRARY) $(TOOLS)
+	$(BIN)/pytest -q -m "not thorough" --cov --cov-append --cov-report= $(SCALE)
 	$(BIN)/python tools/coverage_gate.py
 
 # Requirement x mutant x what a check finds, for every broken server and client of the tests.
@@ -88,21 +100,21 @@ mutants: .venv/ready
 # Tests of HTTP with our apps on uvicorn in place of the listener, as `server.asgi()` runs for others.
 uvicorn: .venv/ready
 	@export ACCORD_TEST_SERVER=uvicorn; \
-	$(call run,uvicorn,$(BIN)/pytest,$(addprefix tests/,http interaction auth transports),-n 2 --dist worksteal)
+	$(GROUP) uvicorn -n 2 --dist worksteal $(addprefix tests/,http interaction auth transports)
 
 # Tests of HTTP and of authorization with what they keep in a store that workers share.
 shared: .venv/ready
 	@export ACCORD_TEST_STORE=memory; \
-	$(call run,shared,$(BIN)/pytest,$(addprefix tests/,http interaction transports),-n 2 --dist worksteal)
+	$(GROUP) shared -n 2 --dist worksteal $(addprefix tests/,http interaction transports)
 	@export ACCORD_TEST_AUTH_STORE=shared; \
-	$(call run,shared-auth,$(BIN)/pytest,tests/auth,-n 2 --dist worksteal)
+	$(GROUP) shared-auth -n 2 --dist worksteal tests/auth
 
 # Tests of HTTP, authorization and schemas with the oldest dependencies that pyproject.toml allows,
 # but for those with other servers and providers, which need newer ones.
 oldest: .venv-oldest/ready
-	@$(call run,oldest,.venv-oldest/bin/pytest,$(addprefix tests/,http transports auth schema json_schema),-n 2 --dist worksteal \
+	@.venv-oldest/bin/python tools/group.py oldest -n 2 --dist worksteal $(addprefix tests/,http transports auth schema json_schema) \
 		$(addprefix --ignore=tests/,http/test_hosting.py http/test_hosted_workers.py http/test_mounting.py http/test_shared_hosting.py \
-		auth/authorization_server/test_upstream_real_provider.py))
+		auth/authorization_server/test_upstream_real_provider.py)
 
 # What takes long and changes seldom: every example on every transport, all foreign peers, coverage,
 # and a hundred thousand requests while workers are killed.

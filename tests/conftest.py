@@ -29,6 +29,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 gc.set_threshold(50_000, 20, 50)
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Leave tests that start Valkey by a fixture to `make integration`."""
+    if "valkey" in getattr(item, "fixturenames", ()):
+        item.add_marker("integration")
+
+
 def pytest_collection_finish() -> None:
     """Leave what was imported and collected to no further collection of garbage."""
     gc.collect()

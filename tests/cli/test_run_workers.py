@@ -10,6 +10,8 @@ from cli.conftest import ACCORD
 from support.waiting import until_sync
 from support.worker_processes import SCRIPT, WorkerServer, is_gone
 
+pytestmark = pytest.mark.integration
+
 KEYS = f"{'a' * 40}\n\n  {'b' * 40}  \n"
 VERSION = """\
 @server.tool

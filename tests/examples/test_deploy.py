@@ -18,6 +18,8 @@ from accord import connect
 from support.http_server import free_port
 from support.waiting import LONG, run, until_sync
 
+pytestmark = pytest.mark.integration
+
 DEPLOY = Path(__file__).parents[2] / "examples" / "deploy"
 DOCKERFILE = (DEPLOY / "Dockerfile").read_text()
 COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())

@@ -27,6 +27,8 @@ from support.http_talk import Talk, call, text_of
 from support.valkey import running_valkey
 from support.waiting import LONG, run, until_sync
 
+pytestmark = pytest.mark.integration
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SERVER = EXAMPLES / "deploy" / "server.py"
 CONF = (EXAMPLES / "deploy" / "nginx-several.conf").read_text()

@@ -12,6 +12,8 @@ from support.http_talk import call, initialize
 from support.waiting import until_sync
 from support.worker_processes import SCRIPT, CallingClient, WorkerServer
 
+pytestmark = pytest.mark.integration
+
 APP = 'app = server.asgi(store="sqlite:///store.db", metrics=True)'
 
 

@@ -19,6 +19,8 @@ from support.http_server import bounded, free_port, on_listener, serving
 from support.http_talk import call, initialize, notification, request, text_of
 from support.waiting import LONG, run, until_sync
 
+pytestmark = pytest.mark.integration
+
 TESTS = Path(__file__).parent.parent
 
 

@@ -12,6 +12,8 @@ from accord import connect
 from support.uvicorn_process import running_uvicorn
 from support.waiting import LONG, run
 
+pytestmark = pytest.mark.integration
+
 TESTS = Path(__file__).parents[1]
 PAGE = TESTS.parent / "docs" / "http.md"
 FILES = re.compile(r"^```python\n# ([\w/]+\.py)\n.*?^```", re.MULTILINE | re.DOTALL)

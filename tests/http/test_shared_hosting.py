@@ -18,6 +18,8 @@ from support.http_server import free_port
 from support.http_talk import Response, Talk, call, request, text_of
 from support.waiting import LONG, run, until_sync
 
+pytestmark = pytest.mark.integration
+
 TESTS = Path(__file__).parent.parent
 REVISION = "2025-11-25"
 

@@ -20,6 +20,8 @@ from support.listened import Wire, head
 from support.waiting import LONG, in_loop, until_sync
 from support.worker_processes import CallingLoop, is_gone, run_script
 
+pytestmark = pytest.mark.integration
+
 LOGS = "import logging; logging.basicConfig(level=logging.INFO, format='%(message)s')\n"
 # The first two workers end soon after they are ready; those after them stay.
 DIES_SOON = """\

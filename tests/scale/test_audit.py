@@ -12,6 +12,8 @@ from support.scale.ledger import Step
 from support.scale.raw_client import RawClient
 from support.scale.recordings import Attempt, SeenEvent, StreamView
 
+pytestmark = pytest.mark.integration
+
 KEY = "c/1"
 
 

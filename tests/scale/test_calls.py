@@ -10,6 +10,8 @@ from support.scale.fleet import REVISIONS, WORKERS, Fleet, Scenario
 from support.scale.raw_client import RawClient
 from support.waiting import in_loop, until
 
+pytestmark = pytest.mark.integration
+
 ASKING = [
     (revision, kind)
     for revision in REVISIONS

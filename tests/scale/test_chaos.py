@@ -9,6 +9,8 @@ from support.scale.chaos import Chaos
 from support.scale.fleet import Fleet
 from support.waiting import LONG, run
 
+pytestmark = pytest.mark.integration
+
 
 def seed() -> int:
     """Another one in each run; a failure prints it, and ACCORD_SCALE_SEED repeats it."""

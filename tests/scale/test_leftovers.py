@@ -11,6 +11,8 @@ from support.scale.fleet import REVISIONS, Fleet, Scenario, in_thread, running_f
 from support.scale.stores import KINDS
 from support.waiting import LONG, in_loop, until
 
+pytestmark = pytest.mark.integration
+
 WORKERS = 2
 STANDING = 1 + 3 * WORKERS
 """What two workers keep at all times: the epoch, and of each its lease, its counts and its name."""

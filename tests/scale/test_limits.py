@@ -3,9 +3,13 @@
 import asyncio
 import time
 
+import pytest
+
 from support.scale.fleet import WORKERS, Fleet
 from support.scale.served_tools import BURST, RATE
 from support.waiting import in_loop
+
+pytestmark = pytest.mark.integration
 
 CALLS = 80
 

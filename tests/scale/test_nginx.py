@@ -9,6 +9,8 @@ from support.scale.fleet import REVISIONS, WORKERS, Fleet, in_thread
 from support.scale.nginx import running_nginx
 from support.waiting import run, until
 
+pytestmark = pytest.mark.integration
+
 
 def test_calls_and_questions_pass_nginx_without_affinity(fleet: Fleet, tmp_path: Path) -> None:
     async def scenario(front: int) -> None:

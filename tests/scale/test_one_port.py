@@ -14,6 +14,8 @@ from support.scale.processes import LEASE, ServerProcesses
 from support.scale.raw_client import RawClient
 from support.waiting import in_loop, until
 
+pytestmark = pytest.mark.integration
+
 WORKERS = 3
 
 

@@ -10,6 +10,8 @@ from support.scale.fleet import REVISIONS, WORKERS, Fleet, in_thread
 from support.scale.raw_client import Listener, RawClient
 from support.waiting import in_loop, until
 
+pytestmark = pytest.mark.integration
+
 TOOLS = "notifications/tools/list_changed"
 PROMPTS = "notifications/prompts/list_changed"
 UPDATED = "notifications/resources/updated"

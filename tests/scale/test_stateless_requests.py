@@ -11,6 +11,8 @@ from support.scale.modern_client import ModernClient, is_question
 from support.scale.stores import ValkeyStore
 from support.waiting import in_loop, until
 
+pytestmark = pytest.mark.integration
+
 ALL_KINDS = {"toolsListChanged": True, "promptsListChanged": True, "resourcesListChanged": True}
 TOOLS = "notifications/tools/list_changed"
 UPDATED = "notifications/resources/updated"

@@ -20,6 +20,8 @@ from support.scale.raw_client import RawClient
 from support.scale.stores import ValkeyStore
 from support.waiting import in_loop, until, until_sync
 
+pytestmark = pytest.mark.integration
+
 LINKED = 1
 SHORT, LONG_ENOUGH = 0.7, 3.5
 """Seconds that the store is away: less and more than the workers' patience of 2 s."""

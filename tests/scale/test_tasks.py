@@ -6,6 +6,8 @@ from support.scale.fleet import WORKERS, Fleet, Scenario, in_thread
 from support.scale.watched_tasks import ModernTasks, SessionTasks, TaskClient, WatchedTask
 from support.waiting import in_loop, until
 
+pytestmark = pytest.mark.integration
+
 FORMS = ["2025-11-25", "extension"]
 
 

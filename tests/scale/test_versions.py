@@ -19,6 +19,8 @@ from support.scale.served_tools import NAME
 from support.scale.stores import KINDS
 from support.waiting import in_loop, run, until
 
+pytestmark = pytest.mark.integration
+
 LATER = 99
 """A format that no version knows."""
 

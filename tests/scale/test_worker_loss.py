@@ -9,6 +9,8 @@ from support.scale.fleet import REVISIONS, WORKERS, Fleet, Scenario, in_thread
 from support.scale.raw_client import RawClient
 from support.waiting import in_loop, until
 
+pytestmark = pytest.mark.integration
+
 FENCED = "accord_worker_fenced_appends_total"
 
 

@@ -25,6 +25,8 @@ from support.valkey import (
 )
 from support.waiting import LONG, in_loop, run, until
 
+pytestmark = pytest.mark.integration
+
 PASSWORD = "tr0ub4dor"
 # What a user of the engine needs to be allowed.
 COMMANDS = (

@@ -20,6 +20,8 @@ from support.valkey import (
 )
 from support.waiting import in_loop, until
 
+pytestmark = pytest.mark.integration
+
 
 @in_loop
 async def test_sentinels_lead_to_the_new_master_after_a_failover():

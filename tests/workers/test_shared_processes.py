@@ -20,6 +20,8 @@ from accord.types import ElicitParams
 from support.http_server import free_port
 from support.waiting import LONG, in_loop, until, until_sync
 
+pytestmark = pytest.mark.integration
+
 COUNT = 3
 SERVER = '''
 import asyncio

@@ -18,6 +18,8 @@ from support.http_server import bounded, free_port
 from support.provider import Browser
 from support.waiting import run, until_sync
 
+pytestmark = pytest.mark.integration
+
 ADA = {"sub": "ada", "name": "Ada", "email": "ada@example.com", "email_verified": True}
 
 

@@ -104,7 +104,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         kinds = SHARED if {"other", "stranger"} & set(names) else KINDS
         if metafunc.module.__name__.rpartition(".")[2] not in WITH_NOTIFICATIONS:
             kinds = [kind for kind in kinds if kind is not sqlite_polling]
-        metafunc.parametrize("store", kinds, indirect=True, ids=lambda kind: kind.__name__)
+        # Valkey is started for `make integration` alone.
+        marks = {redis: [pytest.mark.integration]}
+        rows = [pytest.param(kind, id=kind.__name__, marks=marks.get(kind, ())) for kind in kinds]
+        metafunc.parametrize("store", rows, indirect=True)
 
 
 @pytest.fixture(scope="session")
