@@ -14,7 +14,7 @@ from typing import Any
 from scenario import BEGUN, MODERN, play, until
 
 from accord import Client, ToolError, connect
-from accord.client.changes import ResourceUpdated, ToolsChanged
+from accord.client.subscriptions import ResourceUpdated, ToolsChanged
 from accord.errors import RequestTimeout
 from accord.types import (
     CallToolResult,

@@ -13,8 +13,8 @@ from accord.version import __version__ as __version__
 if TYPE_CHECKING:
     from accord import errors, types
     from accord.client import Client
+    from accord.client.client_group import connect_all
     from accord.client.connect import connect
-    from accord.client.several import connect_all
     from accord.errors import ToolError
     from accord.principal import Principal
     from accord.protocol.codec import Limits

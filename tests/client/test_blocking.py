@@ -57,9 +57,13 @@ def test_its_methods_have_the_signatures_and_texts_of_the_async_ones():
     for name, method in vars(AsyncClient).items():
         if inspect.iscoroutinefunction(method) and not name.startswith("_") and name != "close":
             blocking = getattr(Client, name)
-            assert inspect.signature(blocking) == inspect.signature(method), name
-            assert blocking.__doc__ == method.__doc__
             assert not inspect.iscoroutinefunction(blocking)
+            ours, theirs = inspect.signature(blocking), inspect.signature(method)
+            if name in ("start_tool", "task"):  # which return blocking tasks
+                assert ours.parameters == theirs.parameters, name
+                continue
+            assert ours == theirs, name
+            assert blocking.__doc__ == method.__doc__
 
 
 def test_it_may_be_used_without_a_block_and_closed_twice(wayward):

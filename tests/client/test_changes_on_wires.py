@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from accord import Context, Server, connect
-from accord.client.changes import NoticesLost, ResourceUpdated, ToolsChanged
+from accord.client.subscriptions import NoticesLost, ResourceUpdated, ToolsChanged
 from accord.errors import InternalError, ResourceNotFound
 from accord.testing import connected, run_in_virtual_time
 from support.raw_http import RawServer

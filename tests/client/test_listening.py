@@ -10,7 +10,7 @@ import pytest
 
 from accord import connect
 from accord.client import HttpClientOptions, blocking
-from accord.client.changes import (
+from accord.client.subscriptions import (
     NoticesLost,
     PromptsChanged,
     ResourcesChanged,

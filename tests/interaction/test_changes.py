@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from accord import Server
-from accord.client.changes import PromptsChanged, ResourceUpdated, ToolsChanged
+from accord.client.subscriptions import PromptsChanged, ResourceUpdated, ToolsChanged
 from accord.errors import LocalProtocolError
 from accord.server import CacheHints
 from interaction.servers import content, working

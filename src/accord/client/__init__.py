@@ -17,20 +17,18 @@ from accord.client.options import (
 from accord.http.client.sender import HttpClientOptions, HttpHeaders
 
 if TYPE_CHECKING:
-    from accord.client.changes import (
+    from accord.client.client_group import ClientGroup, connect_all
+    from accord.client.configuration import ServerEntry, read_configuration, read_entry
+    from accord.client.middleware import ClientMiddleware, ClientProceed, ClientRequest
+    from accord.client.subscriptions import (
         Change,
+        Listening,
         NoticesLost,
         PromptsChanged,
         ResourcesChanged,
         ResourceUpdated,
         ToolsChanged,
     )
-    from accord.client.client_group import ClientGroup
-    from accord.client.configuration import read_configuration, read_entry
-    from accord.client.listening import Listening
-    from accord.client.middleware import ClientMiddleware, ClientProceed, ClientRequest
-    from accord.client.server_entry import ServerEntry
-    from accord.client.several import connect_all
 
 __all__ = [
     "CallOptions",
@@ -68,9 +66,8 @@ _HOMES = {
     "ClientMiddleware": "middleware",
     "ClientProceed": "middleware",
     "ClientRequest": "middleware",
-    "Listening": "listening",
-    "ServerEntry": "server_entry",
-    "connect_all": "several",
+    "ServerEntry": "configuration",
+    "connect_all": "client_group",
     "read_configuration": "configuration",
     "read_entry": "configuration",
 }
@@ -80,7 +77,7 @@ def __getattr__(name: str) -> object:
     # Loaded when first used: most programs have one server and no middleware.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = _HOMES.get(name, "changes")
+    home = _HOMES.get(name, "subscriptions")
     value: object = getattr(import_module(f"{__name__}.{home}"), name)
     globals()[name] = value
     return value

@@ -8,36 +8,55 @@ import asyncio
 import contextlib
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from functools import update_wrapper
-from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, TypeVar, Unpack
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Final,
+    ParamSpec,
+    Protocol,
+    Self,
+    TypeVar,
+    Unpack,
+    overload,
+)
 
 from accord.client.client import Client as AsyncClient
-from accord.client.client import ConnectionFacts
 from accord.client.connect import Target
 from accord.client.connect import connect as connect_async
 from accord.client.options import CallOptions, ConnectOptions
 from accord.client.results import PageGuard
-from accord.client.single_rounds import SingleRounds
+from accord.client.rounds import SingleRounds
 from accord.errors import ConnectionClosed
-from accord.types import Prompt, Resource, ResourceTemplate, Tool
+from accord.types import (
+    CallToolResult,
+    Implementation,
+    Prompt,
+    Resource,
+    ResourceTemplate,
+    RevisionId,
+    ServerCapabilities,
+    TaskStatus,
+    Tool,
+)
 from accord.types._base import PageResult
 
 if TYPE_CHECKING:
     from accord.client.blocking_group import BlockingClientGroup
-    from accord.client.blocking_tasks import BlockingTask
-    from accord.client.changes import Change
-    from accord.client.client_group import ClientGroup
+    from accord.client.client_group import ClientGroup, OptionsFor
     from accord.client.configuration import Configuration
-    from accord.client.listening import Listening
     from accord.client.middleware import ClientMiddleware
-    from accord.client.several import OptionsFor
-    from accord.client.tasks import ToolTask
+    from accord.client.subscriptions import Change
+    from accord.client.tasks import TaskUpdate, ToolTask
+
 
 __all__ = ["Client", "connect", "connect_all"]
 
 Params = ParamSpec("Params")
 Value = TypeVar("Value")
+Output = TypeVar("Output")
 Entry = TypeVar("Entry", Tool, Prompt, Resource, ResourceTemplate)
 Page = TypeVar("Page", bound=PageResult)
 
@@ -72,7 +91,7 @@ def connect_all(
     latest at exit.
     """
     from accord.client.blocking_group import BlockingClientGroup
-    from accord.client.several import connect_all as connect_all_async
+    from accord.client.client_group import connect_all as connect_all_async
 
     refuse_on_a_loop()
     connecting = connect_all_async(source, separator=separator, options_for=options_for, **options)
@@ -168,10 +187,6 @@ def shut_down(client: "AsyncClient | ClientGroup", thread: LoopThread) -> None:
         thread.stop()
 
 
-async def _take(changes: "Listening") -> "Change":
-    return await anext(changes)
-
-
 def _wait_for(
     method: Callable[Concatenate[AsyncClient, Params], Coroutine[object, object, Value]],
 ) -> "Callable[Concatenate[BlockingClient, Params], Value]":
@@ -205,7 +220,7 @@ class BlockingRounds:
     read_resource = _wait_for_round(SingleRounds.read_resource)
 
 
-class BlockingClient(ConnectionFacts):
+class BlockingClient:
     """A connected client whose methods wait for their results.
 
     The methods, their options and their errors are those of `accord.Client`; lists are plain
@@ -224,8 +239,6 @@ class BlockingClient(ConnectionFacts):
                 "`with accord.client.blocking.connect(...) as client`"
             )
         self._client = client
-        self._link = client._link
-        self._opening = client._opening
         self._thread = thread
         self._shut_down: weakref.finalize[..., Any] = weakref.finalize(
             self, shut_down, client, thread
@@ -250,6 +263,33 @@ class BlockingClient(ConnectionFacts):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    # -- the connection
+
+    @property
+    def server_info(self) -> Implementation:
+        """Name and version of the server; both empty where it does not introduce itself."""
+        return self._client.server_info
+
+    @property
+    def instructions(self) -> str | None:
+        """How the server wants to be used, in its own words."""
+        return self._client.instructions
+
+    @property
+    def capabilities(self) -> ServerCapabilities:
+        """The capabilities that the server declared."""
+        return self._client.capabilities
+
+    @property
+    def revision(self) -> RevisionId:
+        """The negotiated revision."""
+        return self._client.revision
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the connection is gone, ended by us or by the server."""
+        return self._client.is_closed
 
     # -- lists
 
@@ -284,7 +324,7 @@ class BlockingClient(ConnectionFacts):
         entries: Callable[[Page], list[Entry]],
         how: CallOptions,
     ) -> Iterator[Entry]:
-        pages = PageGuard(method, self._link.settings.empty_pages)
+        pages = PageGuard(method, self._client._link.settings.empty_pages)
         cursor = None
         while True:
             page = fetch(cursor, **how)
@@ -342,12 +382,9 @@ class BlockingClient(ConnectionFacts):
 
     def tasks(self, **how: Unpack[CallOptions]) -> "Iterator[BlockingTask]":
         """Iterate over our tasks, of servers that list them (only those of 2025-11-25 do)."""
-        from accord.client.blocking_tasks import wait_for_each
-
         return map(self._wrap, wait_for_each(self._client.tasks(**how), self._run))
 
     def _wrap(self, task: "ToolTask") -> "BlockingTask":
-        from accord.client.blocking_tasks import BlockingTask
 
         return BlockingTask(task, self._run)
 
@@ -368,6 +405,94 @@ class BlockingClient(ConnectionFacts):
     set_log_level = _wait_for(AsyncClient.set_log_level)
     roots_changed = _wait_for(AsyncClient.roots_changed)
     report_progress = _wait_for(AsyncClient.report_progress)
+
+
+# -- tasks
+
+
+class Runs(Protocol):
+    """Runs a coroutine on the loop of a client, and waits for it."""
+
+    def __call__(self, work: Coroutine[object, object, Value]) -> Value:
+        """Return its result."""
+
+
+class BlockingTask:
+    """A tool call that the server works on: as `ToolTask`, with methods that wait.
+
+    Attributes:
+        id: names it, also on another connection.
+        tool: the tool, where it is known.
+    """
+
+    def __init__(self, task: "ToolTask", run: Runs) -> None:
+        self._task = task
+        self._run = run
+        self.id = task.id
+        self.tool = task.tool
+
+    def __repr__(self) -> str:
+        return repr(self._task).replace("<ToolTask", "<blocking task", 1)
+
+    @property
+    def status(self) -> TaskStatus:
+        """The status, as far as it is known."""
+        return self._task.status
+
+    @property
+    def message(self) -> str | None:
+        """What the task is doing, or why it failed."""
+        return self._task.message
+
+    @property
+    def ttl(self) -> float | None:
+        """Seconds after its creation in which the server keeps it; None if it sets no limit."""
+        return self._task.ttl
+
+    @property
+    def poll_interval(self) -> float:
+        """Seconds after which the server is asked again."""
+        return self._task.poll_interval
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether it is over, as far as that is known."""
+        return self._task.is_finished
+
+    def refresh(self) -> "TaskUpdate":
+        """Ask the server for the status now."""
+        return self._run(self._task.refresh())
+
+    @overload
+    def result(self, *, result_type: None = None) -> CallToolResult: ...
+    @overload
+    def result(self, *, result_type: type[Output]) -> Output: ...
+    @overload
+    def result(self, *, result_type: object) -> Any: ...
+    def result(self, *, result_type: Any = None) -> Any:
+        """Wait until the task is finished and return its result; errors as for `ToolTask`."""
+        return self._run(self._task.result(result_type=result_type))
+
+    def cancel(self) -> None:
+        """Ask the server to stop; one that is finished stays as it is."""
+        self._run(self._task.cancel())
+
+    def __iter__(self) -> "Iterator[TaskUpdate]":
+        """Follow the task: yields what is known, then each change, up to its end."""
+        return wait_for_each(self._task.__aiter__(), self._run)
+
+
+def wait_for_each(items: AsyncIterator[Value], run: Runs) -> Iterator[Value]:
+    """Iterate over what an async iterator yields."""
+    while True:
+        try:
+            yield run(_take(items))
+        except StopAsyncIteration:
+            return
+
+
+async def _take(items: AsyncIterator[Value]) -> Value:
+    return await anext(items)
 
 
 Client = BlockingClient

@@ -144,8 +144,6 @@ class _Member(BlockingClient):
 
     def __init__(self, client: Client, group: BlockingClientGroup) -> None:
         self._client = client
-        self._link = client._link
-        self._opening = client._opening
         self._group = group
         self._thread = group._thread
         self._shut_down = group._shut_down

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from accord.client.arguments import OwnMeta
-from accord.client.options import CallOptions
+from accord.client.options import CallOptions, OwnMeta
 from accord.errors import InvalidParams
 from accord.types import CacheableResult
 

@@ -60,8 +60,7 @@ from accord.types import (
 )
 
 if TYPE_CHECKING:
-    from accord.client.hosted_tasks import HostedTasks
-    from accord.client.tasks import ToolTask
+    from accord.client.tasks import HostedTasks, ToolTask
 
 log = logging.getLogger("accord.client")
 Value = TypeVar("Value")
@@ -239,7 +238,7 @@ class Callbacks:
 
     @cached_property
     def _host(self) -> "HostedTasks":
-        from accord.client.hosted_tasks import HostedTasks
+        from accord.client.tasks import HostedTasks
 
         return HostedTasks()
 

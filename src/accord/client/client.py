@@ -1,26 +1,27 @@
 """The client: one method per operation of the protocol, on a connection that is already made."""
 
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from functools import partial
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack, get_args, overload
 
-from accord.client.arguments import check_text, check_texts, encode_arguments, to_reference
 from accord.client.callbacks import to_roots
-from accord.client.change_calls import ChangeCalls
-from accord.client.link import Link
+from accord.client.link import Link, learn_anew, learn_headers
 from accord.client.negotiation import Opening
-from accord.client.options import CallOptions, Roots
-from accord.client.plain_calls import PlainCalls
-from accord.client.results import OutputSchema, PageGuard, decode_output
-from accord.client.task_calls import TaskCalls, link_has_tasks, task_support
+from accord.client.options import (
+    CallOptions,
+    Roots,
+    check_text,
+    check_texts,
+    encode_arguments,
+    to_reference,
+)
+from accord.client.results import PageGuard, decode_output
 from accord.errors import (
     HeaderMismatch,
     LocalProtocolError,
     MethodNotFound,
     UrlElicitationRequired,
 )
-from accord.protocol import shape
 from accord.types import (
     CallToolParams,
     CallToolResult,
@@ -58,7 +59,9 @@ from accord.types._base import PageResult, constructor
 
 if TYPE_CHECKING:
     from accord.client.middleware import ClientMiddleware
-    from accord.client.single_rounds import SingleRounds
+    from accord.client.rounds import SingleRounds
+    from accord.client.subscriptions import Listening
+    from accord.client.tasks import ToolTask
 
 Output = TypeVar("Output")
 Entry = TypeVar("Entry", Tool, Prompt, Resource, ResourceTemplate)
@@ -66,39 +69,7 @@ Page = TypeVar("Page", bound=PageResult)
 _call_tool_params: Final = constructor(CallToolParams)
 
 
-class ConnectionFacts:
-    """What clients know about their connection."""
-
-    _link: Link
-    _opening: Opening
-
-    @property
-    def server_info(self) -> Implementation:
-        """Name and version of the server; both empty where it does not introduce itself."""
-        return self._opening.server_info
-
-    @property
-    def instructions(self) -> str | None:
-        """How the server wants to be used, in its own words."""
-        return self._opening.instructions
-
-    @property
-    def capabilities(self) -> ServerCapabilities:
-        """The capabilities that the server declared."""
-        return self._opening.capabilities
-
-    @property
-    def revision(self) -> RevisionId:
-        """The negotiated revision."""
-        return self._link.endpoint.revision.id
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether the connection is gone, ended by us or by the server."""
-        return self._link.is_closed
-
-
-class Client(ConnectionFacts, ChangeCalls, PlainCalls, TaskCalls):
+class Client:
     """A connected client, as `connect` returns it.
 
     Every operation takes the options of `CallOptions` as keywords: `timeout`, `cap`, `on_progress`,
@@ -125,15 +96,11 @@ class Client(ConnectionFacts, ChangeCalls, PlainCalls, TaskCalls):
                 f"`async with connect({_abbreviate(link)}) as client`"
             )
         self._link = link
-        self._opening = opening
-        self._outputs: dict[str, OutputSchema] = {}
-        self._task_support: dict[str, str] = {}
-        # Bound to what is forgotten, not to the client, which only its users may keep alive.
-        link.callbacks.on_tools_changed = partial(_forget, self._outputs, self._task_support)
+        link.opening = opening
         self._forgotten = weakref.finalize(self, link.abandon)
         self._forgotten.atexit = False
         if not link.revision.handshake and link.settings.hears_of_changes:
-            from accord.client.subscribing import listen_for_callbacks
+            from accord.client.subscriptions import listen_for_callbacks
 
             listen_for_callbacks(link)
 
@@ -141,6 +108,33 @@ class Client(ConnectionFacts, ChangeCalls, PlainCalls, TaskCalls):
         info = self.server_info
         state = "closed" if self.is_closed else self.revision
         return f"<Client of {info.name} {info.version}, {state}>"
+
+    # -- the connection
+
+    @property
+    def server_info(self) -> Implementation:
+        """Name and version of the server; both empty where it does not introduce itself."""
+        return self._link.opening.server_info
+
+    @property
+    def instructions(self) -> str | None:
+        """How the server wants to be used, in its own words."""
+        return self._link.opening.instructions
+
+    @property
+    def capabilities(self) -> ServerCapabilities:
+        """The capabilities that the server declared."""
+        return self._link.opening.capabilities
+
+    @property
+    def revision(self) -> RevisionId:
+        """The negotiated revision."""
+        return self._link.endpoint.revision.id
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the connection is gone, ended by us or by the server."""
+        return self._link.is_closed
 
     def add_middleware(self, layer: "ClientMiddleware") -> None:
         """Put a function around every later request, inside of those that are there already.
@@ -151,8 +145,6 @@ class Client(ConnectionFacts, ChangeCalls, PlainCalls, TaskCalls):
         from accord.client.middleware import check_middleware
 
         self._link.middleware += check_middleware([layer])
-
-    # -- ending
 
     async def close(self) -> None:
         """End the connection, and the server with all its children where we launched it.
@@ -198,20 +190,9 @@ class Client(ConnectionFacts, ChangeCalls, PlainCalls, TaskCalls):
         for headers in a way that breaks the rules.
         """
         page: ListToolsResult = await self._link.fetch("tools/list", PageParams(cursor), how)
-        revision = self.revision
         if self._link.transport is not None and not self._link.revision.handshake:
-            from accord.client.mirrored import learn_headers
-
             learn_headers(self._link, page)
-        for tool in page.tools:
-            # A schema has no meaning in a revision that does not define it.
-            schema = None if tool.output_schema is None else shape.narrow(tool, revision)
-            if schema is not None and schema.output_schema is not None:
-                self._outputs[tool.name] = OutputSchema(tool.name, schema.output_schema)
-            else:
-                self._outputs.pop(tool.name, None)
-        if link_has_tasks(self._link):
-            self._task_support.update((tool.name, task_support(tool)) for tool in page.tools)
+        self._link.learn_tools(page.tools)
         return page
 
     def tools(self, **how: Unpack[CallOptions]) -> AsyncIterator[Tool]:
@@ -277,7 +258,7 @@ class Client(ConnectionFacts, ChangeCalls, PlainCalls, TaskCalls):
         params = _call_tool_params(name, encode_arguments(arguments))
         result: Any
         try:
-            if self._task_support.get(name) == "required":  # tasks.tool.required-tasked
+            if self._link.task_support.get(name) == "required":  # tasks.tool.required-tasked
                 result = await self._call_as_task(params, how)
             else:
                 result = await self._link.ask("tools/call", params, how)
@@ -285,8 +266,6 @@ class Client(ConnectionFacts, ChangeCalls, PlainCalls, TaskCalls):
             result = await self._link.visit_and_repeat(error, "tools/call", params, how)
         except HeaderMismatch:
             # http.param-headers.mismatch-client-relists
-            from accord.client.mirrored import learn_anew
-
             if self._link.transport is None or not await learn_anew(self._link, name):
                 raise
             result = await self._link.ask("tools/call", params, how)
@@ -296,8 +275,10 @@ class Client(ConnectionFacts, ChangeCalls, PlainCalls, TaskCalls):
                 raise
             result = await self._call_as_task(params, how)
         if result.__class__ is TaskHandle:  # the server decided so
-            result = await self._wait_for_task(params, result, how)
-        schema = self._outputs.get(name) if self._outputs else None
+            from accord.client.tasks import wait_for_handle
+
+            result = await wait_for_handle(self._link, params, result, how)
+        schema = self._link.outputs.get(name) if self._link.outputs else None
         if schema is not None:
             schema.check(result)
         return result if result_type is None else decode_output(name, result, result_type)
@@ -310,7 +291,7 @@ class Client(ConnectionFacts, ChangeCalls, PlainCalls, TaskCalls):
         `call_tool`, `get_prompt` and `read_resource`. An `InputRequiredResult` says that the same
         request is to be repeated with `answers=` and `state=`, by any client of any process.
         """
-        from accord.client.single_rounds import SingleRounds
+        from accord.client.rounds import SingleRounds
 
         return SingleRounds(self)
 
@@ -319,11 +300,60 @@ class Client(ConnectionFacts, ChangeCalls, PlainCalls, TaskCalls):
 
         Only the list can say so: a tool may answer with the same error after it has done its work.
         """
-        if link_has_tasks(self._link) and name not in self._task_support:
+        if self._link.has_tasks and name not in self._link.task_support:
             async for tool in self.tools():
                 if tool.name == name:
                     break
-        return self._task_support.get(name) == "required"
+        return self._link.task_support.get(name) == "required"
+
+    # -- tools as tasks
+
+    async def start_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, object] | None = None,
+        *,
+        ttl: float | None = None,
+        **how: Unpack[CallOptions],
+    ) -> "ToolTask":
+        """Call a tool as a task, whose result is fetched later; returns when it has begun.
+
+        Args:
+            name: the tool.
+            arguments: its arguments by name.
+            ttl: seconds for which the server should keep the task; it may decide otherwise.
+
+        Raises:
+            LocalProtocolError: the negotiated revision, the server or the tool has no tasks.
+        """
+        from accord.client.tasks import start
+
+        check_text("the name of the tool", name)
+        if self._link.task_support.get(name) == "forbidden":  # tasks.tool.forbidden-not-tasked
+            raise LocalProtocolError(f"tool {name!r} does not run as a task, says the server")
+        params = CallToolParams(name, encode_arguments(arguments))
+        return await start(self._link, params, how, ttl=ttl, schema=self._link.outputs.get(name))
+
+    async def task(self, id: str, **how: Unpack[CallOptions]) -> "ToolTask":
+        """Come back to a task by its id, also on another connection.
+
+        Raises:
+            InvalidParams: the server does not know it, or not as ours.
+        """
+        from accord.client.tasks import find
+
+        return await find(self._link, id, how)
+
+    def tasks(self, **how: Unpack[CallOptions]) -> "AsyncIterator[ToolTask]":
+        """Iterate over our tasks, of servers that list them (only those of 2025-11-25 do)."""
+        from accord.client.tasks import find_all
+
+        return find_all(self._link, how)
+
+    async def _call_as_task(self, params: CallToolParams, how: CallOptions) -> CallToolResult:
+        from accord.client.tasks import start, wait_for
+
+        return await wait_for(await start(self._link, params, how), how)
 
     # -- resources
 
@@ -366,6 +396,45 @@ class Client(ConnectionFacts, ChangeCalls, PlainCalls, TaskCalls):
         except UrlElicitationRequired as error:
             result = await self._link.visit_and_repeat(error, "resources/read", params, how)
         return result
+
+    # -- changes
+
+    def listen(
+        self,
+        *,
+        tools: bool = False,
+        prompts: bool = False,
+        resources: bool = False,
+        uris: Iterable[str] = (),
+    ) -> "Listening":
+        """Iterate over the changes that the server reports; without arguments, of all its lists.
+
+        Equal changes that wait to be read are one, so a slow reader delays nothing. When the stream
+        breaks it is opened again; what happened in between is lost, which `NoticesLost` says. The
+        iteration ends when the server ends the stream. Errors are raised as by other operations.
+
+        Args:
+            tools: whether to hear of changes of the list of tools, as `ToolsChanged`.
+            prompts: of the list of prompts, as `PromptsChanged`.
+            resources: of the list of resources, as `ResourcesChanged`.
+            uris: the resources to hear of, as `ResourceUpdated`.
+        """
+        from accord.client.subscriptions import Listening, make_filter
+
+        wanted = make_filter(uris, tools=tools, prompts=prompts, resources=resources)
+        return Listening(self._link, wanted, self)
+
+    async def subscribe(self, uri: str, **how: Unpack[CallOptions]) -> None:
+        """Ask to hear of changes of a resource; they reach `on_resource_updated`."""
+        from accord.client.subscriptions import subscribe
+
+        await subscribe(self._link, uri, how)
+
+    async def unsubscribe(self, uri: str, **how: Unpack[CallOptions]) -> None:
+        """Ask to hear no more of a resource."""
+        from accord.client.subscriptions import unsubscribe
+
+        await unsubscribe(self._link, uri, how)
 
     # -- prompts, completion
 
@@ -424,6 +493,22 @@ class Client(ConnectionFacts, ChangeCalls, PlainCalls, TaskCalls):
         return completion
 
     # -- the rest
+
+    async def request(
+        self, method: str, params: Mapping[str, Any] | None = None, **how: Unpack[CallOptions]
+    ) -> Any:
+        """Send a request of any method, such as one of an extension, and return plain JSON.
+
+        The rules of the protocol hold as for other operations; members that no revision defines are
+        sent and returned as they are. A result that asks questions, or is a task, is returned, too.
+
+        Args:
+            method: of the negotiated revision, or of an extension.
+            params: its params by their names in the protocol; anything msgspec can encode.
+        """
+        from accord.client.plain_requests import request_plainly
+
+        return await request_plainly(self._link, method, params, how)
 
     async def ping(self, **how: Unpack[CallOptions]) -> None:
         """Make sure that the server still answers.
@@ -487,11 +572,6 @@ class Client(ConnectionFacts, ChangeCalls, PlainCalls, TaskCalls):
         token = (asked.meta or {}).get("progressToken")
         if token is not None:
             self._link.report(ProgressParams(token, progress, total, message))
-
-
-def _forget(outputs: dict[str, OutputSchema], task_support: dict[str, str]) -> None:
-    outputs.clear()
-    task_support.clear()
 
 
 def _abbreviate(target: object) -> str:

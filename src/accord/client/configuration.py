@@ -1,15 +1,354 @@
-"""The configuration of a host: the servers that a file such as mcp.json names."""
+"""The configuration of a host: the servers that a file such as mcp.json names.
+
+A `ServerEntry` is one of them, with variables filled in. Values of variables and headers appear
+neither in errors nor in what `repr` returns.
+"""
 
 import json
 import os
 import re
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
-from accord.client.server_entry import URL_MEMBERS, EntryReader, ServerEntry, kind_of
+from accord.client.connect import Target
+from accord.client.options import ConnectOptions
 from accord.errors import ConfigurationError
+
+_COMMAND_TYPES: Final = frozenset({"stdio", "local"})
+_URL_TYPES: Final = frozenset(
+    {"http", "streamable-http", "streamableHttp", "streamable_http", "remote", "sse"}
+)
+URL_MEMBERS: Final = ("url", "serverUrl", "httpUrl")
+_ENV_MEMBERS: Final = ("env", "environment")
+_REFERENCE: Final = re.compile(r"\$\{([^${}]*)\}")
+_PARTS: Final = re.compile(r"(?:(\w+):(?!-))?(.*?)(?::-(.*))?", re.DOTALL)
+_NAME: Final = re.compile(r"[A-Za-z_]\w*")
+# Shorter values are words such as "true", and masking them would garble messages.
+_SECRET_LENGTH: Final = 6
+# Messages are cut, and may end within a secret; that many characters give it away.
+_SECRET_BEGINNING: Final = 8
+
+
+@dataclass(frozen=True, repr=False)
+class ServerEntry:
+    """A server of a configuration: `connect(entry.target, **entry.options)` connects to it.
+
+    Attributes:
+        name: its name in the configuration.
+        target: the command as a list, the URL, or any other target of `connect`.
+        options: what the entry says beyond that: env, cwd, headers, transport, auth.
+    """
+
+    name: str
+    target: Target
+    options: ConnectOptions = field(default_factory=ConnectOptions)
+    _secrets: Mapping[str, str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        given = [
+            f"{option} {', '.join(map(str, value))}" if isinstance(value, Mapping) else option
+            for option, value in self.options.items()
+        ]
+        return f"<ServerEntry {'; '.join([f'{self.name}: {_describe(self.target)}', *given])}>"
+
+    def with_options(self, options: ConnectOptions) -> "ServerEntry":
+        """Return the entry with other options, whose secrets it masks too."""
+        secrets = dict(self._secrets)
+        for member in ("env", "headers"):
+            given = options.get(member)
+            for name, value in given.items() if isinstance(given, Mapping) else ():
+                _hide(secrets, value, f"<{member} {name}>")
+        auth = options.get("auth")
+        if isinstance(auth, str):
+            _hide(secrets, auth, "<auth>")  # "oauth" is too short for a secret
+        return ServerEntry(self.name, self.target, options, secrets)
+
+    def mask(self, text: str) -> str:
+        """Return a text without the values of variables and headers, which errors may quote.
+
+        Paths and short values stay readable.
+        """
+        for value, label in self._secrets.items():
+            start = text.find(value[:_SECRET_BEGINNING])
+            while start >= 0:
+                end = start
+                while end - start < len(value) and text[end : end + 1] == value[end - start]:
+                    end += 1
+                text = text[:start] + label + text[end:]
+                start = text.find(value[:_SECRET_BEGINNING], start + len(label))
+        return text
+
+
+def _suggest_member(members: Mapping[str, Any]) -> str:
+    """Return what may have been meant by an entry without a target."""
+    several = next((name for name in ("mcpServers", "servers") if name in members), None)
+    if several is not None:
+        return f": it is not an entry but has {several}, a whole configuration"
+    from difflib import get_close_matches
+
+    for name in members:
+        close = get_close_matches(name, ("command", *URL_MEMBERS), n=1, cutoff=0.75)
+        if close:
+            return f"; did you mean {close[0]} by {name}?"
+    return ""
+
+
+class EntryReader:
+    """Reads the members of one entry."""
+
+    KINDS: ClassVar[Mapping[str, str]] = {"env": "${env:NAME}", "input": "${input:NAME}"}
+    """The kinds of placeholders, and how each is written."""
+
+    def __init__(
+        self, where: str, folder: Path, variables: Mapping[str, str], *, has_folder: bool
+    ) -> None:
+        self._where = where
+        self._folder = folder
+        self._variables = variables
+        self._has_folder = has_folder
+        self._secrets: dict[str, str] = {}
+
+    def read(self, name: str, members: Mapping[str, Any]) -> ServerEntry:
+        command = members.get("command")
+        if isinstance(command, Mapping):  # older entries of Zed: path, args and env in one object
+            members = {**members, **command, "command": command.get("path")}
+            command = members["command"]
+        url_member = next((each for each in URL_MEMBERS if members.get(each) is not None), None)
+        is_url = self._is_url(members, has_command=command is not None, url_member=url_member)
+        if is_url:
+            assert url_member is not None
+            url = self._text(url_member, members[url_member])
+            if not url.lower().startswith(("http://", "https://")):
+                raise self._fault(url_member, "a URL that begins with http:// or https://")
+            target: Target = url
+            options = self._url_options(members)
+        else:
+            options = self._command_options(members)
+            target = self._command(members, options)
+        return ServerEntry(name, target, _secrets=self._secrets).with_options(options)
+
+    def _is_url(
+        self, members: Mapping[str, Any], *, has_command: bool, url_member: str | None
+    ) -> bool:
+        if has_command and url_member is not None:
+            raise ConfigurationError(f"{self._where} has both command and {url_member}: keep one")
+        if not has_command and url_member is None:
+            raise ConfigurationError(
+                f"{self._where} has neither command nor url{_suggest_member(members)}"
+            )
+        kind = _kind_member(members)
+        if kind is None:
+            return url_member is not None
+        given = members[kind]
+        allowed = _URL_TYPES if url_member is not None else _COMMAND_TYPES
+        if given not in allowed:
+            what = "url" if url_member is not None else "command"
+            raise ConfigurationError(
+                f"{self._where}: {kind} is {str(given)[:40]!r}, expected one of "
+                f"{', '.join(sorted(allowed))} in an entry with {what}"
+            )
+        return url_member is not None
+
+    # -- a server that is launched
+
+    def _command(self, members: Mapping[str, Any], options: ConnectOptions) -> list[str]:
+        command = members["command"]
+        words = self._texts("command", command) if isinstance(command, list | tuple) else None
+        if words is None:
+            words = [self._text("command", command)]
+        words += self._texts("args", members.get("args"))
+        if not words or not words[0]:
+            raise self._fault("command", "the name or the path of a program")
+        program = os.path.expanduser(words[0])
+        if os.path.dirname(program):
+            # As the system does: relative to the folder that the server runs in.
+            program = os.path.join(options.get("cwd") or self._folder, program)
+        return [program, *words[1:]]
+
+    def _command_options(self, members: Mapping[str, Any]) -> ConnectOptions:
+        options = ConnectOptions()
+        cwd = members.get("cwd")
+        if cwd is not None:
+            options["cwd"] = str(self._path("cwd", cwd))
+        elif self._has_folder:
+            options["cwd"] = str(self._folder)
+        env: dict[str, str] = {}
+        if members.get("envFile") is not None:
+            env.update(self.read_env_file(self._path("envFile", members["envFile"])))
+        for member in _ENV_MEMBERS:
+            env.update(self._texts_by_name(member, members.get(member)))
+        if env:
+            options["env"] = env
+        return options
+
+    def read_env_file(self, path: Path) -> dict[str, str]:
+        """Return the variables of a file with one `NAME=value` in each line.
+
+        Raises:
+            ConfigurationError: it cannot be read.
+        """
+        try:
+            text = path.read_text(encoding="utf-8-sig")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+            raise ConfigurationError(f"{self._where}: envFile {path}: {reason}") from None
+        found = {}
+        for line in text.splitlines():
+            name, equals, content = line.strip().removeprefix("export ").partition("=")
+            if equals and not name.startswith("#"):
+                content = content.strip()
+                if len(content) > 1 and content[0] == content[-1] and content[0] in "\"'":
+                    content = content[1:-1]
+                found[name.strip()] = content
+        return found
+
+    # -- a server at a URL
+
+    def _url_options(self, members: Mapping[str, Any]) -> ConnectOptions:
+        options = ConnectOptions()
+        headers = self._texts_by_name("headers", members.get("headers"))
+        if headers:
+            options["headers"] = headers
+        kind = _kind_member(members)
+        if kind is not None and members[kind] == "sse":
+            options["transport"] = "sse"
+        auth = members.get("auth")
+        if isinstance(auth, str):  # others have settings for one host
+            options["auth"] = self._text("auth", auth)
+        return options
+
+    # -- values
+
+    def _text(self, member: str, value: object) -> str:
+        if not isinstance(value, str):
+            raise self._fault(member, "a text", value)
+        return _REFERENCE.sub(lambda found: self._expand(member, found), value)
+
+    def _texts(self, member: str, value: object) -> list[str]:
+        if value is None:
+            return []
+        if not isinstance(value, list | tuple):
+            raise self._fault(member, "a list of texts", value)
+        return [self._text(f"{member}[{place}]", each) for place, each in enumerate(value)]
+
+    def _texts_by_name(self, member: str, value: object) -> dict[str, str]:
+        if value is None:
+            return {}
+        if not isinstance(value, Mapping):
+            raise self._fault(member, "an object of texts", value)
+        found = {}
+        for name, each in value.items():
+            if each is None:
+                continue  # VS Code leaves such variables out
+            is_number = isinstance(each, int | float) and not isinstance(each, bool)
+            text = str(each) if is_number else self._text(f"{member}.{name}", each)
+            found[str(name)] = text
+        return found
+
+    def _path(self, member: str, value: object) -> Path:
+        return self._folder / Path(self._text(member, value)).expanduser()
+
+    def _expand(self, member: str, found: re.Match[str]) -> str:
+        parts = _PARTS.fullmatch(found[1])
+        assert parts is not None  # it matches everything
+        kind, name, default = parts.groups()
+        place = self.find_place(name) if kind is None and default is None else None
+        if place is not None:
+            return place
+        if kind is None and not _NAME.fullmatch(name):
+            return found[0]  # the business of a shell
+        if kind is not None and kind not in self.KINDS:
+            known = ["${NAME:-default}", *self.KINDS.values()]
+            raise ConfigurationError(
+                f"{self._where}: {member} has ${{{kind}:...}}, which only its host can fill in; "
+                f"known are ${{NAME}}, {', '.join(known[:-1])} and {known[-1]}"
+            )
+        value = self.find_value(kind, name)
+        if value or (value is not None and default is None):
+            _hide(self._secrets, value, found[0])
+            return value
+        return default if default is not None else self.replace_missing(member, kind, name)
+
+    def find_place(self, name: str) -> str | None:
+        """Return the folder or the sign that a placeholder such as `${workspaceFolder}` names."""
+        return _PLACES[name](self._folder) if name in _PLACES else None
+
+    def find_value(self, kind: str | None, name: str) -> str | None:
+        """Return the value for a placeholder; None if it is not known.
+
+        Args:
+            kind: one of `KINDS`; None for `${NAME}`.
+            name: of the variable.
+        """
+        value = self._variables.get(f"input:{name}" if kind == "input" else name)
+        return os.environ.get(name) if value is None and kind != "input" else value
+
+    def replace_missing(self, member: str, kind: str | None, name: str) -> str:
+        """Return the text for a placeholder without a value and without a default.
+
+        Raises:
+            ConfigurationError: always, unless a subclass knows better.
+        """
+        if kind == "input":
+            raise ConfigurationError(
+                f"{self._where}: {member} needs ${{input:{name}}}, which its host asks the user "
+                f'for: read_configuration(..., variables={{"input:{name}": ...}}) fills it in'
+            )
+        raise ConfigurationError(
+            f"{self._where}: {member} needs the variable {name}, which is not set; "
+            f"set it, or write ${{{name}:-default}}"
+        )
+
+    def _fault(self, member: str, expected: str, value: object = "") -> ConfigurationError:
+        came = "" if isinstance(value, str) else f" is {kind_of(value)},"
+        return ConfigurationError(f"{self._where}: {member}{came or ':'} expected {expected}")
+
+
+def _hide(secrets: dict[str, str], value: str, label: str) -> None:
+    is_path = value[:1] in ("/", "\\", "~", ".") or value[1:2] == ":"
+    if len(value) >= _SECRET_LENGTH and not is_path:
+        secrets.setdefault(value, label)
+
+
+_PLACES: Final[Mapping[str, Callable[[Path], str]]] = {
+    "userHome": lambda folder: os.path.expanduser("~"),
+    "workspaceFolder": str,
+    "workspaceFolderBasename": lambda folder: folder.name,
+    "pathSeparator": lambda folder: os.sep,
+    "/": lambda folder: os.sep,
+}
+
+
+def _kind_member(members: Mapping[str, Any]) -> str | None:
+    return next(
+        (each for each in ("type", "transport") if isinstance(members.get(each), str)), None
+    )
+
+
+def kind_of(value: object) -> str:
+    """Return what a value is, without saying it: it may be a secret."""
+    names = {list: "a list", str: "a text", bool: "a boolean", int: "a number"}
+    names |= {float: "a number", type(None): "null"}
+    if isinstance(value, dict):
+        return "an object"
+    return names.get(type(value), f"a {type(value).__name__}")
+
+
+def _describe(target: object) -> str:
+    """Return what a target is, without arguments and queries, which may have secrets."""
+    if isinstance(target, str):
+        from urllib.parse import urlsplit
+
+        parts = urlsplit(target)
+        return f"{parts.scheme}://{parts.hostname}" if parts.hostname else target
+    if isinstance(target, list | tuple) and target:
+        return f"command {target[0]}"
+    return type(target).__name__ if not isinstance(target, os.PathLike) else os.fspath(target)
+
+
+# -- the servers of a configuration
 
 Configuration: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
 """The path of a JSON file, or what such a file contains; in Python also targets by name."""

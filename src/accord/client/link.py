@@ -9,18 +9,16 @@ import atexit
 import contextlib
 import logging
 import math
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Coroutine, Iterator
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
 from accord import errors
-from accord.client.arguments import check_meta
-from accord.client.introduction import describe_lack, lacking_capabilities, request_meta
-from accord.client.options import CallOptions, ClientSettings, OnProgress, check_seconds
-from accord.client.results import add_advice, read_pages
-from accord.client.side_work import SideWork
+from accord.client.options import CallOptions, ClientSettings, OnProgress, check_meta, check_seconds
+from accord.client.results import OutputSchema, PageGuard, add_advice, read_pages
 from accord.errors import (
     AccordError,
     ConnectFailed,
@@ -35,32 +33,46 @@ from accord.errors import (
 from accord.http.client.auth import pause_deadline
 from accord.http.rules.headers import check_headers
 from accord.keywords import refuse_unknown
+from accord.protocol import shape
 from accord.protocol.endpoint import Endpoint
+from accord.protocol.exchange import META_CAPABILITIES, META_VERSION
+from accord.protocol.party import META_CLIENT, META_LOG_LEVEL, capability_paths
 from accord.protocol.revisions import REVISIONS, Revision
 from accord.protocol.violation import CLIENT
 from accord.runtime.dispatcher import Dispatcher
+from accord.runtime.eager import start
 from accord.runtime.wire import CALL_HEADERS, Wire
 from accord.stdio.lines import LineTooLong
 from accord.types import (
+    ClientCapabilities,
     Implementation,
     InputRequiredResult,
+    JsonObject,
+    ListToolsResult,
     LoggingLevel,
+    PageParams,
     ProgressParams,
     RevisionId,
     ServerCapabilities,
     SetLevelParams,
     SubscribeParams,
+    Tool,
 )
 from accord.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from accord.client.cache import ResultCache
     from accord.client.middleware import ClientMiddleware
+    from accord.client.negotiation import Opening
+    from accord.client.subscriptions import CallbackStream, NoticeReader
     from accord.protocol.mirroring import MirroredArgument
+    from accord.types import SubscriptionFilter
     from accord.types._base import RequestId
 
 log = logging.getLogger("accord.client")
+Result = TypeVar("Result")
 
 # Requests that may take long: they carry a progress token even without a callback, because
 # progress extends their deadline.
@@ -69,6 +81,7 @@ _LONG: Final = frozenset({"tools/call", "resources/read", "prompts/get"})
 _CALLBACK_GRACE: Final = 1.0
 
 _TASKS: Final = "io.modelcontextprotocol/tasks"
+TOOL_TASKS: Final = "tasks.requests.tools.call"
 ERRORS: Final[dict[int, type[RequestError]]] = {
     kind.default_code: kind
     for kind in vars(errors).values()
@@ -91,6 +104,7 @@ class Link:
         self.wire = wire
         self.settings = settings
         self.callbacks = settings.build_callbacks()
+        self.callbacks.on_tools_changed = self.forget_tools
         self.endpoint = Endpoint(
             CLIENT, revisions=settings.offered_revisions(), limits=settings.limits
         )
@@ -101,7 +115,11 @@ class Link:
         self.transport: str | None = getattr(wire, "transport", None)
         # Methods of a server without handshake that need a capability it did not declare.
         self._lacking: dict[str, str] = {}
+        # Of listed tools: what headers repeat, output schemas, and whether tasks run them.
         self.mirrored: dict[str, tuple[MirroredArgument, ...]] = {}
+        self.outputs: dict[str, OutputSchema] = {}
+        self.task_support: dict[str, str] = {}
+        self.opening: Opening
         self.loop = asyncio.get_running_loop()
         self._ending: asyncio.Future[None] = self.loop.create_future()
         self._opened: asyncio.Future[None] = self.loop.create_future()
@@ -281,6 +299,33 @@ class Link:
             )
         self.side.renew()
         self.callbacks.session_renewed()
+
+    # -- tools that were listed
+
+    @property
+    def has_tasks(self) -> bool:
+        """Whether tools may be called as tasks by the client's wish."""
+        if not self.endpoint.revision.tasks:
+            return False
+        return TOOL_TASKS in (self.endpoint.conversation.server.capabilities or ())
+
+    def learn_tools(self, tools: "Iterable[Tool]") -> None:
+        """Remember output schemas, and which tools run as tasks."""
+        has_tasks, revision = self.has_tasks, self.revision.id
+        for tool in tools:
+            # A schema has no meaning in a revision that does not define it.
+            known = None if tool.output_schema is None else shape.narrow(tool, revision)
+            if known is not None and known.output_schema is not None:
+                self.outputs[tool.name] = OutputSchema(tool.name, known.output_schema)
+            else:
+                self.outputs.pop(tool.name, None)
+            if has_tasks:
+                wish = tool.execution and tool.execution.task_support
+                self.task_support[tool.name] = wish or "forbidden"
+
+    def forget_tools(self) -> None:
+        self.outputs.clear()
+        self.task_support.clear()
 
     # -- revisions without handshake
 
@@ -483,3 +528,120 @@ class Link:
         if needed is not None and needed not in (state.capabilities or ()):
             return describe_lack(name, needed)
         return f"{name}: {error}"
+
+
+# -- what a connection does beside its requests
+
+
+class SideWork:
+    """The tasks, readers and kept results of one connection.
+
+    Attributes:
+        tasks: those that end with the connection at the latest.
+        readers: the readers of notices that belong to no request, with what they want to hear of.
+        watched: how many of them listen to a resource, by its URI.
+        stream: the stream of notices for the callbacks, where there are no sessions.
+        cache: fresh results, once one was fetched that may be kept.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self.tasks: set[asyncio.Task[Any]] = set()
+        self.readers: list[tuple[SubscriptionFilter, NoticeReader]] = []
+        self.watched: Counter[str] = Counter()
+        self.stream: CallbackStream | None = None
+        self.cache: ResultCache | None = None
+
+    def spawn(self, work: Coroutine[Any, None, Result], name: str) -> asyncio.Task[Result]:
+        """Run work that ends with the connection at the latest; it begins at once."""
+        task = start(self._loop, work, name)
+        if not task.done():
+            self.tasks.add(task)
+            task.add_done_callback(self._on_done)
+        return task
+
+    def _on_done(self, task: asyncio.Task[Any]) -> None:
+        self.tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # raised to its caller, which may be gone
+
+    def renew(self) -> None:
+        """Let readers know that notices of the last session may be lost."""
+        for _, reader in list(self.readers):
+            reader.renew("the session ended and a new one was begun")
+
+
+# -- what requests without a handshake say about the client, and which ones a server can answer
+
+
+def request_meta(
+    revision: RevisionId,
+    capabilities: ClientCapabilities,
+    info: Implementation,
+    level: LoggingLevel | None,
+) -> JsonObject:
+    """Return the `_meta` of each request."""
+    meta: JsonObject = {
+        META_VERSION: revision,
+        META_CAPABILITIES: _encode(shape.narrow(capabilities, revision)),
+        META_CLIENT: _encode(shape.narrow(info, revision)),
+    }
+    if level is not None:
+        meta[META_LOG_LEVEL] = level
+    return meta
+
+
+def _encode(value: object) -> msgspec.Raw:
+    """Encode once what each request repeats."""
+    return msgspec.Raw(msgspec.json.encode(value))
+
+
+def lacking_capabilities(revision: RevisionId, server: ServerCapabilities) -> dict[str, str]:
+    """Return by method the capability that it needs and that a server did not declare."""
+    row, declared = REVISIONS[revision], capability_paths(server)
+    needs = {name: row.needed_for(CLIENT, name) for name in row.requests[CLIENT]}
+    return {name: each for name, each in needs.items() if each and each not in declared}
+
+
+def describe_lack(name: str, capability: str) -> str:
+    """Return why a request is not sent."""
+    return f"{name} needs the capability {capability}, which the server did not declare"
+
+
+# -- tool arguments that HTTP headers repeat: learned from the input schemas of listed tools
+
+
+def learn_headers(link: Link, page: ListToolsResult) -> None:
+    """Remember which arguments headers repeat; tools with invalid annotations are left out."""
+    page.tools = [tool for tool in page.tools if _learn(link, tool)]
+
+
+def _learn(link: Link, tool: Tool) -> bool:
+    from accord.protocol.mirroring import mirrored_arguments
+
+    try:
+        found = mirrored_arguments(tool.input_schema)
+    except ValueError as error:
+        # tools.x-mcp-header.client-drops-invalid-tool, tools.x-mcp-header.client-warns
+        log.warning("tool %r is left out of the list: %s", tool.name[:100], error)
+        link.mirrored.pop(tool.name, None)
+        return False
+    if found:
+        link.mirrored[tool.name] = found
+    else:
+        link.mirrored.pop(tool.name, None)
+    return True
+
+
+async def learn_anew(link: Link, name: str) -> bool:
+    """List the tools again, up to the named one; return whether its headers are others now."""
+    known = link.mirrored.get(name)
+    pages = PageGuard("tools/list", link.settings.empty_pages)
+    cursor = None
+    while True:
+        page: ListToolsResult = await link.fetch("tools/list", PageParams(cursor), {"fresh": True})
+        learn_headers(link, page)
+        cursor = page.next_cursor
+        if cursor is None or any(tool.name == name for tool in page.tools):
+            return link.mirrored.get(name) != known
+        pages.check(page.tools, cursor)

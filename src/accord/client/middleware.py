@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import msgspec
 
-from accord.client.arguments import OwnMeta, encode_arguments
+from accord.client.options import OwnMeta, encode_arguments
 from accord.types import CallToolParams, GetPromptParams, JsonObject
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import msgspec
 
-from accord.client.arguments import check_text
-from accord.client.options import CallOptions
+from accord.client.options import CallOptions, check_text
 from accord.errors import LocalProtocolError, RemoteProtocolError, lower_first
 from accord.protocol import shape
 from accord.protocol.methods import KNOWN

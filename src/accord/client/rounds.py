@@ -2,34 +2,57 @@
 
 The callbacks of the connection answer, all questions of one result at the same time. A repeat is a
 request of its own: the same params with the answers, and with the state that came with the
-questions. Nothing of it is kept for any other request.
+questions. Nothing of it is kept for any other request. `SingleRounds` returns the questions to its
+caller instead.
 """
 
 import asyncio
+from collections.abc import Mapping
 from math import inf
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, Unpack, cast
 
 import msgspec
 
-from accord.client.options import CallOptions
-from accord.errors import ConnectionClosed, InternalError, RemoteProtocolError, RequestTimeout
+from accord.client.options import CallOptions, OwnMeta, check_meta
+from accord.errors import (
+    ConnectionClosed,
+    HeaderMismatch,
+    InternalError,
+    LocalProtocolError,
+    RemoteProtocolError,
+    RequestTimeout,
+)
+from accord.keywords import refuse_unknown
 from accord.protocol import shape
-from accord.protocol.exchange import Exchange
+from accord.protocol.exchange import META_CAPABILITIES, Exchange
 from accord.protocol.party import capability_paths, undeclared_mode, undeclared_tools
 from accord.protocol.violation import SERVER, Violation
 from accord.runtime.tasks import is_pressed
 from accord.runtime.wire import CALL_HEADERS
 from accord.types import (
+    CallToolParams,
+    CallToolResult,
+    ClientCapabilities,
     CreateMessageRequest,
+    CreateMessageResult,
     ElicitRequest,
+    ElicitResult,
     EmptyParams,
+    GetPromptParams,
+    GetPromptResult,
     InputRequest,
     InputRequests,
     InputRequiredResult,
+    ListRootsResult,
+    ReadResourceParams,
+    ReadResourceResult,
+    TaskHandle,
 )
 
 if TYPE_CHECKING:
+    from accord.client.client import Client
     from accord.client.link import Link
+
 
 # A server asks a few things at a time; a flood of questions would start a thread for each.
 _QUESTIONS_MOST: Final = 100
@@ -219,3 +242,105 @@ def _check_declared(
 def _breach(requirement: str, why: str) -> RemoteProtocolError:
     violation = Violation(requirement, SERVER, why)
     return RemoteProtocolError(str(violation), [violation])
+
+
+# -- rounds one by one: questions are returned to the caller instead of being answered
+
+Answer: TypeAlias = ElicitResult | CreateMessageResult | ListRootsResult
+
+
+class RoundOptions(CallOptions, total=False):
+    """Options of one round, beside those of any call.
+
+    `answers` are those to the questions of the last round, by their keys; `state` is the
+    `request_state` that came with these. `capabilities` say which questions may be asked, if these
+    are others than the callbacks of the connection answer.
+    """
+
+    answers: Mapping[str, Answer] | None
+    state: str | None
+    capabilities: ClientCapabilities | None
+
+
+class SingleRounds:
+    """Sends requests of which each is one round; `Client.rounds` describes them."""
+
+    def __init__(self, client: "Client") -> None:
+        self._client = client
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, object] | None = None,
+        **how: Unpack[RoundOptions],
+    ) -> CallToolResult | InputRequiredResult:
+        """Call a tool; return its result, or the questions that it asks before."""
+        params = CallToolParams(name, msgspec.Raw(_encode(dict(arguments or {}))))
+        reply: Any
+        try:
+            reply = await self._send("tools/call", params, how)
+        except HeaderMismatch:
+            # http.param-headers.mismatch-client-relists
+            from accord.client.link import learn_anew
+
+            link = self._client._link
+            if link.transport is None or not await learn_anew(link, name):
+                raise
+            reply = await self._send("tools/call", params, how)
+        if isinstance(reply, TaskHandle):  # the server decided so; all questions were answered
+            from accord.client.tasks import wait_for_handle
+
+            reply = await wait_for_handle(self._client._link, params, reply, _options_of_call(how))
+        schema = self._client._link.outputs.get(name)
+        result: CallToolResult | InputRequiredResult = reply
+        if schema is not None and isinstance(result, CallToolResult):
+            schema.check(result)
+        return result
+
+    async def get_prompt(
+        self, name: str, arguments: Mapping[str, str] | None = None, **how: Unpack[RoundOptions]
+    ) -> GetPromptResult | InputRequiredResult:
+        """Fill in a prompt; return it, or the questions that it asks before."""
+        filled = None if arguments is None else dict(arguments)
+        reply: GetPromptResult | InputRequiredResult = await self._send(
+            "prompts/get", GetPromptParams(name, filled), how
+        )
+        return reply
+
+    async def read_resource(
+        self, uri: str, **how: Unpack[RoundOptions]
+    ) -> ReadResourceResult | InputRequiredResult:
+        """Read a resource; return it, or the questions that it asks before."""
+        reply: ReadResourceResult | InputRequiredResult = await self._send(
+            "resources/read", ReadResourceParams(uri), how
+        )
+        return reply
+
+    async def _send(self, method: str, params: Any, options: RoundOptions) -> Any:
+        link = self._client._link
+        revision = link.revision
+        if not revision.rounds:
+            raise LocalProtocolError(
+                f"{method}: in revision {revision.id}, which was negotiated, servers ask while a "
+                "request is under way; give callbacks, such as on_elicit"
+            )
+        refuse_unknown("a call", options, RoundOptions.__annotations__)
+        answers = options.get("answers")
+        if answers is not None:
+            params.input_responses = {
+                key: msgspec.Raw(_encode(shape.narrow(answer, revision.id)))
+                for key, answer in answers.items()
+            }
+        params.request_state = options.get("state")
+        how = _options_of_call(options)
+        declared = options.get("capabilities")
+        if declared is not None:
+            meta = {META_CAPABILITIES: msgspec.to_builtins(shape.narrow(declared, revision.id))}
+            how["meta"] = OwnMeta({**check_meta(how.get("meta") or {}), **meta})
+        return await link.ask(method, params, how, answers=False)
+
+
+def _options_of_call(options: RoundOptions) -> CallOptions:
+    """Return the options that calls without rounds have, too."""
+    names = CallOptions.__annotations__
+    return cast("CallOptions", {name: options[name] for name in names if name in options})  # type: ignore[literal-required]  # names of the same type

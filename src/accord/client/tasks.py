@@ -1,4 +1,4 @@
-"""Tool calls whose results are fetched later.
+"""Tasks: tool calls whose results are fetched later, and questions that are answered later.
 
 The client learns of changes by asking at the interval that the server names, and sooner by the
 server's notifications, on which it does not rely. While a task needs input, a `tasks/result` waits
@@ -8,19 +8,23 @@ for it: its stream is where the server asks.
 import asyncio
 import logging
 import math
+import os
 import random
+import time
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import suppress
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 import msgspec
 
-from accord.client.link import ERRORS, Link
+from accord.client.link import ERRORS, TOOL_TASKS, Link
 from accord.client.options import CallOptions
 from accord.client.results import OutputSchema, PageGuard, decode_output
-from accord.client.task_calls import TOOL_TASKS, link_has_tasks
 from accord.errors import (
     AccordError,
+    InternalError,
     InvalidParams,
     LocalProtocolError,
     RemoteProtocolError,
@@ -29,32 +33,38 @@ from accord.errors import (
     lower_first,
 )
 from accord.protocol import shape
-from accord.protocol.exchange import META_NOTICES
+from accord.protocol.exchange import META_NOTICES, Exchange
 from accord.protocol.jsonrpc import ErrorBody
 from accord.protocol.violation import CLIENT
+from accord.runtime.dispatcher import Dispatcher
 from accord.types import (
     CallToolParams,
     CallToolResult,
     CancelTaskParams,
+    CancelTaskResult,
     CreateTaskResult,
     GetTaskParams,
     GetTaskResult,
     InputRequests,
     JsonObject,
+    ListTasksResult,
     LogMessageParams,
     PageParams,
     ProgressParams,
+    Task,
     TaskFields,
     TaskHandle,
     TaskMetadata,
     TaskOutcome,
     TaskResultParams,
     TaskStatus,
+    TaskStatusParams,
     UpdateTaskParams,
 )
 
 if TYPE_CHECKING:
     from accord.client.callbacks import Feed
+
 
 Output = TypeVar("Output")
 
@@ -433,7 +443,7 @@ async def start(
     """
     revision = link.endpoint.revision
     if revision.tasks:
-        if not link_has_tasks(link):  # tasks.tool.no-capability-no-task
+        if not link.has_tasks:  # tasks.tool.no-capability-no-task
             raise LocalProtocolError(f"the server did not declare {TOOL_TASKS}")
         params.task = TaskMetadata(None if ttl is None else max(1, round(ttl * 1000)))
     elif not revision.result_type:
@@ -472,6 +482,13 @@ async def wait_for(task: ToolTask, how: CallOptions) -> CallToolResult:
         raise RequestTimeout(why) from None
 
 
+async def wait_for_handle(
+    link: Link, params: CallToolParams, handle: TaskHandle | CreateTaskResult, how: CallOptions
+) -> CallToolResult:
+    """Wait for the result of a call that the server answered with a task."""
+    return await wait_for(wrap(link, params, handle, how), how)
+
+
 async def _abandon(task: ToolTask) -> None:
     try:
         await task.cancel()
@@ -508,3 +525,162 @@ async def find_all(link: Link, how: CallOptions) -> AsyncIterator[ToolTask]:
         if cursor is None:
             return
         pages.check(page.tasks, cursor)
+
+
+# -- questions of the server that it wants to be tasks (2025-11-25): the client answers later
+#
+# The server gets a task at once, asks for its state as often as it likes, and fetches the answer
+# when it is there. Tasks live as long as the connection; there is one server, so all are its own.
+
+RELATED: Final = "io.modelcontextprotocol/related-task"
+# What a server may ask of us at one time; a person cannot answer more.
+_UNFINISHED_MOST: Final = 100
+_HOSTED_MOST: Final = 1_000
+# Milliseconds: an answer that was not fetched in an hour is not wanted.
+_HOSTED_TTL: Final = 3_600_000
+_HOSTED_POLL: Final = 1_000
+_ID_BYTES: Final = 24
+
+
+class _Hosted:
+    """One question, from its beginning until it is forgotten."""
+
+    def __init__(self, exchange: Exchange, ttl: int, work: asyncio.Task[Any], now: float) -> None:
+        self.id = os.urandom(_ID_BYTES).hex()
+        self.exchange = exchange
+        self.ttl = ttl
+        self.work = work
+        self.status: TaskStatus = "working"
+        self.message: str | None = None
+        self.created_at = self.updated_at = time.time()
+        self.ends = now + ttl / 1000
+
+    @property
+    def fields(self) -> JsonObject:
+        return {
+            "task_id": self.id,
+            "status": self.status,
+            "status_message": self.message,
+            "created_at": _iso(self.created_at),
+            "last_updated_at": _iso(self.updated_at),
+            "ttl": self.ttl,
+            "poll_interval": _HOSTED_POLL,
+        }
+
+    def change(self, status: TaskStatus, message: str | None = None) -> None:
+        self.status, self.message, self.updated_at = status, message, time.time()
+
+
+def _iso(seconds: float) -> str:
+    moment = datetime.fromtimestamp(seconds, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _message_of(error: BaseException) -> str:
+    if isinstance(error, RequestError):
+        return error.message
+    # It may hold what is not for the server.
+    log.error("the answer to a task of the server failed", exc_info=error)
+    return "internal error"
+
+
+class HostedTasks:
+    """The questions of one server that run as tasks."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, _Hosted] = {}
+
+    @property
+    def open_work(self) -> list[asyncio.Task[Any]]:
+        """The work that is not finished."""
+        return [each.work for each in self._tasks.values() if not each.work.done()]
+
+    def start(
+        self,
+        exchange: Exchange,
+        ttl: int | None,
+        answer: Coroutine[Any, Any, Any],
+        dispatcher: Dispatcher,
+    ) -> CreateTaskResult:
+        """Answer a question with a task, and work on the real answer.
+
+        Raises:
+            InternalError: the server has as many unfinished ones as it may have.
+        """
+        loop = asyncio.get_running_loop()
+        self._sweep(loop.time())
+        if len(self.open_work) >= _UNFINISHED_MOST:
+            answer.close()
+            raise InternalError(f"busy: {_UNFINISHED_MOST} tasks are unfinished")
+        work = loop.create_task(answer, name=exchange.name)
+        kept = _HOSTED_TTL if ttl is None else min(max(ttl, 1), _HOSTED_TTL)
+        hosted = _Hosted(exchange, kept, work, loop.time())
+        self._tasks[hosted.id] = hosted
+        created = CreateTaskResult(Task(**hosted.fields))
+        exchange.is_task = True
+        work.add_done_callback(lambda _: self._finish(hosted, dispatcher))
+        return created
+
+    def _finish(self, hosted: _Hosted, dispatcher: Dispatcher) -> None:
+        dispatcher.endpoint.conversation.server.forget_token(hosted.exchange)
+        if hosted.status == "working":
+            error = None if hosted.work.cancelled() else hosted.work.exception()
+            if hosted.work.cancelled():
+                hosted.change("cancelled", "the callback was cancelled")
+            elif error is None:
+                hosted.change("completed")
+            else:
+                hosted.change("failed", _message_of(error))
+        # Not relied on by the server: tasks.notify.not-relied-on.
+        with suppress(LocalProtocolError):
+            params = TaskStatusParams(**hosted.fields)
+            dispatcher.notify("notifications/tasks/status", params)
+
+    def _sweep(self, now: float) -> None:
+        for hosted in list(self._tasks.values()):
+            is_too_many = len(self._tasks) >= _HOSTED_MOST and hosted.work.done()
+            if hosted.ends <= now or is_too_many:
+                hosted.work.cancel()
+                del self._tasks[hosted.id]
+
+    def _find(self, id: str) -> _Hosted:
+        self._sweep(asyncio.get_running_loop().time())
+        found = self._tasks.get(id)
+        if found is None:
+            raise InvalidParams(f"there is no task {id[:100]!r}, or it has expired")
+        return found
+
+    # -- requests of the server
+
+    def serve(self, name: str, params: Any) -> Any:
+        """Answer a request about tasks.
+
+        Raises:
+            InvalidParams: the task is unknown, or the cursor is.
+        """
+        if name == "tasks/get":
+            return GetTaskResult(**self._find(params.task_id).fields)
+        if name == "tasks/result":
+            return self._result(self._find(params.task_id))
+        if name == "tasks/cancel":
+            return self._cancel(self._find(params.task_id))
+        if params.cursor is not None:
+            raise InvalidParams("the list has one page, so there is no cursor")
+        self._sweep(asyncio.get_running_loop().time())
+        return ListTasksResult([Task(**each.fields) for each in self._tasks.values()])
+
+    async def _result(self, hosted: _Hosted) -> Any:
+        await asyncio.wait([hosted.work])
+        await asyncio.sleep(0)  # its status is noted in the same turn
+        if hosted.work.cancelled():
+            raise InternalError(f"the task {hosted.id[:8]} was cancelled and has no result")
+        result = hosted.work.result()
+        meta = {**(result.meta or {}), RELATED: {"taskId": hosted.id}}
+        return msgspec.structs.replace(result, meta=meta)
+
+    def _cancel(self, hosted: _Hosted) -> CancelTaskResult:
+        if hosted.status != "working":
+            raise InvalidParams(f"the task {hosted.id[:8]} is {hosted.status}")
+        hosted.change("cancelled", "cancelled by the server")
+        hosted.work.cancel()
+        return CancelTaskResult(**hosted.fields)

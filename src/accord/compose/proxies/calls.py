@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from accord.client.arguments import OwnMeta
-from accord.client.task_calls import link_has_tasks
+from accord.client.options import OwnMeta
 from accord.compose.proxies.connection import CallInFlight
 from accord.compose.proxies.parking import Answer, ParkedCall, Question
 from accord.compose.proxies.passing import OWN_MEMBERS, PROGRESS, Passing, introduce
@@ -154,7 +153,7 @@ class PassedRequest:
             assert peer is not None
             meta.update(introduce(peer.capabilities, level, link.revision.id))
         params.meta = OwnMeta(meta) if meta else None
-        if self._is_task and link_has_tasks(link):  # tasks.tool.required-tasked
+        if self._is_task and link.has_tasks:  # tasks.tool.required-tasked
             params.task = TaskMetadata()
         result, sent = await link.dispatcher.forward(
             self._name,
@@ -171,7 +170,9 @@ class PassedRequest:
     async def _wait_for_task(
         self, connection: "Connection", params: Any, answer: TaskHandle | CreateTaskResult
     ) -> Answer:
-        result = await connection.client._wait_for_task(params, answer, {})  # type: ignore[arg-type]
+        from accord.client.tasks import wait_for_handle
+
+        result = await wait_for_handle(connection.client._link, params, answer, {})
         # It was received with the task, not as the answer to the call.
         return _without_own_meta(result), None
 

@@ -216,7 +216,7 @@ class Catalog:
             unknown = find_unknown(exchange.raw, page)  # type: ignore[arg-type]  # it was answered
             parts = _parts_of(unknown, _WIRE_NAMES.get(member, member))
             if kind == "tools" and link.transport is not None and not link.revision.handshake:
-                from accord.client.mirrored import learn_headers
+                from accord.client.link import learn_headers
 
                 learn_headers(link, page)
             items = getattr(page, member)

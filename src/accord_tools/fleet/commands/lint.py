@@ -114,7 +114,7 @@ def _read_catalogs(fleet: "Fleet") -> "dict[str, JsonObject]":
 
 
 def _lint_server(server: "FleetServer", catalog: "JsonObject") -> "Iterator[CatalogFinding]":
-    from accord.client.server_entry import URL_MEMBERS
+    from accord.client.configuration import URL_MEMBERS
     from accord_tools.fleet.catalogs import check_readiness, lint_catalog, lint_remote
 
     members = (server.entry.get(each) for each in (*URL_MEMBERS, "uri"))

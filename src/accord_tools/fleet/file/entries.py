@@ -11,7 +11,7 @@ from shlex import join
 from typing import Any, ClassVar, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from accord.client.server_entry import URL_MEMBERS, EntryReader
+from accord.client.configuration import URL_MEMBERS, EntryReader
 from accord.errors import ConfigurationError
 from accord.testing.masking import has_secret_form
 from accord_tools.check.probing.secret_filter import SecretFilter, display_target

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from accord.client.server_entry import URL_MEMBERS
+from accord.client.configuration import URL_MEMBERS
 from accord_tools.fleet.definition import FleetServer
 from accord_tools.fleet.file.entries import show_entry
 from accord_tools.hosts.entries.literals import names_secret

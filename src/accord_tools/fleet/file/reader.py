@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
-from accord.client.configuration import MEMBERS, find_entries, folder_of, is_disabled
-from accord.client.server_entry import kind_of
+from accord.client.configuration import MEMBERS, find_entries, folder_of, is_disabled, kind_of
 from accord.errors import ConfigurationError
 from accord_tools.fleet.definition import Fleet, FleetError, FleetServer
 from accord_tools.fleet.file.document import FleetDocument, read_document

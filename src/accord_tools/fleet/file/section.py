@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
-from accord.client.server_entry import kind_of
+from accord.client.configuration import kind_of
 from accord_tools.fleet.definition import FleetError
 from accord_tools.fleet.file.document import FleetDocument
 from accord_tools.hosts.definition import KeyPath

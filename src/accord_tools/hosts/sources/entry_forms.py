@@ -6,7 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from accord.client.server_entry import URL_MEMBERS
+from accord.client.configuration import URL_MEMBERS
 from accord_tools.hosts.definition import ConfigFile
 from accord_tools.hosts.entries.literals import variable_name
 from accord_tools.hosts.entries.shaping import entries_in
