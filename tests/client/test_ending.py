@@ -297,7 +297,7 @@ def test_a_client_on_a_loop_that_just_stops_is_ended_when_it_is_forgotten(waywar
     loop._closed = True
     del client
     gc.collect()
-    assert not is_running(pid)
+    until_sync(lambda: not is_running(pid))  # a signal takes its time
     loop._ssock.close()
     loop._csock.close()
     assert left.descriptors() <= 1
