@@ -157,7 +157,7 @@ async def test_values_and_failures_are_shared_by_the_middleware_of_both_servers(
 
     async def around_child(ctx: Context, proceed: Any) -> Any:
         result = await proceed()
-        seen.append((type(ctx.failure).__name__, ctx.get(int), ctx.session.server.name))
+        seen.append((type(ctx.failure).__name__, ctx.get(int), ctx._session.server.name))
         return result
 
     hub = Server("hub", middleware=[around_hub])
@@ -201,7 +201,7 @@ async def test_dependencies_of_a_mounted_server_are_its_own(transport: Any) -> N
 
     def for_session(ctx: Context) -> str:
         made.append("session")
-        return f"session of {ctx.session.server.name}"
+        return f"session of {ctx._session.server.name}"
 
     def for_server() -> str:
         made.append("server")
@@ -398,7 +398,7 @@ async def test_a_mounted_server_hears_of_changed_roots() -> None:
 
     @child.on_roots_changed
     async def changed(session: Any) -> None:
-        heard.append((session.server.name, len(await session.roots())))
+        heard.append((session._core.server.name, len(await session.roots())))
 
     @child.tool
     async def touch() -> str:
@@ -423,7 +423,7 @@ async def test_a_mounted_tool_runs_as_a_task(revision: Any, has_middleware: bool
 
     async def pass_on(ctx: Context, proceed: Any) -> Any:
         if ctx.method == "tools/call":
-            seen.append(f"{ctx.session.server.name} {ctx.params.name}")
+            seen.append(f"{ctx._session.server.name} {ctx.params.name}")
         return await proceed()
 
     layers = [pass_on] if has_middleware else []
@@ -438,14 +438,14 @@ async def test_a_mounted_tool_runs_as_a_task(revision: Any, has_middleware: bool
     @child.tool(task="optional")
     def build_in_thread(ctx: Context) -> str:
         """Build in a thread."""
-        return f"{ctx.session.server.name} {ctx.task is not None}"
+        return f"{ctx._session.server.name} {ctx.task is not None}"
 
     @child.tool(task="optional", ask_first=True)
     async def ask(ctx: Context) -> str:
         """Ask, then work."""
         name = await ctx.elicit("Name?", str)
         await ctx.start_task()
-        return f"{ctx.session.server.name} {name}"
+        return f"{ctx._session.server.name} {name}"
 
     hub.mount(child.change("build", hide={"secret": 7}), prefix="x")
     async with connected(

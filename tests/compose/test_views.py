@@ -277,7 +277,7 @@ async def test_all_details_of_a_tool_are_changed() -> None:
 @in_loop
 async def test_hidden_arguments_are_supplied_and_not_accepted(revision: Any) -> None:
     async def token(ctx: Context) -> str:
-        return f"{ctx.session.server.name}-{ctx.params.name}"
+        return f"{ctx._session.server.name}-{ctx.params.name}"
 
     hub = Server("hub")
     view = make().change("find", hide={"token": token, "limit": lambda: 3})

@@ -121,10 +121,10 @@ def test_the_server_finds_sessions_while_they_are_open() -> None:
         first, second = Asgi(app), Asgi(app)
         await first.open()
         await second.open()
-        assert set(server.sessions) == {each.session for each in app.sessions}
-        assert repr(server.sessions) == "OpenSessions(2)"
+        assert set(server._core.sessions) == {each.session for each in app.sessions}
+        assert repr(server._core.sessions) == "OpenSessions(2)"
         await first.start("DELETE").done()
-        assert [each.session for each in app.sessions] == [*server.sessions]
+        assert [each.session for each in app.sessions] == [*server._core.sessions]
         await app.stop()
         assert not server.sessions
 

@@ -898,7 +898,7 @@ async def test_progress_of_a_client_reaches_the_worker_that_waits_for_its_answer
             """Sample, and note the progress."""
             said = SamplingMessage("user", TextContent("Say it."))
             params = CreateMessageParams([said], 5, meta={"progressToken": "p7"})
-            found = await ctx.session.dispatcher.request(
+            found = await ctx._session.dispatcher.request(
                 "sampling/createMessage", params, on_progress=seen.append, within=ctx._exchange
             )
             return found.text

@@ -95,8 +95,8 @@ def test_values_kept_in_a_session_are_seen_by_no_other_request():
 
     @server.tool
     async def keep(ctx: Context, value: str) -> str:
-        found = getattr(ctx.session, "kept", "nothing")
-        ctx.session.kept = value
+        found = getattr(ctx.session._core, "kept", "nothing")
+        ctx.session._core.kept = value
         return found
 
     @server.tool

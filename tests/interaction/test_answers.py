@@ -121,7 +121,7 @@ def test_failed_calls_do_not_count_as_in_flight() -> None:
                 for _ in range(3):
                     outcome = await outcome_of(client.call_tool("sync_tool", {"how": way}))
                     assert "busy" not in str(outcome), way
-            (session,) = server.sessions
+            (session,) = server._core.sessions
             assert not session.dispatcher.running
 
     run(main())

@@ -102,7 +102,7 @@ async def test_a_stream_that_the_server_ends_ends_the_iteration(
 ) -> None:
     server = content.make()
     async with connect_to(server) as client, client.listen(tools=True) as changes:
-        for session in [*server.sessions]:
+        for session in [*server._core.sessions]:
             session.end_subscriptions()
         assert [each async for each in changes] == []
     recording = accord_link.connections[0].recording

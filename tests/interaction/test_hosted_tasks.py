@@ -137,7 +137,7 @@ class Asked:
         @self.server.tool
         async def hold(ctx: Context) -> str:
             """Hold the connection open for the test."""
-            self.session = ctx.session
+            self.session = ctx._session
             await self.done.wait()
             return "done"
 

@@ -301,4 +301,4 @@ async def test_features_that_the_revision_or_server_lacks_raise_before_anything_
         with pytest.raises(LocalProtocolError, match="roots"):
             await client.roots_changed(["/"])
         assert len(accord_link.connections[0].recording.records) == before
-    assert Server("bare").capabilities().tools is None
+    assert Server("bare")._core.capabilities().tools is None

@@ -365,7 +365,7 @@ def test_work_in_a_thread_learns_of_its_cancellation() -> None:
             while not ctx.is_cancelled:
                 pass
         finally:
-            ctx.session.run_here(ended.set)
+            ctx._session.run_here(ended.set)
         return "done"
 
     async def run() -> None:

@@ -139,7 +139,7 @@ def test_a_slow_conversion_names_its_tool_and_not_a_line_of_accord(caplog, mode:
 
     async def main() -> None:
         async with connect(server, timeout=LONG) as client:
-            (session,) = server.sessions
+            (session,) = server._core.sessions
             session.dispatcher.watchdog.enter()
             await client.call_tool("give")
             session.dispatcher.watchdog.leave()

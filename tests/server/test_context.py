@@ -205,7 +205,7 @@ def test_cancelling_a_threaded_tool_cancels_what_it_waits_for(kind: str) -> None
             for each in waiting:
                 each.cancel()
             await until(lambda: len(stopped) == 2)
-            await until(lambda: not contexts[0].session._contexts)
+            await until(lambda: not contexts[0]._session._contexts)
 
     run(main())
     assert stopped == [True, True]

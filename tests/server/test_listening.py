@@ -145,7 +145,7 @@ def test_tasks_are_looked_up_before_the_acknowledgement(monkeypatch: Any) -> Non
             assert third["params"]["notifications"] == {"toolsListChanged": True}
             assert raw.answers_to(2)[0]["error"]["code"] == -32603
             assert len(server._core.hub) == 2
-            (session,) = server.sessions
+            (session,) = server._core.sessions
             assert sorted(session.listening) == [1, 3]
             server._core.hub.publish(ServerChange("notifications/tasks", "theirs", EmptyParams()))
             assert len(raw.received) == 3
@@ -250,7 +250,7 @@ def test_the_end_of_the_server_answers_subscriptions() -> None:
     async def main() -> None:
         async with ListeningClient(server) as raw:
             raw.listen("L1", toolsListChanged=True)
-            (session,) = server.sessions
+            (session,) = server._core.sessions
             session.close()
             cancelled, answer = raw.received[1:]
             assert cancelled["method"] == "notifications/cancelled"
@@ -273,7 +273,7 @@ def test_open_subscriptions_neither_count_as_calls_nor_delay_the_end() -> None:
             assert len(raw.notices()) == 5
             result = await raw.result("call", "tools/call", name="look", arguments={})
             assert result["content"][0]["text"] == "x"
-            (session,) = server.sessions
+            (session,) = server._core.sessions
             before = asyncio.get_running_loop().time()
             assert await session.dispatcher.drain()
             assert asyncio.get_running_loop().time() == before
@@ -359,7 +359,7 @@ def test_changes_are_joined_while_a_client_does_not_read() -> None:
 
     async def main() -> None:
         async with ListeningClient(server) as slow:
-            (session,) = server.sessions
+            (session,) = server._core.sessions
             session.flow = flow = SlowFlow()
             slow.listen(1, toolsListChanged=True, resourceSubscriptions=["note://a", "note://b"])
             async with ListeningClient(server) as other:
@@ -387,7 +387,7 @@ def test_the_end_does_not_wait_for_a_client_that_does_not_read() -> None:
 
     async def main() -> None:
         async with ListeningClient(server) as slow:
-            (session,) = server.sessions
+            (session,) = server._core.sessions
             session.flow = flow = SlowFlow()
             slow.listen(1, resourceSubscriptions=["note://a"])
             flow.is_congested = True

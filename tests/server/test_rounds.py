@@ -633,7 +633,7 @@ def test_a_client_that_never_comes_back_leaves_nothing_behind() -> None:
         async with ModernClient(server) as raw:
             for _ in range(20):
                 await raw.call("greet")
-            session = next(iter(server.sessions))
+            session = next(iter(server._core.sessions))
             assert not session.dispatcher.running
             assert not session.client.open
             assert not server._core.state_seal._used

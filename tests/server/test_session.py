@@ -83,7 +83,7 @@ def test_a_closed_session_gets_no_notifications() -> None:
         context = kept[0]
         await context.info("not sent")
         context.progress(1)
-        assert not context.session.is_ready
+        assert not context._session.is_ready
         await asyncio.sleep(0.03)
 
     run(main())
@@ -107,7 +107,7 @@ def test_after_the_loop_is_closed_nothing_is_raised_in_threads() -> None:
     def tell() -> None:
         try:
             kept[0].progress(5)
-            kept[0].session.dispatcher.closed = None
+            kept[0]._session.dispatcher.closed = None
             kept[0].info("x")
             kept[0].session.list_changed("tools")
         except BaseException as error:
@@ -192,7 +192,7 @@ def test_changes_are_joined_while_the_client_of_a_session_does_not_read() -> Non
             await raw.open()
             for name in "ab":
                 await raw.ask(name, "resources/subscribe", {"uri": f"note://{name}"})
-            (session,) = server.sessions
+            (session,) = server._core.sessions
             session.flow = flow = SlowFlow()
             for _ in range(100):
                 server.resource_updated("note://a")

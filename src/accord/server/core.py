@@ -58,6 +58,7 @@ from accord.types._base import JsonObject
 
 if TYPE_CHECKING:
     from accord.runtime.threads import Workers
+    from accord.server.client_session import ClientSession
     from accord.server.entries.completion import Completions
     from accord.server.entries.prompts import PromptEntry
     from accord.server.entries.registry import RegistryEntry
@@ -140,7 +141,7 @@ class ServerCore(Views):
         self._has_task_tools: bool | None = None
         self._task_settings = settings.get("tasks")
         self._offered: frozenset[str] | None = None
-        self.roots_callbacks: list[Callable[[Session], object]] = []
+        self.roots_callbacks: list[Callable[[ClientSession], object]] = []
         self._watchdogs = Watchdogs()
         self.was_run = False
         self._mounts: Mounts | None = None

@@ -49,6 +49,7 @@ from accord.types import (
 if TYPE_CHECKING:
     from accord.http.server.app import HttpApp
     from accord.runtime.wire import MemoryWire
+    from accord.server.client_session import ClientSession
     from accord.server.entries.completion import CompletionSource
     from accord.server.entries.files import DirectoryResource
     from accord.server.entries.prompts import PromptDetails, PromptEntry
@@ -57,7 +58,6 @@ if TYPE_CHECKING:
     from accord.server.http_settings import HttpSettings, ListenSettings
     from accord.server.injection import Overrides
     from accord.server.questions.url_elicitation import UrlElicitations
-    from accord.server.session import Session
     from accord.server.sources.mounting import Mount
     from accord.server.sources.view_kinds import ToolChange, View
     from accord.server.sources.views import Views
@@ -405,9 +405,9 @@ class Server(Generic[State]):
     # -- clients
 
     @property
-    def sessions(self) -> "frozenset[Session]":
+    def sessions(self) -> "frozenset[ClientSession]":
         """The sessions that are open in this process."""
-        return frozenset(self._core.hub.sessions)
+        return frozenset(session.face for session in self._core.hub.sessions)
 
     def on_roots_changed(self, function: Function) -> Function:
         """Call a function with the session when a client's roots change; `roots` asks for them."""

@@ -22,6 +22,7 @@ from accord.protocol.party import PartyState, Peer
 from accord.protocol.revisions import Phase
 from accord.runtime.dispatcher import Dispatcher
 from accord.runtime.handlers import DONE, Delayed, Done, Write
+from accord.server.client_session import ClientSession
 from accord.server.context import Context, current
 from accord.server.hub import UPDATED, ListKind, Notices, ServerChange, list_change
 from accord.server.log_levels import is_wanted
@@ -139,6 +140,15 @@ class Session:
         """The client's side of the conversation: its open requests, its tokens."""
         return self.endpoint.conversation.client
 
+    @property
+    def face(self) -> ClientSession:
+        """The session as handlers see it; from then on it is not used for another client."""
+        self.is_shown = True
+        members = vars(self)
+        found: ClientSession | None = members.get("_face")
+        # Of several threads that ask at once, all get the same.
+        return found or members.setdefault("_face", ClientSession(self))
+
     # -- the sender of a request
 
     def principal_of(self, exchange: Exchange) -> Principal | None:
@@ -155,39 +165,16 @@ class Session:
 
     @property
     def state(self) -> dict[str, Any]:
-        """Values that are kept from one request of the session to the next, until it ends.
-
-        Raises:
-            SessionRequired: there is no session: each request stands on its own.
-            InternalError: several workers share it, and their store does not answer.
-        """
+        """The values that are kept; see `ClientSession.state`."""
         self._require_session("state")
         if self.state_values is None:
             self.state_values = {}
         return self.state_values
 
-    def show(self, *names: str, tags: Iterable[str] = (), kind: ListKind | None = None) -> None:
-        """Show entries to this client that are hidden; it is notified of lists that change.
-
-        Args:
-            names: of tools and prompts, and URIs of resources.
-            tags: entries with one of them.
-            kind: "tools", "prompts" or "resources"; all of them by default.
-
-        Raises:
-            ValueError: nothing is named, or the kind does not exist.
-            KeyError: no entry has one of the names.
-            SessionRequired: there is no session.
-        """
-        self._set_visible(names, tags, kind, shows=True)
-
-    def hide(self, *names: str, tags: Iterable[str] = (), kind: ListKind | None = None) -> None:
-        """Hide entries from this client: they are neither listed nor found. See `show`."""
-        self._set_visible(names, tags, kind, shows=False)
-
-    def _set_visible(
+    def set_visible(
         self, names: tuple[str, ...], tags: Iterable[str], kind: ListKind | None, *, shows: bool
     ) -> None:
+        """Show or hide entries; see `ClientSession.show`."""
         self._require_session("show()" if shows else "hide()")
         set_visible(self, names, tags, kind, shows=shows)
         self._note_change()
@@ -230,7 +217,7 @@ class Session:
             self.request_cancelled(event.exchange)
         elif event.name == "notifications/roots/list_changed":
             for callback in self.server.roots_callbacks:
-                dispatcher.spawn(callback(self))
+                dispatcher.spawn(callback(self.face))
             for mounted in [*(self.mounted_sessions or {}).values()]:
                 mounted.notification(event, dispatcher)
 
@@ -415,7 +402,7 @@ class Session:
         self.notify(change.name, change.params)
 
     def list_changed(self, kind: ListKind) -> None:
-        """Notify this client alone, once per burst, that a list has changed."""
+        """Notify this client; see `ClientSession.list_changed`."""
         self.run_here(self._hear, list_change(kind))
 
     def subscribe(self, uri: str) -> None:
@@ -464,11 +451,7 @@ class Session:
             self._notices.stop()
 
     async def roots(self) -> list[Root]:
-        """Ask the client for its roots, outside of any request: say, when they have changed.
-
-        Raises:
-            LocalProtocolError: the client did not declare roots.
-        """
+        """Ask the client for its roots; see `ClientSession.roots`."""
         found = await self.dispatcher.request("roots/list", timeout=self.server.ask_timeout)
         roots: list[Root] = found.roots
         return roots

@@ -20,6 +20,7 @@ from accord.types import EmptyParams
 if TYPE_CHECKING:
     from accord.compose.proxies.parking import ParkedCall
     from accord.compose.proxies.source import ProxySource
+    from accord.server.client_session import ClientSession
     from accord.server.core import ServerCore
 
 log = logging.getLogger("accord.compose")
@@ -307,8 +308,8 @@ class UpstreamServer:
             self._heard_servers.add(root.server)
             root.server.roots_callbacks.append(self._pass_roots_change)
 
-    def _pass_roots_change(self, session: Session) -> None:
-        for declared, connection in self._sessions.get(session, {}).items():
+    def _pass_roots_change(self, session: "ClientSession") -> None:
+        for declared, connection in self._sessions.get(session._core, {}).items():
             if connection.is_open and "roots.listChanged" in declared:
                 connection.client._link.notify("notifications/roots/list_changed", EmptyParams())
 

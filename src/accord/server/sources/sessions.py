@@ -148,13 +148,13 @@ class MountedSession(Session):
     def close(self) -> None:
         self.outer.close()
 
-    def _set_visible(
+    def set_visible(
         self, names: tuple[str, ...], tags: "Iterable[str]", kind: ListKind | None, *, shows: bool
     ) -> None:
         session = outermost(self)
         if session.visibility is None:
             session.visibility = NO_RULES  # so that its lists look at what is shown
-        super()._set_visible(names, tags, kind, shows=shows)
+        super().set_visible(names, tags, kind, shows=shows)
 
     def list_changed(self, kind: ListKind) -> None:
         self.outer.list_changed(kind)
