@@ -275,7 +275,7 @@ def test_a_token_that_is_taken_though_clocks_differ_opens_a_stream_that_lasts(ta
         async with talk(port, "late") as client:
             await client.open()
             listening = await client.get()
-            await asyncio.sleep(0.4)
+            await asyncio.sleep(0.4)  # clock: longer than the token lasts by our clock
             assert text_of(await client.answer(call(1, "remind"))) == "soon"
             assert (await listening.event())["method"] == "notifications/tools/list_changed"
 

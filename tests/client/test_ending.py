@@ -184,7 +184,7 @@ def test_a_closing_that_is_cancelled_still_ends_the_server(wayward, run, is_runn
         )
         pid = await grandchild(client)
         closing = asyncio.ensure_future(client.close())
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.05)  # clock: within the time that the server may take to end
         closing.cancel()
         with pytest.raises(asyncio.CancelledError):
             await closing

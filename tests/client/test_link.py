@@ -10,6 +10,7 @@ from accord.client.results import OutputSchema, decode_output
 from accord.errors import ConnectFailed, ConnectionClosed, RequestTimeout
 from accord.types import CallToolResult
 from client.loopback import Loopback
+from support.waiting import until
 
 DONE = {"content": [], "isError": False}
 
@@ -98,6 +99,7 @@ def test_a_wire_that_opens_for_ever_is_given_up(run):
 def test_callbacks_that_do_not_stop_are_left_behind(run, caplog, monkeypatch):
     monkeypatch.setattr("accord.client.link._CALLBACK_GRACE", 0.05)
     release = asyncio.Event()
+    ended = []
 
     async def stubborn(message):
         while not release.is_set():
@@ -105,6 +107,7 @@ def test_callbacks_that_do_not_stop_are_left_behind(run, caplog, monkeypatch):
                 await release.wait()
             except asyncio.CancelledError:
                 continue
+        ended.append(True)
 
     async def main():
         wire = Loopback(obliging)
@@ -112,7 +115,7 @@ def test_callbacks_that_do_not_stop_are_left_behind(run, caplog, monkeypatch):
             wire.put(method="notifications/message", params={"level": "info", "data": 1})
             await asyncio.sleep(0)
         release.set()
-        await asyncio.sleep(0.01)
+        await until(lambda: ended)
 
     run(main())
     assert "go on although the client is closed" in caplog.text

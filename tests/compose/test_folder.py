@@ -420,7 +420,7 @@ async def test_a_file_that_is_written_in_two_steps_is_loaded_once(tmp_path: Path
         with file.open("w", encoding="utf-8") as opened:  # emptied first
             opened.write(text[:30])
             opened.flush()
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.02)  # clock: a writer pauses between two writes
             opened.write(text[30:])
         await heard.wait()
         assert (await client.call_tool("one")).text == "2"

@@ -105,7 +105,7 @@ def test_the_body_of_an_upgrade_request_is_never_read_as_the_next_request(port, 
         await wire.send(
             head("Connection: Upgrade", f"Upgrade: {protocol}", f"Content-Length: {len(smuggled)}")
         )
-        await asyncio.sleep(0.05)  # so that the body arrives in another read
+        await asyncio.sleep(0.05)  # clock: so that the body arrives in another read
         await wire.send(smuggled)
         found = await wire.rest()
         assert found.count(b"HTTP/1.1 ") == 1
@@ -133,7 +133,7 @@ def test_a_client_that_offers_h2c_is_served_over_http_1(port, form):
             await wire.send(data)
             await wire.send(body[:20])
             data = body[20:]
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.02)  # clock: so that the body arrives in another read
         else:
             data += body
         await wire.send(data + head(method="GET", path="/healthz"))

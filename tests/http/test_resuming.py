@@ -60,7 +60,7 @@ def test_work_goes_on_when_the_client_is_gone(port, talk, how):
             response = await client.post(call(1, "hold", token="t", name=how, steps=3))
             assert (await response.event())["params"]["progress"] == 1
             getattr(response, how)()
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.05)  # clock: time in which a wrong cancellation would arrive
             await client.answer(call(2, "free", name=how))
             history = text_of(await client.answer(call(3, "history")))
             assert f"{how} is cancelled" not in history
@@ -210,7 +210,7 @@ def test_a_slow_reader_loses_nothing(port, talk):
             await client.open()
             await other.open()
             response = await client.post(call(1, "count", token="t", to=3_000, size=2_000))
-            await asyncio.sleep(0.3)  # by now the server has filled every buffer
+            await asyncio.sleep(0.3)  # clock: by now the server has filled every buffer
             assert text_of(await other.answer(call(1, "add", a=1, b=2))) == "3"
             *counted, answer = steps(await response.rest())
             assert counted == list(range(1, 3_001))

@@ -77,7 +77,8 @@ async def test_everything_is_listed_called_and_asked(revision):
         params = {"arguments": '{"city": "Lima"}', "confirmed": True, "timeout": 0.1}
         id = (await page.ask("calls.tool", name="book", **params))["id"]
         question = await page.question()
-        await asyncio.sleep(0.2)  # no timeout runs while a person is asked
+        # clock: longer than the time limit, which does not run while a person is asked
+        await asyncio.sleep(0.2)
         assert (question["kind"], question["call"]) == ("elicitation", id)
         assert (await page.ask("session.get"))["unanswered"] == 1
         answer = {"id": question["id"], "action": "accept"}

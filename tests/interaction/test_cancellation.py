@@ -189,7 +189,7 @@ async def test_a_request_cancelled_in_the_same_write_is_not_answered(accord_link
         raw.request(1, "tools/call", {"name": "wait", "arguments": {"name": "a"}})
         raw.notify("notifications/cancelled", {"requestId": 1})
         await raw.ask(2, "ping")
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.01)  # clock: time in which a wrong answer would arrive
         assert raw.answers_to(1) == []
 
 

@@ -43,7 +43,7 @@ def test_one_blockage_is_reported_once(caplog) -> None:
         watchdog = Watchdog(threshold=0.02)
         watchdog.enter()
         until_sync(lambda: blocked(caplog))
-        time.sleep(0.1)
+        time.sleep(0.1)  # clock: blocked for several times the threshold
         watchdog.leave()
 
     run(main())
@@ -72,7 +72,7 @@ def test_a_loop_that_waits_for_events_is_not_blocked_however_late_it_is(caplog) 
     async def main() -> None:
         watchdog = Starved(threshold=1.2)  # it looks every 0.3 s
         watchdog.enter()
-        await asyncio.sleep(0.75)
+        await asyncio.sleep(0.75)  # clock: idle for longer than the threshold
         watchdog.leave()
         watchdog.is_beating = False
 
@@ -85,7 +85,7 @@ def test_a_blocked_loop_without_handlers_is_nobodys_fault(caplog) -> None:
         watchdog = Watchdog(threshold=0.04)
         watchdog.enter()
         watchdog.leave()
-        time.sleep(0.2)
+        time.sleep(0.2)  # clock: blocked for several times the threshold
         await asyncio.sleep(0)
 
     run(main())

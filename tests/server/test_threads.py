@@ -249,7 +249,7 @@ def test_outcomes_that_the_loop_has_not_taken_yet_are_bounded() -> None:
             for number in range(50)
         ]
         await asyncio.sleep(0)
-        time.sleep(0.2)  # the loop is busy, and takes nothing meanwhile
+        time.sleep(0.2)  # clock: the loop is busy, and takes nothing meanwhile
         assert len(made) <= 4
         await asyncio.gather(*calls)
         workers.shutdown()

@@ -309,7 +309,7 @@ def test_an_answer_that_arrived_while_the_process_stood_still_counts(valkey, loo
             reading = asyncio.create_task(backend.get("r"))
             for _ in range(3):
                 await asyncio.sleep(0)
-            time.sleep(1)  # a handler that blocks the loop
+            time.sleep(1)  # clock: a handler blocks the loop for longer than the time limit
             assert (await reading).value == b"x"
 
     if loop == "uvloop":

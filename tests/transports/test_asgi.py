@@ -608,7 +608,7 @@ def test_a_session_never_used_after_initialize_ends_soon(monkeypatch):
         await client.open()
         app = client.app
         assert len(app.sessions) == 2
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.01)  # clock: a session gets older
         app.sessions.sweep(app.state.now())
         assert [each.id for each in app.sessions] == [client.session]
         # An ended session makes room only once.
@@ -705,7 +705,7 @@ def test_stopping_waits_for_calls(sessions, monkeypatch):
             await calling.done()
         stopping = asyncio.create_task(app.stop())
         await until(lambda: app.state.is_stopping)
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.05)  # clock: time in which a wrong stop would be over
         may_end.set()
         await stopping
         assert ended == [True]

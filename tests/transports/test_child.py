@@ -144,7 +144,7 @@ def test_a_paused_output_is_read_again_when_it_is_resumed():
         child.start()
         child.pause_output()
         child.write(b"hello\n")
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(0.2)  # clock: time in which a wrong read would happen
         assert chunks == []
         child.resume_output()
         await until(lambda: chunks)

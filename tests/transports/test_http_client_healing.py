@@ -490,7 +490,7 @@ def test_a_call_that_is_cancelled_while_it_waits_is_not_sent_again(is_away):
             given_up = asyncio.ensure_future(client.call_tool("given_up"))
             wanted = asyncio.ensure_future(client.call_tool("wanted"))
             if is_away:
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(0.05)  # clock: the server is away for some attempts
             else:
                 await until(lambda: len(server.seen("initialize")) == 2)
             given_up.cancel()
@@ -514,7 +514,7 @@ def test_calls_made_while_the_server_is_away_wait_for_it():
         async with RawServer() as server, connect(server.url) as client:
             await server.stop()
             calls = [asyncio.create_task(client.call_tool("echo", {"n": n})) for n in range(50)]
-            await asyncio.sleep(0.3)
+            await asyncio.sleep(0.3)  # clock: the server is away for some attempts
             await server.start()
             results = await asyncio.gather(*calls)
             assert [said(result)["n"] for result in results] == list(range(50))
@@ -628,7 +628,7 @@ def test_a_server_that_restarts_twice_costs_no_call():
             calling = asyncio.ensure_future(client.call_tool("first", {"n": 1}))
             await restart.wait()
             await server.stop()
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.1)  # clock: the server is away for some attempts
             await server.start()
             assert said(await calling) == {"n": 1}
         assert len(server.seen("initialize")) == 3
@@ -857,7 +857,7 @@ def test_a_stream_of_the_older_form_that_breaks_is_followed_by_a_new_session():
         ):
             lost = asyncio.create_task(client.call_tool("x"))
             await until(lambda: server.seen("tools/call"))
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.05)  # clock: the 202 arrives before the stream breaks
             server.drop()
             with pytest.raises(ConnectionClosed, match="carried it out is unknown"):
                 await lost
@@ -874,9 +874,9 @@ def test_fifty_calls_after_a_restart_get_fifty_answers_in_the_older_form_too():
         async with OlderServer() as server, connect(server.url) as client:
             await client.ping()
             await server.stop()
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.05)  # clock: the client notices the end of its stream
             calls = [asyncio.create_task(client.call_tool("echo", {"n": n})) for n in range(50)]
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.1)  # clock: the server is away for some attempts
             await server.start()
             results = await asyncio.gather(*calls)
             assert [said(result)["n"] for result in results] == list(range(50))

@@ -242,7 +242,7 @@ def test_a_cancelled_call_ends_its_connection_alone(is_begun, revision):
             slow = asyncio.ensure_future(client.call_tool("slow"))
             await until(lambda: len(server.seen("tools/call")) == 2)
             if is_begun:
-                await asyncio.sleep(0.02)
+                await asyncio.sleep(0.02)  # clock: the head of the answer arrives
             assert await text_of(client) == "done"
             slow.cancel()
             with pytest.raises(asyncio.CancelledError):

@@ -248,7 +248,7 @@ def test_a_connection_that_was_closed_unnoticed_is_not_used_again():
             (connection,) = sender._open
             # The loop is busy elsewhere while the server closes the connection.
             connection.transport.pause_reading()
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.05)  # clock: the loop is busy while the server closes
             assert await whole(await ask(sender, server.url)) == b"ok"
             assert server.connections == 2
 
@@ -272,7 +272,7 @@ def test_a_request_that_met_a_closing_server_counts_as_not_sent():
         sender = SocketSender(HttpClientOptions())
         await whole(await ask(sender, url))
         asking = asyncio.create_task(ask(sender, url))
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.05)  # clock: the request is written, and not read
         unread.set()
         with pytest.raises(NotSent, match="was closing the connection"):
             await asking

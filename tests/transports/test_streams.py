@@ -259,7 +259,7 @@ def test_a_writer_does_not_wait_for_a_reader_that_is_gone():
         stream.append(b"1" * 100_000)
         await asyncio.sleep(0)
         waiting = asyncio.create_task(stream.writable())
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.01)  # clock: time in which a wrong writer would go on
         assert not waiting.done()
         client.is_gone.set()
         await client.task

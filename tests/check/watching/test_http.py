@@ -181,7 +181,7 @@ def test_a_connection_that_the_server_may_be_closing_is_not_used_again():
 
     with between(behave) as (_, port, _):
         assert asked(port, post(b"{}"))[0].startswith(b"HTTP/1.1 200 ")
-        time.sleep(1.2)
+        time.sleep(1.2)  # clock: longer than an unused connection is trusted
         assert asked(port, post(b"{}"))[0].startswith(b"HTTP/1.1 200 ")
 
 
