@@ -227,15 +227,15 @@ def test_known_headers_are_forgotten_together_and_soon():
     async def scenario():
         known = KnownHeaders(memory, most=3, seconds=0.01)
         for head in heads(*range(5)):
-            assert known.find(head, admit).principal is ANN
+            assert known.learn(head, admit).principal is ANN
             assert len(known) <= 3
         await until(lambda: len(known) == 0)
-        known.find(heads(5)[0], admit)
+        known.learn(heads(5)[0], admit)
         return known
 
     async def on_another_loop(known):
         # The loop that would have forgotten it is gone.
-        known.find(heads(6)[0], admit)
+        known.learn(heads(6)[0], admit)
         assert len(known) == 1
         await until(lambda: len(known) == 0)
 
@@ -243,7 +243,8 @@ def test_known_headers_are_forgotten_together_and_soon():
 
 
 def test_a_known_header_is_decided_anew_once_the_verifier_has_forgotten_its_token():
-    memory, decided = TokenMemory(), []
+    now, decided = [1_000.0], []
+    memory = TokenMemory(clock=lambda: now[0])
     bob = Principal("bob")
 
     def admit(head, verified):
@@ -252,19 +253,24 @@ def test_a_known_header_is_decided_anew_once_the_verifier_has_forgotten_its_toke
 
     async def scenario():
         known, head = KnownHeaders(memory), TokenHead(None, (b"Bearer t",))
-        assert known.find(head, admit) is None
+        assert known.learn(head, admit) is None
         memory.keep(token_digest("t"), ANN, 60.0)
-        first = known.find(head, admit)
-        assert known.find(head, admit) is first
+        first = known.learn(head, admit)
+        assert known.find(b"Bearer t") is first
         memory.known.clear()
-        assert known.find(head, admit) is None
+        assert known.find(b"Bearer t") is known.learn(head, admit) is None
         memory.keep(token_digest("t"), bob, 60.0)
-        assert known.find(head, admit).principal is bob
+        assert known.find(b"Bearer t") is None
+        assert known.learn(head, admit).principal is bob
         memory.keep(token_digest("t"), None, 60.0)
-        assert known.find(head, admit) is None
+        assert known.find(b"Bearer t") is known.learn(head, admit) is None
+        memory.keep(token_digest("t"), ANN, 60.0)
+        assert known.learn(head, admit).principal is ANN
+        now[0] += 60.0
+        assert known.find(b"Bearer t") is known.learn(head, admit) is None
 
     asyncio.run(scenario())
-    assert decided == [ANN, bob]
+    assert decided == [ANN, bob, ANN]
 
 
 def test_a_token_that_was_just_good_is_refused_from_the_moment_it_expires():

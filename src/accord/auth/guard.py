@@ -19,6 +19,7 @@ from accord.auth.urls import RESOURCE_METADATA, canonical_url, endpoint_url, met
 from accord.auth.verifiers import (
     REQUEST_SOURCE,
     FirstOf,
+    Remembered,
     TokenMemory,
     TokenVerifier,
     for_audience,
@@ -46,7 +47,6 @@ _JSON: Final = (b"content-type", b"application/json")
 _NO_STORE: Final = (b"cache-control", b"no-store")
 _AUTHORIZATION: Final = b"authorization"
 _BEARER: Final = b"Bearer "
-_NOT_FOUND: Final = (None, 0.0)
 _CHALLENGE: Final = b"www-authenticate"
 # The metadata is public: pages of any origin may read it.
 _ANY_ORIGIN: Final = (b"access-control-allow-origin", b"*")
@@ -151,7 +151,7 @@ class KnownHeaders:
 
     def __init__(self, memory: TokenMemory, *, most: int = 256, seconds: float = 2.0) -> None:
         self._memory = memory
-        self._known: dict[bytes, tuple[bytes, Principal, Admission]] = {}
+        self._known: dict[bytes, tuple[bytes, Remembered, Admission]] = {}
         self._most = most
         self._seconds = seconds
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -159,39 +159,46 @@ class KnownHeaders:
     def __len__(self) -> int:
         return len(self._known)
 
-    def find(
+    def find(self, header: bytes) -> Admission | None:
+        """Return the admission of a header, while its token is remembered."""
+        known = self._known.get(header)
+        if known is None:
+            return None
+        digest, remembered, admission = known
+        # As `TokenMemory.find`, for the header that nearly all requests have.
+        memory = self._memory
+        is_current = memory.known.get(digest) is remembered and remembered[1] > memory.clock()
+        return admission if is_current else None
+
+    def learn(
         self, head: "TokenHead", admit: Callable[["TokenHead", Principal], Admission | None]
     ) -> Admission | None:
-        """Return the admission of a head while its token is remembered. On a running loop.
+        """Return the admission of a head whose token the verifier remembers. On a running loop.
 
         Args:
             head: with one header.
-            admit: decides about a principal that the verifier remembers.
+            admit: decides about the principal of the token.
         """
-        header, memory = head.given[0], self._memory
-        known = self._known.get(header)
-        if known is not None:
-            digest, verified, admission = known
-            found = memory.find(digest)
-            if found is not None and found[0] is verified:
-                return admission
+        header = head.given[0]
         if not header.startswith(_BEARER):
             return None
         digest = token_digest(header[len(_BEARER) :])
-        principal, _ = memory.find(digest) or _NOT_FOUND
-        new = None if principal is None else admit(head, principal)
-        if principal is not None and new is not None:
-            self._keep(header, digest, principal, new)
-        return new
+        remembered = self._memory.find(digest)
+        if remembered is None or remembered[0] is None:
+            return None
+        admission = admit(head, remembered[0])
+        if admission is not None:
+            self._keep(header, (digest, remembered, admission))
+        return admission
 
-    def _keep(self, header: bytes, digest: bytes, verified: Principal, new: Admission) -> None:
+    def _keep(self, header: bytes, found: tuple[bytes, Remembered, Admission]) -> None:
         loop = asyncio.get_running_loop()
         if self._loop is not loop or len(self._known) >= self._most:
             self._known.clear()
         if not self._known:
             self._loop = loop
             loop.call_later(self._seconds, self._known.clear)
-        self._known[header] = digest, verified, new
+        self._known[header] = found
 
 
 class _Resource(msgspec.Struct, frozen=True):
@@ -295,10 +302,11 @@ class Guard:
             if self._is_metadata(scope):
                 await self._publish(target, scope, send)
                 return
-        given = tuple([value for name, value in scope["headers"] if name == _AUTHORIZATION])
-        head = TokenHead(target, given, scope.get("query_string", b""))
-        admission = self._recall(head)
+        given = [value for name, value in scope["headers"] if name == _AUTHORIZATION]
+        query = scope.get("query_string", b"")
+        admission = self._recall(target, given[0]) if len(given) == 1 and not query else None
         if admission is None:
+            head = TokenHead(target, tuple(given), query)
             client = scope.get("client")
             REQUEST_SOURCE.set("" if client is None else client_network(str(client[0])))
             principal = await self.admit(head)
@@ -323,9 +331,9 @@ class Guard:
         if app is None or target is None or head.path != self.path or head.method != "POST":
             return None
         given = head.headers.get(_AUTHORIZATION)
-        if given is None or _AUTHORIZATION in head.repeated:
+        if given is None or head.query or _AUTHORIZATION in head.repeated:
             return None
-        admission = self._recall(TokenHead(target, (given,), head.query))
+        admission = self._recall(target, given)
         if admission is None:
             return None
         exchange: ListenerExchange = app.make_exchange(connection, head)
@@ -354,12 +362,12 @@ class Guard:
             return resource.invalid_token(scopes=self._challenged_scopes)
         return self._grant(verified)
 
-    def _recall(self, head: TokenHead) -> Admission | None:
-        """Return what `admit` would decide, for a token that its verifier remembers: the cache."""
-        known = head.target.known
-        if known is None or head.query or len(head.given) != 1:
+    def _recall(self, target: _Resource, given: bytes) -> Admission | None:
+        """Return what `admit` would decide about a header whose token its verifier remembers."""
+        known = target.known
+        if known is None:
             return None
-        return known.find(head, self._admit_verified)
+        return known.find(given) or known.learn(TokenHead(target, (given,)), self._admit_verified)
 
     def _admit_verified(self, head: TokenHead, verified: Principal) -> Admission | None:
         principal = self._grant(verified)

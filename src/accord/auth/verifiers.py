@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, runtime_checkable
 
 from accord.auth.resource import is_token
 from accord.errors import AuthError
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 REQUEST_SOURCE: Final[ContextVar[str]] = ContextVar("accord-source", default="")
 """The network of the client whose token is being verified, for fair limits."""
+
+Remembered: TypeAlias = tuple[Principal | None, float]
+"""Whose a token is, None for an invalid one, and until when that holds."""
 
 # A principal with its claims weighs a few kilobytes.
 _REMEMBERED: Final = 10_000
@@ -143,26 +146,29 @@ class TokenMemory:
     Args:
         most: how many are remembered; the oldest are forgotten.
         clock: seconds since 1970.
+
+    Attributes:
+        known: by digest the principal, and until when that holds.
     """
 
     def __init__(self, *, most: int = _REMEMBERED, clock: Callable[[], float] = time.time) -> None:
         self._most = most
-        self._clock = clock
-        self.known: dict[bytes, tuple[Principal | None, float]] = {}
+        self.clock = clock
+        self.known: dict[bytes, Remembered] = {}
 
-    def find(self, digest: bytes) -> tuple[Principal | None, float] | None:
+    def find(self, digest: bytes) -> Remembered | None:
         """Return the principal of a token and when it ends; None for an unknown token."""
         found = self.known.get(digest)
         if found is None:
             return None
-        if found[1] <= self._clock():
+        if found[1] <= self.clock():
             del self.known[digest]
             return None
         return found
 
     def keep(self, digest: bytes, principal: Principal | None, seconds: float) -> None:
         """Remember for so many seconds, at the longest until a principal's token expires."""
-        until = self._clock() + seconds
+        until = self.clock() + seconds
         if principal is not None and principal.expires_at is not None:
             until = min(until, principal.expires_at)
         while len(self.known) >= self._most:
