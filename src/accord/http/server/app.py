@@ -14,6 +14,8 @@ from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
+import msgspec
+
 from accord.http.rules import gate
 from accord.http.rules.gate import Gate, HeadVerdict
 from accord.http.server.endpoint import MESSAGES, STREAM, HttpEndpoint, TwoEndpointForm
@@ -52,6 +54,34 @@ _LAST_RESPONSES: Final = 0.5
 _LAST_CLIENTS: Final = 1.0
 _HEALTH: Final = ("/healthz", "/readyz")
 _METRICS: Final = "/metrics"
+
+
+class HeadDecision(msgspec.Struct, frozen=True):
+    """What follows from the head of a request alone.
+
+    It may depend on every byte of the head but the digits of its length: method, target, version,
+    headers. Besides on what stays as it is while the app exists: its options, its paths, the
+    revisions of its server, and under ASGI the mount point. So the listener keeps it for the next
+    request with the same head (`RepeatedHead`).
+
+    It may not depend on anything else. Each request is asked anew how many are under way, whether
+    the server is ready (`HttpApp._serve`), whose token it has and whether that is still valid
+    (`Guard.admit`), and which session it belongs to (the endpoint, with the body).
+
+    Attributes:
+        path: which of the app's paths it is for.
+        verdict: how the endpoint at the path serves it; None for a refusal, and for paths that are
+            not endpoints.
+        refusal: why it is refused.
+        is_last: whether the connection ends with the refusal.
+        is_limited: whether it is refused while too many requests are under way.
+    """
+
+    path: str = ""
+    verdict: HeadVerdict | None = None
+    refusal: gate.HttpRefusal | None = None
+    is_last: bool = False
+    is_limited: bool = True
 
 
 class HttpApp(ListenerApp):
@@ -377,7 +407,8 @@ class HttpApp(ListenerApp):
                 await self._enter(is_managed=False)
             self.under_way += 1
             try:
-                await self._serve(exchange, scope["path"], scope.get("http_version", "1.1"))
+                version = scope.get("http_version", "1.1")
+                await self._serve(exchange, self._decide(exchange, scope["path"], version))
             finally:
                 self.under_way -= 1
         except asyncio.CancelledError:
@@ -407,15 +438,16 @@ class HttpApp(ListenerApp):
         self.under_way += 1
         exchange.is_counted = True
         try:
-            found = head.verdict
-            if found is not None and self.under_way <= self.options.connections:
-                serve, verdict = found
-                work: Awaitable[None] = serve(exchange, verdict)
-                return work
-            why = head.parse_target()
-            if why is not None:
-                return exchange.refuse(gate.HttpRefusal(400, why), close=True)
-            return self._serve(exchange, head.path, head.version, head)
+            decision = head.decision
+            if decision is None:
+                why = head.parse_target()
+                if why is None:
+                    decision = self._decide(exchange, head.path, head.version)
+                else:
+                    refusal = gate.HttpRefusal(400, why)
+                    decision = HeadDecision(refusal=refusal, is_last=True, is_limited=False)
+                head.decision = decision
+            return self._serve(exchange, decision)
         except Exception:
             log.exception("%s %s failed", exchange.method, head.path[:200])
             return exchange.fail()
@@ -425,37 +457,37 @@ class HttpApp(ListenerApp):
         if not exchange.is_complete:  # its client may have left meanwhile
             await self.serve_exchange(exchange)
 
-    def _serve(
-        self,
-        exchange: HttpExchange,
-        path: str,
-        version: str,
-        head: "ReceivedHead | None" = None,
-    ) -> Awaitable[None]:
-        """Serve a request; a decision that depends on its head alone is kept in the head."""
+    def _decide(self, exchange: HttpExchange, path: str, version: str) -> HeadDecision:
+        """Decide what follows from the head of a request; see `HeadDecision`."""
         own = self._paths.get(path) or self._resolve(exchange.scope)
-        serve = self._endpoints.get(own)
-        if serve is None and own in self._own_paths:
-            if own == _METRICS:
-                return self._metrics_route.serve(exchange)
-            return exchange.health(None if own == "/healthz" else self.unready_reason)
+        if own in self._own_paths:
+            return HeadDecision(own, is_limited=False)
         headers = exchange.headers
         if len(headers) > HEADERS_MOST or sum(map(len, headers.values())) > HEADER_BYTES_MOST:
             why = f"more than {HEADERS_MOST} headers, or than {HEADER_BYTES_MOST} bytes of them"
-            return exchange.refuse(gate.HttpRefusal(431, why), close=True)
-        if self.under_way > self.options.connections:
-            why = f"{self.options.connections} requests are under way (connections)"
-            return exchange.refuse(gate.HttpRefusal(503, why, -32000), close=True)
+            refusal = gate.HttpRefusal(431, why)
+            return HeadDecision(own, refusal=refusal, is_last=True, is_limited=False)
         verdict = self._gate.judge(exchange.method, headers, version)
         if verdict.foreign is not None:
-            return exchange.refuse(verdict.foreign)
-        if serve is None:
+            return HeadDecision(own, refusal=verdict.foreign)
+        if own not in self._endpoints:
             root = exchange.scope.get("root_path", "").rstrip("/")
             why = f"nothing is served at {path[:200]!r}; try {root}{self.options.path}"
-            return exchange.refuse(gate.HttpRefusal(404, why))
-        if head is not None:
-            head.verdict = serve, verdict
-        return serve(exchange, verdict)
+            return HeadDecision(own, refusal=gate.HttpRefusal(404, why))
+        return HeadDecision(own, verdict)
+
+    def _serve(self, exchange: HttpExchange, decision: HeadDecision) -> Awaitable[None]:
+        """Serve a request by the decision on its head, and by what that may not depend on."""
+        if self.under_way > self.options.connections and decision.is_limited:
+            why = f"{self.options.connections} requests are under way (connections)"
+            return exchange.refuse(gate.HttpRefusal(503, why, -32000), close=True)
+        if decision.verdict is not None:
+            return self._endpoints[decision.path](exchange, decision.verdict)
+        if decision.refusal is not None:
+            return exchange.refuse(decision.refusal, close=decision.is_last)
+        if decision.path == _METRICS:
+            return self._metrics_route.serve(exchange)
+        return exchange.health(None if decision.path == "/healthz" else self.unready_reason)
 
     @property
     def unready_reason(self) -> str | None:

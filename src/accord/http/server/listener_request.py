@@ -28,7 +28,7 @@ from accord.principal import Principal, as_principal
 from accord.runtime.handlers import DONE
 
 if TYPE_CHECKING:
-    from accord.http.server.app import HttpApp
+    from accord.http.server.app import HeadDecision, HttpApp
     from accord.http.server.connection import HttpConnection
     from accord.http.server.exchange import Message, Receive, Send
 
@@ -72,10 +72,11 @@ class ReceivedHead:
         is_kept_alive: whether the client wants to send more requests on the connection.
         path: the decoded path.
         query: the query string.
-        verdict: what the app has decided about it; kept for the next request with the same head.
+        decision: what follows from it for the app; kept for the next request with the same head.
     """
 
     __slots__ = (
+        "decision",
         "fields",
         "headers",
         "is_kept_alive",
@@ -85,7 +86,6 @@ class ReceivedHead:
         "raw_path",
         "repeated",
         "target",
-        "verdict",
         "version",
     )
 
@@ -100,7 +100,7 @@ class ReceivedHead:
         self.headers, self.repeated = join_headers(fields)
         self.path = ""
         self.raw_path = self.query = b""
-        self.verdict: Any = None
+        self.decision: HeadDecision | None = None
 
     def _size(self) -> int:
         return len(self.target) + sum(len(name) + len(value) for name, value in self.fields)
@@ -167,7 +167,7 @@ class ReceivedHead:
         other.method, other.target, other.version = self.method, self.target, self.version
         other.is_kept_alive, other.repeated = self.is_kept_alive, self.repeated
         other.path, other.raw_path, other.query = self.path, self.raw_path, self.query
-        other.verdict = self.verdict
+        other.decision = self.decision
         other.headers = {**self.headers, _LENGTH: digits}
         other.fields = [(name, digits if name == _LENGTH else value) for name, value in self.fields]
         return other
