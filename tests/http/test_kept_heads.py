@@ -59,7 +59,9 @@ class Request:
         self.body = body
 
     def bytes(self) -> bytes:
-        lines = [self.line, *self.headers, f"Content-Length: {len(self.body)}", "", ""]
+        # In the middle: what stands before the length and what stands after it is compared apart.
+        length = f"Content-Length: {len(self.body)}"
+        lines = [self.line, *self.headers[:3], length, *self.headers[3:], "", ""]
         return "\r\n".join(lines).encode("latin-1") + self.body
 
     def with_line(self, line: str) -> "Request":
