@@ -18,8 +18,7 @@ import yaml
 
 from accord.cli.main import _parse
 from accord.cli.run_settings import _VARIABLES
-from accord.sharing.backends.key_ring import read_keys
-from accord.sharing.backends.sealed_backend import SealedBackend
+from accord.sharing.backends.sealed_backend import SealedBackend, read_keys
 from accord.sharing.backends.urls import open_backend
 from accord.sharing.workers.overview import read_sessions
 from support.http_server import free_port

@@ -340,7 +340,7 @@ async def test_a_client_that_knows_more_than_a_late_worker_hears_of_nothing_twic
 
 @in_virtual_time
 async def test_a_client_that_was_away_for_too_many_changes_hears_of_everything(monkeypatch):
-    monkeypatch.setattr("accord.sharing.workers.broadcasts._KEEP", 5)
+    monkeypatch.setattr("accord.sharing.workers.messages._KEEP", 5)
     async with serve_shared(Desk().make, 2) as crew:
         client = await crew.open()
         await client.ask(0, "resources/subscribe", uri="note://a")

@@ -8,8 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from accord.sharing.backends.key_ring import KeyRing
-from accord.sharing.backends.sealed_backend import SealedBackend
+from accord.sharing.backends.sealed_backend import KeyRing, SealedBackend
 from accord.sharing.backends.urls import open_backend
 from accord.sharing.workers import names
 from support.scale.fleet import WORKERS, Fleet, in_thread, running_fleet

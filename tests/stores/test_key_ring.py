@@ -3,7 +3,7 @@
 import pytest
 
 from accord.errors import ConfigurationError
-from accord.sharing.backends.key_ring import KEYS_VARIABLE, KeyRing, read_keys
+from accord.sharing.backends.sealed_backend import KEYS_VARIABLE, KeyRing, read_keys
 
 FIRST = "first-key-of-the-deployment-0123456789"
 SECOND = b"\x00\xffsecond key of the deployment, in bytes"

@@ -5,9 +5,8 @@ import sys
 import pytest
 
 from accord.errors import Conflict, DamagedRecord, MissingExtra, StoreError
-from accord.sharing.backends.key_ring import KeyRing
 from accord.sharing.backends.memory_backend import MemoryBackend
-from accord.sharing.backends.sealed_backend import SealedBackend
+from accord.sharing.backends.sealed_backend import KeyRing, SealedBackend
 from support.waiting import in_loop, until
 
 OLD, NEW, FOREIGN = "o" * 32, "n" * 32, "f" * 32

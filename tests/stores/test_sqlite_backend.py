@@ -18,7 +18,7 @@ import pytest
 
 from accord.errors import ConfigurationError, Conflict, StoreFull, StoreUnavailable
 from accord.sharing import SqliteBackend
-from accord.sharing.backends import sqlite_connection, sqlite_notifications, sqlite_sweep
+from accord.sharing.backends import sqlite_connection, sqlite_notifications
 from support.store_process import OtherProcess, Recipe
 from support.store_times import until_true
 from support.waiting import LONG, in_loop, run, until
@@ -640,7 +640,7 @@ def test_a_forked_process_opens_the_file_for_itself(file: Path, program: str):
 def short_slots(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look for what has expired more often."""
     monkeypatch.setattr(sqlite_connection, "SLOT", 0.05)
-    monkeypatch.setattr(sqlite_sweep, "SLOT", 0.05)
+    monkeypatch.setattr(sqlite_connection, "SLOT", 0.05)
 
 
 @pytest.mark.usefixtures("short_slots")

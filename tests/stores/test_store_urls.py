@@ -7,9 +7,8 @@ import pytest
 from accord.errors import ConfigurationError
 from accord.sharing.backends.memory_backend import MemoryBackend
 from accord.sharing.backends.redis_backend import RedisBackend
-from accord.sharing.backends.redis_url import Address, parse_redis_url
 from accord.sharing.backends.sqlite_backend import SqliteBackend
-from accord.sharing.backends.urls import open_backend
+from accord.sharing.backends.urls import Address, open_backend, parse_redis_url
 from support.certificates import self_signed
 from support.waiting import in_loop
 

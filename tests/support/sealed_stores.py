@@ -1,8 +1,7 @@
 """Stores whose values are sealed."""
 
-from accord.sharing.backends.key_ring import KeyRing
 from accord.sharing.backends.memory_backend import MemoryBackend
-from accord.sharing.backends.sealed_backend import SealedBackend
+from accord.sharing.backends.sealed_backend import KeyRing, SealedBackend
 
 
 def make_sealed_memory() -> SealedBackend:

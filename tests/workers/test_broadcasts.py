@@ -8,7 +8,7 @@ from accord.errors import StoreError
 from accord.server.hub import ServerChange, list_change, resource_change
 from accord.sharing.serving.store_bus import StoreBus
 from accord.sharing.workers import names
-from accord.sharing.workers.broadcasts import Broadcasts
+from accord.sharing.workers.messages import Broadcasts
 from support.bare_workers import Mate, working
 from support.shared import eventually, in_virtual_time
 
@@ -69,7 +69,7 @@ async def test_messages_after_a_number_are_those_that_followed_it(after, numbers
 
 @in_virtual_time
 async def test_messages_that_are_not_kept_any_more_are_reported_as_missed(monkeypatch):
-    monkeypatch.setattr("accord.sharing.workers.broadcasts._KEEP", 4)
+    monkeypatch.setattr("accord.sharing.workers.messages._KEEP", 4)
     async with working() as (first, second):
         gaps, heard = count_gaps(second), hear_texts(second)
         second.connection.stall()

@@ -10,8 +10,13 @@ from accord.errors import StoreUnavailable
 from accord.http.server.metrics import MetricFamily
 from accord.sharing import MemoryBackend
 from accord.sharing.workers import names
-from accord.sharing.workers.metrics import COUNTS, WorkerMetrics
-from accord.sharing.workers.reports import WorkerReports, read_reports, report_of
+from accord.sharing.workers.metrics import (
+    COUNTS,
+    WorkerMetrics,
+    WorkerReports,
+    read_reports,
+    report_of,
+)
 from support.waiting import in_loop, until
 
 
@@ -141,7 +146,7 @@ class MovingWorker(Worker):
 
 @in_loop
 async def test_counts_are_written_again_and_again_under_the_present_id(monkeypatch: Any) -> None:
-    monkeypatch.setattr("accord.sharing.workers.reports._EVERY", 0.01)
+    monkeypatch.setattr("accord.sharing.workers.metrics._EVERY", 0.01)
     backend = MemoryBackend()
     await backend.open()
     worker = MovingWorker(backend)

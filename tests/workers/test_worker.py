@@ -7,8 +7,8 @@ import pytest
 
 from accord.errors import ConfigurationError, StoreError, StoreUnavailable
 from accord.sharing import KeyRing, MemoryBackend, SealedBackend
+from accord.sharing.backends.sealed_backend import check_keys
 from accord.sharing.workers import names
-from accord.sharing.workers.facts import check_keys
 from support.bare_workers import Mate, pass_lease, working
 from support.shared import KEY, LEASE, eventually, in_virtual_time, loop_clock
 

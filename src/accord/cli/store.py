@@ -142,7 +142,7 @@ async def _with_store(work: Work, options: argparse.Namespace) -> int:
 
 def _find_store(options: argparse.Namespace) -> "Backend":
     """Return the store that the options name; values are opened with the keys, if there are any."""
-    from accord.sharing.backends.key_ring import read_keys as make_ring
+    from accord.sharing.backends.sealed_backend import read_keys as make_ring
     from accord.sharing.backends.urls import open_backend
 
     url = options.url or os.environ.get("ACCORD_STORE", "").strip()

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from accord.sharing.backends.backend import Allowance, Backend, LogPage, StoredRecord
-    from accord.sharing.backends.key_ring import KeyRing
     from accord.sharing.backends.memory_backend import MemoryBackend
     from accord.sharing.backends.redis_backend import RedisBackend
-    from accord.sharing.backends.sealed_backend import SealedBackend
+    from accord.sharing.backends.sealed_backend import KeyRing, SealedBackend
     from accord.sharing.backends.sqlite_backend import SqliteBackend
     from accord.sharing.backends.urls import open_backend
 
@@ -31,7 +30,7 @@ __all__ = [
 _HOMES = {
     "Allowance": "accord.sharing.backends.backend",
     "Backend": "accord.sharing.backends.backend",
-    "KeyRing": "accord.sharing.backends.key_ring",
+    "KeyRing": "accord.sharing.backends.sealed_backend",
     "LogPage": "accord.sharing.backends.backend",
     "MemoryBackend": "accord.sharing.backends.memory_backend",
     "RedisBackend": "accord.sharing.backends.redis_backend",

@@ -140,8 +140,8 @@ class StoreSource:
         if self._backend is not None:
             return self._backend
         open_backend = import_module("accord.sharing").open_backend
-        read_keys = import_module("accord.sharing.backends.key_ring").read_keys
-        check_keys = import_module("accord.sharing.workers.facts").check_keys
+        read_keys = import_module("accord.sharing.backends.sealed_backend").read_keys
+        check_keys = import_module("accord.sharing.backends.sealed_backend").check_keys
 
         backend: Backend = open_backend(self._url or "", namespace=self._namespace)
         is_plain = self._keys == "none"

@@ -21,7 +21,7 @@ from accord.http.rules import gate
 if TYPE_CHECKING:
     from accord.http.server.app import HttpApp
     from accord.http.server.exchange import HttpExchange
-    from accord.sharing.workers.reports import WorkerReports
+    from accord.sharing.workers.metrics import WorkerReports
     from accord.sharing.workers.worker import Worker
 
 log = logging.getLogger("accord.http")

@@ -15,7 +15,8 @@ from accord.sharing.backends.backend import (
     StoredRecord,
     takes_ring,
 )
-from accord.sharing.backends.backend_rules import (
+from accord.sharing.backends.engine import (
+    Followers,
     check_append,
     check_items,
     check_version,
@@ -23,7 +24,6 @@ from accord.sharing.backends.backend_rules import (
     fill,
     time_to_fill,
 )
-from accord.sharing.backends.followers import Followers
 
 __all__ = ["MemoryBackend"]
 

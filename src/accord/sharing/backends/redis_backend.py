@@ -22,7 +22,7 @@ from accord.sharing.backends.backend import (
     StoredRecord,
     takes_ring,
 )
-from accord.sharing.backends.backend_rules import check_append, check_items, check_version
+from accord.sharing.backends.engine import check_append, check_items, check_version
 from accord.sharing.backends.redis_connection import Broken, EngineError, pack
 from accord.sharing.backends.redis_notifications import RedisNotifications
 from accord.sharing.backends.redis_routes import Routes, make_routes
@@ -40,7 +40,7 @@ from accord.sharing.backends.redis_scripts import (
     VERSION_DIGITS,
     Script,
 )
-from accord.sharing.backends.redis_url import parse_redis_url
+from accord.sharing.backends.urls import parse_redis_url
 
 __all__ = ["RedisBackend"]
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeAlias
 
 from accord.sharing.backends.backend import OnNotify
-from accord.sharing.backends.followers import Followers
+from accord.sharing.backends.engine import Followers
 from accord.sharing.backends.redis_connection import (
     Broken,
     EngineError,

@@ -14,14 +14,16 @@ from typing import Any, Final
 from accord.sharing.backends.redis_connection import (
     Broken,
     EngineError,
+    LinkClosed,
     OnLost,
     OnPush,
     RedisConnection,
+    RedisLink,
+    connect,
     explain,
     pack,
 )
-from accord.sharing.backends.redis_links import LinkClosed, RedisLink, connect
-from accord.sharing.backends.redis_url import Address, RedisTarget
+from accord.sharing.backends.urls import Address, RedisTarget
 
 __all__ = ["ClusterRoutes", "Routes", "SentinelRoutes", "SingleRoutes", "find_slot", "make_routes"]
 

@@ -1,43 +1,168 @@
-"""Values that only holders of the keys can read, in any backend.
+"""Values that only holders of the keys can read, in any backend; and the keys.
 
 A value is encrypted with AES-256-GCM. In front of it are the version of the format, the id of the
 key, a salt and a nonce. The kind of thing and its name are authenticated, too, so that a value
 which was moved to another name does not open. Names, sizes and times are not hidden.
+
+The keys of a deployment are a ring, from which the keys for each purpose are derived.
 """
 
 import hmac
 import os
 from collections import OrderedDict
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from accord.errors import Conflict, DamagedRecord, MissingExtra, StoreError
+from accord.errors import ConfigurationError, Conflict, DamagedRecord, MissingExtra, StoreError
 from accord.sharing.backends.backend import (
     Backend,
+    ForwardingBackend,
     LogPage,
     NotifierByOldName,
     StoredRecord,
     takes_ring,
 )
-from accord.sharing.backends.forwarding_backend import ForwardingBackend
-from accord.sharing.backends.key_ring import KeyRing
 
-__all__ = ["SEALED", "SealedBackend"]
+__all__ = ["KEYS_VARIABLE", "SEALED", "Key", "KeyRing", "SealedBackend", "check_keys", "read_keys"]
+
+KEYS_VARIABLE: Final = "ACCORD_STORE_KEYS"
+"""The environment variable with the keys, separated by commas, the one that seals first."""
+
+Key: TypeAlias = str | bytes
+
+# The size of what is derived, too.
+_LEAST_BYTES: Final = 32
+_HOW: Final = (
+    "make one by python -c 'import secrets; print(secrets.token_urlsafe(32))' and give it to all "
+    "workers"
+)
 
 SEALED: Final = b"\x01"
 """What each sealed value begins with."""
-_ID_BYTES: Final = 4
+_KEY_ID_BYTES: Final = 4
 _SALT_BYTES: Final = 16
 _NONCE_BYTES: Final = 12
 _TAG_BYTES: Final = 16
-_HEAD: Final = len(SEALED) + _ID_BYTES + _SALT_BYTES
+_HEAD: Final = len(SEALED) + _KEY_ID_BYTES + _SALT_BYTES
 # Random nonces are safe for some 2**32 values of one key (NIST SP 800-38D), which many workers
 # reach within days. So each worker derives keys of its own by a salt, and changes it long before.
 _VALUES_PER_SALT: Final = 2**24
 # Ciphers that are kept for salts of other workers.
 _CIPHERS: Final = 1024
+
+
+class KeyRing:
+    """Secret keys: the first one seals, all of them open.
+
+    To change the key while workers serve, give all of them the new one in second place first, so
+    that all can open what it seals. Then let it change places with the old one, and take that away
+    when nothing that it sealed is used any more.
+
+    Args:
+        keys: at least 32 bytes each, random; text counts as UTF-8.
+
+    Attributes:
+        ids: what names each key in what it sealed; says nothing about the key itself.
+
+    Raises:
+        ConfigurationError: there is no key, one is too short, or one is there twice.
+    """
+
+    def __init__(self, keys: Sequence[Key]) -> None:
+        if isinstance(keys, str | bytes):
+            raise ConfigurationError("keys of a store are a list, even if there is only one")
+        if not keys:
+            raise ConfigurationError(f"a store needs at least one key; {_HOW}")
+        # As in HKDF (RFC 5869): first a key of even quality, then one for each purpose.
+        self._roots = [
+            hmac.digest(b"accord key ring 1", _read_key(key, number), "sha256")
+            for number, key in enumerate(keys, 1)
+        ]
+        self.ids = [self._expand(root, "key id")[:_KEY_ID_BYTES] for root in self._roots]
+        for number, id in enumerate(self.ids, 1):
+            if id in self.ids[: number - 1]:
+                raise ConfigurationError(f"key {number} of the store is in the list twice")
+        self._derived: dict[str, list[bytes]] = {}
+
+    def __repr__(self) -> str:
+        return f"<KeyRing {' '.join(id.hex() for id in self.ids)}>"
+
+    def derive(self, purpose: str) -> list[bytes]:
+        """Return a key of 32 bytes for a purpose from each key, in their order."""
+        if purpose not in self._derived:
+            self._derived[purpose] = [
+                self._expand(root, f"purpose {purpose}") for root in self._roots
+            ]
+        return self._derived[purpose]
+
+    def mac(self, purpose: str, data: bytes) -> bytes:
+        """Return a code of 32 bytes that only holders of the first key can compute."""
+        return hmac.digest(self.derive(purpose)[0], data, "sha256")
+
+    def verify(self, purpose: str, data: bytes, code: bytes) -> bool:
+        """Return whether `mac` gave this code for the data, with any of the keys."""
+        matches = [
+            hmac.compare_digest(hmac.digest(key, data, "sha256"), code)
+            for key in self.derive(purpose)
+        ]
+        return any(matches)
+
+    @staticmethod
+    def _expand(root: bytes, info: str) -> bytes:
+        return hmac.digest(root, info.encode() + b"\x01", "sha256")
+
+
+def _read_key(key: Key, number: int) -> bytes:
+    data = key.encode() if isinstance(key, str) else bytes(key)
+    if len(data) < _LEAST_BYTES:
+        raise ConfigurationError(
+            f"key {number} of the store has {len(data)} bytes, and needs at least {_LEAST_BYTES}; "
+            f"{_HOW}"
+        )
+    return data
+
+
+def read_keys(
+    given: "Sequence[Key] | KeyRing | None" = None, environ: Mapping[str, str] = os.environ
+) -> KeyRing | None:
+    """Return the keys that were given, or those of the environment variable ACCORD_STORE_KEYS.
+
+    Returns:
+        None if there are neither.
+
+    Raises:
+        ConfigurationError: one of them is too short, or there twice.
+    """
+    if isinstance(given, KeyRing):
+        return given
+    if given is not None:
+        return KeyRing(given)
+    parts = [part.strip() for part in environ.get(KEYS_VARIABLE, "").split(",")]
+    found = [part for part in parts if part]
+    try:
+        return KeyRing(found) if found else None
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{KEYS_VARIABLE}: {error}") from None
+
+
+def check_keys(backend: Backend, keys: object) -> None:
+    """Refuse a store that others can read, without keys to seal what is kept there.
+
+    Raises:
+        ConfigurationError: keys are needed.
+    """
+    if backend.is_remote and keys is None:
+        raise ConfigurationError(
+            f"the store {backend.url} is reached over a network, and keeps requests and results: "
+            "give store_keys=[...], --store-keys-file or ACCORD_STORE_KEYS, the same for all "
+            "workers (make a key with python -c 'import secrets; print(secrets.token_hex(32))'), "
+            "or store_keys='none' to keep values unsealed"
+        )
+
+
+# -- the seal
 
 
 class _Altered(ValueError):
@@ -100,7 +225,7 @@ class _Seal:
     def _find_cipher(self, head: bytes) -> Any:
         cipher = self._ciphers.get(head)
         if cipher is None:
-            id, salt = head[1 : 1 + _ID_BYTES], head[1 + _ID_BYTES :]
+            id, salt = head[1 : 1 + _KEY_ID_BYTES], head[1 + _KEY_ID_BYTES :]
             key = self._keys.get(id)
             if key is None:
                 known = ", ".join(each.hex() for each in self._keys)

@@ -19,8 +19,7 @@ from accord.sharing.backends.backend import (
     StoredRecord,
     takes_ring,
 )
-from accord.sharing.backends.backend_rules import check_items
-from accord.sharing.backends.followers import Followers
+from accord.sharing.backends.engine import Followers, check_items
 from accord.sharing.backends.sqlite_notifications import (
     Notifications,
     NotificationSocket,

@@ -1,4 +1,4 @@
-"""A connection to the SQLite file of a backend: schema, settings, errors."""
+"""A connection to the SQLite file of a backend: schema, settings, errors, what has expired."""
 
 import os
 import sqlite3
@@ -16,7 +16,9 @@ __all__ = [
     "file_id",
     "find_slot",
     "is_busy",
+    "is_due",
     "open_connection",
+    "sweep",
 ]
 
 # The number of the schema, in the file as `PRAGMA user_version`. A change that an older accord
@@ -82,6 +84,23 @@ CREATE TABLE rings (
     number INTEGER PRIMARY KEY AUTOINCREMENT, topic TEXT NOT NULL, at REAL NOT NULL
 );
 """
+
+
+# Rows in one transaction; it takes about a millisecond, for which other processes have to wait.
+_ROWS: Final = 500
+
+_DUE: Final = """
+SELECT EXISTS (SELECT 1 FROM records WHERE slot <= :slot)
+    OR EXISTS (SELECT 1 FROM index_members WHERE slot <= :slot)
+    OR EXISTS (SELECT 1 FROM logs WHERE slot <= :slot)
+    OR EXISTS (SELECT 1 FROM buckets WHERE slot <= :slot)
+"""
+_DELETES: Final = (
+    "DELETE FROM records WHERE id IN (SELECT id FROM records WHERE slot <= ? LIMIT ?)",
+    """DELETE FROM index_members WHERE (name, member) IN
+        (SELECT name, member FROM index_members WHERE slot <= ? LIMIT ?)""",
+    "DELETE FROM buckets WHERE name IN (SELECT name FROM buckets WHERE slot <= ? LIMIT ?)",
+)
 
 # What this process has open, and the files that were open when it was forked. SQLite remembers
 # in its memory which locks a process holds; a forked one would count on locks of its parent.
@@ -216,3 +235,40 @@ def _read_version(db: sqlite3.Connection, path: str) -> int:
             f"this version knows those up to {_SCHEMA_VERSION}"
         )
     return int(version)
+
+
+# -- what has expired, which is deleted little by little
+
+
+def is_due(db: sqlite3.Connection, now: float) -> bool:
+    """Return whether anything is to be deleted; takes no lock."""
+    return bool(db.execute(_DUE, {"slot": int(now // SLOT)}).fetchone()[0])
+
+
+def sweep(db: sqlite3.Connection, now: float) -> bool:
+    """Delete some of what has expired, in a transaction; return whether there may be more."""
+    slot = int(now // SLOT)
+    left = _ROWS
+    for statement in _DELETES:
+        left -= db.execute(statement, (slot, left)).rowcount
+    left -= _sweep_logs(db, slot, left)
+    return left <= 0
+
+
+def _sweep_logs(db: sqlite3.Connection, slot: int, limit: int) -> int:
+    """Delete logs with their entries; return how many rows that were, or one more."""
+    rows = db.execute(
+        "SELECT id, held, last FROM logs WHERE slot <= ? LIMIT ?", (slot, limit)
+    ).fetchall()
+    deleted = 0
+    for id, held, last in rows:
+        end = min(last, held + limit - deleted)
+        db.execute("DELETE FROM log_entries WHERE log = ? AND number <= ?", (id, end))
+        deleted += end - held + 2
+        if end == last:
+            db.execute("DELETE FROM logs WHERE id = ?", (id,))
+        else:
+            db.execute("UPDATE logs SET name = NULL, held = ? WHERE id = ?", (end + 1, id))
+        if deleted >= limit:
+            break
+    return deleted

@@ -21,10 +21,11 @@ from accord.sharing.backends.sqlite_connection import (
     explain,
     file_id,
     is_busy,
+    is_due,
     open_connection,
+    sweep,
 )
 from accord.sharing.backends.sqlite_notifications import Notifications, Outgoing
-from accord.sharing.backends.sqlite_sweep import is_due, sweep
 
 __all__ = ["SqliteThread", "StoreBatch"]
 

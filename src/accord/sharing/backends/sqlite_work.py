@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from accord.sharing.backends.backend import Allowance, LogPage, StoredRecord
-from accord.sharing.backends.backend_rules import (
+from accord.sharing.backends.engine import (
     check_append,
     check_version,
     draw,

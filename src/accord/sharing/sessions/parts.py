@@ -7,12 +7,11 @@ from typing import Final
 from accord.errors import ConfigurationError
 from accord.http.server.state import AppState, Bodies, HttpOptions
 from accord.sharing.backends.backend import Backend
-from accord.sharing.backends.key_ring import KeyRing, read_keys
+from accord.sharing.backends.sealed_backend import KeyRing, check_keys, read_keys
 from accord.sharing.sessions.endpoint import SharedEndpoint, SharedTwoEndpointForm
 from accord.sharing.sessions.routing import MessageRouter
 from accord.sharing.sessions.sessions import SharedSessions
 from accord.sharing.sessions.takeover import StreamTakeover
-from accord.sharing.workers.facts import check_keys
 from accord.sharing.workers.worker import Worker
 
 # Seconds that the last entries get to reach the store when the server stops.

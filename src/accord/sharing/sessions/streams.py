@@ -25,7 +25,7 @@ from accord.sharing.workers.event_logs import (
     Prepare,
     encode_event,
 )
-from accord.sharing.workers.inbox import BEHIND, wait_for_notification
+from accord.sharing.workers.messages import BEHIND, wait_for_notification
 
 if TYPE_CHECKING:
     from accord.http.server.stream import Reader

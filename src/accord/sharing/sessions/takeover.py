@@ -28,7 +28,7 @@ from accord.sharing.sessions.session import (
 from accord.sharing.sessions.sessions import COPIES, SharedSessions
 from accord.sharing.workers import names
 from accord.sharing.workers.event_logs import MESSAGE
-from accord.sharing.workers.inbox import BEHIND
+from accord.sharing.workers.messages import BEHIND
 from accord.sharing.workers.session_records import SessionRecord
 from accord.types import CancelledParams
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from accord.errors import Conflict, Fenced, LogClosed, StoreError, StoreUnavailable
 from accord.http.rules import sse
-from accord.sharing.workers.inbox import BEHIND
+from accord.sharing.workers.messages import BEHIND
 
 if TYPE_CHECKING:
     from accord.sharing.workers.worker import Worker

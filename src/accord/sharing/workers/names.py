@@ -1,9 +1,11 @@
-"""The names of what workers keep in a store.
+"""The names of what workers keep in a store, and what a worker says of itself there.
 
 The part in braces keeps everything of one session, and everything of one worker, together.
 """
 
 from typing import Final
+
+import msgspec
 
 WORKERS: Final = "workers"
 """The index of workers that have started and were not taken over."""
@@ -69,3 +71,18 @@ def question_of(sid: str, id: int | str) -> str:
 def caller_index(caller: str) -> str:
     """Return the index of the sessions of one caller."""
     return f"{{c{caller}}}c"
+
+
+class WorkerFacts(msgspec.Struct, frozen=True):
+    """What a worker says of itself in the store, for operators.
+
+    Attributes:
+        started: in seconds since 1970.
+        version: of accord.
+    """
+
+    id: str
+    host: str
+    pid: int
+    started: float
+    version: str

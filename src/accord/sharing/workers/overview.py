@@ -11,9 +11,9 @@ import msgspec
 from accord.errors import StoreError
 from accord.sharing.backends.backend import Backend
 from accord.sharing.workers import names
-from accord.sharing.workers.facts import WorkerFacts
 from accord.sharing.workers.messages import encode_message
-from accord.sharing.workers.reports import read_reports
+from accord.sharing.workers.metrics import read_reports
+from accord.sharing.workers.names import WorkerFacts
 from accord.sharing.workers.session_records import decode_record
 
 __all__ = [

@@ -15,7 +15,7 @@ import msgspec
 
 from accord.errors import Conflict, StoreError, StoreUnavailable
 from accord.sharing.workers import names
-from accord.sharing.workers.inbox import wait_for_notification
+from accord.sharing.workers.messages import wait_for_notification
 
 if TYPE_CHECKING:
     from accord.sharing.workers.worker import Worker

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from accord.principal import Principal, identity_text
-from accord.sharing.backends.key_ring import KeyRing
+from accord.sharing.backends.sealed_backend import KeyRing
 
 __all__ = ["SessionToken", "SessionTokens", "identify_caller"]
 

@@ -22,16 +22,11 @@ import msgspec
 from accord.errors import AccordError, Conflict, DamagedRecord, StoreError, StoreUnavailable
 from accord.http.server.metrics import MetricFamily
 from accord.sharing.backends.backend import Backend
-from accord.sharing.backends.key_ring import KeyRing
-from accord.sharing.backends.sealed_backend import SEALED
+from accord.sharing.backends.sealed_backend import SEALED, KeyRing
 from accord.sharing.workers import names
-from accord.sharing.workers.broadcasts import Broadcasts
-from accord.sharing.workers.facts import WorkerFacts
-from accord.sharing.workers.inbox import Inbox, TakeMessage
-from accord.sharing.workers.measured_backend import MeasuredBackend
-from accord.sharing.workers.messages import encode_message
-from accord.sharing.workers.metrics import WorkerMetrics
-from accord.sharing.workers.reports import WorkerReports
+from accord.sharing.workers.messages import Broadcasts, Inbox, TakeMessage, encode_message
+from accord.sharing.workers.metrics import MeasuredBackend, WorkerMetrics, WorkerReports
+from accord.sharing.workers.names import WorkerFacts
 from accord.version import __version__
 
 __all__ = ["Worker"]

@@ -1,13 +1,22 @@
-"""What every change of a record, log or bucket obeys, for engines that decide in Python."""
+"""Parts of every engine: rules for changes of records, logs and buckets; followers of topics."""
 
+import asyncio
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from accord.errors import Conflict, Fenced, LogClosed
-from accord.sharing.backends.backend import Allowance, StoredRecord
+from accord.sharing.backends.backend import Allowance, OnNotify, StoredRecord
 
-__all__ = ["check_append", "check_items", "check_version", "draw", "fill", "time_to_fill"]
+__all__ = [
+    "Followers",
+    "check_append",
+    "check_items",
+    "check_version",
+    "draw",
+    "fill",
+    "time_to_fill",
+]
 
 # Sums of fractions are a little off; a caller that has waited as long as it was asked to is served.
 _TOLERANCE: Final = 1e-6
@@ -87,3 +96,70 @@ def draw(level: float, *, cost: float, rate: float, burst: float) -> Allowance:
 def time_to_fill(level: float, *, rate: float, burst: float) -> float:
     """Return the seconds until a bucket is full; from then on it need not be kept."""
     return (burst - level) / rate if rate > 0 else _DAY
+
+
+# -- notifications
+
+
+class Followers:
+    """Callbacks by topic, called on the running loop. Notifications of one turn are joined."""
+
+    def __init__(self) -> None:
+        self._by_topic: dict[str, dict[OnNotify, None]] = {}
+        self._due: dict[OnNotify, None] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def __contains__(self, topic: object) -> bool:
+        return topic in self._by_topic
+
+    def add(self, topic: str, on_notify: OnNotify) -> None:
+        """Call something whenever a topic is notified."""
+        self._by_topic.setdefault(topic, {})[on_notify] = None
+
+    def discard(self, topic: str, on_notify: OnNotify) -> bool:
+        """Call it no more; return whether it was the last one of its topic."""
+        callbacks = self._by_topic.get(topic)
+        if callbacks is None or on_notify not in callbacks:
+            return False
+        del callbacks[on_notify]
+        if not callbacks:
+            del self._by_topic[topic]
+        if on_notify in self._due and not any(
+            on_notify in each for each in self._by_topic.values()
+        ):
+            del self._due[on_notify]
+        return not callbacks
+
+    def notify(self, topics: Iterable[str]) -> None:
+        """Call what follows these topics, in the next turn of the running loop."""
+        for topic in topics:
+            callbacks = self._by_topic.get(topic)
+            if callbacks:
+                self._due.update(callbacks)
+        self._schedule()
+
+    def notify_all(self) -> None:
+        """Call everything once, since notifications may have got lost."""
+        self.notify(tuple(self._by_topic))
+
+    def _schedule(self) -> None:
+        loop = asyncio.get_running_loop()
+        # A loop that ended before it could call them leaves them to the next one.
+        if self._due and self._loop is not loop:
+            self._loop = loop
+            loop.call_soon(self._call, loop)
+
+    def _call(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = None
+        # One may be unfollowed by another that is called before it.
+        for _ in range(len(self._due)):
+            on_notify = next(iter(self._due), None)
+            if on_notify is None:
+                return
+            del self._due[on_notify]
+            try:
+                on_notify()
+            except Exception as error:
+                loop.call_exception_handler(
+                    {"message": f"{on_notify!r} failed, which follows a topic", "exception": error}
+                )
