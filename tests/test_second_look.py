@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).parents[1] / "tools" / "group.py"
-# Fails at its first run of each group, as an unsteady test would, until told to be steady.
+# Fails at its first run of each group, as an unsteady test would, until asked to be steady.
 UNSTEADY = """
 from pathlib import Path
 
@@ -40,7 +40,7 @@ def group(tmp_path):
     return run
 
 
-def test_what_passes_at_a_second_look_is_named_and_written_down(group, tmp_path):
+def test_a_pass_at_a_second_look_is_named_and_written_down(group, tmp_path):
     status, output = group(UNSTEADY)
     assert status == 0
     assert "Passed only at a second look" in output
@@ -63,7 +63,7 @@ def test_a_steady_run_in_between_is_forgiven(group, tmp_path):
     assert group(UNSTEADY)[0] == 0
 
 
-def test_what_fails_twice_fails(group):
+def test_a_test_that_fails_twice_fails(group):
     status, output = group("def test_broken():\n    assert 1 == 2\n")
     assert status == 1
     assert "A second look" in output
