@@ -11,9 +11,8 @@ import pytest
 from accord.errors import InvalidParams, RegistrationError
 from accord.server.entries import completion as module
 from accord.server.entries.completion import Completions, match_values, trim
-from accord.server.entries.prompts import PromptEntry, build_prompt
-from accord.server.entries.registry import Registry
-from accord.server.entries.resource_registry import Resources
+from accord.server.entries.prompts import build_prompt
+from accord.server.entries.registry import Registry, Resources
 from accord.server.entries.resources import build_resource
 from accord.server.schema.signature import inspect
 from accord.types import Completion, PromptReference, ResourceTemplateReference
@@ -47,7 +46,7 @@ def row(table: Literal["users", "orders"], id: int) -> str:
 
 @pytest.fixture
 def completions() -> Completions:
-    prompts: Registry[PromptEntry] = Registry("prompt")
+    prompts: Registry = Registry("prompt")
     prompts.add(build_prompt(order, signature=inspect(order)))
     resources = Resources()
     resources.add(build_resource("db://{table}/{id}", row, signature=inspect(row)))

@@ -13,7 +13,7 @@ from accord.errors import InternalError, RegistrationError, ResourceNotFound
 from accord.server.contents import build_contents
 from accord.server.entries import files as module
 from accord.server.entries.files import DirectoryResource, FileResource, split_safe_path
-from accord.server.entries.resource_registry import Resources
+from accord.server.entries.registry import Resources
 from accord.types import Annotations, ResourceContents
 from support.leftovers import Leftovers
 
@@ -200,10 +200,10 @@ URIS = {
 def test_no_uri_reads_anything_outside(root: Path, uri: str) -> None:
     resources = Resources()
     DirectoryResource(root).publish(resources)
-    found = resources.find(uri)
-    if found is None:
+    entry = resources.find(uri)
+    if entry is None:
         return
-    entry, variables = found
+    variables = entry.match(uri)
     with pytest.raises(ResourceNotFound):
         entry.function(**variables)
 
@@ -396,19 +396,12 @@ def test_a_file_is_read_by_the_uri_that_lists_it(root: Path) -> None:
     assert {f"docs/{name}" for name in odd} <= listed.keys()
     for name in odd:
         uri = listed[f"docs/{name}"]
-        for found in (resources.find(uri), directly(resources, uri)):
-            assert found is not None
-            entry, variables = found
-            result = build_contents(entry, uri, entry.function(**variables))
+        for entry in (resources.find(uri), *resources.templates):
+            assert entry is not None
+            result = build_contents(entry, uri, entry.function(**entry.match(uri)))
             assert result.contents == [
                 ResourceContents(uri=uri, mime_type=result.contents[0].mime_type, text=name)
             ]
-
-
-def directly(resources: Resources, uri: str) -> Any:
-    (template,) = resources.templates
-    variables = template.match(uri)
-    return None if variables is None else (template, variables)
 
 
 def test_a_name_that_looks_encoded_is_not_listed_because_it_is_not_read(root: Path) -> None:
@@ -504,10 +497,9 @@ def test_a_template_may_encode_slashes(root: Path) -> None:
     assert file.uri == "top:///docs%2Fb%20c.md"
     resources = Resources()
     resources.add(directory.entries()[0])
-    found = resources.find(file.uri)
-    assert found is not None
-    entry, variables = found
-    assert entry.function(**variables).text == "# b"
+    entry = resources.find(file.uri)
+    assert entry is not None
+    assert entry.function(**entry.match(file.uri)).text == "# b"
 
 
 def test_the_list_is_bounded_and_in_order(root: Path) -> None:

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from accord import Server
 from accord.errors import InvalidParams
 from accord.server import listings as module
-from accord.server.entries.registry import Registry, RegistryEntry
+from accord.server.entries.entry import EntryKind, FunctionEntry
+from accord.server.entries.registry import Registry
 from accord.server.listings import PAGE_BYTES, PAGE_SIZE, Listing
 from accord.types import (
     REVISION_IDS,
@@ -35,8 +36,9 @@ NEWEST = REVISION_IDS[-1]
 OLDEST = REVISION_IDS[0]
 
 
-class Entry(RegistryEntry, frozen=True):
+class Entry(FunctionEntry, frozen=True):
     key: str
+    kind: EntryKind = "tools"
     function: Any = None
     signature: Any = None
     item: Any = None
@@ -46,21 +48,21 @@ def entry_of(key: str, item: Any = None) -> Entry:
     return Entry(key=key, item=item or Tool(key, {"type": "object"}))
 
 
-def filled(count: int, **settings: Any) -> tuple[Registry[Entry], Listing[Entry]]:
-    registry: Registry[Entry] = Registry("tool")
+def filled(count: int, **settings: Any) -> tuple[Registry, Listing]:
+    registry: Registry = Registry("tool")
     for at in range(count):
         registry.add(entry_of(f"tool{at}"))
     return registry, Listing(registry, ListToolsResult, **settings)
 
 
 def read(
-    listing: Listing[Entry], cursor: str | None = None, revision: RevisionId = OLDEST, **how: Any
+    listing: Listing, cursor: str | None = None, revision: RevisionId = OLDEST, **how: Any
 ) -> tuple[list[str], str | None]:
     page = msgspec.json.decode(listing.page(revision, cursor, **how))
     return [item["name"] for item in page["tools"]], page.get("nextCursor")
 
 
-def walk(listing: Listing[Entry], **how: Any) -> list[str]:
+def walk(listing: Listing, **how: Any) -> list[str]:
     names, cursor = read(listing, **how)
     while cursor is not None:
         more, cursor = read(listing, cursor, **how)
@@ -108,7 +110,7 @@ def test_a_list_is_sent_in_pages_and_the_last_has_no_cursor(count: int, sizes: l
 def test_every_kind_of_list_has_pages(
     result_type: Any, member: str, make: Callable[[int], Any]
 ) -> None:
-    registry: Registry[Entry] = Registry("thing")
+    registry: Registry = Registry("thing")
     for at in range(3):
         registry.add(entry_of(f"{at}", make(at)))
     listing = Listing(registry, result_type, page_size=2)
@@ -132,7 +134,7 @@ def test_usual_lists_are_one_page() -> None:
 
 
 def test_a_page_stays_well_below_the_message_limit_of_peers() -> None:
-    registry: Registry[Entry] = Registry("tool")
+    registry: Registry = Registry("tool")
     for at in range(6):
         schema = {"type": "object", "description": "x" * (PAGE_BYTES // 2 - 1000)}
         registry.add(entry_of(f"tool{at}", Tool(f"tool{at}", schema)))
@@ -142,7 +144,7 @@ def test_a_page_stays_well_below_the_message_limit_of_peers() -> None:
 
 
 def test_an_entry_too_large_for_a_page_is_a_page() -> None:
-    registry: Registry[Entry] = Registry("tool")
+    registry: Registry = Registry("tool")
     for at in range(2):
         schema = {"type": "object", "description": "x" * (PAGE_BYTES + 1)}
         registry.add(entry_of(f"tool{at}", Tool(f"tool{at}", schema)))
@@ -184,7 +186,7 @@ def test_changes_between_pages_neither_skip_nor_repeat_the_rest(
     assert [name for name in seen if name in stable] == sorted(stable, key=lambda n: int(n[4:]))
 
 
-def apply(registry: Registry[Entry], change: str, names: list[str], chance: random.Random) -> None:
+def apply(registry: Registry, change: str, names: list[str], chance: random.Random) -> None:
     name = chance.choice(names)
     if change == "add" or name not in registry:
         registry.add(entry_of(f"new{registry.generation}"))
@@ -328,7 +330,7 @@ def test_old_cursors_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_each_revision_gets_its_own_shape() -> None:
-    registry: Registry[Entry] = Registry("tool")
+    registry: Registry = Registry("tool")
     tool = Tool(
         "add",
         {"type": "object"},

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from accord.errors import RegistrationError
-from accord.server.entries import registry as module
-from accord.server.entries.registry import Registry, RegistryEntry, source_location
+from accord.server.entries import entry as module
+from accord.server.entries.entry import EntryKind, FunctionEntry, source_location
+from accord.server.entries.registry import Registry
 
 
 def first() -> None: ...
@@ -19,21 +20,22 @@ def first() -> None: ...
 def second() -> None: ...
 
 
-class Entry(RegistryEntry, frozen=True):
+class Entry(FunctionEntry, frozen=True):
     key: str
+    kind: EntryKind = "tools"
     function: Callable[..., Any] = first
     signature: Any = None
     item: Any = None
 
 
-def filled(*keys: str) -> Registry[Entry]:
-    registry: Registry[Entry] = Registry("tool")
+def filled(*keys: str) -> Registry:
+    registry: Registry = Registry("tool")
     for key in keys:
         registry.add(Entry(key))
     return registry
 
 
-def keys(registry: Registry[Entry]) -> list[str]:
+def keys(registry: Registry) -> list[str]:
     return [entry.key for entry in registry]
 
 
@@ -54,9 +56,9 @@ def test_entries_are_found_by_key_and_come_in_order_of_registration() -> None:
 @pytest.mark.requirement("tools.name.unique")
 def test_a_key_that_is_taken_is_refused_and_both_places_are_named() -> None:
     registry = filled()
-    registry.add(Entry("add", first))
+    registry.add(Entry("add", function=first))
     with pytest.raises(RegistrationError) as caught:
-        registry.add(Entry("add", second))
+        registry.add(Entry("add", function=second))
     message = str(caught.value)
     assert "tool 'add'" in message
     assert f"{__file__}:{first.__code__.co_firstlineno}" in message
@@ -74,7 +76,7 @@ def test_keys_that_differ_in_case_are_two() -> None:
 def test_a_replacement_takes_the_place_of_the_old_entry() -> None:
     registry = filled("a", "b", "c")
     numbers = [number for number, _ in registry.snapshot()]
-    registry.add(Entry("b", second), replace=True)
+    registry.add(Entry("b", function=second), replace=True)
     found = registry.get("b")
     assert found is not None
     assert found.function is second
@@ -91,7 +93,7 @@ def test_replace_registers_an_entry_that_did_not_exist() -> None:
 def test_a_replacement_of_a_disabled_entry_stays_disabled() -> None:
     registry = filled("a")
     registry.disable("a")
-    registry.add(Entry("a", second), replace=True)
+    registry.add(Entry("a", function=second), replace=True)
     assert registry.get("a") is None
     registry.enable("a")
     found = registry.get("a")
@@ -167,7 +169,7 @@ def test_invisible_changes_are_not_announced() -> None:
     registry.disable("a")
     registry.enable("b")
     registry.disable()
-    registry.add(Entry("a", second), replace=True)
+    registry.add(Entry("a", function=second), replace=True)
     registry.remove("a")
     with pytest.raises(RegistrationError):
         registry.add(Entry("b"))
@@ -177,7 +179,7 @@ def test_invisible_changes_are_not_announced() -> None:
 
 def test_the_hook_may_use_the_registry() -> None:
     seen: list[list[str]] = []
-    registry: Registry[Entry] = Registry("tool", changed=lambda: seen.append(keys(registry)))
+    registry: Registry = Registry("tool", changed=lambda: seen.append(keys(registry)))
     registry.add(Entry("a"))
     registry.add(Entry("b"))
     assert seen == [["a"], ["a", "b"]]
@@ -204,7 +206,7 @@ def test_a_snapshot_is_kept_until_something_changes() -> None:
 
 def test_threads_may_change_a_registry_at_the_same_time() -> None:
     reported: list[None] = []
-    registry: Registry[Entry] = Registry("tool", changed=lambda: reported.append(None))
+    registry: Registry = Registry("tool", changed=lambda: reported.append(None))
 
     def work(worker: int) -> None:
         for at in range(100):

@@ -15,7 +15,7 @@ from accord.errors import InvalidParams, RegistrationError, ResourceNotFound
 from accord.protocol.endpoint import Endpoint
 from accord.protocol.uri_template import Several
 from accord.server.contents import build_contents, not_found
-from accord.server.entries.resource_registry import Resources
+from accord.server.entries.registry import Resources
 from accord.server.entries.resources import (
     ResourceEntry,
     TemplateEntry,
@@ -272,14 +272,14 @@ def test_a_fixed_resource_is_found_before_any_template() -> None:
     resources.add(fixed())
     found = resources.find("note://today")
     assert found is not None
-    assert found[0].key == "note://today"
-    assert found[1] == {}
+    assert found.key == "note://today"
+    assert found.match("note://today") == {}
 
 
 def test_a_template_is_found_with_its_variables_decoded() -> None:
     found = filled("note://{name}{?page}").find("note://a%20b?page=2")
     assert found is not None
-    assert found[1] == {"name": "a b", "page": "2"}
+    assert found.match("note://a%20b?page=2") == {"name": "a b", "page": "2"}
 
 
 @pytest.mark.parametrize(
@@ -303,7 +303,7 @@ def test_a_template_is_found_with_its_variables_decoded() -> None:
 def test_the_most_specific_template_wins(templates: list[str], uri: str, winner: str) -> None:
     found = filled(*templates).find(uri)
     assert found is not None
-    assert found[0].key == winner
+    assert found.key == winner
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def register(annotation, **details):
 def test_an_annotation_names_the_header(annotation):
     entry = register(annotation)
     assert entry.item.input_schema["properties"]["region"]["x-mcp-header"] == "Region"
-    assert [each.header for each in entry.mirrored] == ["Mcp-Param-Region"]
+    assert [each.header for each in entry.facts.mirrored] == ["Mcp-Param-Region"]
 
 
 def test_a_written_schema_names_the_header():
@@ -40,11 +40,11 @@ def test_a_written_schema_names_the_header():
     schema = {"type": "object", "properties": {"region": region}, "required": ["region"]}
     entry = register(str, input_schema=schema)
     assert entry.item.input_schema["properties"]["region"] == region
-    assert [each.names for each in entry.mirrored] == [("region",)]
+    assert [each.names for each in entry.facts.mirrored] == [("region",)]
 
 
 def test_most_tools_have_none():
-    assert register(str).mirrored == ()
+    assert register(str).facts.mirrored == ()
 
 
 @pytest.mark.parametrize(
@@ -88,4 +88,4 @@ def test_a_model_of_pydantic_names_the_header():
         region: Annotated[str, Header("Region")]
 
     entry = register(Place)
-    assert entry.mirrored[0].names == ("region", "region")
+    assert entry.facts.mirrored[0].names == ("region", "region")

@@ -304,11 +304,10 @@ def _is_admitted(ctx: AnyContext) -> bool:
     if ctx.method == "tools/call":
         entry = server.tool_entries.get(params.name)
         is_mirrored = exchange.revision.rounds and exchange.origin is not None
-        if entry is not None and entry.mirrored and is_mirrored:
-            exchange.origin.check_arguments(entry.mirrored, exchange.params.arguments)
+        if entry is not None and entry.facts.mirrored and is_mirrored:
+            exchange.origin.check_arguments(entry.facts.mirrored, exchange.params.arguments)
     elif ctx.method == "resources/read":
-        found = server.find_resource(params.uri)
-        entry = None if found is None else found[0]
+        entry = server.find_resource(params.uri)
     elif ctx.method == "prompts/get":
         entry = server.prompt_entries.get(params.name)
     elif ctx.method == "completion/complete":

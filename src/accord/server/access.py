@@ -18,7 +18,8 @@ from accord.server.visibility import NO_RULES, Visibility, is_shown
 if TYPE_CHECKING:
     from accord.runtime.wire import MemoryWire
     from accord.server.core import ServerCore
-    from accord.server.entries.registry import Registry, RegistryEntry, Snapshot
+    from accord.server.entries.entry import Entry
+    from accord.server.entries.registry import Registry, Snapshot
     from accord.server.session import Session
 
 
@@ -42,15 +43,15 @@ class Access:
         self.step_up = step_up
         self.visibility = NO_RULES
         self.is_open = policy is None
-        self._facts: dict[str, tuple[Snapshot[Any], tuple[frozenset[str], bool]]] = {}
+        self._facts: dict[str, tuple[Snapshot, tuple[frozenset[str], bool]]] = {}
 
-    def allows(self, principal: Principal | None, entry: "RegistryEntry") -> bool:
+    def allows(self, principal: Principal | None, entry: "Entry") -> bool:
         """Whether a principal may use an entry."""
         if _missing_scopes(principal, entry) or not is_shown(entry, self.visibility):
             return False
         return self._policy_allows(principal, entry)
 
-    def _policy_allows(self, principal: Principal | None, entry: "RegistryEntry") -> bool:
+    def _policy_allows(self, principal: Principal | None, entry: "Entry") -> bool:
         return self.policy is None or bool(self.policy(principal, entry))
 
     def set_visibility(self, rules: Visibility) -> None:
@@ -58,12 +59,12 @@ class Access:
         self.visibility = rules
         self.is_open = self.policy is None and rules is NO_RULES
 
-    def _shows(self, session: "Session", exchange: Exchange, entry: "RegistryEntry") -> bool:
+    def _shows(self, session: "Session", exchange: Exchange, entry: "Entry") -> bool:
         # tools.list.not-per-connection: where there is no session, each request sees the same.
         own = session.visibility if exchange.revision.handshake else None
         return is_shown(entry, own, self.visibility)
 
-    def admits(self, session: "Session", exchange: Exchange, entry: "RegistryEntry") -> bool:
+    def admits(self, session: "Session", exchange: Exchange, entry: "Entry") -> bool:
         """Whether a request may use an entry.
 
         Raises:
@@ -86,7 +87,7 @@ class Access:
         )
 
     def view(
-        self, session: "Session", exchange: Exchange, registry: "Registry[Any]"
+        self, session: "Session", exchange: Exchange, registry: "Registry"
     ) -> Callable[[Any], bool] | None:
         """Return a filter of the entries that a request may see; None if it may see all."""
         if self.is_open and session.visibility is None:
@@ -97,7 +98,7 @@ class Access:
             self.shows(session, exchange, entry) and entry.is_visible(session, exchange)
         )
 
-    def shows(self, session: "Session", exchange: Exchange, entry: "RegistryEntry") -> bool:
+    def shows(self, session: "Session", exchange: Exchange, entry: "Entry") -> bool:
         """Whether a request may see an entry."""
         principal = session.principal_of(exchange)
         return (
@@ -106,7 +107,7 @@ class Access:
             and self._policy_allows(principal, entry)
         )
 
-    def _facts_of(self, registry: "Registry[Any]") -> tuple[frozenset[str], bool]:
+    def _facts_of(self, registry: "Registry") -> tuple[frozenset[str], bool]:
         """Return the scopes that entries need, and whether a mounted server guards any of them."""
         snapshot = registry.snapshot()
         known = self._facts.get(registry.kind)
@@ -116,14 +117,14 @@ class Access:
             self._facts[registry.kind] = known = (snapshot, facts)
         return known[1]
 
-    def offered_scopes(self, *registries: "Registry[Any]") -> frozenset[str]:
+    def offered_scopes(self, *registries: "Registry") -> frozenset[str]:
         """Return the scopes that entries need; none where the error does not name them either."""
         if not self.step_up:
             return frozenset()
         return frozenset().union(*(self._facts_of(each)[0] for each in registries))
 
 
-def _missing_scopes(principal: Principal | None, entry: "RegistryEntry") -> frozenset[str]:
+def _missing_scopes(principal: Principal | None, entry: "Entry") -> frozenset[str]:
     return entry.scopes if principal is None else entry.scopes - principal.scopes
 
 

@@ -17,7 +17,7 @@ from accord.types import CacheScope, ReadResourceResult
 if TYPE_CHECKING:
     from accord.protocol.exchange import Exchange
     from accord.server.core import ServerCore
-    from accord.server.entries.resources import ResourceEntry, TemplateEntry
+    from accord.server.entries.entry import Entry
     from accord.server.session import Session
 
 
@@ -91,9 +91,7 @@ def list_scope(session: "Session", exchange: "Exchange") -> CacheScope:
     return "public" if session.principal_of(exchange) is None else "private"
 
 
-def add_read_hints(
-    result: ReadResourceResult, entry: "ResourceEntry | TemplateEntry", server: "ServerCore"
-) -> None:
+def add_read_hints(result: ReadResourceResult, entry: "Entry", server: "ServerCore") -> None:
     """Fill in the hints that neither the result nor its resource gives."""
     if result.ttl_ms is None:
         result.ttl_ms = to_milliseconds(server.cache.reads, "reads")

@@ -11,8 +11,7 @@ from accord.server.questions.channels import find_questions
 
 if TYPE_CHECKING:
     from accord.server.entries.completion import Completer, InjectedCompleter
-    from accord.server.entries.prompts import PromptEntry
-    from accord.server.entries.resources import ResourceEntry, TemplateEntry
+    from accord.server.entries.entry import FunctionEntry
     from accord.server.schema.signature import BoundArguments
     from accord.server.session import Session
     from accord.types import CompleteParams
@@ -20,8 +19,8 @@ if TYPE_CHECKING:
 
 async def call_user(
     session: "Session",
-    exchange: Exchange,
-    entry: "ResourceEntry | TemplateEntry | PromptEntry",
+    context: Context[Any],
+    entry: "FunctionEntry",
     bound: "BoundArguments",
     convert: Callable[[Any], Any],
 ) -> Any:
@@ -29,7 +28,7 @@ async def call_user(
 
     What it returns is converted in the same place: a large value takes its time.
     """
-    context = session.context(exchange, entry.key)
+    exchange = context._exchange
     function, signature = entry.function, entry.signature
     try:
         if signature.plan is not None:
@@ -77,7 +76,7 @@ async def call_completer(
     from accord.server.entries.completion import InjectedCompleter
 
     resolved = (params.context.arguments if params.context else None) or {}
-    context = session.context(exchange)
+    context = session.context(exchange, params)
     try:
         value: object
         if isinstance(completer, InjectedCompleter):

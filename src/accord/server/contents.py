@@ -19,7 +19,7 @@ from accord.server.schema.encoding import encode
 from accord.types import ReadResourceResult, ResourceContents
 
 if TYPE_CHECKING:
-    from accord.server.entries.resources import ResourceEntry, TemplateEntry
+    from accord.server.entries.resources import ReadableEntry
 
 # A list with one of these is a list of contents, and not JSON.
 _PARTS: Final = (ResourceContents, Image, Audio)
@@ -32,9 +32,7 @@ def not_found(uri: str) -> ResourceNotFound:
     return ResourceNotFound(f"resource {shown!r} not found", data={"uri": uri})
 
 
-def build_contents(
-    entry: "ResourceEntry | TemplateEntry", uri: str, value: object
-) -> ReadResourceResult:
+def build_contents(entry: "ReadableEntry", uri: str, value: object) -> ReadResourceResult:
     """Convert the value that a function returned into a result.
 
     Text and bytes stay as they are, contents get a URI and a MIME type if they lack one, and any
@@ -64,16 +62,14 @@ def build_contents(
     return result
 
 
-def _content(entry: "ResourceEntry | TemplateEntry", uri: str, value: object) -> ResourceContents:
+def _content(entry: "ReadableEntry", uri: str, value: object) -> ResourceContents:
     content = _bare_content(entry, uri, value)
     if content.meta is None:
         content.meta = entry.item.meta
     return content
 
 
-def _bare_content(
-    entry: "ResourceEntry | TemplateEntry", uri: str, value: object
-) -> ResourceContents:
+def _bare_content(entry: "ReadableEntry", uri: str, value: object) -> ResourceContents:
     match value:
         case ResourceContents():
             where = value.uri or uri
@@ -95,7 +91,7 @@ def _bare_content(
             return ResourceContents(uri=uri, mime_type=entry.mime_type or JSON, text=text)
 
 
-def _mime_type(entry: "ResourceEntry | TemplateEntry", uri: str, *, text: bool) -> str:
+def _mime_type(entry: "ReadableEntry", uri: str, *, text: bool) -> str:
     if entry.mime_type is not None:
         return entry.mime_type
     guessed = guess_mime_type(uri)

@@ -68,6 +68,8 @@ class Context(Generic[State]):
     _sent = 0
     _params: Any = None
     _values: dict[type, Any] | None = None
+    _outer: "Context[Any] | None" = None
+    _received: Any = None
     _waits: "set[Future[Any]] | None" = None
 
     def __init__(self, session: "Session", exchange: Exchange) -> None:
@@ -114,7 +116,7 @@ class Context(Generic[State]):
             InvalidParams: a value in them cannot be read.
         """
         if self._params is None:
-            self._params = read_params(self._exchange)
+            self._params = read_params(self._exchange, self._received)
         return self._params
 
     @property
@@ -204,6 +206,12 @@ class Context(Generic[State]):
 
     def _fail(self, error: BaseException | None) -> None:
         self._failure = error
+        if self._outer is not None:  # for the middleware of both servers
+            self._outer._fail(error)
+
+    def _receive(self, params: Any) -> None:
+        """Take the params of the request as a mounted server sees them: by its own names."""
+        self._params, self._received = None, params
 
     # -- per-request state
 

@@ -30,8 +30,8 @@ from accord.runtime.watchdog import Watchdog, Watchdogs
 from accord.server.access import Access
 from accord.server.caching import CacheHints
 from accord.server.capabilities import declare
-from accord.server.entries.registry import Registry
-from accord.server.entries.resource_registry import Resources
+from accord.server.entries.entry import Entry, EntryKind
+from accord.server.entries.registry import Registry, Resources
 from accord.server.hub import Hub, ListKind, list_change, resource_change
 from accord.server.listings import PAGE_SIZE, Listing
 from accord.server.middleware import Layers
@@ -44,7 +44,7 @@ from accord.server.settings import (
     check_settings,
     check_texts,
 )
-from accord.server.sources.views import EntryKind, Views
+from accord.server.sources.views import Views
 from accord.server.visibility import changed_kinds
 from accord.types import (
     ListPromptsResult,
@@ -60,11 +60,6 @@ if TYPE_CHECKING:
     from accord.runtime.threads import Workers
     from accord.server.client_session import ClientSession
     from accord.server.entries.completion import Completions
-    from accord.server.entries.prompts import PromptEntry
-    from accord.server.entries.registry import RegistryEntry
-    from accord.server.entries.resource_registry import ResourceMatch
-    from accord.server.entries.resources import ResourceEntry
-    from accord.server.entries.tools import ToolEntry
     from accord.server.injection import Overrides
     from accord.server.questions.sealing import StateSeal
     from accord.server.questions.url_elicitation import UrlElicitations
@@ -156,10 +151,8 @@ class ServerCore(Views):
 
     def _make_entries(self, settings: ServerSettings) -> None:
         changed = self.list_changed
-        self.tool_entries: Registry[ToolEntry] = Registry("tool", changed=partial(changed, "tools"))
-        self.prompt_entries: Registry[PromptEntry] = Registry(
-            "prompt", changed=partial(changed, "prompts")
-        )
+        self.tool_entries: Registry = Registry("tool", changed=partial(changed, "tools"))
+        self.prompt_entries: Registry = Registry("prompt", changed=partial(changed, "prompts"))
         self.resource_entries = Resources(changed=partial(changed, "resources"))
         self.cache = cache = settings.get("cache") or CacheHints()
         listing = partial(Listing, page_size=settings.get("page_size", PAGE_SIZE))
@@ -176,12 +169,11 @@ class ServerCore(Views):
 
     # -- looking up
 
-    def find_resource(self, uri: str) -> "ResourceMatch | None":
-        """Find the entry of a URI, and the values of the variables in it."""
+    def find_resource(self, uri: str) -> "Entry | None":
+        """Find the entry of a URI, among those of what is mounted as well."""
         found = self.resource_entries.find(uri)
         if found is None and self._mounts is not None:
-            unlisted = self.find_unlisted(uri)
-            return None if unlisted is None else (unlisted, {})
+            return self.find_unlisted(uri)
         return found
 
     def capabilities(
@@ -201,7 +193,7 @@ class ServerCore(Views):
     def has_task_tools(self) -> bool:
         """Whether calls of any tool may become tasks."""
         if self._has_task_tools is None:
-            self._has_task_tools = any(entry.task for entry in self.tool_entries)
+            self._has_task_tools = any(entry.facts.task for entry in self.tool_entries)
         return self._has_task_tools
 
     @cached_property
@@ -305,14 +297,14 @@ class ServerCore(Views):
     def parts(self) -> Sequence[Views]:
         return [] if self._mounts is None else [mount.source for mount in self._mounts]
 
-    def find_unlisted(self, uri: str) -> "ResourceEntry | None":
+    def find_unlisted(self, uri: str) -> "Entry | None":
         found = [
             entry for source in self.parts() if (entry := source.find_unlisted(uri)) is not None
         ]
         # Of several sources that may have it, none can be preferred.
         return found[0] if len(found) == 1 else None
 
-    def entries(self, kind: EntryKind) -> "tuple[RegistryEntry, ...]":
+    def entries(self, kind: EntryKind) -> "tuple[Entry, ...]":
         """Return its entries as a source offers them."""
         if self._own_entries is None:
             from accord.server.sources.mounting import OwnEntries
@@ -430,7 +422,7 @@ class ServerCore(Views):
         if worker is not None:
             worker.on_worker_lost(self._take_over)
             # A key for each list: the cursor of one is refused by another.
-            listings: tuple[Listing[Any], ...] = (
+            listings: tuple[Listing, ...] = (
                 self.tools,
                 self.prompts,
                 self.resources,

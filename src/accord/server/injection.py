@@ -21,7 +21,7 @@ from accord.server.schema.parameters import compile_call, is_context
 
 if TYPE_CHECKING:
     from accord.server.core import ServerCore
-    from accord.server.entries.registry import RegistryEntry
+    from accord.server.entries.entry import Entry
     from accord.server.schema.signature import Signature
     from accord.server.session import Session
 
@@ -235,14 +235,9 @@ def check_overrides(server: "ServerCore", overrides: Overrides) -> None:
         ValueError: no handler depends on a function.
     """
     resources = server.resource_entries
-    registries: list[Iterable[RegistryEntry]] = [server.tool_entries, server.prompt_entries]
+    registries: list[Iterable[Entry]] = [server.tool_entries, server.prompt_entries]
     entries = chain(*registries, resources.fixed, resources.templates)
-    used = {
-        each
-        for entry in entries
-        if entry.signature.plan is not None
-        for each in entry.signature.plan.functions
-    }
+    used = {each for entry in entries for each in entry.dependencies}
     used |= server.completions.dependencies
     for function in overrides:
         if function not in used:

@@ -84,10 +84,9 @@ def _grant(session: "Session", exchange: Exchange, asked: SubscriptionFilter) ->
 
 
 def _is_readable(session: "Session", exchange: Exchange, uri: str) -> bool:
-    found = session.server.find_resource(uri)
-    if found is None:
+    entry = session.server.find_resource(uri)
+    if entry is None:
         return False
-    entry, _ = found
     principal = session.principal_of(exchange)
     is_admitted = session.server.access.allows(principal, entry)
     return is_admitted and entry.is_visible(session, exchange) and entry.reports_changes
@@ -126,7 +125,7 @@ class Subscription:
             for uri in granted.resource_subscriptions or ():
                 found = self._session.server.find_resource(uri)
                 if found is not None:
-                    found[0].subscribe(self._session, uri)
+                    found.subscribe(self._session, uri)
 
     async def follow_tasks(self, records: "list[TaskRecord]") -> None:
         """Hear of tasks that any worker may change; where that is one process, by the hub."""
@@ -171,7 +170,7 @@ class Subscription:
             for uri in [key for name, key in self._topics if name == UPDATED and key]:
                 found = session.server.find_resource(uri)
                 if found is not None:
-                    found[0].unsubscribe(session, uri)
+                    found.unsubscribe(session, uri)
         session.listening = {key: each for key, each in session.listening.items() if key != id}
         self._notices.stop()
 

@@ -8,7 +8,7 @@ import base64
 import os
 from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
-from typing import Final, Generic, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -16,7 +16,8 @@ from accord.errors import InvalidParams, LocalProtocolError
 from accord.protocol import shape
 from accord.protocol.revisions import REVISIONS
 from accord.server.caching import to_milliseconds
-from accord.server.entries.registry import Entry, Registry, Snapshot
+from accord.server.entries.entry import Entry
+from accord.server.entries.registry import Registry, Snapshot
 from accord.types import CacheScope, JsonObject, PageResult, RevisionId
 
 # Many clients never ask for a second page, so that lists of usual length are one page.
@@ -34,7 +35,7 @@ _encode: Final = msgspec.json.Encoder().encode
 _PageKey: TypeAlias = tuple[str, str | None, frozenset[int] | None, CacheScope | None]
 
 
-class Listing(Generic[Entry]):
+class Listing:
     """Answers list requests about the entries of one registry.
 
     Args:
@@ -46,7 +47,7 @@ class Listing(Generic[Entry]):
 
     def __init__(
         self,
-        registry: Registry[Entry],
+        registry: Registry,
         result_type: type[PageResult],
         *,
         page_size: int = PAGE_SIZE,
@@ -58,7 +59,7 @@ class Listing(Generic[Entry]):
         self._result_type = result_type
         self._member = _member_of(result_type)
         self._keys: Sequence[bytes] = [os.urandom(32)]
-        self._cache: tuple[Snapshot[Entry], dict[_PageKey, bytes]] = ((), {})
+        self._cache: tuple[Snapshot, dict[_PageKey, bytes]] = ((), {})
 
     def page(
         self,
@@ -98,7 +99,7 @@ class Listing(Generic[Entry]):
 
     def _build(
         self,
-        snapshot: Snapshot[Entry],
+        snapshot: Snapshot,
         revision_id: RevisionId,
         cursor: str | None,
         shown: frozenset[int] | None,
@@ -127,7 +128,7 @@ class Listing(Generic[Entry]):
 
     def _items(
         self,
-        snapshot: Snapshot[Entry],
+        snapshot: Snapshot,
         revision_id: RevisionId,
         cursor: str | None,
         shown: frozenset[int] | None,

@@ -26,13 +26,11 @@ from accord.types import (
     DiscoverResult,
     EmptyResult,
     GetPromptParams,
-    GetPromptResult,
     InitializeParams,
     InitializeResult,
     ListenParams,
     PageParams,
     ReadResourceParams,
-    ReadResourceResult,
     SetLevelParams,
     SubscribeParams,
     UnsubscribeParams,
@@ -40,8 +38,7 @@ from accord.types import (
 
 if TYPE_CHECKING:
     from accord.server.core import ServerCore
-    from accord.server.entries.resource_registry import ResourceMatch
-    from accord.server.entries.tools import ToolEntry
+    from accord.server.entries.entry import Entry
     from accord.server.listings import Listing
     from accord.server.session import Session
 
@@ -90,7 +87,7 @@ def ping(session: "Session", exchange: Exchange, params: object) -> EmptyResult:
     return EmptyResult()
 
 
-def _lists(listing_of: "Callable[[ServerCore], Listing[Any]]") -> Handler:
+def _lists(listing_of: "Callable[[ServerCore], Listing]") -> Handler:
     def page(session: "Session", exchange: Exchange, params: PageParams) -> Any:
         if session.server.parts() and b'"accord/via"' in bytes(exchange.raw or b""):
             return _page_for_proxy(session, exchange, params)
@@ -137,72 +134,79 @@ def call_tool(session: "Session", exchange: Exchange, params: CallToolParams) ->
     entry = server.tool_entries.get(params.name)
     if entry is None or not server.access.admits(session, exchange, entry):
         raise _unknown_tool(session, exchange, params.name)
-    if entry.mirrored and exchange.revision.rounds and exchange.origin is not None:
-        exchange.origin.check_arguments(entry.mirrored, params.arguments)
-    if entry.task is not None or params.task is not None:
+    facts = entry.facts
+    if facts.mirrored and exchange.revision.rounds and exchange.origin is not None:
+        exchange.origin.check_arguments(facts.mirrored, params.arguments)
+    if facts.task is not None or params.task is not None:
         from accord.server.tasks.calls import call_as_task
 
         answer = call_as_task(session, exchange, entry, params)
         if answer is not None:
             return answer
     if params.request_state is not None or params.input_responses is not None:
-        claim = _begin_rounds(session, exchange, params)
-        if claim is not None:
-            return _call_claimed(claim, entry, session, exchange, params)
-    return entry.call(session, exchange, params.arguments)
+        return _answer_round(entry, session, exchange, params)
+    return entry.answer(session, exchange, params)
 
 
-async def _call_claimed(
-    claim: Coroutine[object, None, None],
-    entry: "ToolEntry",
+def _answer(
+    entry: "Entry",
     session: "Session",
     exchange: Exchange,
-    params: CallToolParams,
+    params: GetPromptParams | ReadResourceParams,
 ) -> Any:
-    await claim
-    outcome = entry.call(session, exchange, params.arguments)
-    return await outcome if isinstance(outcome, Awaitable) else outcome
+    if params.request_state is not None or params.input_responses is not None:
+        return _answer_round(entry, session, exchange, params)
+    return entry.answer(session, exchange, params)
 
 
-def _begin_rounds(
+def _answer_round(
+    entry: "Entry",
     session: "Session",
     exchange: Exchange,
     params: CallToolParams | GetPromptParams | ReadResourceParams,
-) -> Coroutine[object, None, None] | None:
-    """Take the answers that come with a repeated request; raises where they cannot be used.
+) -> Any:
+    """Answer a repeated request with the answers that come with it.
 
-    Returns:
-        What has to be awaited before the handler may use them, where workers serve together.
+    Raises:
+        InvalidParams: they cannot be used.
     """
-    has_answers = params.request_state is not None or params.input_responses is not None
-    if not has_answers or not exchange.revision.rounds:
-        return None
-    if exchange.channel is None:  # middleware may have opened it
-        exchange.channel = session.channel(exchange)
-    return exchange.channel.claim() if exchange.channel.has_to_claim else None
+    if exchange.revision.rounds:
+        if exchange.channel is None:  # middleware may have opened it
+            exchange.channel = session.channel(exchange)
+        if exchange.channel.has_to_claim:
+            return _answer_claimed(exchange.channel.claim(), entry, session, exchange, params)
+    return entry.answer(session, exchange, params)
 
 
-def _find_resource(session: "Session", exchange: Exchange, uri: str) -> "ResourceMatch":
-    found = session.server.find_resource(uri)
-    if found is None or not session.server.access.admits(session, exchange, found[0]):
+async def _answer_claimed(
+    claim: Coroutine[object, None, None],
+    entry: "Entry",
+    session: "Session",
+    exchange: Exchange,
+    params: CallToolParams | GetPromptParams | ReadResourceParams,
+) -> Any:
+    """Answer once the answers may be used, where workers serve together."""
+    await claim
+    outcome = entry.answer(session, exchange, params)
+    return await outcome if isinstance(outcome, Awaitable) else outcome
+
+
+def _find_resource(session: "Session", exchange: Exchange, uri: str) -> "Entry":
+    entry = session.server.find_resource(uri)
+    if entry is None or not session.server.access.admits(session, exchange, entry):
         from accord.server.contents import not_found
 
         raise not_found(uri)
-    return found
+    return entry
 
 
-async def read_resource(
-    session: "Session", exchange: Exchange, params: ReadResourceParams
-) -> ReadResourceResult:
-    entry, variables = _find_resource(session, exchange, params.uri)
-    claim = _begin_rounds(session, exchange, params)
-    if claim is not None:
-        await claim
-    return await entry.read(session, exchange, params.uri, variables)
+def read_resource(session: "Session", exchange: Exchange, params: ReadResourceParams) -> Any:
+    entry = _find_resource(session, exchange, params.uri)
+    return _answer(entry, session, exchange, params)
 
 
 def subscribe(session: "Session", exchange: Exchange, params: SubscribeParams) -> EmptyResult:
-    entry, _ = _find_resource(session, exchange, params.uri)
+    entry = _find_resource(session, exchange, params.uri)
     if not entry.is_visible(session, exchange):
         from accord.server.contents import not_found
 
@@ -225,18 +229,13 @@ def listen(session: "Session", exchange: Exchange, params: ListenParams) -> obje
     return listening.listen(session, exchange, params)
 
 
-async def get_prompt(
-    session: "Session", exchange: Exchange, params: GetPromptParams
-) -> GetPromptResult:
+def get_prompt(session: "Session", exchange: Exchange, params: GetPromptParams) -> Any:
     entry = session.server.prompt_entries.get(params.name)
     if entry is None or not session.server.access.admits(session, exchange, entry):
         from accord.server.entries.prompts import unknown_prompt
 
         raise unknown_prompt(params.name)
-    claim = _begin_rounds(session, exchange, params)
-    if claim is not None:
-        await claim
-    return await entry.get(session, exchange, params.arguments or {})
+    return _answer(entry, session, exchange, params)
 
 
 async def complete(

@@ -23,7 +23,7 @@ from accord.principal import Principal
 from accord.server.access import ActingServer
 from accord.server.context import Context, State
 from accord.server.core import ServerCore
-from accord.server.entries.registry import Function, Registry, decorator
+from accord.server.entries.registry import Function, Registry, Resources, decorator
 from accord.server.entries.tools import ToolEntry, build_tool, is_described
 from accord.server.hub import ListKind
 from accord.server.local_calls import list_locally, request_locally
@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from accord.server.entries.completion import CompletionSource
     from accord.server.entries.files import DirectoryResource
     from accord.server.entries.prompts import PromptDetails, PromptEntry
-    from accord.server.entries.resource_registry import Resources
     from accord.server.entries.resources import ResourceDetails, ResourceEntry, TemplateEntry
     from accord.server.http_settings import HttpSettings, ListenSettings
     from accord.server.injection import Overrides
@@ -291,12 +290,12 @@ class Server(Generic[State]):
     # -- entries, and their changes
 
     @property
-    def tool_entries(self) -> "Registry[ToolEntry]":
+    def tool_entries(self) -> Registry:
         """Its tools, to look at, remove, disable and enable by name."""
         return self._core.tool_entries
 
     @property
-    def prompt_entries(self) -> "Registry[PromptEntry]":
+    def prompt_entries(self) -> Registry:
         """Its prompts, to look at, remove, disable and enable by name."""
         return self._core.prompt_entries
 

@@ -248,8 +248,13 @@ class Session:
 
     # -- contexts of running requests, for cancellation of work in threads
 
-    def context(self, exchange: Exchange, key: str | None = None) -> Context[Any]:
-        """Return the context of a request for an entry; one that middleware made is kept."""
+    def context(self, exchange: Exchange, params: object = None) -> Context[Any]:
+        """Return the context of a request; one that middleware made is kept.
+
+        Args:
+            exchange: the request.
+            params: those of the request as the server of this session sees them.
+        """
         if self.server.layers.are_used:
             context = current.get(None)
             if context is not None and context._exchange is exchange:
@@ -432,7 +437,7 @@ class Session:
         if self.server.parts():
             found = self.server.find_resource(uri)
             if found is not None:
-                found[0].unsubscribe(self, uri)
+                found.unsubscribe(self, uri)
 
     def end_subscriptions(self) -> None:
         """End the open `subscriptions/listen` requests: each gets its answer."""

@@ -374,7 +374,7 @@ def check_name(name: str, kind: str, function: object) -> str:
         RegistrationError: the name is empty, or that of a lambda.
     """
     if not name or name == "<lambda>":
-        from accord.server.entries.registry import source_location
+        from accord.server.entries.entry import source_location
 
         raise RegistrationError(
             f"the {kind} at {source_location(function)} has no name; give name=..."

@@ -9,7 +9,7 @@ from accord.server.hub import LIST_KINDS, ListKind
 
 if TYPE_CHECKING:
     from accord.server.core import ServerCore
-    from accord.server.entries.registry import RegistryEntry
+    from accord.server.entries.entry import Entry
     from accord.server.session import Session
 
 
@@ -23,7 +23,7 @@ class _Rule(msgspec.Struct, frozen=True):
         """Whether it matches the same entries as another rule."""
         return (self.names, self.tags, self.kind) == (other.names, other.tags, other.kind)
 
-    def matches(self, entry: "RegistryEntry") -> bool:
+    def matches(self, entry: "Entry") -> bool:
         if self.kind is not None and self.kind != entry.list_kind:
             return False
         return entry.key in self.names or not self.tags.isdisjoint(entry.tags)
@@ -35,7 +35,7 @@ class Visibility:
     def __init__(self, rules: Iterable[_Rule] = ()) -> None:
         self._rules = tuple(rules)
 
-    def decide(self, entry: "RegistryEntry") -> bool | None:
+    def decide(self, entry: "Entry") -> bool | None:
         """Whether an entry is shown; None where no rule matches."""
         for rule in reversed(self._rules):
             if rule.matches(entry):
@@ -86,7 +86,7 @@ class Visibility:
 NO_RULES: Final = Visibility()
 
 
-def is_shown(entry: "RegistryEntry", *rules: Visibility | None) -> bool:
+def is_shown(entry: "Entry", *rules: Visibility | None) -> bool:
     """Whether an entry is shown by rules of which the first that decide count; else it is."""
     for each in rules:
         shown = None if each is None else each.decide(entry)
@@ -124,7 +124,7 @@ def set_visible(
         session.list_changed(changed)
 
 
-def _entries(server: "ServerCore") -> "Iterator[RegistryEntry]":
+def _entries(server: "ServerCore") -> "Iterator[Entry]":
     resources = server.resource_entries
     for registry in (
         server.tool_entries,

@@ -30,13 +30,13 @@ from accord.errors import RegistrationError, ToolError
 from accord.http.client.sender import HttpClientOptions
 from accord.keywords import refuse_unknown
 from accord.server.context import Context
+from accord.server.entries.entry import EntryKind
 from accord.server.entries.resources import ResourceEntry
 from accord.server.sources.source import Source
-from accord.server.sources.views import EntryKind
 
 if TYPE_CHECKING:
     from accord.compose.openapi.sending import ApiResponse, ApiSender
-    from accord.server.entries.registry import RegistryEntry
+    from accord.server.entries.entry import Entry
 
 log = logging.getLogger("accord.compose")
 
@@ -111,7 +111,7 @@ class OpenApiSource(Source):
         self._max_bytes = int(_check_number(options, "max_bytes", 4 * 1024 * 1024))
         self._http = options.get("http") or HttpClientOptions()
         self._senders: dict[asyncio.AbstractEventLoop, ApiSender] = {}
-        self._entries: dict[EntryKind, list[RegistryEntry]] = {
+        self._entries: dict[EntryKind, list[Entry]] = {
             "tools": [],
             "prompts": [],
             "resources": [],
@@ -119,7 +119,7 @@ class OpenApiSource(Source):
         }
         self._load(found, options)
 
-    def entries(self, kind: EntryKind) -> "Sequence[RegistryEntry]":
+    def entries(self, kind: EntryKind) -> "Sequence[Entry]":
         """Return what it offers."""
         return self._entries[kind]
 

@@ -19,23 +19,22 @@ from accord.compose.plugins.scanning import (
 )
 from accord.compose.plugins.version import PluginVersion, Prefixes, describe
 from accord.errors import RegistrationError
-from accord.server.entries.registry import source_location
-from accord.server.hub import LIST_KINDS, UPDATED, ListKind, ServerChange, list_topic
+from accord.server.entries.entry import ENTRY_KINDS, LIST_OF, EntryKind, source_location
+from accord.server.hub import LIST_KINDS, UPDATED, ServerChange, list_topic
 from accord.server.sources.source import Source
-from accord.server.sources.views import ENTRY_KINDS, EntryKind, Views
+from accord.server.sources.views import Views
 
 if TYPE_CHECKING:
-    from accord.server.entries.registry import RegistryEntry
+    from accord.server.entries.entry import Entry
 
 log = logging.getLogger("accord.server")
 
 _TOPICS: Final = (*map(list_topic, LIST_KINDS), (UPDATED, None))
-_LISTS: Final[dict[EntryKind, ListKind]] = {
-    "tools": "tools",
-    "prompts": "prompts",
-    "resources": "resources",
-    "resource_templates": "resources",
-}
+
+
+def _place_of(entry: "Entry") -> str:
+    """Return where an entry comes from: the file and line of its function, if it has one."""
+    return entry.place if entry.function is None else source_location(entry.function)
 
 
 def folder(
@@ -126,8 +125,8 @@ class PluginFolder(Source):
 
     # -- as a source
 
-    def entries(self, kind: EntryKind) -> "Sequence[RegistryEntry]":
-        found: dict[str, RegistryEntry] = {}
+    def entries(self, kind: EntryKind) -> "Sequence[Entry]":
+        found: dict[str, Entry] = {}
         for path, version in self._versions.items():
             for entry in version.entries(kind):
                 other = found.setdefault(entry.key, entry)
@@ -135,10 +134,9 @@ class PluginFolder(Source):
                     self._report_collision(path, entry, other)
         return [*found.values()]
 
-    def _report_collision(self, path: Path, entry: "RegistryEntry", other: "RegistryEntry") -> None:
+    def _report_collision(self, path: Path, entry: "Entry", other: "Entry") -> None:
         text = (
-            f"{source_location(entry.function)}: {entry.key!r} is left out: "
-            f"{source_location(other.function)} has the same name"
+            f"{_place_of(entry)}: {entry.key!r} is left out: {_place_of(other)} has the same name"
         )
         self._collisions.setdefault(path, RegistrationError(text))
         if text not in self._logged:
@@ -286,7 +284,7 @@ class PluginFolder(Source):
         self._versions = versions
         self._collisions = {}
         changed = {
-            _LISTS[kind] for kind in ENTRY_KINDS for each in (*old, *new) if each.entries(kind)
+            LIST_OF[kind] for kind in ENTRY_KINDS for each in (*old, *new) if each.entries(kind)
         }
         for kind in LIST_KINDS:
             if kind in changed:

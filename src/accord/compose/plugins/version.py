@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
@@ -10,25 +10,19 @@ from traceback import walk_tb
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from msgspec import Raw, Struct, UnsetType
+from msgspec import Struct
 
 from accord.compose.plugins.modules import PluginModule
 from accord.errors import RegistrationError
 from accord.protocol.exchange import Exchange
 from accord.server.context import Context
+from accord.server.entries.entry import Entry, EntryKind
 from accord.server.server import Server
-from accord.server.sources.entries import (
-    DerivedPrompt,
-    DerivedResource,
-    DerivedTemplate,
-    DerivedTool,
-)
+from accord.server.sources.entries import WrappedEntry, wrap
 from accord.server.sources.lifespans import SharedLifespan, lifespan_of
-from accord.server.sources.views import EntryKind, Views
-from accord.types import GetPromptResult, ReadResourceResult
+from accord.server.sources.views import Views
 
 if TYPE_CHECKING:
-    from accord.server.entries.tools import ToolResult
     from accord.server.session import Session
 
 Prefixes: TypeAlias = Callable[[Path], str | None] | None
@@ -57,7 +51,7 @@ class PluginVersion:
         self._calls = 0
         self._lock = threading.Lock()
         self._idle: Future[None] | None = None
-        self._known: dict[EntryKind, tuple[object, list[Any]]] = {}
+        self._known: dict[EntryKind, tuple[object, list[CountedEntry]]] = {}
         self.source: Views = Server(path.stem)._core
 
     def __repr__(self) -> str:
@@ -69,7 +63,7 @@ class PluginVersion:
 
     @property
     def lifespan(self) -> SharedLifespan:
-        return lifespan_of(self.source)  # type: ignore[arg-type]  # every source has one
+        return lifespan_of(self.source)
 
     def load(self) -> None:
         """Import the file and find its server.
@@ -95,12 +89,13 @@ class PluginVersion:
 
     # -- what it offers
 
-    def entries(self, kind: EntryKind) -> Sequence[Any]:
+    def entries(self, kind: EntryKind) -> Sequence[Entry]:
         """Return its entries, which count their calls."""
         offered = self.source.entries(kind)
         known = self._known.get(kind)
         if known is None or known[0] is not offered:
-            self._known[kind] = known = (offered, [_count_calls(each, self) for each in offered])
+            counted = [wrap(CountedEntry, each, version=self) for each in offered]
+            self._known[kind] = known = (offered, counted)
         return known[1]
 
     # -- calls under way
@@ -193,32 +188,21 @@ def describe(error: BaseException, path: Path) -> RegistrationError:
 # -- entries that count their calls
 
 
-class _Counting:
-    __slots__ = ()
+class CountedEntry(WrappedEntry, frozen=True, kw_only=True):
+    """An entry whose requests its plugin counts, so that none is cut off when it is replaced."""
 
-    if TYPE_CHECKING:
-        version: PluginVersion
+    version: PluginVersion
 
-    async def _finish(self, work: Awaitable[Any]) -> Any:
-        try:
-            return await work
-        finally:
-            self.version.end_call()
-
-
-class _CountingTool(_Counting, DerivedTool, frozen=True, kw_only=True):
-    version: Any
-
-    def call(
+    def answer(
         self,
         session: "Session",
         exchange: Exchange,
-        arguments: Raw | bytes | UnsetType,
-        context: Context[object] | None = None,
-    ) -> "ToolResult | Awaitable[ToolResult]":
+        params: Any,
+        context: Context[Any] | None = None,
+    ) -> Any:
         self.version.begin_call()
         try:
-            outcome = super().call(session, exchange, arguments, context)
+            outcome = self.inner.answer(session, exchange, params, context)
         except BaseException:
             self.version.end_call()
             raise
@@ -227,54 +211,8 @@ class _CountingTool(_Counting, DerivedTool, frozen=True, kw_only=True):
             return outcome
         return self._finish(outcome)
 
-
-class _CountingPrompt(_Counting, DerivedPrompt, frozen=True, kw_only=True):
-    version: Any
-
-    async def get(
-        self, session: "Session", exchange: Exchange, given: Mapping[str, str]
-    ) -> GetPromptResult:
-        self.version.begin_call()
-        result: GetPromptResult = await self._finish(super().get(session, exchange, given))
-        return result
-
-
-class _CountingResource(_Counting, DerivedResource, frozen=True, kw_only=True):
-    version: Any
-
-    async def read(
-        self, session: "Session", exchange: Exchange, uri: str, variables: Mapping[str, str]
-    ) -> ReadResourceResult:
-        self.version.begin_call()
-        work = super().read(session, exchange, uri, variables)
-        result: ReadResourceResult = await self._finish(work)
-        return result
-
-
-class _CountingTemplate(_Counting, DerivedTemplate, frozen=True, kw_only=True):
-    version: Any
-
-    async def read(
-        self, session: "Session", exchange: Exchange, uri: str, variables: Mapping[str, str]
-    ) -> ReadResourceResult:
-        self.version.begin_call()
-        work = super().read(session, exchange, uri, variables)
-        result: ReadResourceResult = await self._finish(work)
-        return result
-
-
-_KINDS: Final[tuple[tuple[Any, Any], ...]] = (
-    (DerivedTool, _CountingTool),
-    (DerivedPrompt, _CountingPrompt),
-    (DerivedResource, _CountingResource),
-    (DerivedTemplate, _CountingTemplate),
-)
-
-
-def _count_calls(entry: Any, version: PluginVersion) -> Any:
-    """Return an entry as it is, but for the count of its calls."""
-    for derived, counting in _KINDS:
-        if isinstance(entry, derived):
-            members = {name: getattr(entry, name) for name in derived.__struct_fields__}
-            return counting(**members, version=version)
-    raise TypeError(f"{entry!r:.80} is not an entry of a server")
+    async def _finish(self, work: Awaitable[Any]) -> Any:
+        try:
+            return await work
+        finally:
+            self.version.end_call()

@@ -11,14 +11,14 @@ from accord.compose.proxies.entries import build_entry
 from accord.errors import AccordError, InternalError, RemoteProtocolError, RequestError
 from accord.protocol.methods import METHODS
 from accord.protocol.unknown import UnknownMembers, find_unknown
+from accord.server.entries.entry import EntryKind
 from accord.server.hub import LIST_KINDS, ListKind
-from accord.server.sources.views import EntryKind
 from accord.types import PageParams
 
 if TYPE_CHECKING:
     from accord.compose.proxies.connection import Connection
     from accord.compose.proxies.upstream import UpstreamServer
-    from accord.server.entries.registry import RegistryEntry
+    from accord.server.entries.entry import Entry
     from accord.server.session import Session
 
 log = logging.getLogger("accord.compose")
@@ -174,7 +174,7 @@ class Catalog:
         for kind, (list_kind, method, member) in _LISTS.items():
             if list_kind not in kinds:
                 continue
-            entries: list[RegistryEntry] = []
+            entries: list[Entry] = []
             if getattr(declared, list_kind) is not None:
                 try:
                     entries = await self._read_list(connection, kind, method, member)
@@ -203,11 +203,11 @@ class Catalog:
 
     async def _read_list(
         self, connection: "Connection", kind: EntryKind, method: str, member: str
-    ) -> "list[RegistryEntry]":
+    ) -> "list[Entry]":
         link = connection.client._link
         guard = PageGuard(method, link.settings.empty_pages)
         most = self._upstream.source.policy.most_entries
-        found: list[RegistryEntry] = []
+        found: list[Entry] = []
         cursor = None
         while True:
             timeout = link.settings.connect_timeout

@@ -2,38 +2,34 @@
 
 import logging
 import re
-from collections.abc import Awaitable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Awaitable, Iterable
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from accord.protocol import shape, uri_template
 from accord.protocol.exchange import Exchange
 from accord.protocol.revisions import REVISIONS
 from accord.protocol.syntax import is_uri
 from accord.protocol.unknown import UnknownMembers
+from accord.protocol.uri_template import UriTemplate
 from accord.server.context import Context
-from accord.server.entries.prompts import PromptEntry
-from accord.server.entries.resources import ResourceEntry, TemplateEntry
-from accord.server.entries.tools import ToolEntry, ToolResult, find_mirrored
-from accord.server.schema import results, signature
-from accord.server.sources.views import EntryKind
+from accord.server.entries.entry import Entry, EntryKind, ToolFacts
+from accord.server.entries.resources import literal_prefix, may_match
+from accord.server.entries.tools import find_mirrored
 from accord.types import (
     CallToolParams,
     CompleteParams,
     CompleteResult,
     GetPromptParams,
-    GetPromptResult,
     PromptReference,
     ReadResourceParams,
-    ReadResourceResult,
     ResourceTemplateReference,
 )
 
 if TYPE_CHECKING:
     from accord.compose.proxies.source import ProxySource
-    from accord.server.entries.registry import RegistryEntry
     from accord.server.session import Session
 
 log = logging.getLogger("accord.compose")
@@ -42,25 +38,22 @@ log = logging.getLogger("accord.compose")
 _PRINTABLE: Final = re.compile(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029]{1,1000}")
 
 
-def _answered_elsewhere() -> None:
-    """Stand for the function of an entry, which is called in the other server."""
+class ProxiedEntry(Entry, frozen=True, kw_only=True):
+    """An entry of the other server, which answers its requests.
 
+    Attributes:
+        item: as the other server describes it.
+        source: the proxy.
+        unknown: members of the item that no revision defines.
+        template: of a resource template.
+    """
 
-_SIGNATURE: Final = signature.inspect(_answered_elsewhere, context_type=Context)
-_RETURNS: Final = results.inspect(_answered_elsewhere)
+    item: Any
+    source: "ProxySource"
+    unknown: UnknownMembers | None = None
+    template: UriTemplate | None = None
 
-
-class _Proxied:
-    """What entries of every kind have that are answered by another server."""
-
-    __slots__ = ()
-
-    is_mounted = True
-
-    if TYPE_CHECKING:
-        item: Any
-        source: ProxySource
-        unknown: UnknownMembers | None
+    is_mounted: ClassVar[bool] = True
 
     @property
     def place(self) -> str:
@@ -68,6 +61,50 @@ class _Proxied:
 
     def unknown_members(self) -> UnknownMembers | None:
         return self.unknown
+
+    # -- requests
+
+    def answer(
+        self,
+        session: "Session",
+        exchange: Exchange,
+        params: Any,
+        context: Context[Any] | None = None,
+    ) -> Awaitable[Any]:
+        exchange.state = self.label
+        key, source = self.key, self.source
+        if self.kind == "tools":
+            arguments = msgspec.Raw(b"{}") if params.arguments is UNSET else params.arguments
+            call = CallToolParams(key, arguments)
+            execution = self.item.execution
+            is_task = execution is not None and execution.task_support == "required"
+            return source.call_tool(session, exchange, call, context, is_task=is_task)
+        if self.kind == "prompts":
+            return source.ask(session, exchange, GetPromptParams(key, params.arguments or None))
+        return source.ask(session, exchange, ReadResourceParams(params.uri))
+
+    def match(self, uri: str) -> dict[str, str] | None:
+        template = self.template
+        if template is None or not may_match(uri, literal_prefix(self.key)):
+            return None
+        return template.match(uri)
+
+    @property
+    def arguments(self) -> Iterable[str]:
+        if self.template is not None:
+            return self.template.variables
+        return [each.name for each in self.item.arguments or ()] if self.kind == "prompts" else ()
+
+    async def complete(
+        self, session: "Session", exchange: Exchange, params: CompleteParams
+    ) -> CompleteResult:
+        is_prompt = self.kind == "prompts"
+        ref = PromptReference(self.key) if is_prompt else ResourceTemplateReference(self.key)
+        params = msgspec.structs.replace(params, ref=ref)
+        result: CompleteResult = await self.source.ask(session, exchange, params)
+        return result
+
+    # -- changes of its contents
 
     @property
     def reports_changes(self) -> bool:
@@ -80,95 +117,12 @@ class _Proxied:
         self.source.upstream.catalog.unsubscribe(session, uri)
 
 
-class ProxiedTool(_Proxied, ToolEntry, frozen=True, kw_only=True):
-    """A tool of the other server."""
-
-    source: "ProxySource"
-    unknown: UnknownMembers | None = None
-
-    def call(
-        self,
-        session: "Session",
-        exchange: Exchange,
-        arguments: msgspec.Raw | bytes | UnsetType,
-        context: Context[object] | None = None,
-    ) -> ToolResult | Awaitable[ToolResult]:
-        if isinstance(arguments, bytes):
-            arguments = msgspec.Raw(arguments)
-        exchange.state = self.label
-        params = CallToolParams(self.key, msgspec.Raw(b"{}") if arguments is UNSET else arguments)
-        execution = self.item.execution
-        is_task = execution is not None and execution.task_support == "required"
-        return self.source.call_tool(session, exchange, params, context, is_task=is_task)
-
-
-class ProxiedPrompt(_Proxied, PromptEntry, frozen=True, kw_only=True):
-    """A prompt of the other server."""
-
-    source: "ProxySource"
-    unknown: UnknownMembers | None = None
-
-    async def get(
-        self, session: "Session", exchange: Exchange, given: Mapping[str, str]
-    ) -> GetPromptResult:
-        exchange.state = f"prompt {self.key}"
-        params = GetPromptParams(self.key, dict(given) or None)
-        result: GetPromptResult = await self.source.ask(session, exchange, params)
-        return result
-
-    async def complete(
-        self, session: "Session", exchange: Exchange, params: CompleteParams
-    ) -> CompleteResult:
-        changed = msgspec.structs.replace(params, ref=PromptReference(self.key))
-        result: CompleteResult = await self.source.ask(session, exchange, changed)
-        return result
-
-
-class ProxiedResource(_Proxied, ResourceEntry, frozen=True, kw_only=True):
-    """A resource of the other server."""
-
-    source: "ProxySource"
-    unknown: UnknownMembers | None = None
-
-    async def read(
-        self, session: "Session", exchange: Exchange, uri: str, variables: Mapping[str, str]
-    ) -> ReadResourceResult:
-        exchange.state = f"resource {self.key}"
-        result: ReadResourceResult = await self.source.ask(
-            session, exchange, ReadResourceParams(uri)
-        )
-        return result
-
-
-class ProxiedTemplate(_Proxied, TemplateEntry, frozen=True, kw_only=True):
-    """A resource template of the other server."""
-
-    source: "ProxySource"
-    unknown: UnknownMembers | None = None
-
-    async def read(
-        self, session: "Session", exchange: Exchange, uri: str, variables: Mapping[str, str]
-    ) -> ReadResourceResult:
-        exchange.state = f"resource {self.key}"
-        result: ReadResourceResult = await self.source.ask(
-            session, exchange, ReadResourceParams(uri)
-        )
-        return result
-
-    async def complete(
-        self, session: "Session", exchange: Exchange, params: CompleteParams
-    ) -> CompleteResult:
-        changed = msgspec.structs.replace(params, ref=ResourceTemplateReference(self.key))
-        result: CompleteResult = await self.source.ask(session, exchange, changed)
-        return result
-
-
 # -- making them
 
 
 def build_entry(
     source: "ProxySource", kind: EntryKind, item: Any, unknown: UnknownMembers | None
-) -> "RegistryEntry | None":
+) -> ProxiedEntry | None:
     """Return the entry for an item of a list; None where clients could not use it, with a log."""
     try:
         entry = _build(source, kind, item, unknown)
@@ -182,48 +136,33 @@ def build_entry(
 
 def _build(
     source: "ProxySource", kind: EntryKind, item: Any, unknown: UnknownMembers | None
-) -> "RegistryEntry":
-    members: dict[str, Any] = {
-        "function": _answered_elsewhere,
-        "signature": _SIGNATURE,
-        "source": source,
-        "unknown": unknown,
-    }
+) -> ProxiedEntry:
+    members: dict[str, Any] = {"kind": kind, "source": source, "unknown": unknown}
     if kind == "tools":
         return _build_tool(_check_name(item.name), item, members)
     if kind == "prompts":
-        return ProxiedPrompt(key=_check_name(item.name), item=item, **members)
+        return ProxiedEntry(key=_check_name(item.name), item=item, **members)
     if kind == "resources":
         if not is_uri(item.uri) or not _PRINTABLE.fullmatch(item.uri):
             raise ValueError(f"{item.uri!r:.200} is not a URI")
-        return ProxiedResource(key=item.uri, item=item, **members)
+        return ProxiedEntry(key=item.uri, item=item, **members)
     text = item.uri_template
     if not _PRINTABLE.fullmatch(text):
         raise ValueError(f"{text!r:.200} is not a URI template")
-    return ProxiedTemplate(
-        key=text,
-        item=item,
-        template=uri_template.parse(text),
-        prefix=re.split("[{%]", text, maxsplit=1)[0],
-        **members,
-    )
+    return ProxiedEntry(key=text, item=item, template=uri_template.parse(text), **members)
 
 
-def _build_tool(name: str, item: Any, members: dict[str, Any]) -> ProxiedTool:
+def _build_tool(name: str, item: Any, members: dict[str, Any]) -> ProxiedEntry:
     if "type" not in item.input_schema:
         # Some servers write {} for a tool without arguments.
         item = msgspec.structs.replace(item, input_schema={"type": "object", **item.input_schema})
     support = item.execution.task_support if item.execution is not None else None
-    return ProxiedTool(
-        key=name,
-        listed=item,
-        returns=_RETURNS,
-        label=f"tool {name}",
+    facts = ToolFacts(
+        mirrored=find_mirrored(name, item.input_schema),
         # The proxy can wait for a task by itself, so that a plain call is answered as well.
         task="optional" if support in ("optional", "required") else None,
-        mirrored=find_mirrored(name, item.input_schema),
-        **members,
     )
+    return ProxiedEntry(key=name, item=item, facts=facts, **members)
 
 
 def _check_name(name: str) -> str:
@@ -232,16 +171,10 @@ def _check_name(name: str) -> str:
     return name
 
 
-def build_unlisted(source: "ProxySource", uri: str) -> ProxiedResource | None:
+def build_unlisted(source: "ProxySource", uri: str) -> ProxiedEntry | None:
     """Return the entry of a resource that the other server does not list."""
     from accord.types import Resource
 
     if not is_uri(uri) or not _PRINTABLE.fullmatch(uri):
         return None
-    return ProxiedResource(
-        key=uri,
-        function=_answered_elsewhere,
-        signature=_SIGNATURE,
-        item=Resource(uri=uri, name=uri),
-        source=source,
-    )
+    return ProxiedEntry(kind="resources", key=uri, item=Resource(uri=uri, name=uri), source=source)

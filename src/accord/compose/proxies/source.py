@@ -29,25 +29,17 @@ from accord.errors import (
 )
 from accord.protocol.exchange import Exchange
 from accord.server.context import Context
+from accord.server.entries.entry import ENTRY_KINDS, LIST_OF, EntryKind
 from accord.server.entries.tools import failure, require_pages
-from accord.server.hub import ListKind
 from accord.server.questions.channels import find_questions
 from accord.server.sources.source import Source
-from accord.server.sources.views import ENTRY_KINDS, EntryKind
 
 if TYPE_CHECKING:
     from accord.compose.proxies.upstream import UpstreamServer
-    from accord.server.entries.registry import RegistryEntry
-    from accord.server.entries.resources import ResourceEntry
+    from accord.server.entries.entry import Entry
     from accord.server.session import Session
     from accord.types import CallToolParams, Implementation, RevisionId
 
-_LISTS: Final[dict[EntryKind, ListKind]] = {
-    "tools": "tools",
-    "prompts": "prompts",
-    "resources": "resources",
-    "resource_templates": "resources",
-}
 # A chain of proxies that is longer than this is a mistake.
 _LONGEST_CHAIN: Final = 16
 # The variable that a launched server finds the proxies in through which it was launched.
@@ -121,7 +113,7 @@ class ProxySource(Source):
         super().__init__(name)
         self.policy, self._settings = read_options(options)
         self.target = target
-        self._entries: dict[EntryKind, tuple[RegistryEntry, ...]] = dict.fromkeys(ENTRY_KINDS, ())
+        self._entries: dict[EntryKind, tuple[Entry, ...]] = dict.fromkeys(ENTRY_KINDS, ())
         self._upstreams: dict[asyncio.AbstractEventLoop, UpstreamServer] = {}
         self._id = secrets.token_hex(8)
         self.instructions: str | None = None
@@ -135,19 +127,19 @@ class ProxySource(Source):
 
     # -- as a source
 
-    def entries(self, kind: EntryKind) -> "Sequence[RegistryEntry]":
+    def entries(self, kind: EntryKind) -> "Sequence[Entry]":
         return self._entries[kind]
 
-    def set_entries(self, kind: EntryKind, entries: "Sequence[RegistryEntry]") -> None:
+    def set_entries(self, kind: EntryKind, entries: "Sequence[Entry]") -> None:
         """Replace what the other server offers."""
         old = self._entries[kind]
         new = tuple(entries)
         if [_listed_part(entry) for entry in old] == [_listed_part(entry) for entry in new]:
             return
         self._entries[kind] = new
-        self.list_changed(_LISTS[kind])
+        self.list_changed(LIST_OF[kind])
 
-    def find_unlisted(self, uri: str) -> "ResourceEntry | None":
+    def find_unlisted(self, uri: str) -> "Entry | None":
         """Return a resource that the other server may have although it does not list it."""
         from accord.compose.proxies.entries import build_unlisted
 

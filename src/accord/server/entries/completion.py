@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args, get_
 from accord.errors import InvalidParams, RegistrationError
 from accord.protocol.exchange import Exchange
 from accord.server.calls import call_completer
-from accord.server.entries.prompts import PromptEntry, unknown_prompt
-from accord.server.entries.registry import Registry, source_location
-from accord.server.entries.resource_registry import Resources
-from accord.server.entries.resources import TemplateEntry
+from accord.server.entries.entry import Entry, EntryKind, FunctionEntry, source_location
+from accord.server.entries.prompts import unknown_prompt
+from accord.server.entries.registry import Registry, Resources
 from accord.server.schema.parameters import (
     ParsedParameters,
     compile_call,
@@ -43,7 +42,6 @@ CompletionSource: TypeAlias = Callable[..., object] | Iterable[str] | type[Enum]
 """Where suggestions come from: a completer, a function of the typed text alone, or the values."""
 
 Reference: TypeAlias = PromptReference | ResourceTemplateReference
-_Entry: TypeAlias = PromptEntry | TemplateEntry
 
 _MOST_VALUES: Final = 100
 # Where a completer with dependencies finds the typed text, and the arguments filled in so far.
@@ -54,10 +52,10 @@ _SHOWN: Final = 100
 class Completions:
     """The completers of a server, found by reference and argument."""
 
-    def __init__(self, prompts: Registry[PromptEntry], resources: Resources) -> None:
+    def __init__(self, prompts: Registry, resources: Resources) -> None:
         self._prompts = prompts
         self._resources = resources
-        self._completers: dict[tuple[type[_Entry], str, str], Completer | InjectedCompleter] = {}
+        self._completers: dict[tuple[EntryKind, str, str], Completer | InjectedCompleter] = {}
 
     def add(self, of: str, argument: str, source: CompletionSource) -> None:
         """Complete an argument of a prompt, or a variable of a resource template.
@@ -78,12 +76,12 @@ class Completions:
                 f"{registry.kind} {of!r} has no completion: it is not registered yet"
             )
         entry = registry.get(of)
-        if entry is not None and argument not in _arguments(entry):
-            known = ", ".join(map(repr, _arguments(entry))) or "none"
+        if entry is not None and argument not in entry.arguments:
+            known = ", ".join(map(repr, entry.arguments)) or "none"
             raise RegistrationError(
                 f"{of!r} has no argument {argument!r} to complete; it has {known}"
             )
-        kind = TemplateEntry if is_template else PromptEntry
+        kind: EntryKind = "resource_templates" if is_template else "prompts"
         self._completers[kind, of, argument] = _completer(source)
 
     @property
@@ -95,48 +93,48 @@ class Completions:
                 found |= each.plan.functions
         return found
 
-    def find(self, entry: _Entry, argument: str) -> "Completer | InjectedCompleter":
+    def find(self, entry: FunctionEntry, argument: str) -> "Completer | InjectedCompleter":
         """Return the completer of an argument; an argument without one gets no suggestions.
 
         Raises:
             InvalidParams: the argument does not exist.
         """
-        if argument not in _arguments(entry):  # completion.errors.codes
+        if argument not in entry.arguments:  # completion.errors.codes
             raise InvalidParams(
                 f"{entry.key!r} has no argument {argument[:_SHOWN]!r}", data={"argument": argument}
             )
-        registered = self._completers.get((type(entry), entry.key, argument))
+        registered = self._completers.get((entry.kind, entry.key, argument))
         return registered or _static(_choices(entry.signature, argument))
 
     async def complete(
-        self, session: "Session", exchange: Exchange, entry: _Entry, params: CompleteParams
+        self, session: "Session", exchange: Exchange, entry: FunctionEntry, params: CompleteParams
     ) -> CompleteResult:
         """Suggest values of an argument of a prompt, or of a variable of a template."""
         completer = self.find(entry, params.argument.name)
         exchange.state = f"completion of {entry.key}"
         return CompleteResult(trim(await call_completer(session, exchange, completer, params)))
 
-    def entry_of(self, ref: Reference) -> _Entry:
+    def entry_of(self, ref: Reference) -> Entry:
         """Return the prompt or template that a reference names.
 
         Raises:
             InvalidParams: it does not exist.
         """
         if isinstance(ref, PromptReference):
-            entry: _Entry | None = self._prompts.get(ref.name)
+            entry = self._prompts.get(ref.name)
         else:
             entry = self._template(ref.uri)
         if entry is None:
             raise unknown_reference(ref)
         return entry
 
-    def _template(self, uri: str) -> TemplateEntry | None:
+    def _template(self, uri: str) -> Entry | None:
         entry = self._resources.templates.get(uri)
         if entry is not None:
             return entry
         # Some clients name the template by a URI that it makes.
         found = self._resources.find(uri)
-        return found[0] if found is not None and isinstance(found[0], TemplateEntry) else None
+        return found if found is not None and found.kind == "resource_templates" else None
 
 
 def unknown_reference(ref: Reference) -> InvalidParams:
@@ -144,12 +142,6 @@ def unknown_reference(ref: Reference) -> InvalidParams:
     if isinstance(ref, PromptReference):
         return unknown_prompt(ref.name)
     return InvalidParams(f"unknown resource template {ref.uri[:_SHOWN]!r}", data={"uri": ref.uri})
-
-
-def _arguments(entry: _Entry) -> list[str]:
-    if isinstance(entry, PromptEntry):
-        return [argument.name for argument in entry.item.arguments or ()]
-    return list(entry.template.variables)
 
 
 class InjectedCompleter:

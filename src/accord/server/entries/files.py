@@ -23,7 +23,7 @@ from accord.errors import InternalError, RegistrationError
 from accord.protocol import uri_template
 from accord.server.access import parse_scopes, parse_tags
 from accord.server.contents import not_found
-from accord.server.entries.resource_registry import Resources
+from accord.server.entries.registry import Resources
 from accord.server.entries.resources import (
     ResourceDetails,
     ResourceEntry,

@@ -1,7 +1,7 @@
 """Prompts: their arguments, and the messages that their functions return."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Final, Unpack, get_args
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, Unpack, get_args
 
 import msgspec
 
@@ -9,14 +9,13 @@ from accord.errors import InvalidParams, ToolError
 from accord.protocol.exchange import Exchange
 from accord.server.access import parse_scopes, parse_tags
 from accord.server.calls import call_user
-from accord.server.entries.registry import RegistryEntry
+from accord.server.entries.entry import EntryKind, FunctionEntry
 from accord.server.media import content_block
 from accord.server.schema.signature import BoundArguments, Signature
 from accord.server.settings import EntryDetails, check_details, check_name
 from accord.types import (
-    CompleteParams,
-    CompleteResult,
     ContentBlock,
+    GetPromptParams,
     GetPromptResult,
     JsonObject,
     Prompt,
@@ -27,6 +26,7 @@ from accord.types import (
 )
 
 if TYPE_CHECKING:
+    from accord.server.context import Context
     from accord.server.session import Session
 
 _ROLES: Final = get_args(Role)
@@ -37,27 +37,27 @@ class PromptDetails(EntryDetails, total=False):
     """Details of a prompt; name and description default to the function's."""
 
 
-class PromptEntry(RegistryEntry, frozen=True, kw_only=True):
+class PromptEntry(FunctionEntry, frozen=True, kw_only=True):
     """A registered prompt."""
 
-    list_kind = "prompts"
-
+    kind: EntryKind = "prompts"
     item: Prompt
 
-    async def get(
-        self, session: "Session", exchange: Exchange, given: Mapping[str, str]
-    ) -> GetPromptResult:
-        """Return the messages for these arguments."""
-        bound = self.bind(given)
-        exchange.state = f"prompt {self.key}"
-        result: GetPromptResult = await call_user(session, exchange, self, bound, self.messages)
-        return result
+    @property
+    def arguments(self) -> Iterable[str]:
+        return [argument.name for argument in self.item.arguments or ()]
 
-    async def complete(
-        self, session: "Session", exchange: Exchange, params: CompleteParams
-    ) -> CompleteResult:
-        """Suggest values of an argument."""
-        return await session.server.completions.complete(session, exchange, self, params)
+    def answer(
+        self,
+        session: "Session",
+        exchange: Exchange,
+        params: GetPromptParams,
+        context: "Context[Any] | None" = None,
+    ) -> Awaitable[GetPromptResult]:
+        bound = self.bind(params.arguments or {})
+        exchange.state = f"prompt {self.key}"
+        context = context or session.context(exchange, params)
+        return call_user(session, context, self, bound, self.messages)
 
     def bind(self, given: Mapping[str, str]) -> BoundArguments:
         """Convert the texts that a client sent into arguments.

@@ -1,106 +1,46 @@
-"""Registries of tools, resources and prompts.
+"""Registries of tools, resources and prompts; resources are found by a URI.
 
 A registry may change at any time, and calls `changed` after each change; the server notifies its
 clients there. Numbers of entries are never reused, so that a place in a list stays one.
 """
 
 import logging
+import re
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 from operator import itemgetter
-from typing import TYPE_CHECKING, ClassVar, Final, Generic, Literal, TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 
 from accord.errors import RegistrationError
-from accord.server.schema.signature import Signature
-
-if TYPE_CHECKING:
-    from accord.protocol.exchange import Exchange
-    from accord.protocol.unknown import UnknownMembers
-    from accord.server.session import Session
-
+from accord.server.entries.entry import Entry
 
 log = logging.getLogger("accord.server")
 
 # More numbers than a source can use up.
 _ENTRIES_MOST: Final = 2**40
+# Longer URIs are not found: matching a template costs time for every character.
+_LONGEST_URI: Final = 8192
+_EXPRESSION: Final = r"\{[^}]*\}"
+_SPANS_SEGMENTS: Final = r"\{[+#]|\*[,}]"
 _number: Final = itemgetter(0)
 
-
-class RegistryEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A function that is registered as a tool, resource, resource template or prompt.
-
-    Attributes:
-        key: the name or URI by which it is found.
-        scopes: what a token must have.
-        tags: the author's words for it, by which it is shown or hidden.
-        list_kind: the list that it is part of.
-    """
-
-    list_kind: ClassVar[Literal["tools", "prompts", "resources"]]
-
-    key: str
-    function: Callable[..., object]
-    signature: Signature
-    scopes: frozenset[str] = frozenset()
-    tags: frozenset[str] = frozenset()
-
-    is_mounted: ClassVar[bool] = False
-
-    @property
-    def item(self) -> msgspec.Struct:
-        """The description that clients see."""
-        raise NotImplementedError
-
-    @property
-    def is_guarded(self) -> bool:
-        """Whether the server that it is mounted from shows it to some requests only."""
-        return False
-
-    @property
-    def place(self) -> str:
-        """Where it comes from, for messages."""
-        return f"at {source_location(self.function)}"
-
-    def unknown_members(self) -> "UnknownMembers | None":
-        """Return members of its item that no revision defines, where another server sent them."""
-        return None
-
-    def is_visible(self, session: "Session", exchange: "Exchange") -> bool:
-        """Whether the server that it is mounted from lets a request see it."""
-        return True
-
-    @property
-    def reports_changes(self) -> bool:
-        """Whether clients can hear of changes of its contents."""
-        return True
-
-    def subscribe(self, session: "Session", uri: str) -> None:
-        """Note that a client wants to hear of changes of a URI; sources may have to ask for them.
-
-        Called on the loop of the session.
-        """
-
-    def unsubscribe(self, session: "Session", uri: str) -> None:
-        """Note that a client wants to hear no more of a URI."""
-
-
-Entry = TypeVar("Entry", bound=RegistryEntry)
+EntryT = TypeVar("EntryT", bound=Entry)
 Function = TypeVar("Function", bound=Callable[..., object])
 Snapshot: TypeAlias = tuple[tuple[int, Entry], ...]
 """The enabled entries at one moment, each with a number that no other entry ever had or gets."""
 
 
-class _Place(msgspec.Struct, Generic[Entry]):
+class _Place(msgspec.Struct):
     number: int
     entry: Entry
     enabled: bool = True
     owner: object = None
 
 
-class Registry(Generic[Entry]):
+class Registry:
     """Entries in order of registration, each under a key of its own.
 
     Disabled entries keep their place and their key but are neither found nor listed. All methods
@@ -117,10 +57,10 @@ class Registry(Generic[Entry]):
         self.changed = changed
         self.generation = 0
         self._lock = threading.Lock()
-        self._registered: dict[str, _Place[Entry]] = {}
+        self._registered: dict[str, _Place] = {}
         self._enabled: dict[str, Entry] = {}
         self._last_number = 0
-        self._snapshot: Snapshot[Entry] | None = ()
+        self._snapshot: Snapshot | None = ()
         # What mounted sources offer is read anew before the next look, so that a burst of changes
         # costs no more than one.
         self._owners: dict[object, Callable[[], Iterable[Entry]]] = {}
@@ -148,7 +88,7 @@ class Registry(Generic[Entry]):
         with self._lock:
             return self._find(key).enabled
 
-    def snapshot(self) -> Snapshot[Entry]:
+    def snapshot(self) -> Snapshot:
         """Return the enabled entries; the same object until the next visible change."""
         if self._stale:
             self._read_owners()
@@ -181,7 +121,7 @@ class Registry(Generic[Entry]):
 
     # -- changing
 
-    def add(self, entry: Entry, *, replace: bool = False) -> Entry:
+    def add(self, entry: EntryT, *, replace: bool = False) -> EntryT:
         """Register an entry at the end.
 
         Args:
@@ -372,7 +312,7 @@ class Registry(Generic[Entry]):
             self._advance()
         return refused
 
-    def _find(self, key: str) -> _Place[Entry]:
+    def _find(self, key: str) -> _Place:
         try:
             return self._registered[key]
         except KeyError:
@@ -397,30 +337,75 @@ class Registry(Generic[Entry]):
         )
 
 
-def source_location(thing: object) -> str:
-    """Return where a function is defined: file and line, or else its qualified name.
+class Resources:
+    """The resources and resource templates of a server."""
 
-    >>> source_location(len)
-    'builtins.len'
-    """
-    function = _innermost(thing)
-    code = getattr(function, "__code__", None)
-    if code is not None:
-        return f"{code.co_filename}:{code.co_firstlineno}"
-    named = function if hasattr(function, "__qualname__") else type(function)
-    return f"{named.__module__}.{named.__qualname__}"
+    def __init__(self, *, changed: Callable[[], None] | None = None) -> None:
+        self.fixed = Registry("resource", changed=changed)
+        self.templates = Registry("resource template", changed=changed)
+        self._ranked: tuple[Snapshot, list[Entry]] | None = None
+
+    def add(self, entry: Entry, *, replace: bool = False) -> None:
+        """Register an entry; as `Registry.add`."""
+        registry = self.fixed if entry.kind == "resources" else self.templates
+        registry.add(entry, replace=replace)
+
+    def registry_of(self, key: str) -> Registry:
+        """Return the registry for a URI or template."""
+        return self.templates if "{" in key else self.fixed
+
+    def remove(self, key: str) -> Entry:
+        """Remove the resource with this URI, or this template; as `Registry.remove`."""
+        return self.registry_of(key).remove(key)
+
+    def enable(self, *keys: str) -> None:
+        """Let resources be found and listed again; as `Registry.enable`."""
+        self._switch(keys, enabled=True)
+
+    def disable(self, *keys: str) -> None:
+        """Let resources be neither found nor listed; as `Registry.disable`."""
+        self._switch(keys, enabled=False)
+
+    def is_enabled(self, key: str) -> bool:
+        """Tell whether a resource is found and listed; as `Registry.is_enabled`."""
+        return self.registry_of(key).is_enabled(key)
+
+    def _switch(self, keys: tuple[str, ...], *, enabled: bool) -> None:
+        for key in keys:
+            self.is_enabled(key)  # raises before anything is changed
+        for registry in (self.fixed, self.templates):
+            own = [key for key in keys if self.registry_of(key) is registry]
+            registry.enable(*own) if enabled else registry.disable(*own)
+
+    def find(self, uri: str) -> Entry | None:
+        """Find the entry of a URI.
+
+        A fixed resource comes first, then the template with the most literal text; of equal ones
+        the one with fewer variables, then the one registered first.
+        """
+        fixed = self.fixed.get(uri)
+        if fixed is not None:
+            return fixed
+        if len(uri) > _LONGEST_URI:
+            return None
+        for entry in self._by_specificity():
+            if entry.match(uri) is not None:
+                return entry
+        return None
+
+    def _by_specificity(self) -> list[Entry]:
+        snapshot = self.templates.snapshot()
+        ranked = self._ranked
+        if ranked is None or ranked[0] is not snapshot:
+            entries = sorted((entry for _, entry in snapshot), key=_generality)
+            self._ranked = ranked = (snapshot, entries)
+        return ranked[1]
 
 
-def _innermost(thing: object) -> object:
-    """Return the function behind decorators, partials and methods."""
-    for _ in range(32):
-        for link in ("__wrapped__", "func", "__func__"):
-            if hasattr(thing, link):
-                thing = getattr(thing, link)
-                break
-        else:
-            break
-    return thing
+def _generality(entry: Entry) -> tuple[int, int, int]:
+    text = entry.key
+    literal = len(re.sub(_EXPRESSION, "", text))
+    return -literal, len(re.findall(_SPANS_SEGMENTS, text)), len([*entry.arguments])
 
 
 def decorator(

@@ -4,9 +4,9 @@ The functions that read them are checked against the URI here, and called by `me
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, Unpack
 
 import msgspec
 
@@ -19,8 +19,8 @@ from accord.protocol.uri_template import UriTemplate
 from accord.server.access import parse_scopes, parse_tags
 from accord.server.caching import add_read_hints, to_milliseconds
 from accord.server.calls import call_user
-from accord.server.contents import build_contents
-from accord.server.entries.registry import RegistryEntry, source_location
+from accord.server.contents import build_contents, not_found
+from accord.server.entries.entry import EntryKind, FunctionEntry, source_location
 from accord.server.media import (
     guess_mime_type,
 )
@@ -29,9 +29,8 @@ from accord.server.settings import EntryDetails, check_details
 from accord.types import (
     Annotations,
     CacheScope,
-    CompleteParams,
-    CompleteResult,
     JsonObject,
+    ReadResourceParams,
     ReadResourceResult,
     Resource,
     ResourceTemplate,
@@ -42,6 +41,7 @@ _DRIVE: Final = re.compile(r"[A-Za-z]:[/\\]")
 
 
 if TYPE_CHECKING:
+    from accord.server.context import Context
     from accord.server.session import Session
 
     _Annotations: TypeAlias = Annotations | JsonObject
@@ -74,29 +74,47 @@ class ResourceDetails(EntryDetails, total=False):
 _UNLISTED: Final = ("scopes", "tags", "replace", "allow_path_escapes", "ttl", "cache_scope")
 
 
-class _Readable(RegistryEntry, frozen=True, kw_only=True):
-    list_kind = "resources"
+class ReadableEntry(FunctionEntry, frozen=True, kw_only=True):
+    """A resource with a fixed URI, or a family of them.
+
+    Attributes:
+        mime_type: of what the function returns; None if it is to be guessed.
+        ttl_ms: for how long clients may keep the contents; None if the server says it.
+        cache_scope: "public" if caches may pass the contents on; None if the server says it.
+    """
 
     mime_type: str | None = None
     ttl_ms: int | None = None
     cache_scope: CacheScope | None = None
 
-    async def read(
-        self, session: "Session", exchange: Exchange, uri: str, variables: Mapping[str, str]
-    ) -> ReadResourceResult:
-        """Return the contents of a URI, of which these are the variables."""
+    def answer(
+        self,
+        session: "Session",
+        exchange: Exchange,
+        params: ReadResourceParams,
+        context: "Context[Any] | None" = None,
+    ) -> Awaitable[ReadResourceResult]:
+        variables = self.match(params.uri)
+        if variables is None:
+            raise not_found(params.uri)
         bound = self.bind(variables)
         exchange.state = f"resource {self.key}"
-        convert = partial(build_contents, self, uri)  # type: ignore[arg-type]  # one of its subclasses
+        context = context or session.context(exchange, params)
+        return self._read(session, context, params.uri, bound)
+
+    async def _read(
+        self, session: "Session", context: "Context[Any]", uri: str, bound: BoundArguments
+    ) -> ReadResourceResult:
+        convert = partial(build_contents, self, uri)
         try:
-            result = await call_user(session, exchange, self, bound, convert)  # type: ignore[arg-type]
+            result: ReadResourceResult = await call_user(session, context, self, bound, convert)
         except ResourceNotFound as error:
             if error.data is None:  # errors.resource-not-found.data-uri
                 error.data = {"uri": uri}
             raise
-        if exchange.revision.cache_hints and isinstance(result, ReadResourceResult):
-            add_read_hints(result, self, session.server)  # type: ignore[arg-type]
-        return result  # type: ignore[no-any-return]
+        if context._exchange.revision.cache_hints and isinstance(result, ReadResourceResult):
+            add_read_hints(result, self, session.server)
+        return result
 
     def bind(self, variables: Mapping[str, str]) -> BoundArguments:
         """Convert the values in a URI to arguments.
@@ -110,25 +128,33 @@ class _Readable(RegistryEntry, frozen=True, kw_only=True):
             raise InvalidParams(str(error)) from None
 
 
-class ResourceEntry(_Readable, frozen=True, kw_only=True):
+class ResourceEntry(ReadableEntry, frozen=True, kw_only=True):
     """A resource with a fixed URI."""
 
+    kind: EntryKind = "resources"
     item: Resource
 
+    def match(self, uri: str) -> dict[str, str] | None:
+        return {} if uri == self.key else None
 
-class TemplateEntry(_Readable, frozen=True, kw_only=True):
-    """A family of resources named by a URI template."""
 
+class TemplateEntry(ReadableEntry, frozen=True, kw_only=True):
+    """A family of resources named by a URI template.
+
+    `matched` is the latest URI with its variables: what has found a template asks it to read next,
+    and matching takes 30 µs.
+    """
+
+    kind: EntryKind = "resource_templates"
     item: ResourceTemplate
     template: UriTemplate
     prefix: str
     allow_path_escapes: bool = False
+    matched: tuple[str, dict[str, str] | None] = ("", None)
 
-    async def complete(
-        self, session: "Session", exchange: Exchange, params: CompleteParams
-    ) -> CompleteResult:
-        """Suggest values of a variable."""
-        return await session.server.completions.complete(session, exchange, self, params)
+    @property
+    def arguments(self) -> Iterable[str]:
+        return self.template.variables
 
     def bind(self, variables: Mapping[str, str]) -> BoundArguments:
         """Convert the values in a URI to arguments; a list takes the parts of its value.
@@ -160,10 +186,23 @@ class TemplateEntry(_Readable, frozen=True, kw_only=True):
                     )
 
     def match(self, uri: str) -> dict[str, str] | None:
-        """Return the values with which the template expands to this URI; None if it never does."""
-        if uri.isascii() and "%" not in uri and not uri.startswith(self.prefix):
+        if not may_match(uri, self.prefix):
             return None
-        return self.template.match(uri)
+        matched = self.matched
+        if matched[0] != uri:
+            matched = uri, self.template.match(uri)
+            msgspec.structs.force_setattr(self, "matched", matched)
+        return matched[1]
+
+
+def may_match(uri: str, prefix: str) -> bool:
+    """Whether a template that begins with this text may expand to a URI; decided at once."""
+    return uri.startswith(prefix) or "%" in uri or not uri.isascii()
+
+
+def literal_prefix(template: str) -> str:
+    """Return the text with which all expansions of a template begin."""
+    return re.split("[{%]", template, maxsplit=1)[0]
 
 
 def _is_list(parameter: Parameter, signature: Signature) -> bool:
@@ -248,7 +287,7 @@ def build_resource(
     return TemplateEntry(
         item=ResourceTemplate(uri_template=uri, **listed),
         template=template,
-        prefix=re.split("[{%]", uri, maxsplit=1)[0],
+        prefix=literal_prefix(uri),
         allow_path_escapes=details.get("allow_path_escapes", False),
         **common,
     )

@@ -9,7 +9,7 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, Unpack
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from accord.errors import (
     MissingCapability,
@@ -23,13 +23,14 @@ from accord.runtime.eager import code_without_await, run_at_once
 from accord.runtime.handlers import OutOfTime
 from accord.server.access import parse_scopes, parse_tags
 from accord.server.context import Context, current
-from accord.server.entries.registry import RegistryEntry
+from accord.server.entries.entry import NO_FACTS, Entry, EntryKind, FunctionEntry, ToolFacts
 from accord.server.questions.channels import find_questions, without_unwound
 from accord.server.schema import results, signature
 from accord.server.schema.results import ResultError, ReturnType
 from accord.server.schema.signature import BoundArguments
 from accord.server.settings import ToolDetails, check_details, check_name, check_tool
 from accord.types import (
+    CallToolParams,
     CallToolResult,
     InputRequiredResult,
     JsonObject,
@@ -47,19 +48,18 @@ log = logging.getLogger("accord.server")
 # These stop a task and are not failures of the tool; the dispatcher handles them.
 ToolResult: TypeAlias = CallToolResult | InputRequiredResult
 
+_FACTS: Final = frozenset({"task", "ask_first", "idempotent"})
 _STOPS: Final = (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt)
 
 
-class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
+class ToolEntry(FunctionEntry, frozen=True, kw_only=True):
     """A registered tool.
 
-    `label` names it in messages about running calls; `mirrored` are the arguments that headers
-    repeat over HTTP; `listed` is the item once it was needed, made of the `details` and the rest;
-    `brief` is the code of a coroutine function that never waits.
+    `label` names it in messages about running calls; `listed` is the item once it was needed, made
+    of the `details` and the rest; `brief` is the code of a coroutine function that never waits.
     """
 
-    list_kind = "tools"
-
+    kind: EntryKind = "tools"
     details: ToolDetails = msgspec.field(default_factory=ToolDetails)
     listed: Tool | None = None
     returns: ReturnType
@@ -67,10 +67,6 @@ class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
     mode: Literal["async", "thread", "inline", "injected"] = "async"
     inline: bool = False
     timeout: float | None = None
-    mirrored: "tuple[MirroredArgument, ...]" = ()
-    task: Literal["optional", "required"] | None = None
-    ask_first: bool = False
-    idempotent: bool = False
     brief: CodeType | None = None
 
     @property
@@ -85,18 +81,18 @@ class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
             msgspec.structs.force_setattr(self, "listed", listed)
         return listed
 
-    def call(
+    def answer(
         self,
         session: "Session",
         exchange: Exchange,
-        arguments: msgspec.Raw | bytes | UnsetType,
-        context: Context[object] | None = None,
+        params: CallToolParams,
+        context: Context[Any] | None = None,
     ) -> ToolResult | Awaitable[ToolResult]:
-        """Call the tool; return its result, or a coroutine for it."""
         is_within = True
         if context is None:
             is_within = current.get(None) is not None
-            context = session.context(exchange, self.key)
+            context = session.context(exchange, params)
+        arguments = params.arguments
         try:
             bound = self.signature.bind(b"{}" if arguments is UNSET else arguments)
         except ToolError as error:
@@ -174,49 +170,7 @@ class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
             raise
 
     def _failure_of(self, error: BaseException, context: Context[object]) -> ToolResult:
-        if isinstance(error, _STOPS):
-            raise error
-        if context._exchange.channel is not None:
-            questions = find_questions(error, context._exchange)
-            if questions is not None:
-                return questions
-            error = without_unwound(error)
-        while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-            # The exception within says more than the group around it.
-            error = error.exceptions[0]
-        context._fail(error)
-        if isinstance(error, UrlElicitationRequired):
-            return require_pages(error, context)
-        if isinstance(error, ToolError):
-            return refusal(error)
-        if isinstance(error, MissingCapability) and context._exchange.revision.handshake:
-            return failure(error.message)
-        if isinstance(error, RequestError):
-            if error.is_received:
-                # A request of the tool failed; the call itself was right.
-                return failure(f"tool {self.key} failed: {error.message}")
-            raise error
-        if isinstance(error, OutOfTime):
-            return failure(f"tool {self.key} did not finish within {self.timeout:g} s (timeout)")
-        reference = self._log_failure(error)
-        if context._session.server.debug:
-            return failure(f"tool {self.key} failed: {type(error).__name__}: {error}")
-        # The text of an unexpected exception may name files, hosts or secrets.
-        why = ": its result cannot be sent" if isinstance(error, ResultError) else ""
-        return failure(f"tool {self.key} failed{why} (reference {reference})")
-
-    def _log_failure(self, error: BaseException) -> str:
-        """Log an unexpected exception; return the reference by which callers name it."""
-        reference = os.urandom(4).hex()
-        if isinstance(error, ResultError):
-            # Frames of our own would say nothing of the author's code.
-            log.error("%s, %s: %s (reference %s)", self.label, self.place, error, reference)
-        else:
-            from accord.runtime.source_files import trim_traceback
-
-            shown = trim_traceback(error)
-            log.error("tool %s failed (reference %s)", self.key, reference, exc_info=shown)
-        return reference
+        return failure_of(error, context, self, self.timeout)
 
 
 def require_pages(error: UrlElicitationRequired, context: Context[object]) -> ToolResult:
@@ -261,12 +215,21 @@ def build_tool(function: Callable[..., object], **details: Unpack[ToolDetails]) 
         mode=_mode_of(found, is_inline=details.get("inline", False)),
         inline=details.get("inline", False),
         timeout=details.get("timeout"),
-        task=details.get("task"),
-        ask_first=details.get("ask_first", False),
-        idempotent=details.get("idempotent", False),
-        # Plain types say nothing of headers.
-        mirrored=() if found.is_plain else find_mirrored(name, found.listed_schema),
+        facts=_facts_of(name, found, details),
         brief=None if details.get("timeout") else code_without_await(function),
+    )
+
+
+def _facts_of(name: str, found: signature.Signature, details: ToolDetails) -> ToolFacts:
+    # Plain types say nothing of headers.
+    mirrored = () if found.is_plain else find_mirrored(name, found.listed_schema)
+    if not mirrored and not details.keys() & _FACTS:
+        return NO_FACTS
+    return ToolFacts(
+        mirrored,
+        details.get("task"),
+        details.get("ask_first", False),
+        details.get("idempotent", False),
     )
 
 
@@ -326,6 +289,63 @@ def finish_call(result: CallToolResult, context: Context[object]) -> ToolResult:
         return result
     finished: ToolResult = channel.finish(result)
     return finished
+
+
+def failure_of(
+    error: BaseException, context: Context[Any], entry: Entry, timeout: float | None = None
+) -> ToolResult:
+    """Return the result of a call that raised; what is not the tool's failure is raised again.
+
+    Args:
+        error: what was raised.
+        context: that of the request.
+        entry: the tool.
+        timeout: the seconds that it has.
+    """
+    if isinstance(error, _STOPS):
+        raise error
+    if context._exchange.channel is not None:
+        questions = find_questions(error, context._exchange)
+        if questions is not None:
+            return questions
+        error = without_unwound(error)
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        # The exception within says more than the group around it.
+        error = error.exceptions[0]
+    context._fail(error)
+    if isinstance(error, UrlElicitationRequired):
+        return require_pages(error, context)
+    if isinstance(error, ToolError):
+        return refusal(error)
+    if isinstance(error, MissingCapability) and context._exchange.revision.handshake:
+        return failure(error.message)
+    if isinstance(error, RequestError):
+        if error.is_received:
+            # A request of the tool failed; the call itself was right.
+            return failure(f"tool {entry.key} failed: {error.message}")
+        raise error
+    if isinstance(error, OutOfTime):
+        return failure(f"tool {entry.key} did not finish within {timeout or 0:g} s (timeout)")
+    reference = _log_failure(error, entry)
+    if context._session.server.debug:
+        return failure(f"tool {entry.key} failed: {type(error).__name__}: {error}")
+    # The text of an unexpected exception may name files, hosts or secrets.
+    why = ": its result cannot be sent" if isinstance(error, ResultError) else ""
+    return failure(f"tool {entry.key} failed{why} (reference {reference})")
+
+
+def _log_failure(error: BaseException, entry: Entry) -> str:
+    """Log an unexpected exception; return the reference by which callers name it."""
+    reference = os.urandom(4).hex()
+    if isinstance(error, ResultError):
+        # Frames of our own would say nothing of the author's code.
+        log.error("%s, %s: %s (reference %s)", entry.label, entry.place, error, reference)
+    else:
+        from accord.runtime.source_files import trim_traceback
+
+        shown = trim_traceback(error)
+        log.error("tool %s failed (reference %s)", entry.key, reference, exc_info=shown)
+    return reference
 
 
 def refusal(error: ToolError) -> CallToolResult:

@@ -126,7 +126,8 @@ def _find_tool(server: "ServerCore", given: object) -> Tool:
         )
     if entry is None:
         raise ValueError(f"{given!r} is not a registered tool; give a Tool that describes it")
-    return entry.item
+    tool: Tool = entry.item
+    return tool
 
 
 def check_declared(params: CreateMessageParams, peer: Peer) -> None:

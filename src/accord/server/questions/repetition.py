@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from accord.types import ToolAnnotations
 
 if TYPE_CHECKING:
-    from accord.server.entries.tools import ToolEntry
+    from accord.server.entries.entry import Entry
     from accord.server.session import Session
 
 log = logging.getLogger("accord.server")
@@ -43,7 +43,8 @@ def warn_of_repetition(session: "Session", name: str) -> None:
     entry = server.tool_entries.get(name)
     if entry is None or name in server.repeated_tools or _may_repeat(entry):
         return
-    code = getattr(inspect.unwrap(entry.function), "__code__", None)
+    function = entry.function
+    code = None if function is None else getattr(inspect.unwrap(function), "__code__", None)
     if code is None or (deed := _find_deed(code, _line_of_question(code))) is None:
         return
     server.repeated_tools.add(name)
@@ -59,10 +60,10 @@ def warn_of_repetition(session: "Session", name: str) -> None:
     )
 
 
-def _may_repeat(entry: "ToolEntry") -> bool:
-    said: Any = entry.details.get("annotations")
-    if entry.idempotent:
+def _may_repeat(entry: "Entry") -> bool:
+    if entry.facts.idempotent:
         return True
+    said = entry.item.annotations
     return isinstance(said, ToolAnnotations) and bool(said.read_only_hint or said.idempotent_hint)
 
 

@@ -1,63 +1,152 @@
 """Entries of a source under the names that a view or a mounting server gives them.
 
-Each one holds the entry that it stands for. Where that is an entry of a server, the request goes on
-in a session of that server: through its access rules and its middleware, with its own state.
+Each one holds the entry that it stands for, of any kind. Where that is an entry of a server, the
+request goes on in a session of that server: through its access rules and its middleware, with its
+own state.
 """
 
-import re
-from collections.abc import Awaitable, Callable, Mapping
-from inspect import iscoroutine
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, TypeVar
+from urllib.parse import unquote
 
 import msgspec
-from msgspec import Struct, UnsetType
+from msgspec import Struct
 
-from accord.errors import InvalidParams
+from accord.errors import InvalidParams, RequestError
 from accord.protocol.exchange import Exchange
 from accord.server.contents import not_found
 from accord.server.context import Context, current
-from accord.server.entries.prompts import PromptEntry, unknown_prompt
-from accord.server.entries.resources import ResourceEntry, TemplateEntry
-from accord.server.entries.tools import ToolEntry, ToolResult, find_mirrored
+from accord.server.entries.entry import Entry, EntryKind
+from accord.server.entries.prompts import unknown_prompt
+from accord.server.entries.resources import literal_prefix, may_match
+from accord.server.entries.tools import failure_of, find_mirrored
 from accord.server.middleware import LayeredRequest
-from accord.server.params import read_params
-from accord.server.sources.sessions import MountedContext, enter, enter_when_ready
-from accord.server.sources.uris import Uris, map_contents, map_messages, map_tool_result
+from accord.server.sources.sessions import enter, enter_when_ready, inner_context
 from accord.types import (
     CallToolParams,
+    CallToolResult,
     CompleteParams,
     CompleteResult,
+    EmbeddedResource,
     GetPromptParams,
     GetPromptResult,
     PromptReference,
     ReadResourceParams,
     ReadResourceResult,
+    ResourceContents,
+    ResourceLink,
     ResourceTemplateReference,
 )
 
 if TYPE_CHECKING:
+    from accord.protocol.unknown import UnknownMembers
     from accord.server.core import ServerCore
-    from accord.server.entries.registry import RegistryEntry
     from accord.server.session import Session
     from accord.server.sources.arguments import ArgumentChanges
 
+Serve: TypeAlias = Callable[["Session", Exchange, Any, Context[Any] | None], Any]
+"""Answers a request in a session, by the names of an entry: `Entry.answer`."""
 
-class _Derived:
-    """What entries of every kind have that stand for another one."""
 
-    __slots__ = ()
+class WrappedEntry(Entry, frozen=True, kw_only=True):
+    """An entry that stands for another one, and is what that one is.
 
-    is_mounted = True
+    Subclasses change what they are there for.
+    """
 
-    if TYPE_CHECKING:
-        inner: RegistryEntry
-        owner: "ServerCore | None"
-        uris: Uris | None
+    inner: Entry
+
+    is_mounted: ClassVar[bool] = True
+
+    @property
+    def item(self) -> Any:
+        return self.inner.item
+
+    @property
+    def place(self) -> str:
+        return self.inner.place
+
+    def unknown_members(self) -> "UnknownMembers | None":
+        return self.inner.unknown_members()
+
+    @property
+    def is_guarded(self) -> bool:
+        return self.inner.is_guarded
+
+    def is_visible(self, session: "Session", exchange: Exchange) -> bool:
+        return self.inner.is_visible(session, exchange)
+
+    def answer(
+        self,
+        session: "Session",
+        exchange: Exchange,
+        params: Any,
+        context: Context[Any] | None = None,
+    ) -> Any:
+        return self.inner.answer(session, exchange, params, context)
+
+    def match(self, uri: str) -> dict[str, str] | None:
+        return self.inner.match(uri)
+
+    @property
+    def arguments(self) -> Iterable[str]:
+        return self.inner.arguments
+
+    async def complete(
+        self, session: "Session", exchange: Exchange, params: CompleteParams
+    ) -> CompleteResult:
+        return await self.inner.complete(session, exchange, params)
+
+    @property
+    def dependencies(self) -> Iterable[Callable[..., object]]:
+        return self.inner.dependencies
+
+    @property
+    def reports_changes(self) -> bool:
+        return self.inner.reports_changes
+
+    def subscribe(self, session: "Session", uri: str) -> None:
+        self.inner.subscribe(session, uri)
+
+    def unsubscribe(self, session: "Session", uri: str) -> None:
+        self.inner.unsubscribe(session, uri)
+
+
+Wrapped = TypeVar("Wrapped", bound=WrappedEntry)
+
+
+def wrap(form: type[Wrapped], entry: Entry, **members: Any) -> Wrapped:
+    """Return an entry of this class that stands for another one."""
+    own = {name: getattr(entry, name) for name in Entry.__struct_fields__}
+    return form(**{**own, "inner": entry, **members})
+
+
+class DerivedEntry(WrappedEntry, frozen=True, kw_only=True):
+    """An entry under another name, in another form, or of a mounted server.
+
+    Attributes:
+        listed: the description that clients see, where it is another one.
+        owner: the server that it belongs to, where the request goes on in a session of that one.
+        uris: how the URIs of its source become those that clients know.
+        changes: what the arguments of a tool become.
+    """
+
+    listed: Any = None
+    owner: "ServerCore | None" = None
+    uris: "Uris | None" = None
+    changes: "ArgumentChanges | None" = None
+
+    @property
+    def item(self) -> Any:
+        return self.inner.item if self.listed is None else self.listed
 
     @property
     def place(self) -> str:
         owner = self.owner
         return self.inner.place if owner is None else f"part of server {owner.info.name!r}"
+
+    # -- access
 
     @property
     def is_guarded(self) -> bool:
@@ -77,353 +166,343 @@ class _Derived:
             entered, exchange
         )
 
-    def unknown_members(self) -> Any:
-        return self.inner.unknown_members()
+    # -- URIs
 
-    @property
-    def reports_changes(self) -> bool:
-        return self.inner.reports_changes
+    def _inward(self, uri: str) -> str:
+        return uri if self.uris is None else self.uris.inward(uri)
+
+    def match(self, uri: str) -> dict[str, str] | None:
+        if self.uris is None:
+            return self.inner.match(uri)
+        if not may_match(uri, literal_prefix(self.key)):
+            return None
+        inner_uri = self.uris.inward(uri)
+        return None if inner_uri == uri else self.inner.match(inner_uri)
 
     def subscribe(self, session: "Session", uri: str) -> None:
-        self.inner.subscribe(session, uri if self.uris is None else self.uris.inward(uri))
+        self.inner.subscribe(session, self._inward(uri))
 
     def unsubscribe(self, session: "Session", uri: str) -> None:
-        self.inner.unsubscribe(session, uri if self.uris is None else self.uris.inward(uri))
+        self.inner.unsubscribe(session, self._inward(uri))
 
+    # -- requests
 
-async def _enter(
-    owner: "ServerCore | None", session: "Session", exchange: Exchange, inner: "RegistryEntry"
-) -> "Session | None":
-    """Return the session in which an entry is used; None where its server does not admit it."""
-    if owner is None:
-        return session
-    entered = enter(session, owner) or await enter_when_ready(session, owner)
-    return entered if owner.access.admits(entered, exchange, inner) else None
-
-
-async def _use(
-    owner: "ServerCore | None",
-    session: "Session",
-    exchange: Exchange,
-    params: Any,
-    handler: Callable[["Session", Exchange, Any], Any],
-) -> Any:
-    """Call a handler, through the middleware of the server that it belongs to."""
-    layers = () if owner is None else owner.layers.around(exchange.name)
-    if not layers:
-        outcome = handler(session, exchange, params)
-        return await outcome if iscoroutine(outcome) else outcome
-    context = session.context(exchange)
-    assert isinstance(context, MountedContext)
-    context.receive(params)
-    return await LayeredRequest(session, exchange, params, handler, layers, context).serve()
-
-
-def _asked_name(exchange: Exchange, member: str, key: str) -> str:
-    """Return the name or URI that the client asked for, for messages that it gets."""
-    found = getattr(exchange.params, member, None)
-    return found if isinstance(found, str) else key
-
-
-class DerivedTool(_Derived, ToolEntry, frozen=True, kw_only=True):
-    """A tool under another name, with other arguments, or of a mounted server."""
-
-    inner: ToolEntry
-    owner: "ServerCore | None" = None
-    uris: Uris | None = None
-    changes: "ArgumentChanges | None" = None
-
-    def call(
+    def answer(
         self,
         session: "Session",
         exchange: Exchange,
-        arguments: msgspec.Raw | bytes | UnsetType,
-        context: Context[object] | None = None,
-    ) -> ToolResult | Awaitable[ToolResult]:
+        params: Any,
+        context: Context[Any] | None = None,
+    ) -> Any:
         if self.changes is not None:
-            return self._call_changed(session, exchange, arguments, context)
+            return self._answer_changed(session, exchange, params, context, self.changes)
         if self.uris is not None:
-            return self._call_and_map(session, exchange, arguments, context, self.uris)
-        return self._call(session, exchange, arguments, context)
+            own = self._translate(params)
+            return self._answer_and_map(session, exchange, own, context, self.uris)
+        if self.inner.key != self.key:
+            params = self._translate(params)
+        return self._pass_on(session, exchange, params, context, self.inner.answer)
 
-    def _call(
+    async def complete(
+        self, session: "Session", exchange: Exchange, params: CompleteParams
+    ) -> CompleteResult:
+        inner = self.inner
+        is_prompt = self.kind == "prompts"
+        ref = PromptReference(inner.key) if is_prompt else ResourceTemplateReference(inner.key)
+        params = msgspec.structs.replace(params, ref=ref)
+
+        def serve(session: "Session", exchange: Exchange, params: Any, context: object) -> Any:
+            return inner.complete(session, exchange, params)
+
+        result: CompleteResult = await self._pass_on(session, exchange, params, None, serve)
+        return result
+
+    def _translate(self, params: Any) -> Any:
+        """Return the params by the names of the inner entry."""
+        kind, key = self.kind, self.inner.key
+        if kind == "resource_templates":
+            key = self._inward(params.uri)
+        elif key == self.key:
+            return params
+        inner = params.__copy__()  # quicker than to replace a member
+        if kind in ("tools", "prompts"):
+            inner.name = key
+        else:
+            inner.uri = key
+        return inner
+
+    def _pass_on(
         self,
         session: "Session",
         exchange: Exchange,
-        arguments: msgspec.Raw | bytes | UnsetType,
-        context: Context[object] | None,
-    ) -> ToolResult | Awaitable[ToolResult]:
-        owner, inner = self.owner, self.inner
+        params: Any,
+        context: Context[Any] | None,
+        serve: Serve,
+    ) -> Any:
+        """Answer in the session of the server that the entry belongs to, if it is of a server."""
+        owner = self.owner
         if owner is None:
-            return inner.call(session, exchange, arguments, context)
+            return serve(session, exchange, params, context)
         entered = enter(session, owner)
         if entered is None:
-            return self._call_when_ready(session, exchange, arguments, context)
-        if not owner.access.admits(entered, exchange, inner):
-            raise _unknown_tool(_asked_name(exchange, "name", self.key))
+            return self._pass_on_when_ready(session, exchange, params, context, serve)
+        if not owner.access.admits(entered, exchange, self.inner):
+            raise _unknown(self.kind, _name_in(exchange.params) or self.key)
         if context is not None:
-            _move(context, entered, exchange, inner.key, arguments)
+            _move(context, entered, params)
         layers = owner.layers.around(exchange.name) if owner.layers.are_used else ()
         if not layers:
-            return inner.call(entered, exchange, arguments, context)
-        params = CallToolParams(inner.key, arguments)  # type: ignore[arg-type]  # as received
-        if context is None:
-            made = entered.context(exchange, inner.key)
-            assert isinstance(made, MountedContext)
-            made.receive(params)
-            context = made
-        return LayeredRequest(entered, exchange, params, self._handle, layers, context).serve()
+            return serve(entered, exchange, params, context)
+        seen = context
+        if seen is None:
+            seen = entered.context(exchange, params)
+            seen._receive(params)
+        handler = partial(self._answer_layered, serve, _name_in(params), context)
+        return LayeredRequest(entered, exchange, params, handler, layers, seen).serve()
 
-    def _handle(self, session: "Session", exchange: Exchange, params: CallToolParams) -> Any:
-        """Call the tool that the middleware of its server leaves in the params."""
-        entry: ToolEntry | None = self.inner
-        if params.name != self.inner.key:
-            server = session.server
-            entry = server.tool_entries.get(params.name)
-            if entry is None or not server.access.admits(session, exchange, entry):
-                raise _unknown_tool(params.name)
-        assert entry is not None
-        context = current.get(None)
-        if isinstance(context, MountedContext):  # not that of a task
-            context = None
-        return entry.call(session, exchange, params.arguments, context)
-
-    async def _call_when_ready(
-        self, session: "Session", exchange: Exchange, arguments: Any, context: Any
-    ) -> ToolResult:
+    async def _pass_on_when_ready(
+        self,
+        session: "Session",
+        exchange: Exchange,
+        params: Any,
+        context: Context[Any] | None,
+        serve: Serve,
+    ) -> Any:
         assert self.owner is not None
         await enter_when_ready(session, self.owner)
-        outcome = self._call(session, exchange, arguments, context)
+        outcome = self._pass_on(session, exchange, params, context, serve)
         return outcome if isinstance(outcome, Struct) else await outcome
 
-    async def _call_and_map(
-        self, session: "Session", exchange: Exchange, arguments: Any, context: Any, uris: Uris
-    ) -> ToolResult:
-        outcome = self._call(session, exchange, arguments, context)
-        result = outcome if isinstance(outcome, Struct) else await outcome
-        mapped: ToolResult = map_tool_result(result, uris)
-        return mapped
+    def _answer_layered(
+        self,
+        serve: Serve,
+        name: str | None,
+        context: Context[Any] | None,
+        session: "Session",
+        exchange: Exchange,
+        params: Any,
+    ) -> Any:
+        """Answer with the entry that the middleware of its server leaves in the params."""
+        wanted = _name_in(params)
+        if wanted is not None and wanted != name:
+            server = session.server
+            entry = _find(server, params)
+            if entry is None or not server.access.admits(session, exchange, entry):
+                raise _unknown(self.kind, wanted)
+            serve = entry.answer
+        return serve(session, exchange, params, context)
 
-    async def _call_changed(
-        self, session: "Session", exchange: Exchange, arguments: Any, context: Any
-    ) -> ToolResult:
-        assert self.changes is not None
+    async def _answer_and_map(
+        self,
+        session: "Session",
+        exchange: Exchange,
+        params: Any,
+        context: Context[Any] | None,
+        uris: "Uris",
+    ) -> Any:
+        outcome = self._pass_on(session, exchange, params, context, self.inner.answer)
+        result = outcome if isinstance(outcome, Struct) else await outcome
+        return map_uris(self.kind, result, uris)
+
+    async def _answer_changed(
+        self,
+        session: "Session",
+        exchange: Exchange,
+        params: CallToolParams,
+        context: Context[Any] | None,
+        changes: "ArgumentChanges",
+    ) -> Any:
         if context is None:
             # One of its own: the handler sees the changed arguments, and middleware those as sent.
-            context = MountedContext(
-                session, exchange, self.key, session.context(exchange, self.key)
-            )
+            context = inner_context(session, exchange, params, session.context(exchange, params))
         token = current.set(context)
         try:
-            changed = await self.changes.apply(arguments, context)
+            arguments = await changes.apply(params.arguments, context)
         except BaseException as error:
-            return self._failure_of(error, context)
+            return failure_of(error, context, self)
         finally:
             current.reset(token)
-        _move(context, session, exchange, self.inner.key, changed)
-        outcome = self._call(session, exchange, changed, context)
+        changed = msgspec.structs.replace(params, name=self.inner.key, arguments=arguments)
+        _move(context, session, changed)
+        outcome = self._pass_on(session, exchange, changed, context, self.inner.answer)
         result = outcome if isinstance(outcome, Struct) else await outcome
-        return result if self.uris is None else map_tool_result(result, self.uris)
+        return result if self.uris is None else map_uris(self.kind, result, self.uris)
 
 
-def _move(
-    context: Context[Any], session: "Session", exchange: Exchange, key: str, arguments: Any
-) -> None:
+def _move(context: Context[Any], session: "Session", params: Any) -> None:
     """Let a context that exists already show the request as an inner server sees it."""
     context._session = session
-    params = CallToolParams(key, arguments)
-    if isinstance(context, MountedContext):
-        context.receive(params)
-    else:  # that of a task
-        context._params = read_params(exchange, params)
+    context._receive(params)
 
 
-def _unknown_tool(name: str) -> InvalidParams:
-    return InvalidParams(f"unknown tool {name!r}", data={"name": name})
+def _name_in(params: Any) -> str | None:
+    """Return the name or URI that params ask for; None where they ask for something about one."""
+    name = getattr(params, "name", None)
+    if name is None:
+        name = getattr(params, "uri", None)
+    return name if isinstance(name, str) else None
 
 
-class DerivedPrompt(_Derived, PromptEntry, frozen=True, kw_only=True):
-    """A prompt under another name, or of a mounted server."""
-
-    inner: PromptEntry
-    owner: "ServerCore | None" = None
-    uris: Uris | None = None
-
-    async def get(
-        self, session: "Session", exchange: Exchange, given: Mapping[str, str]
-    ) -> GetPromptResult:
-        inner = self.inner
-        entered = await _enter(self.owner, session, exchange, inner)
-        if entered is None:
-            raise unknown_prompt(_asked_name(exchange, "name", self.key))
-
-        def handler(session: "Session", exchange: Exchange, params: GetPromptParams) -> Any:
-            entry: PromptEntry | None = inner
-            if params.name != inner.key:  # as the middleware of its server wants it
-                entry = session.server.prompt_entries.get(params.name)
-                if entry is None or not session.server.access.admits(session, exchange, entry):
-                    raise unknown_prompt(params.name)
-            assert entry is not None
-            return entry.get(session, exchange, params.arguments or {})
-
-        params = GetPromptParams(inner.key, dict(given))
-        result: GetPromptResult = await _use(self.owner, entered, exchange, params, handler)
-        return result if self.uris is None else map_messages(result, self.uris)
-
-    async def complete(
-        self, session: "Session", exchange: Exchange, params: CompleteParams
-    ) -> CompleteResult:
-        changed = msgspec.structs.replace(params, ref=PromptReference(self.inner.key))
-        return await _complete(self, session, exchange, changed)
+def _find(server: "ServerCore", params: Any) -> Entry | None:
+    """Return the entry that params ask for."""
+    if isinstance(params, ReadResourceParams):
+        return server.find_resource(params.uri)
+    registry = server.prompt_entries if isinstance(params, GetPromptParams) else server.tool_entries
+    return registry.get(params.name)
 
 
-class DerivedResource(_Derived, ResourceEntry, frozen=True, kw_only=True):
-    """A resource under another URI, or of a mounted server."""
-
-    inner: ResourceEntry
-    owner: "ServerCore | None" = None
-    uris: Uris | None = None
-
-    async def read(
-        self, session: "Session", exchange: Exchange, uri: str, variables: Mapping[str, str]
-    ) -> ReadResourceResult:
-        return await _read(self, session, exchange, uri, variables)
-
-
-class DerivedTemplate(_Derived, TemplateEntry, frozen=True, kw_only=True):
-    """A resource template under another URI, or of a mounted server."""
-
-    inner: TemplateEntry
-    owner: "ServerCore | None" = None
-    uris: Uris | None = None
-
-    async def read(
-        self, session: "Session", exchange: Exchange, uri: str, variables: Mapping[str, str]
-    ) -> ReadResourceResult:
-        return await _read(self, session, exchange, uri, variables)
-
-    async def complete(
-        self, session: "Session", exchange: Exchange, params: CompleteParams
-    ) -> CompleteResult:
-        changed = msgspec.structs.replace(params, ref=ResourceTemplateReference(self.inner.key))
-        return await _complete(self, session, exchange, changed)
-
-
-async def _read(
-    entry: DerivedResource | DerivedTemplate,
-    session: "Session",
-    exchange: Exchange,
-    uri: str,
-    variables: Mapping[str, str],
-) -> ReadResourceResult:
-    inner, uris = entry.inner, entry.uris
-    own_uri = uri if uris is None else uris.inward(uri)
-    entered = await _enter(entry.owner, session, exchange, inner)
-    if entered is None:
-        raise not_found(_asked_name(exchange, "uri", uri))
-
-    def handler(session: "Session", exchange: Exchange, params: ReadResourceParams) -> Any:
-        if params.uri == own_uri:
-            return inner.read(session, exchange, own_uri, variables)
-        found = session.server.find_resource(params.uri)  # as the middleware of its server wants it
-        if found is None or not session.server.access.admits(session, exchange, found[0]):
-            raise not_found(params.uri)
-        return found[0].read(session, exchange, params.uri, found[1])
-
-    params = ReadResourceParams(own_uri)
-    result: ReadResourceResult = await _use(entry.owner, entered, exchange, params, handler)
-    return result if uris is None else map_contents(result, uris)
-
-
-async def _complete(
-    entry: DerivedPrompt | DerivedTemplate,
-    session: "Session",
-    exchange: Exchange,
-    params: CompleteParams,
-) -> CompleteResult:
-    inner = entry.inner
-    entered = await _enter(entry.owner, session, exchange, inner)
-    if entered is None:
-        raise InvalidParams(f"unknown reference {entry.key!r}")
-
-    def handler(session: "Session", exchange: Exchange, params: CompleteParams) -> Any:
-        return inner.complete(session, exchange, params)
-
-    result: CompleteResult = await _use(entry.owner, entered, exchange, params, handler)
-    return result
+def _unknown(kind: EntryKind, name: str) -> RequestError:
+    """Return the error for an entry that does not exist for the caller."""
+    if kind == "tools":
+        return InvalidParams(f"unknown tool {name!r}", data={"name": name})
+    return unknown_prompt(name) if kind == "prompts" else not_found(name)
 
 
 # -- making them
 
 
-def own(entry: Any, owner: "ServerCore") -> Any:
+def own(entry: Entry, owner: "ServerCore") -> DerivedEntry:
     """Return an entry of a server as a source offers it."""
-    return _derive(entry, owner=owner)
+    return wrap(DerivedEntry, entry, owner=owner)
 
 
-def rename(entry: Any, key: str) -> Any:
+def _change(entry: Entry, **members: Any) -> DerivedEntry:
+    if isinstance(entry, DerivedEntry):  # which knows its inner entry by its own name
+        return msgspec.structs.replace(entry, **members)
+    return wrap(DerivedEntry, entry, **members)
+
+
+def rename(entry: Entry, key: str) -> DerivedEntry:
     """Return a tool or prompt under another name."""
-    item = msgspec.structs.replace(entry.item, name=key)
-    if isinstance(entry, ToolEntry):
-        return _replace(entry, key=key, listed=item, label=f"tool {key}")
-    return _replace(entry, key=key, item=item)
+    return _change(entry, key=key, listed=msgspec.structs.replace(entry.item, name=key))
 
 
-def _replace(entry: Any, **changes: Any) -> Any:
-    if isinstance(entry, _Derived):  # which knows its inner entry by its own name
-        return msgspec.structs.replace(entry, **changes)  # type: ignore[type-var]
-    return _derive(entry, **changes)
-
-
-def redescribe(entry: Any, **members: Any) -> Any:
+def redescribe(entry: Entry, **members: Any) -> DerivedEntry:
     """Return an entry whose item has other members, such as its description."""
-    item = msgspec.structs.replace(entry.item, **members)
-    if isinstance(entry, ToolEntry):
-        return _replace(entry, listed=item)
-    return _replace(entry, item=item)
+    return _change(entry, listed=msgspec.structs.replace(entry.item, **members))
 
 
-def relocate(entry: Any, uris: Uris) -> Any:
+def retag(entry: Entry, tags: frozenset[str]) -> DerivedEntry:
+    """Return an entry with other tags."""
+    return _change(entry, tags=tags)
+
+
+def relocate(entry: Entry, uris: "Uris") -> DerivedEntry:
     """Return a resource or template under another URI, or what links to such resources."""
-    if isinstance(entry, ResourceEntry):
-        uri = uris.outward(entry.key)
-        item = msgspec.structs.replace(entry.item, uri=uri)
-        return _derive(entry, key=uri, item=item, uris=uris)
-    if isinstance(entry, TemplateEntry):
-        from accord.protocol.uri_template import parse
-
-        text = uris.outward(entry.key)
-        template_item = msgspec.structs.replace(entry.item, uri_template=text)
-        return _derive(
-            entry,
-            key=text,
-            item=template_item,
-            template=parse(text),
-            prefix=re.split("[{%]", text, maxsplit=1)[0],
-            uris=uris,
-        )
-    if getattr(entry, "uris", uris) is None:
-        return _replace(entry, uris=uris)
-    return _derive(entry, uris=uris)
+    if entry.kind in ("tools", "prompts"):
+        if getattr(entry, "uris", uris) is None:
+            return _change(entry, uris=uris)
+        return wrap(DerivedEntry, entry, uris=uris)
+    uri = uris.outward(entry.key)
+    member = "uri" if entry.kind == "resources" else "uri_template"
+    listed = msgspec.structs.replace(entry.item, **{member: uri})
+    return wrap(DerivedEntry, entry, key=uri, listed=listed, uris=uris)
 
 
-_KINDS: dict[Any, Any] = {
-    ToolEntry: DerivedTool,
-    PromptEntry: DerivedPrompt,
-    ResourceEntry: DerivedResource,
-    TemplateEntry: DerivedTemplate,
-}
-
-
-def _derive(entry: Any, **changes: Any) -> Any:
-    """Return an entry that stands for another one, with all its members but those that change."""
-    base = next(kind for kind in _KINDS if isinstance(entry, kind))
-    members = {name: getattr(entry, name) for name in base.__struct_fields__}
-    return _KINDS[base](**{**members, "inner": entry, **changes})
-
-
-def change_arguments(entry: Any, changes: "ArgumentChanges") -> Any:
+def change_arguments(entry: Entry, changes: "ArgumentChanges") -> DerivedEntry:
     """Return a tool with other arguments."""
     item = msgspec.structs.replace(entry.item, input_schema=changes.schema)
     mirrored = find_mirrored(entry.key, changes.schema)
-    return _derive(entry, listed=item, changes=changes, mirrored=mirrored)
+    facts = msgspec.structs.replace(entry.facts, mirrored=mirrored)
+    return wrap(DerivedEntry, entry, listed=item, changes=changes, facts=facts)
+
+
+# -- URIs, so that those of two sources cannot collide
+
+
+class UriPrefix(msgspec.Struct, frozen=True):
+    """Puts a prefix into URIs, and takes it out again.
+
+    Args:
+        prefix: the prefix.
+        offers: whether the source has a resource with this URI: links in results to anything else
+            stay as they are.
+
+    >>> uris = UriPrefix("crm", lambda uri: True)
+    >>> uris.outward("data://config"), uris.outward("urn:isbn:1")
+    ('data://crm/config', 'crm+urn:isbn:1')
+    >>> uris.inward("data://crm/config"), uris.inward("crm+urn:isbn:1")
+    ('data://config', 'urn:isbn:1')
+    """
+
+    prefix: str
+    offers: Callable[[str], bool]
+
+    def outward(self, uri: str) -> str:
+        """Return the URI by which clients know a resource of the source."""
+        scheme, separator, rest = uri.partition("://")
+        if separator:
+            return f"{scheme}://{self.prefix}/{rest}"
+        return f"{self.prefix}+{uri}"
+
+    def inward(self, uri: str) -> str:
+        """Return the URI by which the source knows a resource."""
+        scheme, separator, rest = uri.partition("://")
+        if separator and rest.startswith(f"{self.prefix}/"):
+            return f"{scheme}://{rest[len(self.prefix) + 1 :]}"
+        if "%" in rest:
+            first, slash, others = rest.partition("/")
+            if slash and unquote(first) == self.prefix:  # the same URI, written in another way
+                return f"{scheme}://{others}"
+        return uri.removeprefix(f"{self.prefix}+")
+
+
+class UriRename(msgspec.Struct, frozen=True):
+    """Gives one resource another URI; as `UriPrefix`."""
+
+    inner: str
+    outer: str
+
+    def outward(self, uri: str) -> str:
+        return self.outer if uri == self.inner else uri
+
+    def inward(self, uri: str) -> str:
+        return self.inner if uri == self.outer else uri
+
+    def offers(self, uri: str) -> bool:
+        return uri == self.inner
+
+
+Uris = UriPrefix | UriRename
+
+
+_RESULTS: Final[dict[EntryKind, Any]] = {
+    "tools": CallToolResult,
+    "prompts": GetPromptResult,
+    "resources": ReadResourceResult,
+    "resource_templates": ReadResourceResult,
+}
+
+
+def map_uris(kind: EntryKind, result: Any, uris: Uris) -> Any:
+    """Return the result of an entry of this kind with the URIs that clients know."""
+    if result.__class__ is bytes and b'"uri"' in result:  # which a proxy passes as it is
+        result = msgspec.json.decode(result, type=_RESULTS[kind])
+    replace = msgspec.structs.replace
+    if isinstance(result, ReadResourceResult):
+        contents = [_with_uri(each, uris.outward(each.uri)) for each in result.contents]
+        return replace(result, contents=contents)
+    if isinstance(result, GetPromptResult):
+        messages = [
+            replace(each, content=_map_block(each.content, uris)) for each in result.messages
+        ]
+        return replace(result, messages=messages)
+    if not isinstance(result, CallToolResult) or not any(
+        isinstance(each, ResourceLink | EmbeddedResource) for each in result.content
+    ):
+        return result
+    return replace(result, content=[_map_block(each, uris) for each in result.content])
+
+
+def _map_block(block: Any, uris: Uris) -> Any:
+    if isinstance(block, ResourceLink) and uris.offers(block.uri):
+        return _with_uri(block, uris.outward(block.uri))
+    if isinstance(block, EmbeddedResource) and uris.offers(block.resource.uri):
+        resource = _with_uri(block.resource, uris.outward(block.resource.uri))
+        return msgspec.structs.replace(block, resource=resource)
+    return block
+
+
+def _with_uri(part: Any, uri: str) -> Any:
+    assert isinstance(part, ResourceContents | ResourceLink)
+    return msgspec.structs.replace(part, uri=uri)

@@ -4,19 +4,20 @@ import asyncio
 import logging
 import os
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from accord.errors import RegistrationError
+from accord.server.entries.entry import ENTRY_KINDS, EntryKind
 from accord.server.hub import LIST_KINDS, UPDATED, ListKind, ServerChange, list_topic
-from accord.server.sources.views import ENTRY_KINDS, EntryKind, Views
+from accord.server.sources.views import Views
 
 if TYPE_CHECKING:
     from accord.server.core import ServerCore
-    from accord.server.entries.registry import Registry, RegistryEntry, Snapshot
-    from accord.server.entries.resource_registry import Resources
+    from accord.server.entries.entry import Entry
+    from accord.server.entries.registry import Registry, Snapshot
     from accord.server.sources.lifespans import SharedLifespan
 
 log = logging.getLogger("accord.server")
@@ -72,7 +73,7 @@ class Mount:
         for kind in _PARTS[_LISTS[change.name]]:
             registries[kind].offer(self, partial(self.source.entries, kind))
 
-    def refuse(self, entry: "RegistryEntry", why: str) -> None:
+    def refuse(self, entry: "Entry", why: str) -> None:
         """Log an entry whose name is taken, once; the other one stays."""
         if why not in self._refused:
             self._refused.add(why)
@@ -183,7 +184,7 @@ class _LoopHolds:
         if held is None:
             from accord.server.sources.lifespans import lifespan_of
 
-            lifespan = lifespan_of(mount.source)  # type: ignore[arg-type]  # every source has one
+            lifespan = lifespan_of(mount.source)
             task = asyncio.ensure_future(self._enter(mount, lifespan))
             self._held[mount] = held = (lifespan, task)
         return held[1]
@@ -293,9 +294,9 @@ def _check_protection(server: "ServerCore", source: Views) -> None:
         _check_protection(server, part)
 
 
-def registries_of(server: "ServerCore") -> "dict[EntryKind, Registry[Any]]":
+def registries_of(server: "ServerCore") -> "dict[EntryKind, Registry]":
     """Return the registries of a server by the kind of their entries."""
-    resources: Resources = server.resource_entries
+    resources = server.resource_entries
     return {
         "tools": server.tool_entries,
         "prompts": server.prompt_entries,
@@ -309,15 +310,14 @@ class OwnEntries:
 
     def __init__(self, server: "ServerCore") -> None:
         self._server = server
-        self._known: dict[EntryKind, tuple[Snapshot[Any], tuple[RegistryEntry, ...]]] = {}
+        self._known: dict[EntryKind, tuple[Snapshot, tuple[Entry, ...]]] = {}
 
-    def read(self, kind: EntryKind) -> "tuple[RegistryEntry, ...]":
+    def read(self, kind: EntryKind) -> "tuple[Entry, ...]":
         snapshot = registries_of(self._server)[kind].snapshot()
         known = self._known.get(kind)
         if known is None or known[0] is not snapshot:
             from accord.server.sources.entries import own  # not every server is mounted
 
-            derive: Callable[[Any, Any], Any] = own
-            entries = tuple(derive(entry, self._server) for _, entry in snapshot)
+            entries = tuple(own(entry, self._server) for _, entry in snapshot)
             self._known[kind] = known = (snapshot, entries)
         return known[1]

@@ -6,11 +6,9 @@ from typing import TYPE_CHECKING, Any
 from accord.protocol.exchange import Exchange
 from accord.server.context import Context, current
 from accord.server.hub import ListKind
-from accord.server.params import read_params
 from accord.server.session import Session
 from accord.server.sources.lifespans import LifespanRun, lifespan_of
 from accord.server.visibility import NO_RULES
-from accord.types import CallToolParams, GetPromptParams, ReadResourceParams
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -21,46 +19,25 @@ if TYPE_CHECKING:
     from accord.server.questions.channels import Channel
 
 
-class MountedContext(Context[Any]):
-    """A request as the handler of a mounted server sees it: by the names of that server."""
+def inner_context(
+    session: Session, exchange: Exchange, params: object, outer: Context[Any] | None
+) -> Context[Any]:
+    """Return the context of a request as the handler of a mounted server sees it.
 
-    __slots__ = ("_key", "_outer", "_received")
-
-    def __init__(
-        self, session: Session, exchange: Exchange, key: str | None, outer: Context[Any] | None
-    ) -> None:
-        super().__init__(session, exchange)
-        self._key = key
-        self._outer = outer
-        self._received: Any = None
-        if outer is not None:
-            if outer._values is None:
-                outer._values = {}
-            self._values = outer._values
-
-    @property
-    def params(self) -> Any:
-        if self._params is not None:
-            return self._params
-        if self._received is not None:
-            self._params = read_params(self._exchange, self._received)
-            return self._params
-        found = super().params
-        if isinstance(found, CallToolParams | GetPromptParams) and self._key is not None:
-            found.name = self._key
-        elif isinstance(found, ReadResourceParams) and self._key is not None:
-            found.uri = self._key
-        return found
-
-    def receive(self, params: Any) -> None:
-        """Take the params of the request as the mounted server sees them."""
-        self._params, self._received = None, params
-
-    def _fail(self, error: BaseException | None) -> None:
-        """Note what a tool raised, for the middleware of both servers."""
-        super()._fail(error)
-        if self._outer is not None:
-            self._outer._fail(error)
+    Args:
+        session: the one of that server.
+        exchange: the request.
+        params: those of the request by the names of that server; None for those that were received.
+        outer: the context of the outer server, whose values it has.
+    """
+    context: Context[Any] = Context(session, exchange)
+    context._received = params
+    if outer is not None:
+        if outer._values is None:
+            outer._values = {}
+        context._values = outer._values
+        context._outer = outer
+    return context
 
 
 class MountedSession(Session):
@@ -115,14 +92,6 @@ class MountedSession(Session):
         self.outer.is_shown = value
 
     @property
-    def _contexts(self) -> Any:
-        return self.outer._contexts
-
-    @_contexts.setter
-    def _contexts(self, value: Any) -> None:
-        self.outer._contexts = value
-
-    @property
     def closers(self) -> "tuple[Callable[[], None], ...]":
         return self.outer.closers
 
@@ -134,13 +103,19 @@ class MountedSession(Session):
     def is_lasting(self) -> bool:  # type: ignore[override]  # read from the outer one
         return self.outer.is_lasting
 
-    def context(self, exchange: Exchange, key: str | None = None) -> Context[Any]:
+    def context(self, exchange: Exchange, params: object = None) -> Context[Any]:
         found = current.get(None)
         if found is None or found._exchange is not exchange:
-            return MountedContext(self, exchange, key, None)
-        if found._session is self:
-            return found
-        return MountedContext(self, exchange, key, found)
+            return inner_context(self, exchange, params, None)
+        return found if found._session is self else inner_context(self, exchange, params, found)
+
+    # Cancellation reaches the contexts of the outer session.
+
+    def begin_in_thread(self, context: Context[Any]) -> "ClientFlow | None":
+        return self.outer.begin_in_thread(context)
+
+    def end_in_thread(self, context: Context[Any]) -> None:
+        self.outer.end_in_thread(context)
 
     def channel(self, exchange: Exchange) -> "Channel":
         return self.outer.channel(exchange)

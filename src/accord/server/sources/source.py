@@ -8,11 +8,12 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+from accord.server.entries.entry import EntryKind
 from accord.server.hub import Hub, ListKind, list_change, resource_change
-from accord.server.sources.views import EntryKind, Views
+from accord.server.sources.views import Views
 
 if TYPE_CHECKING:
-    from accord.server.entries.registry import RegistryEntry
+    from accord.server.entries.entry import Entry
 
 
 class Source(Views):
@@ -35,7 +36,7 @@ class Source(Views):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
 
-    def entries(self, kind: EntryKind) -> "Sequence[RegistryEntry]":
+    def entries(self, kind: EntryKind) -> "Sequence[Entry]":
         """Return what it offers now, each under a key of its own. From any thread."""
         raise NotImplementedError
 

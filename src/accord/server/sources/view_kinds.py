@@ -6,16 +6,14 @@ from contextlib import asynccontextmanager
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
-import msgspec
-
 from accord.errors import RegistrationError
 from accord.server.access import parse_tags
+from accord.server.entries.entry import ENTRY_KINDS, EntryKind
 from accord.server.hub import LIST_KINDS, UPDATED, Hub, ListKind, ServerChange, list_topic
-from accord.server.sources.views import ENTRY_KINDS, EntryKind, Views
+from accord.server.sources.views import Views
 
 if TYPE_CHECKING:
-    from accord.server.entries.registry import RegistryEntry
-    from accord.server.entries.resources import ResourceEntry
+    from accord.server.entries.entry import Entry
     from accord.server.sources.arguments import ArgumentChange, Hidden
     from accord.types import ToolAnnotations
 
@@ -68,14 +66,14 @@ class View(Views):
     def parts(self) -> Sequence[Views]:
         return [self.base]
 
-    def find_unlisted(self, uri: str) -> "ResourceEntry | None":
+    def find_unlisted(self, uri: str) -> "Entry | None":
         return self.base.find_unlisted(uri)
 
     def hear(self, change: ServerChange) -> None:
         """Pass a change of the source on."""
         self.hub.publish(change)
 
-    def entries(self, kind: EntryKind) -> "Sequence[RegistryEntry]":
+    def entries(self, kind: EntryKind) -> "Sequence[Entry]":
         shown = []
         for each in self.base.entries(kind):
             try:
@@ -106,7 +104,7 @@ class View(Views):
         """Hold what the source needs, and check the names that the view is made with."""
         from accord.server.sources.lifespans import lifespan_of
 
-        lifespan = lifespan_of(self.base)  # type: ignore[arg-type]  # every source has one
+        lifespan = lifespan_of(self.base)
         await lifespan.acquire()
         try:
             self._check_names()
@@ -169,7 +167,7 @@ class Selection(View):
     def expected_names(self) -> Iterable[str]:
         return self._names
 
-    def find_unlisted(self, uri: str) -> "ResourceEntry | None":
+    def find_unlisted(self, uri: str) -> "Entry | None":
         return None  # which entries it shows is decided by what they are
 
     def show(self, kind: EntryKind, entry: Any) -> Any:
@@ -209,8 +207,7 @@ class Renaming(View):
         super().hear(change)
 
     def show(self, kind: EntryKind, entry: Any) -> Any:
-        from accord.server.sources.entries import relocate, rename
-        from accord.server.sources.uris import UriRename
+        from accord.server.sources.entries import UriRename, relocate, rename
 
         name = self._new_names.get(entry.key)
         if name is None or name == entry.key:
@@ -228,7 +225,7 @@ class Prefixing(View):
     """A source with a prefix before all names, and within all URIs."""
 
     def __init__(self, base: Views, prefix: str, separator: str) -> None:
-        from accord.server.sources.uris import UriPrefix
+        from accord.server.sources.entries import UriPrefix
 
         if not prefix or not _PREFIX_CHARACTERS.issuperset(prefix):
             raise ValueError(
@@ -244,13 +241,12 @@ class Prefixing(View):
         self._separator = separator
         self._uris = UriPrefix(prefix, base.offers_uri)
 
-    def find_unlisted(self, uri: str) -> "ResourceEntry | None":
+    def find_unlisted(self, uri: str) -> "Entry | None":
         from accord.server.sources.entries import relocate
 
         inner = self._uris.inward(uri)
         found = None if inner == uri else self.base.find_unlisted(inner)
-        relocated: ResourceEntry | None = found and relocate(found, self._uris)
-        return relocated
+        return found and relocate(found, self._uris)
 
     def __repr__(self) -> str:
         return f"{self.base!r}.prefix({self._prefix!r})"
@@ -262,7 +258,7 @@ class Prefixing(View):
             change = resource_change(self._uris.outward(change.key))
         super().hear(change)
 
-    def entries(self, kind: EntryKind) -> "Sequence[RegistryEntry]":
+    def entries(self, kind: EntryKind) -> "Sequence[Entry]":
         # Results are searched for links only where there are resources to link to.
         has_resources = kind in ("tools", "prompts") and (
             self.base.entries("resources") or self.base.entries("resource_templates")
@@ -330,7 +326,7 @@ class ChangeView(View):
     def expected_names(self) -> Iterable[str]:
         return [self._tool]
 
-    def entries(self, kind: EntryKind) -> "Sequence[RegistryEntry]":
+    def entries(self, kind: EntryKind) -> "Sequence[Entry]":
         return super().entries(kind) if kind == "tools" else self.base.entries(kind)
 
     def show(self, kind: EntryKind, entry: Any) -> Any:
@@ -342,7 +338,7 @@ class ChangeView(View):
 
     def _apply(self, entry: Any) -> Any:
         from accord.server.sources.arguments import ArgumentChanges
-        from accord.server.sources.entries import change_arguments, redescribe, rename
+        from accord.server.sources.entries import change_arguments, redescribe, rename, retag
 
         change = self._change
         hide, arguments = change.get("hide", {}), change.get("arguments", {})
@@ -357,5 +353,5 @@ class ChangeView(View):
         if "name" in change:
             entry = rename(entry, change["name"])
         if "tags" in change:
-            entry = msgspec.structs.replace(entry, tags=parse_tags(change["tags"]))
+            entry = retag(entry, parse_tags(change["tags"]))
         return entry

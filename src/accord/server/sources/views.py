@@ -1,22 +1,15 @@
 """Views on sources: fewer entries, other names, other descriptions, other arguments."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, Unpack
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any, Unpack
 
+from accord.server.entries.entry import EntryKind
 from accord.server.hub import Hub, ListKind
 
 if TYPE_CHECKING:
-    from accord.server.entries.registry import RegistryEntry
-    from accord.server.entries.resources import ResourceEntry
+    from accord.server.entries.entry import Entry
     from accord.server.sources.view_kinds import ToolChange, View
-
-EntryKind: TypeAlias = Literal["tools", "prompts", "resources", "resource_templates"]
-ENTRY_KINDS: Final[tuple[EntryKind, ...]] = (
-    "tools",
-    "prompts",
-    "resources",
-    "resource_templates",
-)
 
 
 class Views:
@@ -30,11 +23,11 @@ class Views:
     name: str
     is_complete = True
 
-    def entries(self, kind: EntryKind) -> "Sequence[RegistryEntry]":
+    def entries(self, kind: EntryKind) -> "Sequence[Entry]":
         """Return what it offers now."""
         raise NotImplementedError
 
-    def find(self, kind: EntryKind, key: str) -> "RegistryEntry | None":
+    def find(self, kind: EntryKind, key: str) -> "Entry | None":
         """Return the entry with this name or URI; of templates, the one with this text."""
         return next((entry for entry in self.entries(kind) if entry.key == key), None)
 
@@ -49,9 +42,13 @@ class Views:
         """Return the sources that it is made of."""
         return ()
 
-    def find_unlisted(self, uri: str) -> "ResourceEntry | None":
+    def find_unlisted(self, uri: str) -> "Entry | None":
         """Return a resource that it may have although it does not list it."""
         return None
+
+    def run_lifespan(self) -> AbstractAsyncContextManager[Any]:
+        """Hold what calls need while the source is in use; yields its state."""
+        raise NotImplementedError
 
     async def check_loop(self, passed: "Sequence[object]") -> None:
         """Refuse a request that leads back to a proxy that it has passed.

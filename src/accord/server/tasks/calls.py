@@ -24,12 +24,13 @@ from accord.types import (
 )
 
 if TYPE_CHECKING:
-    from accord.server.entries.tools import ToolEntry, ToolResult
+    from accord.server.entries.entry import Entry
+    from accord.server.entries.tools import ToolResult
     from accord.server.session import Session
 
 
 def call_as_task(
-    session: "Session", exchange: Exchange, entry: "ToolEntry", params: CallToolParams
+    session: "Session", exchange: Exchange, entry: "Entry", params: CallToolParams
 ) -> Coroutine[Any, Any, Any] | None:
     """Return the coroutine that answers a call with a task; None where the call is a plain one.
 
@@ -41,31 +42,31 @@ def call_as_task(
     if revision.tasks:
         if not _is_wanted(session, entry, params):
             return None
-    elif not revision.result_type or entry.task is None:
+    elif not revision.result_type or entry.facts.task is None:
         return None
     elif not TASKS.is_declared(exchange):
-        if entry.task == "required":  # tasks-ext.create.needs-task-32021
+        if entry.facts.task == "required":  # tasks-ext.create.needs-task-32021
             TASKS.require(exchange, f"tool {entry.key!r} runs as a task")
         return None
-    elif entry.ask_first:
+    elif entry.facts.ask_first:
         return _ask_first(session, exchange, entry, params)
-    elif entry.task == "optional" and session.server.tasks.settings.grace:
+    elif entry.facts.task == "optional" and session.server.tasks.settings.grace:
         return _answer_soon(session, exchange, entry, params)
     return _begin(session, exchange, entry, params)
 
 
-def _is_wanted(session: "Session", entry: "ToolEntry", params: CallToolParams) -> bool:
+def _is_wanted(session: "Session", entry: "Entry", params: CallToolParams) -> bool:
     if params.task is None:
-        if entry.task == "required":  # tasks.tool.required-error
+        if entry.facts.task == "required":  # tasks.tool.required-error
             raise MethodNotFound(f"tool {entry.key!r} runs as a task: call it with `task`")
         return False
-    if entry.task is None and session.server.has_task_tools:  # tasks.tool.forbidden-error
+    if entry.facts.task is None and session.server.has_task_tools:  # tasks.tool.forbidden-error
         raise MethodNotFound(f"tool {entry.key!r} does not run as a task: call it without `task`")
-    return entry.task is not None  # tasks.undeclared.ignored
+    return entry.facts.task is not None  # tasks.undeclared.ignored
 
 
 def _describe(
-    session: "Session", exchange: Exchange, entry: "ToolEntry", params: CallToolParams
+    session: "Session", exchange: Exchange, entry: "Entry", params: CallToolParams
 ) -> RunningTask:
     values = session.context(exchange)._values  # those that middleware put
 
@@ -74,13 +75,13 @@ def _describe(
 
     runner = session.server.tasks
     task = new_task(runner, session, exchange, entry.label, work)
-    if entry.idempotent and runner.worker is not None:
+    if entry.facts.idempotent and runner.worker is not None:
         task.call = encode_call(session, exchange, entry, params)
     return task
 
 
 async def _begin(
-    session: "Session", exchange: Exchange, entry: "ToolEntry", params: CallToolParams
+    session: "Session", exchange: Exchange, entry: "Entry", params: CallToolParams
 ) -> CreateTaskResult | TaskHandle:
     task = _describe(session, exchange, entry, params)
     ttl = None if params.task is None or not exchange.revision.tasks else params.task.ttl
@@ -98,7 +99,7 @@ def _handle(
 
 
 async def _answer_soon(
-    session: "Session", exchange: Exchange, entry: "ToolEntry", params: CallToolParams
+    session: "Session", exchange: Exchange, entry: "Entry", params: CallToolParams
 ) -> CallToolResult | TaskHandle | CreateTaskResult:
     """Answer with the result if there is one soon and nothing is asked, else with a task."""
     runner = session.server.tasks
@@ -128,7 +129,7 @@ class AskFirst(Rounds):
     """Asks through rounds until the handler starts its task; from then on, as a task does."""
 
     def __init__(
-        self, session: "Session", exchange: Exchange, entry: "ToolEntry", params: CallToolParams
+        self, session: "Session", exchange: Exchange, entry: "Entry", params: CallToolParams
     ) -> None:
         super().__init__(session, exchange, params)
         self._params = params
@@ -146,7 +147,7 @@ class AskFirst(Rounds):
 
     async def answer(self, params: CallToolParams) -> Any:
         """Run the handler up to its end, to a question or to the start of its task."""
-        outcome = self._entry.call(self._session, self._exchange, params.arguments, self._context)
+        outcome = self._entry.answer(self._session, self._exchange, params, self._context)
         if not isinstance(outcome, Awaitable):
             return outcome
         work = self._work = asyncio.ensure_future(outcome)
@@ -162,7 +163,7 @@ class AskFirst(Rounds):
         runner = self._session.server.tasks
         task = new_task(runner, self._session, self._exchange, self._entry.label, self._result)
         more: dict[str, Any] = {}
-        if self._entry.idempotent and runner.worker is not None:
+        if self._entry.facts.idempotent and runner.worker is not None:
             task.call = encode_call(self._session, self._exchange, self._entry, self._params)
             # A second run finds the answers to the questions that came before the task.
             answers, kept = self._content.answers, self._content.kept
@@ -181,7 +182,7 @@ class AskFirst(Rounds):
 
 
 async def _ask_first(
-    session: "Session", exchange: Exchange, entry: "ToolEntry", params: CallToolParams
+    session: "Session", exchange: Exchange, entry: "Entry", params: CallToolParams
 ) -> Any:
     channel = exchange.channel = AskFirst(session, exchange, entry, params)
     await channel.claim()

@@ -22,7 +22,7 @@ from accord.server.tasks.task_store import TaskRecord
 from accord.types import CallToolParams, CallToolResult, Implementation, JsonObject, LoggingLevel
 
 if TYPE_CHECKING:
-    from accord.server.entries.tools import ToolEntry
+    from accord.server.entries.entry import Entry
     from accord.server.session import Session
     from accord.server.tasks.runner import TaskRunner
 
@@ -65,7 +65,7 @@ _decode: Final = msgspec.msgpack.Decoder(CallFacts).decode
 
 
 def encode_call(
-    session: "Session", exchange: Exchange, entry: "ToolEntry", params: CallToolParams
+    session: "Session", exchange: Exchange, entry: "Entry", params: CallToolParams
 ) -> bytes:
     """Return what is needed to run a call again."""
     peer, principal = exchange.peer, session.principal_of(exchange)
@@ -87,20 +87,20 @@ def encode_call(
     return _encode(facts)
 
 
-def find_tool(runner: "TaskRunner", call: bytes) -> "tuple[CallFacts, ToolEntry] | None":
+def find_tool(runner: "TaskRunner", call: bytes) -> "tuple[CallFacts, Entry] | None":
     """Return a call and its tool; None if it cannot run again here."""
     try:
         facts = _decode(call)
     except ValueError:
         return None
     entry = runner.server.tool_entries.get(facts.tool)
-    if facts.format != _FORMAT or entry is None or not entry.idempotent:
+    if facts.format != _FORMAT or entry is None or not entry.facts.idempotent:
         return None
     return facts, entry
 
 
 def run_again(
-    runner: "TaskRunner", record: TaskRecord, facts: CallFacts, entry: "ToolEntry"
+    runner: "TaskRunner", record: TaskRecord, facts: CallFacts, entry: "Entry"
 ) -> RunningTask:
     """Return a task whose call runs again, without the connection that it came from."""
     server, row = runner.server, REVISIONS[record.revision]
@@ -143,7 +143,7 @@ def run_again(
 async def call_tool(
     task: RunningTask,
     session: "Session",
-    entry: "ToolEntry",
+    entry: "Entry",
     params: CallToolParams,
     values: dict[type, Any] | None = None,
 ) -> CallToolResult:
@@ -158,7 +158,7 @@ async def call_tool(
     """
     context = task.context = Context(session, task.exchange)
     context._values = values
-    outcome = entry.call(session, task.exchange, params.arguments, context)
+    outcome = entry.answer(session, task.exchange, params, context)
     result = await outcome if isinstance(outcome, Awaitable) else outcome
     assert isinstance(result, CallToolResult)  # a task never asks by rounds
     return result

@@ -263,7 +263,7 @@ class SessionSharing:
         if not isinstance(params, CallToolParams):
             return False
         entry = self._server.tool_entries.get(params.name)
-        return entry is not None and entry.idempotent
+        return entry is not None and entry.facts.idempotent
 
 
 def encode_state(kept: dict[str, Any], base: Mapping[str, bytes]) -> dict[str, bytes]:
