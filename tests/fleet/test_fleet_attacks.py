@@ -13,18 +13,18 @@ from accord import Server, connect
 from accord.cli.main import main
 from accord.errors import RemoteProtocolError
 from accord.testing import catalog
-from accord_tools.fleet.caching.versions import version_in_file
-from accord_tools.fleet.commands.live import describe_result
+from accord_tools.fleet.caching import version_in_file
+from accord_tools.fleet.commands.run import describe_result
 from accord_tools.fleet.commands.trust import launch_list
 from accord_tools.fleet.definition import FleetError, ResolvedServer
-from accord_tools.fleet.file.placeholders import withheld_variables
+from accord_tools.fleet.file.entries import withheld_variables
 from accord_tools.fleet.file.reader import read_fleet
 from accord_tools.fleet.file.trust import TrustStore
+from accord_tools.fleet.fleet_runner import find_origin
 from accord_tools.fleet.history import open_history
+from accord_tools.fleet.history.database import TABLES
 from accord_tools.fleet.history.json_lines import HistoryLines
-from accord_tools.fleet.history.parts import PackedRun, VerdictPart, compress
-from accord_tools.fleet.history.tables import TABLES
-from accord_tools.fleet.origin import find_origin
+from accord_tools.fleet.history.packing import PackedRun, VerdictPart, compress
 from accord_tools.fleet.rendering.site import MARKER, write_site
 from accord_tools.fleet.running.pool import run_all
 from accord_tools.fleet.worker.job import WorkerJob

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from accord_tools.fleet.caching.key import make_key, read_version
+from accord_tools.fleet.caching import make_key, read_version
 from accord_tools.fleet.definition import FleetError, FleetServer, ResolvedServer, VersionSource
 from accord_tools.fleet.results import RuleSetStamp
 

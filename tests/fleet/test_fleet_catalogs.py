@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from accord_tools.contract.lock_file import difference
 from accord_tools.fleet.catalogs.changes import find_catalog_changes
-from accord_tools.fleet.catalogs.summary import summarize_catalog
+from accord_tools.fleet.catalogs.entries import summarize_catalog
 
 STRING = {"type": "string"}
 

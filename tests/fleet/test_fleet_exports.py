@@ -13,7 +13,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from accord.protocol.catalogue import RULE_SET
 from accord_tools.fleet.rendering import FORMS, form_of, render_fleet
-from accord_tools.fleet.rendering.badges import badge_endpoint, server_badge
+from accord_tools.fleet.rendering.site import badge_endpoint, server_badge
 from accord_tools.fleet.rendering.text import as_text
 from accord_tools.fleet.rendering.wording import DIFFERENCE_WORDS, change_text, summarize
 from accord_tools.fleet.results import (

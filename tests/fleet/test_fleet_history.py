@@ -15,9 +15,8 @@ import pytest
 
 from accord_tools.fleet.definition import FleetError
 from accord_tools.fleet.history import open_history
-from accord_tools.fleet.history.database import HistoryDatabase
-from accord_tools.fleet.history.parts import compress, expand
-from accord_tools.fleet.history.tables import STEPS
+from accord_tools.fleet.history.database import STEPS, HistoryDatabase
+from accord_tools.fleet.history.packing import compress, expand
 from accord_tools.fleet.results import (
     CatalogFinding,
     RunComparison,

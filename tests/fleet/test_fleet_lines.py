@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accord.client.configuration import parse_json, without_comments
-from accord_tools.fleet.file.json_lines import find_json_places
-from accord_tools.fleet.file.toml_lines import find_toml_lines
+from accord_tools.fleet.file.document import find_json_places, find_toml_lines
 
 TOML = '''\
 # a = 1

@@ -11,8 +11,7 @@ import pytest
 import accord
 from accord.testing import catalog_of
 from accord_tools.fleet.catalogs import LINT_RULES, lint_catalog, lint_fleet, lint_remote
-from accord_tools.fleet.catalogs.characters import find_hidden
-from accord_tools.fleet.catalogs.look_alikes import fold_look, fold_style, plain_letters
+from accord_tools.fleet.catalogs.characters import find_hidden, fold_look, fold_style, plain_letters
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 GOOD = "Return the weather of a city for the next days."

@@ -14,9 +14,9 @@ from accord_tools.fleet.commands.run import write_locks
 from accord_tools.fleet.file.reader import read_fleet
 from accord_tools.fleet.history import open_history
 from accord_tools.fleet.rendering import render_fleet
-from accord_tools.fleet.rendering.finding_groups import group_findings
 from accord_tools.fleet.rendering.markdown import as_markdown
 from accord_tools.fleet.rendering.text import as_text
+from accord_tools.fleet.rendering.wording import group_findings
 from accord_tools.fleet.results import CatalogChange, CatalogFinding, ServerDocuments
 from fleet.past_runs import SMALL, result, rule, view
 

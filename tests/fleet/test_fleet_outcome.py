@@ -4,8 +4,7 @@ import subprocess
 
 import pytest
 
-from accord_tools.fleet.origin import find_origin
-from accord_tools.fleet.outcome import exit_code
+from accord_tools.fleet.fleet_runner import find_origin
 from accord_tools.fleet.results import (
     CatalogChange,
     CatalogFinding,
@@ -14,6 +13,7 @@ from accord_tools.fleet.results import (
     RunComparison,
     RunDifference,
     ServerResult,
+    exit_code,
 )
 
 GOOD = ServerResult(name="good", state="ok")

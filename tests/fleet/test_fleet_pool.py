@@ -11,11 +11,18 @@ import pytest
 from accord.protocol.verdict import Verdict, VerdictName
 from accord_tools.check.report import merge_revisions
 from accord_tools.check.verdicts import chosen_requirements
+from accord_tools.fleet.commands.run import shard
 from accord_tools.fleet.definition import FleetError, ResolvedServer
 from accord_tools.fleet.results import FailedTest, TestCounts
-from accord_tools.fleet.running.pool import PoolRun, count_cores, default_jobs, run_all
-from accord_tools.fleet.running.repetition import find_doubtful, make_repetition, replace_doubtful
-from accord_tools.fleet.running.shards import shard
+from accord_tools.fleet.running.pool import (
+    PoolRun,
+    count_cores,
+    default_jobs,
+    find_doubtful,
+    make_repetition,
+    replace_doubtful,
+    run_all,
+)
 from accord_tools.fleet.running.worker_process import DoubtfulVerdicts, WorkerOutcome
 from accord_tools.fleet.worker.job import WorkerJob, WorkerProgress, WorkerReport
 from fleet.jobs import MARK, STATES, job, marked_processes

@@ -8,13 +8,11 @@ import pytest
 from accord_tools.contract.cases import read_cases
 from accord_tools.fleet.definition import Fleet, FleetError, FleetServer
 from accord_tools.fleet.file.reader import read_fleet
-from accord_tools.fleet.sources.docker import read_docker_server
 from accord_tools.fleet.sources.export import HOSTS, export_fleet
 from accord_tools.fleet.sources.host_files import find_host_files, read_host_file
-from accord_tools.fleet.sources.insertion import add_servers
+from accord_tools.fleet.sources.insertion import add_servers, hide_literals, make_unique
 from accord_tools.fleet.sources.repository import find_servers
-from accord_tools.fleet.sources.server import hide_literals, make_unique
-from accord_tools.fleet.sources.source_file import read_source
+from accord_tools.fleet.sources.source_file import read_docker_server, read_source
 from accord_tools.hosts.sources.found_server import FoundServer
 from accord_tools.hosts.sources.registry import is_server_json, read_server_json
 from accord_tools.hosts.table.rows import load_hosts

@@ -27,7 +27,7 @@ from accord_tools.fleet.results import (
     StageResult,
     TestCounts,
 )
-from accord_tools.fleet.worker.channel import MaskedStream
+from accord_tools.fleet.worker.channel import MaskedStream, mask_message
 from accord_tools.fleet.worker.job import (
     DECODER,
     WorkerJob,
@@ -35,7 +35,6 @@ from accord_tools.fleet.worker.job import (
     WorkerReport,
     encode_job,
 )
-from accord_tools.fleet.worker.report_mask import mask_message
 from fleet.fleet_server import HOSTILE, SCHEMA
 from fleet.jobs import command, job, marked_processes
 from support.waiting import LONG, until_sync

@@ -87,7 +87,8 @@ class CommandGroup(NamedTuple):
         package: the package that has its modules.
         about: its help, before the options.
         examples: its help, after the options.
-        kinds: for each kind of work, which its first word names, its module and what it does.
+        kinds: for each kind of work, which its first word names, its place as in `Command`, and
+            what it does.
         default: the kind that is meant if none is named.
     """
 
@@ -102,8 +103,10 @@ class CommandGroup(NamedTuple):
         """Add the command, with all its kinds of work, to the command line."""
         parser = commands.add_parser(self.name, description=self.about, epilog=self.examples)
         kinds = parser.add_subparsers(metavar="WHAT", required=True)
-        for kind, (module, help) in self.kinds.items():
-            import_module(f"{self.package}.{module}").register(kinds, kind, help)
+        for kind, (place, help) in self.kinds.items():
+            module, _, function = place.partition(":")
+            found = import_module(f"{self.package}.{module}")
+            getattr(found, function or "register")(kinds, kind, help)
 
     def complete(self, words: Sequence[str]) -> list[str]:
         """Return the words of the command line with the default where no kind is named."""

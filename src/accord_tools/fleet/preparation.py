@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from accord_tools.check.probing.secret_filter import SecretFilter
-from accord_tools.fleet.caching.key import SECRET_VARIABLE, CacheKey, make_key, read_version
+from accord_tools.fleet.caching import SECRET_VARIABLE, CacheKey, make_key, read_version
 from accord_tools.fleet.definition import (
     DEFAULT_MAX_AGE,
     Fleet,
@@ -19,8 +19,7 @@ from accord_tools.fleet.definition import (
     FleetServer,
     ResolvedServer,
 )
-from accord_tools.fleet.file.entries import resolve_server
-from accord_tools.fleet.file.placeholders import withheld_variables
+from accord_tools.fleet.file.entries import resolve_server, withheld_variables
 from accord_tools.fleet.history.history import History
 from accord_tools.fleet.history.summaries import ReusableResult
 from accord_tools.fleet.results import RuleSetStamp, ServerResult, StageName, StageResult

@@ -1,6 +1,7 @@
 """What servers offer: digests, changes, findings of the lint, and rules of directories."""
 
 from accord_tools.fleet.catalogs.changes import MOST_CHANGES, find_catalog_changes
+from accord_tools.fleet.catalogs.entries import summarize_catalog
 from accord_tools.fleet.catalogs.lint import lint_catalog, lint_fleet, lint_remote
 from accord_tools.fleet.catalogs.lint_rules import LINT_RULES, LintRule
 from accord_tools.fleet.catalogs.readiness import (
@@ -10,7 +11,6 @@ from accord_tools.fleet.catalogs.readiness import (
     known_findings,
     readiness_rules,
 )
-from accord_tools.fleet.catalogs.summary import summarize_catalog
 
 __all__ = [
     "DIRECTORIES",

@@ -6,12 +6,15 @@ from typing import Final, NamedTuple
 
 from accord.cli.terminal import escape_unprintable
 from accord.types import JsonObject
-from accord_tools.fleet.catalogs.characters import name_character
-from accord_tools.fleet.catalogs.entries import CatalogEntry, instructions_of, texts_of
-from accord_tools.fleet.catalogs.flows import FLOW_LABELS, FlowLabel, label_tools
+from accord_tools.fleet.catalogs.characters import (
+    fold_look,
+    fold_style,
+    foreign_letters,
+    name_character,
+)
+from accord_tools.fleet.catalogs.entries import CatalogEntry, instructions_of, style_of, texts_of
 from accord_tools.fleet.catalogs.lint_rules import make_finding
-from accord_tools.fleet.catalogs.look_alikes import fold_look, fold_style, foreign_letters
-from accord_tools.fleet.catalogs.words import style_of
+from accord_tools.fleet.catalogs.safety import FLOW_LABELS, FlowLabel, label_tools
 from accord_tools.fleet.results import CatalogFinding, Severity
 
 _TOKEN: Final = re.compile(r"`?(?<![\w./@-])[A-Za-z][\w-]*+(?![\w/@-]|\.\w)`?")

@@ -12,18 +12,18 @@ from accord_tools.fleet.catalogs.collisions import (
     check_joint_flow,
     check_mentions,
 )
-from accord_tools.fleet.catalogs.entries import CatalogEntry, entries_of
+from accord_tools.fleet.catalogs.entries import CatalogEntry, entries_of, estimate_tokens
 from accord_tools.fleet.catalogs.lint_rules import limit_findings, make_finding
-from accord_tools.fleet.catalogs.portability import check_openness, check_schema
 from accord_tools.fleet.catalogs.quality import (
     MOST_TOKENS,
     MOST_TOOLS,
     check_description,
+    check_openness,
+    check_schema,
     check_tool,
     check_tools,
 )
 from accord_tools.fleet.catalogs.safety import check_entry_texts, check_flow, check_instructions
-from accord_tools.fleet.catalogs.summary import estimate_tokens
 from accord_tools.fleet.results import CatalogFinding
 
 

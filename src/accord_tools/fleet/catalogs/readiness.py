@@ -24,10 +24,11 @@ from accord_tools.fleet.catalogs.entries import (
     entries_of,
     text_at,
     tool_schema,
+    word_set,
+    words_of,
 )
 from accord_tools.fleet.catalogs.lint import lint_catalog
 from accord_tools.fleet.catalogs.quality import LONG_NAME
-from accord_tools.fleet.catalogs.words import word_set, words_of
 from accord_tools.fleet.definition import Directory
 from accord_tools.fleet.results import CatalogChange, CatalogFinding, Severity
 

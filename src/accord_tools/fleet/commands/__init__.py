@@ -23,17 +23,17 @@ examples:
 """
 KINDS: Final = {
     "run": ("run", "check all servers of a file (the default)"),
-    "init": ("init", "write a fleet file with the servers of a repository"),
-    "add": ("add", "write one more server into a fleet file"),
-    "import": ("import_", "take servers over from other files"),
-    "export": ("export", "print the servers as a host writes them"),
+    "init": ("servers:register_init", "write a fleet file with the servers of a repository"),
+    "add": ("servers:register_add", "write one more server into a fleet file"),
+    "import": ("servers:register_import", "take servers over from other files"),
+    "export": ("servers:register_export", "print the servers as a host writes them"),
     "lint": ("lint", "look for faults in what locked servers offer; launches nothing"),
     "history": ("history", "show earlier runs, or one server over time"),
     "merge": ("merge", "put the runs of several machines together"),
-    "prune": ("prune", "remove old runs from the history"),
+    "prune": ("history:register_prune", "remove old runs from the history"),
     "trust": ("trust", "let a file launch its servers"),
 }
-"""The kinds of work: the module of each, and what it does."""
+"""The kinds of work: the place of each, and what it does."""
 _GROUP: Final = CommandGroup("fleet", __name__, _HELP, _EXAMPLES, KINDS, "run")
 register = _GROUP.register
 complete = _GROUP.complete

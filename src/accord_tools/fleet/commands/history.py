@@ -1,4 +1,4 @@
-"""`accord fleet history`: show earlier runs, or the results of one server over time."""
+"""`accord fleet history` and `prune`: show earlier runs, or one server over time; remove runs."""
 
 import argparse
 import sys
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from accord_tools.fleet.history import RunSummary
     from accord_tools.fleet.history.past import PastResult, ServerPast
     from accord_tools.fleet.results import RunDifference
+
 
 _HELP: Final = """\
 usage: accord fleet history [options] [NAME]
@@ -232,3 +233,50 @@ def _describe_difference(each: "RunDifference") -> str:
 
     subject = f"{each.subject}: " if each.subject and each.subject not in each.text else ""
     return f"{DIFFERENCE_WORDS[each.kind]}: {subject}{excerpt(each.text)}"
+
+
+# -- accord fleet prune
+
+
+_PRUNE_HELP: Final = """\
+usage: accord fleet prune [options]
+
+Remove old runs from the history, with what only they refer to, and make the file smaller.
+
+Exit code: 0 done, also if there was nothing to remove; 2 there is no history, or it cannot be
+written.
+
+examples:
+  accord fleet prune
+  accord fleet prune --keep 50 --history runs.jsonl
+"""
+_KEEP: Final = 200
+_PRUNE_OPTIONS: Final = f"""\
+--keep N        how many of the newest runs of each fleet stay (default: {_KEEP})
+{HISTORY}"""
+
+
+def register_prune(kinds: Commands, name: str, help: str) -> None:
+    """Add `accord fleet prune` to the command line."""
+    add_command(kinds, name, prune, _PRUNE_HELP, _PRUNE_OPTIONS, help=help, keep=_KEEP)
+
+
+def prune(options: argparse.Namespace) -> int:
+    """Remove old runs and say how many."""
+    from accord_tools.check.rendering.wording import plural
+    from accord_tools.fleet.history import open_history
+
+    path = history_path(options)
+    with open_history(path, must_exist=True) as history:
+        for each in history.notes:
+            note(each)
+        done = history.prune(options.keep)
+    say(
+        f"{path}: {plural(done.removed, 'run')} removed, {done.kept} kept;"
+        f" {_describe_size(done.size_before)} before, {_describe_size(done.size_after)} now\n"
+    )
+    return 0
+
+
+def _describe_size(size: int) -> str:
+    return f"{size / 1_000_000:.1f} MB" if size >= 1_000_000 else f"{size / 1000:.1f} kB"

@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
     from accord_tools.fleet.catalogs import lint_fleet
     from accord_tools.fleet.file.reader import read_fleet
     from accord_tools.fleet.judging import accept_findings
-    from accord_tools.fleet.outcome import is_warning
+    from accord_tools.fleet.results import is_warning
 
     as_json = is_json(options)
     fleet = read_fleet(_path(options), allow_literals=options.allow_literals)
@@ -99,7 +99,7 @@ def _path(options: argparse.Namespace) -> Path:
 def _read_catalogs(fleet: "Fleet") -> "dict[str, JsonObject]":
     """Return what each lock file says; servers without one are named on stderr."""
     from accord_tools.contract.lock_file import LockError, read_lock
-    from accord_tools.fleet.worker.catalog_lock import explain_lock
+    from accord_tools.fleet.catalogs.changes import explain_lock
 
     found = {}
     for server in fleet.servers:
@@ -134,7 +134,7 @@ def _lint_server(server: "FleetServer", catalog: "JsonObject") -> "Iterator[Cata
 def _as_json(
     fleet: "Fleet", catalogs: "dict[str, JsonObject]", found: "Iterable[CatalogFinding]"
 ) -> dict[str, Any]:
-    from accord_tools.fleet.outcome import is_warning
+    from accord_tools.fleet.results import is_warning
 
     listed = list(found)
     return {

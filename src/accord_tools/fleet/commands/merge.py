@@ -80,8 +80,7 @@ def _compare(
     """Return the merged run, compared with an earlier one, and keep it."""
     from msgspec.structs import replace
 
-    from accord_tools.fleet.outcome import FAIL_ON, exit_code
-    from accord_tools.fleet.results import FleetView
+    from accord_tools.fleet.results import FAIL_ON, FleetView, exit_code
 
     names = [each.name for each in merged.results]
     view = FleetView(run=merged, rules=tuple(sorted(rules.ids)))

@@ -70,7 +70,7 @@ def run(options: argparse.Namespace) -> int:
 def launch_list(fleet: "Fleet") -> str:
     """Return a line for each server with what is launched or contacted, without secrets."""
     from accord.cli.terminal import escape_unprintable
-    from accord_tools.fleet.file.placeholders import describe_launch
+    from accord_tools.fleet.file.entries import describe_launch
 
     lines = []
     width = max((len(each.name) for each in fleet.servers), default=0)

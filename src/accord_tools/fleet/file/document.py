@@ -1,5 +1,7 @@
 """A file of TOML, JSON or YAML: what it contains, and the line of each key."""
 
+import re
+from bisect import bisect_right
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
@@ -8,9 +10,101 @@ from typing import Any, Final, NamedTuple
 from accord.client.configuration import parse_json, without_comments
 from accord_tools.contract.data_files import parse_toml, parse_yaml, read_data_file
 from accord_tools.fleet.definition import DEFAULT_FILE, FleetError
-from accord_tools.fleet.file.json_lines import find_json_places
-from accord_tools.fleet.file.toml_lines import find_toml_lines
 from accord_tools.hosts.definition import KeyPath
+from accord_tools.hosts.documents.json_scanner import read_container, skip_space, skip_value
+from accord_tools.hosts.documents.toml_scanner import read_brackets, scan_toml
+
+# -- the places of members in a JSON file
+
+
+class JsonSpan(NamedTuple):
+    """Where a member or an item is: its key, and the value from `start` to `end`."""
+
+    key: int
+    start: int
+    end: int
+    line: int
+
+
+class JsonPlaces(NamedTuple):
+    """The places of all members and items; `repeated` has those that appear again."""
+
+    spans: dict[KeyPath, JsonSpan]
+    repeated: list[tuple[KeyPath, int]]
+
+
+def find_json_places(text: str) -> JsonPlaces:
+    """Return the place of each member and item.
+
+    Args:
+        text: valid JSON without comments and trailing commas, or with spaces in their place.
+    """
+    places = JsonPlaces({}, [])
+    start = skip_space(text, 0)
+    line = text.count("\n", 0, start) + 1
+    places.spans[()] = JsonSpan(start, start, skip_value(text, start), line)
+    _add_members(places, text, ())
+    return places
+
+
+def _add_members(places: JsonPlaces, text: str, around: KeyPath) -> None:
+    """Add what stands in an object or a list; of a key that is there twice, the last counts."""
+    at, line = places.spans[around].start, places.spans[around].line
+    line += text.count("\n", places.spans[around].key, at)
+    if text[at] not in "{[":
+        return
+    for member in read_container(text, at).members:
+        line += text.count("\n", at, member.start)
+        at = member.start
+        assert not isinstance(member.key, tuple)  # JSON has no dotted keys
+        path = (*around, member.key)
+        if path in places.spans:
+            places.repeated.append((path, line))
+        places.spans[path] = JsonSpan(member.start, member.value, member.end, line)
+        _add_members(places, text, path)
+
+
+# -- the lines of keys in a TOML file, which the standard parser does not report
+
+
+def find_toml_lines(text: str) -> dict[KeyPath, int]:
+    """Return the line of each key, table and item of a list.
+
+    Args:
+        text: valid TOML, as `tomllib` has accepted it.
+    """
+    lines = _TomlLines(text)
+    for section in scan_toml(text):
+        lines.add_path((), section.path, section.start)
+        for pair in section.pairs:
+            lines.add_path(section.path, pair.path[len(section.path) :], pair.start)
+            lines.add_value(pair.path, pair.value)
+    return lines.lines
+
+
+class _TomlLines:
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._breaks = [found.start() for found in re.finditer("\n", text)]
+        self.lines: dict[KeyPath, int] = {}
+
+    def add_path(self, around: KeyPath, keys: KeyPath, at: int) -> None:
+        """Note a key and the tables that it makes; what is known keeps its line."""
+        line = bisect_right(self._breaks, at - 1) + 1
+        for size in range(len(keys)):
+            self.lines.setdefault((*around, *keys[: size + 1]), line)
+
+    def add_value(self, path: KeyPath, start: int) -> None:
+        """Note what stands in a list or an inline table."""
+        if self._text[start] not in "{[":
+            return
+        for member in read_brackets(self._text, start).members:
+            keys = member.key if isinstance(member.key, tuple) else (member.key,)
+            self.add_path(path, keys, member.start)
+            self.add_value((*path, *keys), member.value)
+
+
+# -- documents
 
 # Aliases of YAML multiply: a few lines could name a billion values.
 _MOST_VALUES: Final = 1_000_000

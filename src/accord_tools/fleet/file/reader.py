@@ -12,8 +12,13 @@ from accord.errors import ConfigurationError
 from accord_tools.fleet.definition import Fleet, FleetError, FleetServer
 from accord_tools.fleet.file.document import FleetDocument, read_document
 from accord_tools.fleet.file.entries import check_entry
-from accord_tools.fleet.file.section import Section, suggest
-from accord_tools.fleet.file.settings import LOCK_NAME, merge_settings, read_settings
+from accord_tools.fleet.file.settings import (
+    LOCK_NAME,
+    Section,
+    merge_settings,
+    read_settings,
+    suggest,
+)
 from accord_tools.hosts.definition import KeyPath
 from accord_tools.hosts.entries.literals import find_literals
 

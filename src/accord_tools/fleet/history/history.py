@@ -10,24 +10,36 @@ import msgspec
 
 from accord.types import JsonObject
 from accord_tools.fleet.definition import DEFAULT_HISTORY, FleetError
-from accord_tools.fleet.history.catalog_differences import FindChanges
-from accord_tools.fleet.history.comparison import compare_runs, name_run
-from accord_tools.fleet.history.damage import explain_damage
-from accord_tools.fleet.history.database import HistoryDatabase
-from accord_tools.fleet.history.flakiness import ServerObservation, find_flaky, observe
+from accord_tools.fleet.history.comparison import FindChanges, compare_runs, name_run
+from accord_tools.fleet.history.database import HistoryDatabase, explain_damage
 from accord_tools.fleet.history.json_lines import ENDING, HistoryHeader, HistoryLine, HistoryLines
-from accord_tools.fleet.history.packing import Packer
-from accord_tools.fleet.history.parts import (
+from accord_tools.fleet.history.packing import (
     TRAVELLING,
     CatalogPart,
     PackedResult,
     PackedRun,
+    Packer,
     ReportPart,
     RuleSetPart,
     VerdictPart,
     WordingPart,
+    unpack_catalog,
+    unpack_comparison,
+    unpack_details,
+    unpack_letters,
+    unpack_report,
+    unpack_result,
+    unpack_rules,
+    unpack_run,
 )
-from accord_tools.fleet.history.past import PastReader, ServerPast, as_point
+from accord_tools.fleet.history.past import (
+    PastReader,
+    ServerObservation,
+    ServerPast,
+    as_point,
+    find_flaky,
+    observe,
+)
 from accord_tools.fleet.history.storage import RunStorage
 from accord_tools.fleet.history.summaries import (
     PruneReport,
@@ -37,16 +49,6 @@ from accord_tools.fleet.history.summaries import (
     escape_surrogates,
     fleet_key,
     read_moment,
-)
-from accord_tools.fleet.history.unpacking import (
-    unpack_catalog,
-    unpack_comparison,
-    unpack_details,
-    unpack_letters,
-    unpack_report,
-    unpack_result,
-    unpack_rules,
-    unpack_run,
 )
 from accord_tools.fleet.results import (
     FleetRun,

@@ -1,7 +1,7 @@
 """A history as a file of JSON lines, for runs without a disk of their own.
 
-Each line is a part or a run, see `parts`. A run follows its parts, so that a file that was cut off
-has whole runs only. Reports are left out: they are most of the size, and such a file travels.
+Each line is a part or a run, see `packing`. A run follows its parts, so that a file that was cut
+off has whole runs only. Reports are left out: they are most of the size, and such a file travels.
 """
 
 import os
@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from accord_tools.fleet.definition import FleetError
-from accord_tools.fleet.history.parts import PackedRun, TravellingPart
+from accord_tools.fleet.history.packing import PackedRun, TravellingPart
 
 ENDING: Final = ".jsonl"
 _FORMAT: Final = 1

@@ -1,20 +1,26 @@
 """The results of one server over time, and what changed when."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any
+from itertools import pairwise
+from typing import Any, Final
 
 import msgspec
 
-from accord.types import JsonObject
+from accord.protocol.verdict import VerdictName
+from accord.types import JsonObject, RevisionId
 from accord_tools.fleet.definition import FleetError
-from accord_tools.fleet.history.catalog_differences import FindChanges
-from accord_tools.fleet.history.comparison import ComparisonContext, compare_results
+from accord_tools.fleet.history.comparison import ComparisonContext, FindChanges, compare_results
 from accord_tools.fleet.history.database import HistoryDatabase
-from accord_tools.fleet.history.parts import CatalogPart, RuleSetPart
+from accord_tools.fleet.history.packing import (
+    CatalogPart,
+    RuleSetPart,
+    unpack_catalog,
+    unpack_result,
+)
 from accord_tools.fleet.history.storage import RunStorage
-from accord_tools.fleet.history.unpacking import unpack_catalog, unpack_result
-from accord_tools.fleet.results import RunDifference, ServerResult, TrendPoint
+from accord_tools.fleet.results import FleetRun, RunDifference, ServerResult, TrendPoint
 
 
 class PastResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,3 +142,67 @@ class PastReader:
     def _catalog(self, digest: str) -> JsonObject | None:
         found = self._storage.part(digest, CatalogPart)
         return None if found is None else unpack_catalog(found)
+
+
+# -- flaky requirements: their verdicts change although nothing else did
+
+# A verdict that changed this often, within the runs that are looked at, changes by chance.
+_CHANGES: Final = 3
+
+
+class ServerObservation(msgspec.Struct, frozen=True, kw_only=True):
+    """The verdicts of one run, and what could explain that they differ from another's.
+
+    Attributes:
+        server_version: as the server says.
+        catalog: the digest of what it offers.
+        rules: the digest of the set of rules.
+        accord: the version of accord.
+        revisions: that were checked.
+        verdicts: by requirement.
+    """
+
+    server_version: str
+    catalog: str
+    rules: str
+    accord: str
+    revisions: tuple[RevisionId, ...]
+    verdicts: Mapping[str, VerdictName]
+
+    def is_like(self, other: "ServerObservation") -> bool:
+        """Return whether nothing explains a difference of verdicts."""
+        return (
+            self.server_version == other.server_version
+            and self.catalog == other.catalog
+            and self.rules == other.rules
+            and self.accord == other.accord
+            and self.revisions == other.revisions
+        )
+
+
+def observe(run: FleetRun, server: str) -> Iterator[ServerObservation]:
+    """Yield what a run that is not saved yet says about a server, if it checked it."""
+    for each in run.results:
+        if each.name == server and each.verdicts and not each.reused_from:
+            yield ServerObservation(
+                server_version=each.server_version,
+                catalog="" if each.catalog is None else each.catalog.digest,
+                rules=run.rules.digest,
+                accord=run.accord,
+                revisions=each.revisions,
+                verdicts=each.verdicts,
+            )
+
+
+def find_flaky(observations: Sequence[ServerObservation]) -> tuple[str, ...]:
+    """Return the requirements whose verdicts change by chance.
+
+    Args:
+        observations: of one server, in the order of time.
+    """
+    changes: Counter[str] = Counter()
+    for before, after in pairwise(observations):
+        if before.is_like(after):
+            both = before.verdicts.keys() & after.verdicts.keys()
+            changes.update(id for id in both if before.verdicts[id] != after.verdicts[id])
+    return tuple(sorted(id for id, count in changes.items() if count >= _CHANGES))

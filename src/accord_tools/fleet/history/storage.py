@@ -6,8 +6,8 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from accord_tools.fleet.history.database import HistoryDatabase
-from accord_tools.fleet.history.parts import (
+from accord_tools.fleet.history.database import PART_TABLES, HistoryDatabase
+from accord_tools.fleet.history.packing import (
     TRAVELLING,
     CatalogPart,
     FindingPart,
@@ -21,7 +21,6 @@ from accord_tools.fleet.history.parts import (
     VerdictPart,
     WordingPart,
 )
-from accord_tools.fleet.history.tables import PART_TABLES
 from accord_tools.fleet.results import CatalogFinding, RequirementBreach, RunOrigin
 
 Value = TypeVar("Value")

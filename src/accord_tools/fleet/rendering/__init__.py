@@ -23,13 +23,13 @@ FORMS: Final[dict[str, FleetForm]] = {
     "text": FleetForm("text.as_text", (".txt",)),
     "html": FleetForm("page.as_html", (".html", ".htm")),
     "json": FleetForm("machine_readable.as_json", (".json",)),
-    "junit": FleetForm("junit.as_junit", (".xml",)),
+    "junit": FleetForm("machine_readable.as_junit", (".xml",)),
     "sarif": FleetForm("sarif.as_sarif", (".sarif", ".sarif.json")),
     "markdown": FleetForm("markdown.as_markdown", (".md", ".markdown")),
     "csv": FleetForm("machine_readable.as_csv", (".csv",)),
     "ndjson": FleetForm("machine_readable.as_ndjson", (".ndjson", ".jsonl")),
-    "openmetrics": FleetForm("metrics.as_openmetrics", (".prom", ".openmetrics")),
-    "badge": FleetForm("badges.as_badge", (".svg",)),
+    "openmetrics": FleetForm("machine_readable.as_openmetrics", (".prom", ".openmetrics")),
+    "badge": FleetForm("site.as_badge", (".svg",)),
 }
 """The forms by name; the longest ending that fits the name of a file wins."""
 

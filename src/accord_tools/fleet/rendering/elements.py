@@ -3,14 +3,21 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import unified_diff
+from itertools import pairwise
 from typing import Final, TypeVar
 
 import msgspec
 
 from accord_tools.check.rendering.html import SIGNS, escape_html
 from accord_tools.check.rendering.wording import plural
-from accord_tools.fleet.rendering.wording import FIXES, STATE_WORDS
-from accord_tools.fleet.results import FleetView, RunDifference, ServerResult, ServerState
+from accord_tools.fleet.rendering.wording import FIXES, STATE_WORDS, date_text
+from accord_tools.fleet.results import (
+    FleetView,
+    RunDifference,
+    ServerResult,
+    ServerState,
+    TrendPoint,
+)
 
 Item = TypeVar("Item")
 
@@ -184,3 +191,84 @@ def facts(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
     for name, value in pairs:
         if value:
             yield f"<div><dt>{name}</dt><dd>{value}</dd></div>"
+
+
+# -- trends: a small drawing, and the same in words
+
+
+MOST_POINTS: Final = 50
+_STEP: Final = 4
+_HEIGHT: Final = 40
+_TOP: Final = 4
+# A scale of at least so many failures: a single one does not fill the height.
+_LEAST_SCALE: Final = 4
+_CHECKED: Final = ("ok", "failed")
+
+
+def draw_trend(points: Sequence[TrendPoint], id: str) -> str:
+    """Return a drawing as the content of an SVG element.
+
+    Failures are steps, coverage a thin line. A change of rules is a vertical line: numbers on its
+    two sides cannot be compared. Where a server could not be checked, the drawing is shaded.
+    """
+    shown = points[-MOST_POINTS:]
+    most = max((point.failures for point in shown), default=0)
+    scale = (_HEIGHT - 2 * _TOP) / max(most, _LEAST_SCALE)
+    steps, cover, gaps, lines = "", "", "", ""
+    joined = False
+    for place, point in enumerate(shown):
+        x = place * _STEP
+        if place and point.rules != shown[place - 1].rules:
+            lines += f"M{x} 0V{_HEIGHT}"
+        if point.state not in _CHECKED:
+            gaps += f"M{x} 0h{_STEP}v{_HEIGHT}h-{_STEP}z"
+            joined = False
+            continue
+        y = f"{_HEIGHT - _TOP - point.failures * scale:g}"
+        steps += f"V{y}h{_STEP}" if joined else f"M{x} {y}h{_STEP}"
+        if point.applicable:
+            height = _HEIGHT - _TOP - (_HEIGHT - 2 * _TOP) * point.exercised / point.applicable
+            cover += f"{'L' if joined and cover else 'M'}{x + _STEP / 2:g} {height:.1f}"
+        joined = True
+    paths = {"gap": gaps, "rules": lines, "cover": cover, "steps": steps}
+    drawn = "".join(f'<path class="{name}" d="{path}"/>' for name, path in paths.items() if path)
+    return f'<g id="{id}">{drawn}</g>'
+
+
+def trend_box(points: Sequence[TrendPoint]) -> str:
+    """Return the view box of a drawing."""
+    return f"0 0 {max(len(points[-MOST_POINTS:]), 1) * _STEP} {_HEIGHT}"
+
+
+def trend_words(points: Sequence[TrendPoint]) -> str:
+    """Return a trend in words, for people who cannot see the drawing; it is not escaped."""
+    shown = points[-MOST_POINTS:]
+    checked = [point for point in shown if point.state in _CHECKED]
+    parts = [f"{plural(len(shown), 'run')} since {date_text(shown[0].started)}" if shown else ""]
+    if checked:
+        first, last = checked[0], checked[-1]
+        counts = [point.failures for point in checked]
+        parts.append(f"failures: first {first.failures}, last {last.failures}")
+        parts.append(f"between {min(counts)} and {max(counts)}")
+        parts.append(f"coverage: first {_cover(first)}, last {_cover(last)}")
+    if len(checked) < len(shown):
+        parts.append(f"not checked in {plural(len(shown) - len(checked), 'run')}")
+    if changes := _rule_changes(shown):
+        parts.append(f"rules changed {plural(changes, 'time')}")
+    return "; ".join(part for part in parts if part)
+
+
+def _cover(point: TrendPoint) -> str:
+    return f"{point.exercised} of {point.applicable}"
+
+
+def _rule_changes(points: Sequence[TrendPoint]) -> int:
+    return sum(before.rules != after.rules for before, after in pairwise(points))
+
+
+def trend_svg(points: Sequence[TrendPoint], id: str) -> str:
+    """Return a drawing with its words as SVG."""
+    return (
+        f'<svg class="trend" viewBox="{trend_box(points)}" preserveAspectRatio="none" role="img"'
+        f' aria-label="{escape_html(trend_words(points))}">{draw_trend(points, id)}</svg>'
+    )

@@ -1,4 +1,4 @@
-"""A fleet's report for other programs: JSON, one JSON line per verdict, and CSV.
+"""A fleet's report for other programs: JSON, a JSON line per verdict, CSV, JUnit, OpenMetrics.
 
 Members of the JSON and columns of the CSV may be added, but are never removed or renamed.
 """
@@ -8,19 +8,33 @@ import io
 import json
 import re
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from accord.cli.terminal import escape_unprintable
-from accord_tools.fleet.outcome import is_warning
+from accord.protocol.catalogue import catalogue
+from accord_tools.check.rendering.machine_readable import JunitCase, State, format_junit
 from accord_tools.fleet.rendering.wording import (
+    STATE_WORDS,
     change_text,
     coverage_percent,
     differences_by_server,
+    fleet_title,
+    parse_date,
     summarize,
+    was_exercised,
 )
-from accord_tools.fleet.results import FleetRun, FleetView, ServerResult
+from accord_tools.fleet.results import (
+    FleetRun,
+    FleetView,
+    RequirementBreach,
+    ServerResult,
+    is_warning,
+)
+
+# -- JSON, JSON lines and CSV
+
 
 # A spreadsheet takes a cell that begins with one of these for a formula.
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # noqa: RUF001
@@ -171,3 +185,211 @@ def _cell(value: object) -> object:
         return value
     shown = _AFTER_SEMICOLON.sub(";'", escape_unprintable(value))
     return f"'{shown}" if value.lstrip(" ").startswith(_FORMULA) else shown
+
+
+# -- JUnit XML: a suite per server, a case per requirement and per test
+# What a server may break according to the fleet file is a warning here, as it is for the exit code.
+
+
+_TEST_STATES: Final[dict[str, State]] = {"pass": "pass", "skip": "skip", "no-time": "skip"}
+
+
+def as_junit(view: FleetView) -> str:
+    """Return the report for continuous integration."""
+    cases: list[JunitCase] = []
+    suites: list[str] = []
+    for result, suite in zip(view.run.results, _suite_names(view), strict=True):
+        suites.append(suite)
+        cases += _cases(result, suite)
+    return format_junit(
+        fleet_title(view.run),
+        cases,
+        suites,
+        seconds=view.run.seconds,
+        rules=view.run.rules.version,
+    )
+
+
+def _suite_names(view: FleetView) -> list[str]:
+    """Return the names of the servers, escaped; two that look the same then are numbered."""
+    names: list[str] = []
+    for place, result in enumerate(view.run.results):
+        shown = escape_unprintable(result.name)
+        names.append(f"{shown} ({place})" if shown in names else shown)
+    return names
+
+
+def _cases(result: ServerResult, suite: str) -> Iterator[JunitCase]:
+    yield JunitCase(
+        suite=suite,
+        name="as expected",
+        state={"ok": "pass", "skipped": "skip"}.get(result.state, "fail"),  # type: ignore[arg-type]
+        message=escape_unprintable("; ".join(result.reasons)) or STATE_WORDS[result.state],
+        details="\n".join(escape_unprintable(line) for line in _story(result)),
+        type=result.state,
+        seconds=result.seconds,
+    )
+    breaches = {each.requirement: each for each in result.breaches}
+    for id, verdict in result.verdicts.items():
+        if (breach := breaches.pop(id, None)) is not None:
+            yield _breach_case(result, suite, breach)
+            continue
+        state: State = "pass" if verdict == "pass" else "skip"
+        yield JunitCase(
+            suite=suite,
+            name=escape_unprintable(id),
+            state=_state(result, verdict) if was_exercised(verdict) else state,
+            message=verdict,
+        )
+    for breach in breaches.values():
+        yield _breach_case(result, suite, breach)
+    failures = {each.name: each for each in result.tests.failures}
+    for name in dict.fromkeys([*result.tests.names, *failures]):
+        failed = failures.get(name)
+        outcome = result.tests.names.get(name, "fail")
+        yield JunitCase(
+            suite=suite,
+            name=f"test: {escape_unprintable(name)}",
+            state=_state(result, "fail") if failed else _TEST_STATES.get(outcome, "fail"),
+            message=escape_unprintable(failed.summary) if failed else outcome.replace("-", " "),
+            details=escape_unprintable(f"again: {failed.repeat}") if failed else "",
+            type=escape_unprintable(failed.kind) if failed else None,
+            seconds=failed.seconds if failed else None,
+        )
+
+
+def _story(result: ServerResult) -> list[str]:
+    """Return how the stages ended, and what the server wrote to stderr."""
+    lines = [
+        f"{each.name}: {each.state}, {each.seconds:.1f} s{f', {each.text}' if each.text else ''}"
+        for each in result.stages
+    ]
+    lines += [f"left behind: {each}" for each in result.left_processes]
+    return [*lines, *(f"stderr: {line}" for line in result.stderr)]
+
+
+def _state(result: ServerResult, verdict: str) -> State:
+    if verdict == "fail":
+        return "warn" if result.is_as_expected else "fail"
+    return "warn" if verdict == "warn" else "pass"
+
+
+def _breach_case(result: ServerResult, suite: str, breach: RequirementBreach) -> JunitCase:
+    state, message = _state(result, breach.verdict), breach.message
+    if breach.accepted:
+        state, message = "warn", f"{message} (accepted: {breach.accepted})"
+    elif breach.is_pending:
+        state, message = "warn", f"{message} (the rule is newer than the set of rules)"
+    row = catalogue().get(breach.requirement)
+    lines = [row.text, f"mend: {row.mend}"] if row else []
+    lines += [f"revisions: {', '.join(breach.revisions)}"] if breach.revisions else []
+    return JunitCase(
+        suite=suite,
+        name=escape_unprintable(breach.requirement),
+        state=state,
+        message=escape_unprintable(message),
+        details="\n".join(escape_unprintable(line) for line in lines),
+        type=escape_unprintable(breach.level),
+    )
+
+
+# -- OpenMetrics text, for Prometheus and its kin
+
+
+class _Metric(NamedTuple):
+    """A gauge: what it says, and its unit."""
+
+    help: str
+    unit: str = ""
+
+
+_OF_SERVERS: Final = {
+    "up": _Metric("1 if the server could be checked, 0 if it was unreachable or timed out"),
+    "as_expected": _Metric("1 if the server is within its limits"),
+    "failures": _Metric("requirements that fail and count"),
+    "warnings": _Metric("requirements that warn and count"),
+    "coverage_ratio": _Metric("share of the applicable requirements put to the test", "ratio"),
+    "score": _Metric("score from 0 to 100"),
+    "tests_failed": _Metric("tests that fail"),
+    "start_seconds": _Metric("time until the first answer", "seconds"),
+    "tools": _Metric("tools that the server offers"),
+    "tokens": _Metric("tokens that the list of tools costs a model, about"),
+    "checked_timestamp_seconds": _Metric("when the result was made", "seconds"),
+}
+_OF_FLEETS: Final = {
+    "servers": _Metric("servers in the fleet"),
+    "regressions": _Metric("regressions against the run that this one is compared with"),
+    "run_duration_seconds": _Metric("duration of the run", "seconds"),
+    "last_run_timestamp_seconds": _Metric("when the run began", "seconds"),
+}
+
+
+def as_openmetrics(view: FleetView) -> str:
+    """Return the numbers of a run; values that are not known are left out."""
+    fleet = {"fleet": view.run.fleet}
+    lines: list[str] = []
+    found = [(result.name, _values(result, view)) for result in view.run.results]
+    for name, metric in _OF_SERVERS.items():
+        lines += _head(name, metric)
+        lines += [
+            _sample(name, {**fleet, "server": server}, value)
+            for server, values in found
+            if (value := values.get(name)) is not None
+        ]
+    whole = _whole(view)
+    for name, metric in _OF_FLEETS.items():
+        lines += _head(name, metric)
+        if (value := whole[name]) is not None:
+            lines.append(_sample(name, fleet, value))
+    return "\n".join([*lines, "# EOF"]) + "\n"
+
+
+def _values(result: ServerResult, view: FleetView) -> dict[str, float | None]:
+    made = parse_date(result.reused_from or view.run.started)
+    values: dict[str, float | None] = {
+        "up": result.state in ("ok", "failed"),
+        "as_expected": result.state == "ok",
+    }
+    if result.state == "skipped":
+        return {}
+    if result.applicable:
+        values |= {
+            "failures": result.failures,
+            "warnings": result.warnings,
+            "coverage_ratio": result.exercised / result.applicable,
+            "score": result.score,
+        }
+    if result.tests.passed or result.tests.failed:
+        values["tests_failed"] = result.tests.failed
+    if result.catalog is not None:
+        values |= {"tools": result.catalog.tools, "tokens": result.catalog.tokens}
+    values["start_seconds"] = result.timing.start
+    values["checked_timestamp_seconds"] = None if made is None else made.timestamp()
+    return values
+
+
+def _whole(view: FleetView) -> dict[str, float | None]:
+    started = parse_date(view.run.started)
+    return {
+        "servers": len(view.run.results),
+        "regressions": summarize(view).regressions,
+        "run_duration_seconds": view.run.seconds,
+        "last_run_timestamp_seconds": None if started is None else started.timestamp(),
+    }
+
+
+def _head(name: str, metric: _Metric) -> Iterator[str]:
+    yield f"# TYPE accord_fleet_{name} gauge"
+    if metric.unit:
+        yield f"# UNIT accord_fleet_{name} {metric.unit}"
+    yield f"# HELP accord_fleet_{name} {metric.help}"
+
+
+def _sample(name: str, labels: dict[str, str], value: float) -> str:
+    shown = ",".join(f'{label}="{_escape(text)}"' for label, text in labels.items())
+    return f"accord_fleet_{name}{{{shown}}} {float(value):.15g}"
+
+
+def _escape(text: str) -> str:
+    # Unprintable characters are spelled out first, and their backslashes escaped with the others.
+    return escape_unprintable(text).replace("\\", "\\\\").replace('"', '\\"')

@@ -6,18 +6,19 @@ from typing import Final
 from accord_tools.check.rendering.html import escape_html
 from accord_tools.check.rendering.text import break_links, code_span, escape_markdown
 from accord_tools.check.rendering.wording import plural
-from accord_tools.fleet.rendering.finding_groups import counted_findings, group_findings
 from accord_tools.fleet.rendering.wording import (
     DIFFERENCE_WORDS,
     FIXES,
     STATE_WORDS,
     change_text,
     counted_breaches,
+    counted_findings,
     coverage_text,
     date_text,
     difference_text,
     differences_by_server,
     fleet_title,
+    group_findings,
     headline,
     reused_text,
     score_text,

@@ -9,18 +9,19 @@ from accord.cli.terminal import escape_unprintable
 from accord_tools.check.rendering.text import Painter, no_style
 from accord_tools.check.rendering.wording import plural
 from accord_tools.fleet.judging import IMPROVED
-from accord_tools.fleet.rendering.finding_groups import counted_findings, group_findings
 from accord_tools.fleet.rendering.wording import (
     DIFFERENCE_WORDS,
     FIXES,
     STATE_WORDS,
     change_text,
     counted_breaches,
+    counted_findings,
     coverage_text,
     date_text,
     difference_text,
     differences_by_server,
     fleet_title,
+    group_findings,
     headline,
     most_broken,
     outcome_state,

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from accord_tools.fleet.definition import Fleet, FleetError
-from accord_tools.fleet.file.section import suggest
+from accord_tools.fleet.file.settings import suggest
 from accord_tools.hosts.definition import EntryShape, Host, HostEntry, HostsError, PlaceholderForms
 from accord_tools.hosts.documents.toml_text import format_pair, format_table
 from accord_tools.hosts.entries.placeholders import NoPlaceholder

@@ -17,8 +17,7 @@ from accord_tools.fleet.sources.host_files import (
     read_host_file,
     relative_path,
 )
-from accord_tools.fleet.sources.insertion import is_writable
-from accord_tools.fleet.sources.server import hide_literals, make_unique
+from accord_tools.fleet.sources.insertion import hide_literals, is_writable, make_unique
 from accord_tools.hosts.sources.found_server import FoundServer, plain_name
 from accord_tools.hosts.sources.registry import is_server_json, read_server_json
 

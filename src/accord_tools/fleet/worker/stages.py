@@ -112,9 +112,36 @@ class ServerWork:
     # Imported when they are needed: a server that cannot be reached needs none of them.
 
     async def _check(self) -> StageOutcome:
-        from accord_tools.fleet.worker.check_stage import check
+        from accord_tools.check.probing.server_facts import CheckRules
+        from accord_tools.check.probing.tool_calls import DEFAULT_CALLS
+        from accord_tools.check.report import Setting
+        from accord_tools.check.server_check import CheckProgress, ServerPlan, check_server
 
-        return await check(self)
+        job = self.job
+        plan = ServerPlan(
+            revisions=job.revisions,
+            only=job.requirements or job.only,
+            rules=CheckRules(
+                allow_writes=job.allow_writes,
+                tools=frozenset(job.tools),
+                calls=DEFAULT_CALLS if job.calls is None else job.calls,
+            ),
+        )
+
+        def step(progress: CheckProgress) -> None:
+            now = f"{progress.revision} {progress.scenario}".rstrip()
+            self.channel.report_progress("check", progress.share, now)
+
+        setting = Setting(command=job.repeat or None, artifact=job.artifact or None)
+        target = self.access.check_target()
+        async with LagMeter() as lag:
+            report = await check_server(target, plan, step=step, setting=setting)
+        self.end_leftovers()
+        return StageOutcome(
+            WorkerReport(
+                report=report, load_lag=lag.seconds, transport=report.setting.transport or ""
+            )
+        )
 
     async def _test(self) -> StageOutcome:
         from accord_tools.fleet.worker.contract_stage import run_contract_tests
@@ -207,7 +234,7 @@ class ServerWork:
         wanted = newest(self.job.revisions) if self.job.revisions else None
         if self.job.lock is None:
             return [wanted]
-        from accord_tools.fleet.worker.catalog_lock import locked_revision
+        from accord_tools.fleet.catalogs.changes import locked_revision
 
         locked = locked_revision(self.job.lock)
         return [wanted] if locked in (None, wanted) else [locked, wanted]
@@ -226,10 +253,10 @@ class ServerWork:
         problem = ""
         if self.job.lock is not None:
             from accord_tools.contract.lock_file import LockError
-            from accord_tools.fleet.worker.catalog_lock import compare_with_lock, explain_lock
+            from accord_tools.fleet.catalogs.changes import compare_with_lock, explain_lock
 
             try:
-                changes = compare_with_lock(self.job.lock, catalog, self.channel.hide)
+                changes = compare_with_lock(self.job.lock, catalog, self.channel.mask_catalog)
             except LockError as error:
                 problem = explain_lock(error)
         found = WorkerReport(catalog=catalog, changes=changes, lock_problem=problem)
@@ -240,11 +267,10 @@ class ServerWork:
             return False
         if self.version != self.job.reuse_version:
             return False
-        from accord_tools.fleet.catalogs.summary import summarize_catalog
-        from accord_tools.fleet.worker.catalog_lock import mask_catalog
+        from accord_tools.fleet.catalogs.entries import summarize_catalog
 
         # The parent knows only the masked one.
-        masked = mask_catalog(self.catalog, self.channel.hide)
+        masked = self.channel.mask_catalog(self.catalog)
         return summarize_catalog(masked).digest == self.job.reuse_if
 
     # -- processes

@@ -1,1 +1,0 @@
-"""When an earlier result may be reused: nothing that a server consists of has changed."""
