@@ -8,7 +8,7 @@ import pytest
 
 from accord import Context, Server
 from accord_tools.check.probing.target import ServerTarget
-from accord_tools.check.scenarios.server.questions import _is_used_alike, _refutable_members
+from accord_tools.check.scenarios.server.asked_questions import _is_used_alike, _refutable_members
 from accord_tools.check.server_check import ServerPlan, check_server
 
 NEW = "2025-11-25"

@@ -23,7 +23,7 @@ from accord.errors import (
 from accord.protocol.syntax import is_base64
 from accord.types import AudioContent, CallToolResult, ImageContent, JsonObject, TextContent
 from accord_tools.check.probing.tool_calls import CallLimit
-from accord_tools.contract.arguments import KnownValues
+from accord_tools.contract.tool_arguments import KnownValues
 
 AnswerKind: TypeAlias = Literal["result", "error", "silence", "end", "breach"]
 TestVerdict: TypeAlias = Literal["pass", "fail", "skip"]

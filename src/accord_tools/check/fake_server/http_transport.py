@@ -192,7 +192,7 @@ class FakeHttpSession:
 
 
 class StatelessPosts(FakeHttpSession):
-    """All requests that stand on their own: each has its stream, and there is no session."""
+    """All stateless requests: each has its stream, and there is no session."""
 
     def facts_of(self, data: bytes) -> HttpFacts:
         """Return the facts about the response: an error has a status of its own."""
@@ -480,7 +480,7 @@ class FakeHttpTransport(FakeTransport):
         facts = request.notes.belong_to(http_session.connection, has_message=True)
         http_session.connection.receive(request.body, facts)
 
-    # -- requests that stand on their own
+    # -- stateless requests
 
     def _stands_alone(self, request: ReceivedRequest) -> bool:
         if request.method != "POST" or not self.fake.is_stateless:

@@ -205,7 +205,7 @@ class FakeServer:
         shows: beginnings of the ids of further requirements, which a monitor judges in its runs.
         era: the revisions under which it can run.
         needs_both: whether it concerns only clients that speak revisions of both eras.
-        is_dual: whether it takes requests that stand on their own, and handshakes.
+        is_dual: whether it takes stateless requests, and handshakes.
         on: the transports on which it can run.
         lines: the connections that clients opened, in order.
         is_judged: whether a monitor judges the client; False if the scenario itself breaks rules.
@@ -283,7 +283,7 @@ class FakeServer:
 
     @property
     def is_stateless(self) -> bool:
-        """Whether it takes requests that stand on their own."""
+        """Whether it takes stateless requests."""
         return self.is_dual or not self.has_handshake
 
     @property
@@ -335,7 +335,7 @@ class FakeServer:
                     await _wait_until_initialized(line)
                 await self.before_first_answer(line, request)
 
-    # -- requests that stand on their own
+    # -- stateless requests
 
     async def stateless_result(self, line: RawConnection, request: JsonObject) -> Result:
         """Return the result of a request that stands on its own.

@@ -2,26 +2,18 @@
 
 from accord_tools.check.fake_server.server import CLIENT_SCENARIOS
 from accord_tools.check.scenarios.client import (  # noqa: F401  # modules register their scenarios
+    answered_questions,
+    answered_rounds,
     answers,
     authorization,
     authorization_discovery,
-    authorization_issuers,
     authorization_registration,
-    authorization_scopes,
     caching,
     cancellation,
-    eras,
-    extension_tasks,
-    failures,
-    hosted_tasks,
-    http,
+    client_tasks,
     lifecycle,
     listening,
-    mirroring,
-    modes,
-    questions,
-    results,
-    rounds,
+    streamable_http,
 )
 
 __all__ = ["CLIENT_SCENARIOS"]

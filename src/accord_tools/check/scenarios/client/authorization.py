@@ -20,11 +20,9 @@ from accord_tools.check.fake_server.server import client_scenario, revisions_of
 from accord_tools.check.scenarios.client.authorization_discovery import judge_forms
 from accord_tools.check.scenarios.client.authorization_registration import (
     REGISTRATION,
-    judge_registration,
-)
-from accord_tools.check.scenarios.client.authorization_scopes import (
     SELECTION,
     judge_challenged_scope,
+    judge_registration,
 )
 
 _FLOW: Final = (

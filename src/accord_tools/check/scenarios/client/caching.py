@@ -13,9 +13,9 @@ from accord_tools.check.fake_server.client_run import ClientRun, cross_run_check
 from accord_tools.check.fake_server.server import CACHEABLE, FakeServer, Result, client_scenario
 from accord_tools.check.probing.messages import params_of
 from accord_tools.check.probing.raw_connection import RawConnection
+from accord_tools.check.scenarios.client.answered_rounds import AsksInRounds, is_retry
 from accord_tools.check.scenarios.client.answers import PagedLists, ReturnsListsInPages
 from accord_tools.check.scenarios.client.listening import TellsListeners
-from accord_tools.check.scenarios.client.rounds import AsksInRounds, is_retry
 
 _P: Final = "caching.client."
 _HOUR: Final = {"ttlMs": 3_600_000, "cacheScope": "public"}

@@ -2,14 +2,14 @@
 
 from accord_tools.check.scenarios._scenario import SERVER_SCENARIOS as SCENARIOS
 from accord_tools.check.scenarios.server import (  # noqa: F401  # modules register their scenarios
+    asked_questions,
+    asked_rounds,
     auth,
     auth_users,
     capabilities,
-    declared_capabilities,
     features,
-    http,
     http_addresses,
-    http_headers,
+    http_answers,
     http_older_form,
     http_sessions,
     http_stateless,
@@ -17,17 +17,10 @@ from accord_tools.check.scenarios.server import (  # noqa: F401  # modules regis
     listening,
     messages,
     notifications,
-    pagination,
-    questions,
-    required_pages,
-    rounds,
-    schemas,
-    stateless,
-    stateless_features,
-    tasks,
+    stateless_requests,
+    task_lifecycle,
     tasks_extension,
     tasks_lists,
-    tasks_unfinished,
     tools,
 )
 

@@ -13,11 +13,7 @@ from accord.types import JsonObject
 from accord_tools.check.probing.messages import Reply, decode_json
 from accord_tools.check.probing.probe import Probe
 from accord_tools.check.probing.raw_connection import ConnectionEnded, MessageTimeout, RawConnection
-from accord_tools.check.scenarios._scenario import (
-    bare_scenario,
-    has_failed,
-    is_alive,
-)
+from accord_tools.check.scenarios._scenario import bare_scenario, has_failed, is_alive
 from accord_tools.check.scenarios.server._rounds import (
     ASKING_METHODS,
     NO_QUESTIONS,

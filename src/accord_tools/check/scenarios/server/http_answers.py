@@ -306,7 +306,7 @@ def _judge_event_ids(probe: Probe, traffic: _Traffic) -> None:
 
 
 def _judge_heads(probe: Probe, traffic: _Traffic) -> None:
-    """Judge what the streams of requests that stand on their own look like."""
+    """Judge what the streams of stateless requests look like."""
     for message, heard in traffic.streams:
         why = f"answers {_what(message)} with a stream without X-Accel-Buffering: no"
         value = heard.headers.get("x-accel-buffering", "")

@@ -20,9 +20,10 @@ from accord_tools.check.fake_server.server import (
 )
 from accord_tools.check.probing.messages import new_request, params_of
 from accord_tools.check.probing.raw_connection import RawConnection
-from accord_tools.check.scenarios.client.questions import FORMS
-from accord_tools.check.scenarios.client.sampling import (
+from accord_tools.check.scenarios.client.answered_questions import (
+    FORMS,
     TOOL_CHOICE_IDS,
+    can_show,
     judge_sampled,
     sampling_questions,
 )
@@ -70,14 +71,6 @@ def target_of(request: Mapping[str, object]) -> tuple[str, object]:
 def is_retry(request: Mapping[str, object]) -> bool:
     """Return whether a request brings answers or a state."""
     return bool({"inputResponses", "requestState"} & params_of(request).keys())
-
-
-def can_show(capabilities: Mapping[str, object], mode: str) -> bool:
-    """Return whether a client declares a mode of elicitation; an empty object means forms."""
-    declared = capabilities.get("elicitation")
-    if not isinstance(declared, dict):
-        return False
-    return mode in declared or (mode == "form" and "url" not in declared)
 
 
 class _AsksBack(FakeServer):
