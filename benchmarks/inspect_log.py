@@ -11,10 +11,9 @@ import tracemalloc
 import msgspec
 
 from accord_tools.inspector.actions import load_actions, perform
-from accord_tools.inspector.changes import Changes
 from accord_tools.inspector.definition import InspectOptions, InspectTarget
 from accord_tools.inspector.log.message_log import InspectedLog
-from accord_tools.inspector.session import InspectedSession
+from accord_tools.inspector.session import Changes, InspectedSession
 
 ROWS = 100_000
 # Rows a second, judged; a page that shows 10,000 notifications a second must keep up.

@@ -18,10 +18,9 @@ from typing import Any
 
 from measure import Aim
 
-from accord_tools.inspector.changes import Changes
 from accord_tools.inspector.definition import InspectOptions, InspectTarget
 from accord_tools.inspector.log.message_log import InspectedLog
-from accord_tools.inspector.session import InspectedSession
+from accord_tools.inspector.session import Changes, InspectedSession
 from accord_tools.inspector.web.static_files import StaticFiles
 
 ROOT = Path(__file__).parents[1]

@@ -20,10 +20,9 @@ from urllib.parse import unquote
 
 import msgspec
 
-from accord_tools.inspector.forms.errors import find_errors
+from accord_tools.inspector.forms.errors import TextFault, find_errors, read_text
 from accord_tools.inspector.forms.form_actions import example_for
 from accord_tools.inspector.forms.model import build_form
-from accord_tools.inspector.forms.values import TextFault, read_text
 from accord_tools.inspector.web.static_files import StaticFiles
 
 STATIC: Final = Path(__file__).parents[1] / "src/accord_tools/inspector/static"

@@ -10,10 +10,9 @@ from pathlib import Path
 import msgspec
 
 from accord_tools.inspector.actions import load_actions, perform
-from accord_tools.inspector.changes import Changes
 from accord_tools.inspector.definition import InspectOptions, InspectTarget
 from accord_tools.inspector.live.connection import LiveConnection
-from accord_tools.inspector.session import InspectedSession
+from accord_tools.inspector.session import Changes, InspectedSession
 
 ROOT = Path(__file__).parents[2]
 EVERYTHING = ROOT / "examples" / "everything.py"

@@ -5,11 +5,9 @@ import json
 import msgspec
 
 from accord_tools.inspector.actions import _actions, perform
-from accord_tools.inspector.changes import Changes
 from accord_tools.inspector.definition import InspectOptions, InspectTarget
-from accord_tools.inspector.log import log_actions  # noqa: F401  # defines the actions
 from accord_tools.inspector.log.message_log import InspectedLog
-from accord_tools.inspector.session import InspectedSession
+from accord_tools.inspector.session import Changes, InspectedSession
 
 REVISION = "2025-06-18"
 

@@ -9,27 +9,25 @@ from pathlib import Path
 import msgspec
 
 from accord import Server
+from accord_tools.inspector import check_run, comparison
 from accord_tools.inspector.actions import _actions, perform
-from accord_tools.inspector.changes import Changes
-from accord_tools.inspector.checking import check_actions
-from accord_tools.inspector.comparing import compare_actions
 from accord_tools.inspector.definition import InspectOptions, InspectTarget
 from accord_tools.inspector.exports import export_actions
-from accord_tools.inspector.history import history_actions
-from accord_tools.inspector.live import call_actions
+from accord_tools.inspector.history import call_history
+from accord_tools.inspector.live import calls
 from accord_tools.inspector.live.connection import LiveConnection
-from accord_tools.inspector.log import log_actions
-from accord_tools.inspector.raw import raw_actions
-from accord_tools.inspector.session import InspectedSession
+from accord_tools.inspector.log import views
+from accord_tools.inspector.raw import console
+from accord_tools.inspector.session import Changes, InspectedSession
 
 DEFINING = (
-    check_actions,
-    compare_actions,
+    check_run,
+    comparison,
     export_actions,
-    history_actions,
-    call_actions,
-    log_actions,
-    raw_actions,
+    call_history,
+    calls,
+    views,
+    console,
 )
 SMALL_SERVER = Path(__file__).with_name("small_server.py")
 

@@ -9,7 +9,7 @@ import pytest
 
 from accord import Server
 from accord.http.client.auth import Bearer
-from accord_tools.inspector.checking.check_run import CheckRun
+from accord_tools.inspector.check_run import CheckRun
 from accord_tools.inspector.definition import ActionRefused
 from inspector.reached_servers import (
     Guarded,

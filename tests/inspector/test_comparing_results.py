@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from accord_tools.inspector.comparing.differences import DIFFERENCES_MOST, find_differences
 from accord_tools.inspector.definition import ActionRefused
+from accord_tools.inspector.differences import DIFFERENCES_MOST, find_differences
 from inspector.reached_servers import ask, call_of, make_server, session_of, url_target
 from support.http_server import serving
 from support.running import on_a_loop
@@ -80,7 +80,7 @@ async def test_the_results_of_two_calls_are_compared():
 
 @on_a_loop
 async def test_revisions_are_asked_one_after_another():
-    from accord_tools.inspector.comparing.revision_survey import RevisionSurvey
+    from accord_tools.inspector.comparison import RevisionSurvey
     from accord_tools.inspector.log.message_log import InspectedLog
     from inspector.reached_servers import until
 

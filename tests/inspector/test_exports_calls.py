@@ -12,8 +12,12 @@ from accord.cli.main import main
 from accord.http.client.auth import Bearer
 from accord_tools.inspector.exports.call_forms import FormSetting, build_forms
 from accord_tools.inspector.exports.exported_call import ExportedCall
-from accord_tools.inspector.exports.target_words import quote_for_python, quote_for_shell
-from accord_tools.inspector.target_access import SafeTarget, make_safe
+from accord_tools.inspector.target_access import (
+    SafeTarget,
+    make_safe,
+    quote_for_python,
+    quote_for_shell,
+)
 from inspector.reached_servers import (
     ask,
     call_of,

@@ -4,10 +4,9 @@ import json
 import pytest
 
 from accord_tools.inspector.actions import Action, perform
-from accord_tools.inspector.changes import Changes
 from accord_tools.inspector.definition import ActionRefused, InspectOptions, InspectTarget
 from accord_tools.inspector.forms import form_actions
-from accord_tools.inspector.session import InspectedSession
+from accord_tools.inspector.session import Changes, InspectedSession
 
 RUN = {
     "forms.validate": form_actions.validate,

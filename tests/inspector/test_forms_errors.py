@@ -3,8 +3,7 @@ import builtins
 import pytest
 
 from accord_tools.inspector.forms import errors
-from accord_tools.inspector.forms.errors import MOST_ERRORS, find_errors
-from accord_tools.inspector.forms.values import parse_text
+from accord_tools.inspector.forms.errors import MOST_ERRORS, find_errors, parse_text
 
 PETS = {
     "oneOf": [

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accord.types import PromptArgument
-from accord_tools.inspector.forms import limits
+from accord_tools.inspector.forms import building
 from accord_tools.inspector.forms.building import (
     MOST_CHOICES,
     MOST_FIELDS,
@@ -237,7 +237,7 @@ def test_schemas_that_all_hold_are_joined():
 )  # fmt: skip
 def test_schemas_are_joined_where_that_is_plain(members, kind, limits):
     made = field({"allOf": members})
-    assert (made["kind"], made.get("limits")) == (kind, limits)
+    assert (made["kind"], made.get("limits")) == (kind, building)
 
 
 def test_options_are_titled_by_what_tells_them_apart():
@@ -360,19 +360,19 @@ def test_any_value_in_place_of_a_schema_has_a_form(schema):
 def test_the_examples_of_limits_hold():
     import doctest
 
-    assert doctest.testmod(limits).failed == 0
-    assert limits.limits_of({"minimum": 0.5, "multipleOf": 0.25}, "number") == [
+    assert doctest.testmod(building).failed == 0
+    assert building.limits_of({"minimum": 0.5, "multipleOf": 0.25}, "number") == [
         "at least 0.5",
         "a multiple of 0.25",
     ]
-    assert limits.limits_of({"maximum": 5, "exclusiveMinimum": 1}, "number") == [
+    assert building.limits_of({"maximum": 5, "exclusiveMinimum": 1}, "number") == [
         "at most 5",
         "more than 1",
     ]
-    assert limits.limits_of({"exclusiveMaximum": 1}, "number") == ["less than 1"]
-    assert limits.limits_of({"minItems": 2, "maxItems": 2}, "array") == ["2 items"]
-    assert limits.limits_of({"minItems": 2, "maxItems": 5}, "array") == ["2 to 5 items"]
-    assert limits.limits_of({"propertyNames": {"pattern": "^a"}}, "object") == ["names match ^a"]
+    assert building.limits_of({"exclusiveMaximum": 1}, "number") == ["less than 1"]
+    assert building.limits_of({"minItems": 2, "maxItems": 2}, "array") == ["2 items"]
+    assert building.limits_of({"minItems": 2, "maxItems": 5}, "array") == ["2 to 5 items"]
+    assert building.limits_of({"propertyNames": {"pattern": "^a"}}, "object") == ["names match ^a"]
 
 
 def test_the_arguments_of_a_prompt_are_texts():

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord_tools.inspector.forms.values import (
+from accord_tools.inspector.forms.errors import (
     MOST_DUPLICATES,
     MOST_LEVELS,
     TextFault,

@@ -12,8 +12,12 @@ import pytest
 from accord_tools.inspector.definition import InspectTarget
 from accord_tools.inspector.history import store as store_module
 from accord_tools.inspector.history.call_history import target_key
-from accord_tools.inspector.history.call_record import CallRecord
-from accord_tools.inspector.history.entry_masking import RESPONSE_MOST, EntryMasks, mask_record
+from accord_tools.inspector.history.call_record import (
+    RESPONSE_MOST,
+    CallRecord,
+    EntryMasks,
+    mask_record,
+)
 from accord_tools.inspector.history.store import HistoryStore, default_history_file
 from accord_tools.inspector.target_access import find_secrets
 

@@ -10,7 +10,7 @@ import pytest
 from accord import Server
 from accord.auth import AuthorizationServer, MemoryStore, OAuth
 from accord_tools.inspector.definition import ActionRefused
-from accord_tools.inspector.live.reloading import SourceWatch
+from accord_tools.inspector.live.session_parts import SourceWatch
 from inspector.live_page import launch, live_page, scripted
 from support.http_server import bounded
 from support.running import on_a_loop

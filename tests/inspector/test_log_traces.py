@@ -8,9 +8,9 @@ from accord.trace import read
 from accord_tools.check.trace_check import replay
 from accord_tools.inspector.definition import ActionRefused, InspectOptions
 from accord_tools.inspector.inspection import Inspection
+from accord_tools.inspector.live.facts import observed_facts
 from accord_tools.inspector.log import trace_session
 from accord_tools.inspector.log.message_log import InspectedLog, write_trace
-from accord_tools.inspector.log.observed_facts import observed_facts
 from accord_tools.inspector.log.trace_session import open_trace
 from inspector.logged import answer, ask, call, make_session, opening, rows_of
 from support.running import on_a_loop

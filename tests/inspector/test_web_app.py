@@ -19,8 +19,13 @@ from accord_tools.inspector.definition import ActionRefused, Download, InspectOp
 from accord_tools.inspector.inspection import SESSIONS_MOST, Inspection
 from accord_tools.inspector.web import app as app_module
 from accord_tools.inspector.web import serving
-from accord_tools.inspector.web.app import ACTIONS_MOST, BODY_MOST, WRONG_KEYS_MOST, InspectorApp
-from accord_tools.inspector.web.feed import FEEDS_MOST
+from accord_tools.inspector.web.app import (
+    ACTIONS_MOST,
+    BODY_MOST,
+    FEEDS_MOST,
+    WRONG_KEYS_MOST,
+    InspectorApp,
+)
 from accord_tools.inspector.web.gate import loopback_address
 from accord_tools.inspector.web.static_files import StaticFiles
 from support.page_client import page_of, read_answer, read_head

@@ -9,8 +9,13 @@ import sys
 import pytest
 
 from accord_tools.inspector.inspection import Inspection
-from accord_tools.inspector.web.peers import GONE, allowed_users, find_user
-from accord_tools.inspector.web.serving import PageSockets, serve_inspection
+from accord_tools.inspector.web.serving import (
+    GONE,
+    PageSockets,
+    allowed_users,
+    find_user,
+    serve_inspection,
+)
 from support.page_client import PageClient
 from support.waiting import in_loop
 

@@ -10,13 +10,12 @@ from pathlib import Path
 
 import msgspec
 
-from accord_tools.inspector.changes import Changes
 from accord_tools.inspector.definition import InspectOptions, InspectTarget
+from accord_tools.inspector.live.facts import observed_facts
 from accord_tools.inspector.log.message_log import InspectedLog
-from accord_tools.inspector.log.observed_facts import observed_facts
 from accord_tools.inspector.log.views import show_row
 from accord_tools.inspector.log.watched import TrafficBuffer, WatchedTraffic, watch_stdio
-from accord_tools.inspector.session import InspectedSession
+from accord_tools.inspector.session import Changes, InspectedSession
 
 
 async def page(buffer: TrafficBuffer) -> None:

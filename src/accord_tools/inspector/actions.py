@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 Handler: TypeAlias = Callable[["InspectedSession", Any], Awaitable[object]]
 
 ACTION_MODULES: Final = (
-    "accord_tools.inspector.log.log_actions",
+    "accord_tools.inspector.log.views",
     "accord_tools.inspector.live.live_actions",
     "accord_tools.inspector.forms.form_actions",
-    "accord_tools.inspector.raw.raw_actions",
-    "accord_tools.inspector.checking.check_actions",
-    "accord_tools.inspector.history.history_actions",
+    "accord_tools.inspector.raw.console",
+    "accord_tools.inspector.check_run",
+    "accord_tools.inspector.history.call_history",
     "accord_tools.inspector.exports.export_actions",
-    "accord_tools.inspector.comparing.compare_actions",
-    "accord_tools.inspector.authorization.authorization_actions",
+    "accord_tools.inspector.comparison",
+    "accord_tools.inspector.authorization.walk",
 )
 """The modules that define actions; imported when the page is served."""
 _ALL: Final[tuple[SessionKind, ...]] = ("live", "trace", "watch")

@@ -191,7 +191,7 @@ async def _serve_page(
 
 
 def _write_reports(inspection: "Inspection", path: Path) -> None:
-    from accord_tools.inspector.exports.session_report import write_reports
+    from accord_tools.inspector.exports.session_files import write_reports
 
     try:
         written = write_reports(inspection.sessions, path)

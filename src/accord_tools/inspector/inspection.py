@@ -8,14 +8,13 @@ from typing import Any, Final
 
 from accord.version import __version__
 from accord_tools.inspector.actions import ACTION_MODULES, Nothing, load_actions
-from accord_tools.inspector.changes import APP, Changes
 from accord_tools.inspector.definition import (
     ActionRefused,
     InspectOptions,
     InspectTarget,
     SessionKind,
 )
-from accord_tools.inspector.session import InspectedSession
+from accord_tools.inspector.session import APP, Changes, InspectedSession
 
 log = logging.getLogger("accord_tools.inspector")
 

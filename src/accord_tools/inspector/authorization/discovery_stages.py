@@ -24,13 +24,15 @@ from accord_tools.diagnosis.steps import (
     resolve_host,
     shown_reason,
 )
-from accord_tools.inspector.authorization.meanings import (
+from accord_tools.inspector.authorization.walk_context import CLIENT_NAME, WalkContext
+from accord_tools.inspector.authorization.walk_step import (
     CHALLENGE_PARAMETERS,
     RESOURCE_MEMBERS,
     SERVER_MEMBERS,
+    ShownExchange,
+    StepFailed,
+    WalkStep,
 )
-from accord_tools.inspector.authorization.walk_context import CLIENT_NAME, WalkContext
-from accord_tools.inspector.authorization.walk_step import ShownExchange, StepFailed, WalkStep
 
 _NETWORK_SECONDS: Final = 10.0
 

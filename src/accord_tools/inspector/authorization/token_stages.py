@@ -30,16 +30,16 @@ from accord.auth.flow import (
 from accord.errors import AccordError, FlowFailed, Unauthorized
 from accord.http.rules.responses import quote_url
 from accord_tools.diagnosis.steps import ask_first_list
-from accord_tools.inspector.authorization.granted_auth import GrantedAuth
-from accord_tools.inspector.authorization.meanings import (
+from accord_tools.inspector.authorization.walk_context import GrantedAuth, WalkContext, mask_of
+from accord_tools.inspector.authorization.walk_step import (
     AUTHORIZATION_PARAMETERS,
     REDIRECT_PARAMETERS,
     REGISTRATION_MEMBERS,
     TOKEN_MEMBERS,
+    ShownExchange,
+    StepFailed,
+    WalkStep,
 )
-from accord_tools.inspector.authorization.secret_texts import mask_of
-from accord_tools.inspector.authorization.walk_context import WalkContext
-from accord_tools.inspector.authorization.walk_step import ShownExchange, StepFailed, WalkStep
 
 if TYPE_CHECKING:
     from accord.auth.tokens import TokenGrant

@@ -7,13 +7,15 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
+import msgspec
+
 from accord.auth.oauth import OAuth
 from accord.auth.tokens import MemoryStore
 from accord.errors import AccordError, FlowFailed
 from accord.http.client.guarded import NoResponse
 from accord_tools.diagnosis.token_facts import decode_jwt, token_facts
-from accord_tools.inspector.authorization.granted_auth import GrantedAuth
-from accord_tools.inspector.authorization.walk_context import CLIENT_NAME, WalkContext
+from accord_tools.inspector.actions import Nothing, action
+from accord_tools.inspector.authorization.walk_context import CLIENT_NAME, GrantedAuth, WalkContext
 from accord_tools.inspector.authorization.walk_step import (
     STEP_IDS,
     TITLES,
@@ -28,6 +30,7 @@ from accord_tools.inspector.target_access import current_target, find_secrets
 if TYPE_CHECKING:
     from accord.auth.tokens import TokenGrant
     from accord_tools.inspector.session import InspectedSession
+
 
 log = logging.getLogger("accord_tools.inspector")
 
@@ -414,3 +417,87 @@ def _stages() -> dict[StepId, Stage]:
         "refresh": token_stages.refresh_token,
         "call": token_stages.call_server,
     }
+
+
+class RestartParams(msgspec.Struct):
+    """The step to make again."""
+
+    step: StepId
+
+
+class ScopesParams(msgspec.Struct):
+    """The scopes to ask for; empty for those that clients choose."""
+
+    scopes: list[str]
+
+
+class RedirectedParams(msgspec.Struct):
+    """The URL that the browser ended up at."""
+
+    url: str
+
+
+class DecodeParams(msgspec.Struct):
+    """A token that the person pasted."""
+
+    token: str
+
+
+@action("authorization.get")
+async def get_authorization(session: "InspectedSession", params: Nothing) -> dict[str, Any]:
+    """Return the steps and what they showed."""
+    return session.part(AuthorizationWalk).describe()
+
+
+@action("authorization.next")
+async def take_next_step(session: "InspectedSession", params: Nothing) -> dict[str, Any]:
+    """Make the next step."""
+    await session.part(AuthorizationWalk).take_next()
+    return {}
+
+
+@action("authorization.run")
+async def run_all_steps(session: "InspectedSession", params: Nothing) -> dict[str, Any]:
+    """Make all steps that are left."""
+    await session.part(AuthorizationWalk).run_all()
+    return {}
+
+
+@action("authorization.restart")
+async def restart_at_step(session: "InspectedSession", params: RestartParams) -> dict[str, Any]:
+    """Make a step again, and forget those after it."""
+    await session.part(AuthorizationWalk).restart(params.step)
+    return {}
+
+
+@action("authorization.scopes")
+async def choose_scopes(session: "InspectedSession", params: ScopesParams) -> dict[str, Any]:
+    """Ask for other scopes."""
+    await session.part(AuthorizationWalk).choose_scopes(params.scopes)
+    return {}
+
+
+@action("authorization.forget")
+async def forget_tokens(session: "InspectedSession", params: Nothing) -> dict[str, Any]:
+    """Forget all tokens for this server."""
+    return {"had_token": await session.part(AuthorizationWalk).forget()}
+
+
+@action("authorization.redirected")
+async def take_redirect(session: "InspectedSession", params: RedirectedParams) -> dict[str, Any]:
+    """Take the URL that the browser ended up at, if it could not reach this machine."""
+    session.part(AuthorizationWalk).accept_redirected(params.url)
+    return {}
+
+
+@action("authorization.connect")
+async def connect_with_token(session: "InspectedSession", params: Nothing) -> dict[str, Any]:
+    """Connect the session with the token."""
+    session.part(AuthorizationWalk).connect()
+    return {}
+
+
+@action("authorization.decode")
+async def decode_token(session: "InspectedSession", params: DecodeParams) -> dict[str, Any]:
+    """Show what can be read in a token."""
+    return session.part(AuthorizationWalk).decode(params.token)

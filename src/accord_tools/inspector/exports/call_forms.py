@@ -1,24 +1,255 @@
 """A call in other forms: a command line, a case, Python, curl, JSON."""
 
+import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from shlex import quote
+from typing import Any, Final
 
 import msgspec
 
-from accord.types import RevisionId
-from accord_tools.inspector.comparing.exact_json import NumberText, parse_exactly, print_exactly
-from accord_tools.inspector.exports.case_form import case_form
-from accord_tools.inspector.exports.curl_form import curl_form
+from accord.http.rules.request_headers import request_headers
+from accord.protocol.revisions import HANDSHAKE, REVISIONS
+from accord.trace import MASK
+from accord.types import JsonObject, RevisionId
+from accord_tools.check.probing.messages import initialize_params
+from accord_tools.hosts.definition import HostsError
+from accord_tools.hosts.documents.toml_text import format_pair, without_nulls
+from accord_tools.inspector.differences import NumberText, parse_exactly, print_exactly
 from accord_tools.inspector.exports.exported_call import ExportedCall
-from accord_tools.inspector.exports.target_words import (
+from accord_tools.inspector.raw.templates import CLIENT_INFO, name_client
+from accord_tools.inspector.target_access import (
+    TOKEN_VARIABLE,
+    SafeTarget,
     command_end,
     connection_options,
+    has_placeholder,
     placeholder_names,
     quote_for_python,
+    quote_for_shell,
     target_word,
 )
-from accord_tools.inspector.exports.wire_text import call_message
-from accord_tools.inspector.target_access import TOKEN_VARIABLE, SafeTarget
+
+_VERBS: Final = {"tool": "call", "resource": "read", "prompt": "prompt"}
+# A longer text is expected by its beginning.
+_TEXT_MOST: Final = 2_000
+_BEGINNING: Final = 200
+
+
+def case_form(call: ExportedCall, safe: SafeTarget, chosen: str) -> tuple[str, str, str] | None:
+    """Return a file with one case, its language and a note; None if cases have no such call.
+
+    TOML has no null; a case with one is written as YAML.
+    """
+    verb = _VERBS.get(call.kind)
+    if verb is None or not call.response:
+        return None
+    case: JsonObject = {"name": call.name, verb: call.name}
+    arguments = _decode(call.arguments)
+    if isinstance(arguments, dict) and arguments and verb != "read":
+        case["arguments"] = arguments
+    expected = _expectation(call)
+    if expected:
+        case["expect"] = expected
+    server, note = _server(safe, chosen)
+    try:
+        if without_nulls(arguments) != arguments:
+            raise HostsError("TOML has no null")
+        return _as_toml(server, case), "toml", note
+    except HostsError:
+        document = json.dumps({**server, "case": [case]}, indent=2, ensure_ascii=False)
+        return f"{document}\n", "yaml", "; ".join(filter(None, [note, "save it as .yaml"]))
+
+
+def _server(safe: SafeTarget, chosen: str) -> tuple[JsonObject, str]:
+    server: JsonObject = {}
+    notes = []
+    if safe.url:
+        server["target"] = safe.url
+    elif safe.shown:
+        server["target"] = _absolute(safe.shown)
+    else:
+        server["command"] = list(safe.command)
+    if chosen in HANDSHAKE:
+        server["revision"] = chosen
+    # Only the call, not tests of everything that the server declares.
+    server["contract"] = False
+    if any(map(has_placeholder, [safe.url, *safe.command])):
+        notes.append("put values in the places of ${env:...}")
+    options = connection_options(safe)
+    if options:
+        notes.append(f"run it with: accord test --cases FILE {' '.join(options)}")
+    return server, "; ".join(notes)
+
+
+def _absolute(shown: str) -> str:
+    """Return a target that works in any folder: the path of a file in full."""
+    file, colon, name = shown.rpartition(":")
+    if not colon:
+        file, name = shown, ""
+    path = Path(file)
+    return f"{path.absolute()}{colon}{name}" if path.is_file() else shown
+
+
+def _as_toml(server: JsonObject, case: JsonObject) -> str:
+    lines = [format_pair(name, value) for name, value in server.items()]
+    lines += ["", "[[case]]"]
+    lines += [format_pair(name, value) for name, value in case.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _decode(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text or "{}")
+    except (ValueError, RecursionError):
+        return {}
+
+
+# -- what came
+
+
+def _expectation(call: ExportedCall) -> JsonObject:
+    """Return what to expect: as much of the actual answer as is the same the next time."""
+    answer = _decode(call.response) if call.is_complete else None
+    if not isinstance(answer, dict):
+        return {}
+    if isinstance(answer.get("code"), int) and isinstance(answer.get("message"), str):
+        return {"code": answer["code"]}
+    if answer.get("isError") is True:
+        return {"error": True}
+    structured = answer.get("structuredContent")
+    if isinstance(structured, dict) and structured and not _has_null_in_list(structured):
+        found = without_nulls(structured)
+        if not _is_masked(found):
+            return {"partly": found}
+    text = _text_of(answer)
+    if not text or _is_masked(text):
+        return {}
+    if len(text) <= _TEXT_MOST:
+        return {"text": text}
+    return {"contains": text[:_BEGINNING]}
+
+
+def _is_masked(value: object) -> bool:
+    return MASK.search(json.dumps(value)) is not None
+
+
+def _has_null_in_list(value: object) -> bool:
+    if isinstance(value, dict):
+        return any(map(_has_null_in_list, value.values()))
+    if isinstance(value, list):
+        return any(each is None or _has_null_in_list(each) for each in value)
+    return False
+
+
+def _text_of(answer: JsonObject) -> str:
+    """Return the text of all content, line by line, as cases compare it."""
+    if isinstance(answer.get("contents"), list):
+        parts = answer["contents"]
+    elif isinstance(answer.get("messages"), list):
+        parts = [each.get("content") for each in answer["messages"] if isinstance(each, dict)]
+    else:
+        parts = answer.get("content")
+    found = []
+    for part in parts if isinstance(parts, list) else ():
+        if not isinstance(part, dict):
+            continue
+        inner = part.get("resource") if part.get("type") == "resource" else part
+        text = inner.get("text") if isinstance(inner, dict) else None
+        if isinstance(text, str):
+            found.append(text)
+    return "\n".join(found)
+
+
+_METHODS = {"tool": "tools/call", "resource": "resources/read", "prompt": "prompts/get"}
+
+
+def call_message(call: ExportedCall, revision: RevisionId, *, id: int = 1) -> str:
+    """Return the request of a call as JSON text on one line."""
+    method = _METHODS.get(call.kind, call.name)
+    row = REVISIONS[revision]
+    # Arguments stay text, so that no digit of a number is lost.
+    arguments = call.arguments.strip() or "{}"
+    members: list[str] = []
+    if call.kind == "resource":
+        members.append(f'"uri": {_quote(call.name)}')
+    elif call.kind in ("tool", "prompt"):
+        members += [f'"name": {_quote(call.name)}', f'"arguments": {arguments}']
+    if not row.handshake:
+        members.append(f'"_meta": {_quote(name_client(revision)["_meta"])}')
+    if call.kind == "request":
+        params = _merge(arguments, members)
+    else:
+        params = f"{{{', '.join(members)}}}"
+    head = f'"jsonrpc": "2.0", "id": {id}, "method": {_quote(method)}'
+    return f'{{{head}, "params": {params}}}'
+
+
+def _merge(params: str, members: list[str]) -> str:
+    """Return an object with further members at its end; its own `_meta` stays as it is."""
+    inner = params[1:-1].strip()
+    if '"_meta"' in inner:
+        return params
+    return f"{{{', '.join(filter(None, [inner, *members]))}}}"
+
+
+def opening_message(revision: RevisionId) -> str:
+    """Return the request that opens a conversation."""
+    params = initialize_params(revision, {}) | {"clientInfo": CLIENT_INFO}
+    return _quote({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params})
+
+
+def initialized_message() -> str:
+    """Return the notification that ends the handshake."""
+    return _quote({"jsonrpc": "2.0", "method": "notifications/initialized"})
+
+
+def _quote(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+# Prints the session id that a server assigns, if it does.
+_SESSION = "tr -d '\\r' | sed -n 's/^[Mm][Cc][Pp]-[Ss]ession-[Ii][Dd]: *//p'"
+
+
+def curl_form(call: ExportedCall, safe: SafeTarget, revision: RevisionId) -> str:
+    """Return a script for a shell that makes a call with curl.
+
+    Args:
+        call: the call.
+        safe: a server with a URL.
+        revision: the revision to speak.
+    """
+    row = REVISIONS[revision]
+    message = call_message(call, revision, id=1)
+    lines = [f"URL={quote_for_shell(safe.url)}"]
+    if not row.handshake:
+        repeated = request_headers(message.encode(errors="replace"), lambda _: ())
+        lines.append(_request(safe, message, [f"{key}: {text}" for key, text in repeated.items()]))
+        return "\n".join(lines) + "\n"
+    version = [f"MCP-Protocol-Version: {row.id}"] if row.version_header else []
+    session = '${SESSION:+-H "Mcp-Session-Id: $SESSION"}'
+    opening = _request(safe, opening_message(revision), [], before="-D - -o /dev/null")
+    lines += [
+        f"SESSION=$({opening} | {_SESSION})",
+        _request(safe, initialized_message(), version, after=session),
+        _request(safe, message, version, after=session),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _request(
+    safe: SafeTarget, message: str, headers: list[str], *, before: str = "", after: str = ""
+) -> str:
+    words = ["curl -sS -N", before, '"$URL"']
+    usual = ["Content-Type: application/json", "Accept: application/json, text/event-stream"]
+    given = [f"{name}: {value}" for name, value in safe.headers.items()]
+    words += [f"-H {quote_for_shell(each)}" for each in (*usual, *given)]
+    words += [f"-H {quote(each)}" for each in headers]
+    if safe.has_token or safe.has_sign_in:
+        words.append(f'-H "Authorization: Bearer ${TOKEN_VARIABLE}"')
+    words += [after, f"--data-binary {quote(message)}"]
+    return " ".join(filter(None, words))
 
 
 class CallForm(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,8 +5,7 @@ import asyncio
 import msgspec
 
 from accord_tools.inspector.definition import ActionRefused
-from accord_tools.inspector.history.call_history import CallHistory
-from accord_tools.inspector.history.history_actions import find_entry
+from accord_tools.inspector.history.call_history import CallHistory, find_entry
 from accord_tools.inspector.session import InspectedSession
 
 

@@ -13,8 +13,12 @@ from accord_tools.hosts.operations.snippets import paste_place, paste_remarks, p
 from accord_tools.hosts.server_names import clean_name, command_name, url_name
 from accord_tools.hosts.table.rows import load_hosts
 from accord_tools.inspector.definition import ActionRefused, InspectTarget
-from accord_tools.inspector.exports.target_words import placeholder_names
-from accord_tools.inspector.target_access import TOKEN_VARIABLE, SafeTarget, make_safe
+from accord_tools.inspector.target_access import (
+    TOKEN_VARIABLE,
+    SafeTarget,
+    make_safe,
+    placeholder_names,
+)
 
 _NAME_MOST: Final = 40
 # How the inspector launches a Python file or module.

@@ -1,14 +1,37 @@
 """The log of a session as a file: a trace, JSON, HAR or text. Secrets in it are masked."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import parse_qsl, urlsplit
+
+from msgspec.structs import replace
 
 from accord.cli.terminal import escape_unprintable
-from accord.types import JsonObject
+from accord.errors import TraceError
+from accord.protocol.catalogue import catalogue
+from accord.protocol.revisions import REVISIONS
+from accord.testing.recording import create_next
+from accord.trace import HttpFacts
+from accord.types import JsonObject, RevisionId
 from accord.version import __version__
+from accord_tools.check.rendering.html import as_html
+from accord_tools.check.rendering.text import code_span, escape_markdown
+from accord_tools.check.rendering.wording import page_of
+from accord_tools.check.report import anchor
+from accord_tools.check.trace_check import replay
 from accord_tools.inspector.log.entry import LogEntry
-from accord_tools.inspector.log.message_log import MAIN, InspectedLog, write_trace
+from accord_tools.inspector.log.message_log import (
+    MAIN,
+    BrokenClause,
+    InspectedLog,
+    trace_records,
+    write_trace,
+)
+from accord_tools.inspector.session import InspectedSession
 
 _SIGNS = {"client": "-->", "server": "<--", "stderr": "err"}
 
@@ -99,3 +122,258 @@ def session_as_text(log: InspectedLog) -> Iterator[bytes]:
             yield f"{'':>18}{each.severity.upper()} {each.requirement}: {said}\n".encode(
                 errors="replace"
             )
+
+
+def session_as_report(session: InspectedSession) -> bytes:
+    """Return the report as a page. It takes a while: call it in a thread.
+
+    Raises:
+        TraceError: the log has no message of the newest connection.
+    """
+    log = session.part(InspectedLog)
+    main = log.main
+    # The report names the lines of the trace.
+    records = (
+        replace(record, number=number)
+        for number, record in enumerate(trace_records(log, MAIN if main is None else main.name), 1)
+    )
+    report = replay(records, target=session.target.title)
+    return as_html(report).encode(errors="replace")
+
+
+def write_reports(sessions: Iterable[InspectedSession], path: Path) -> list[Path]:
+    """Write a report for each session that has messages; returns the files.
+
+    Args:
+        sessions: what was inspected.
+        path: of the first file, others are `name-2` and so on; one that exists is left alone.
+
+    Raises:
+        OSError: a file cannot be created or written.
+    """
+    written = []
+    for session in sessions:
+        try:
+            page = session_as_report(session)
+        except TraceError:
+            continue  # nothing was said
+        chosen, file = create_next(path)
+        with file:
+            file.write(page)
+        written.append(chosen)
+    return written
+
+
+CLAUSES_MOST: Final = 100
+"""The most clauses in one text."""
+_EVIDENCE: Final = 600
+
+
+def breaches_as_text(
+    log: InspectedLog, title: str, revision: RevisionId, command: tuple[str, str] | None
+) -> str:
+    """Return the broken clauses, each with a message that breaks it, in Markdown.
+
+    Args:
+        log: of the session.
+        title: of the server.
+        revision: that is spoken.
+        command: the command line that checks the server again, up to its options, and what follows
+            them; None if the server cannot be reached again.
+    """
+    order = sorted(_find_broken(log), key=lambda each: (each.severity != "fail", each.first))
+    lines = [f"# {escape_markdown(title)}: broken clauses of the Model Context Protocol", ""]
+    lines.append(f"Revision {revision}. {_count(order)}")
+    for clause in order[:CLAUSES_MOST]:
+        lines += ["", *_describe(log, clause, revision)]
+        if command is not None and clause.party == "server":
+            again = f"{command[0]} --only {clause.requirement} --revision {revision}{command[1]}"
+            lines.append(f"- check again: {code_span(again)}")
+    if len(order) > CLAUSES_MOST:
+        lines += ["", f"And {len(order) - CLAUSES_MOST} more."]
+    return "\n".join(lines) + "\n"
+
+
+def _find_broken(log: InspectedLog) -> list[BrokenClause]:
+    """Return the broken clauses without those that a person broke with a raw message."""
+    found: dict[tuple[str, str], BrokenClause] = {}
+    for row in rows_of(log):
+        for each in row.breaches:
+            if each.party == "client" and row.conversation.startswith("raw-"):
+                continue
+            key = (each.requirement, each.party)
+            known = found.get(key)
+            if known is None:
+                found[key] = BrokenClause(
+                    each.requirement, each.severity, each.party, 1, row.number, each.why
+                )
+            else:
+                known.count += 1
+    listed = {each.requirement for each in found.values()}
+    # Of rows that left the log, the clauses are still known.
+    left = (each for each in log.broken.values() if each.first < log.first_kept)
+    return [*found.values(), *(each for each in left if each.requirement not in listed)]
+
+
+def _count(order: list[BrokenClause]) -> str:
+    if not order:
+        return "No message broke a clause."
+    failures = sum(each.severity == "fail" for each in order)
+    return f"{failures} clauses fail, {len(order) - failures} warn."
+
+
+def _describe(log: InspectedLog, clause: BrokenClause, revision: RevisionId) -> Iterator[str]:
+    row = catalogue().get(clause.requirement)
+    times = "once" if clause.count == 1 else f"{clause.count} times"
+    yield f"## {clause.requirement} ({clause.severity})"
+    yield ""
+    yield f"- the {clause.party} {escape_markdown(clause.why)} ({times})"
+    if row is not None:
+        level = row.level_in(revision) if revision in REVISIONS else row.level
+        yield f"- clause ({level}): {escape_markdown(row.text)}"
+        url = page_of(anchor(row, revision))
+        if url:
+            yield f"- specification: {url}"
+        yield f"- to mend it: {escape_markdown(row.mend)}"
+    entry = log.get(clause.first)
+    if entry is not None and entry.body:
+        text = " ".join(entry.body.decode(errors="replace").split())
+        shown = text if len(text) <= _EVIDENCE else f"{text[:_EVIDENCE]}..."
+        yield f"- message {entry.number}, from the {entry.sender}: {code_span(shown)}"
+
+
+class _HttpExchange:
+    """A request and what was recorded of its response."""
+
+    def __init__(self, request: LogEntry) -> None:
+        self.request = request
+        self.answers: list[LogEntry] = []
+
+
+def session_as_har(log: InspectedLog, url: str) -> Iterator[bytes]:
+    """Yield an archive of all HTTP exchanges in the log.
+
+    Args:
+        log: of a session over HTTP.
+        url: of the server, without secrets; requests were recorded without their host.
+    """
+    yield b'{"log": {"version": "1.2", "creator": '
+    yield json.dumps({"name": "accord", "version": __version__}).encode()
+    yield b', "entries": ['
+    separator = b"\n"
+    for each in _exchanges(log):
+        entry = json.dumps(_entry(each, url), ensure_ascii=False)
+        yield separator + entry.encode(errors="replace")
+        separator = b",\n"
+    yield b"\n]}}\n"
+
+
+def _exchanges(log: InspectedLog) -> list[_HttpExchange]:
+    found: dict[tuple[str, int, str], _HttpExchange] = {}
+    for row in rows_of(log):
+        if row.http is None or row.http.exchange is None:
+            continue
+        key = (row.conversation, row.part, row.http.exchange)
+        if row.http.status is None and row.sender == "client":
+            found.setdefault(key, _HttpExchange(row))
+        elif key in found:
+            found[key].answers.append(row)
+    return list(found.values())
+
+
+def _entry(exchange: _HttpExchange, url: str) -> JsonObject:
+    request, answers = exchange.request, exchange.answers
+    facts = request.http or HttpFacts()
+    milliseconds = _milliseconds(request, answers[-1:])
+    wait = _milliseconds(request, answers[:1])
+    at = iso_time(request.at or 0.0)
+    return {
+        "startedDateTime": at,
+        "time": round(milliseconds, 3),
+        "request": _request(request, facts, url),
+        "response": _response(answers),
+        "cache": {},
+        "timings": {
+            "send": 0,
+            "wait": round(wait, 3),
+            "receive": round(max(0.0, milliseconds - wait), 3),
+        },
+    }
+
+
+def _milliseconds(request: LogEntry, answers: list[LogEntry]) -> float:
+    """Return the time from a request to a part of its answer; 0 if a recording has no times."""
+    came = answers[0].t if answers else None
+    return 0.0 if came is None or request.t is None else max(0.0, (came - request.t) * 1000)
+
+
+def _request(row: LogEntry, facts: HttpFacts, url: str) -> JsonObject:
+    parts = urlsplit(url)
+    query = f"?{facts.query}" if facts.query else ""
+    made: JsonObject = {
+        "method": facts.method or "POST",
+        "url": f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{facts.path or '/'}{query}",
+        "httpVersion": "HTTP/1.1",
+        "cookies": [],
+        "headers": _headers(facts),
+        "queryString": [
+            {"name": name, "value": value}
+            for name, value in parse_qsl(facts.query or "", keep_blank_values=True)
+        ],
+        "headersSize": -1,
+        "bodySize": facts.size if facts.size is not None else len(row.body),
+    }
+    if row.has_body and row.body:
+        made["postData"] = {
+            "mimeType": facts.headers.get("content-type", ""),
+            "text": row.body.decode(errors="replace"),
+        }
+    return made
+
+
+def _response(rows: list[LogEntry]) -> JsonObject:
+    head = next((row.http for row in rows if row.http is not None and row.http.headers), None)
+    head = head or next((row.http for row in rows if row.http is not None), HttpFacts())
+    status = head.status or 0
+    text = "".join(_body(row) for row in rows)
+    content: dict[str, Any] = {
+        "size": len(text.encode(errors="replace")),
+        "mimeType": head.headers.get("content-type", ""),
+    }
+    if text:
+        content["text"] = text
+    return {
+        "status": status,
+        "statusText": _reason(status),
+        "httpVersion": "HTTP/1.1",
+        "cookies": [],
+        "headers": _headers(head),
+        "content": content,
+        "redirectURL": "",
+        "headersSize": -1,
+        "bodySize": -1,
+    }
+
+
+def _body(row: LogEntry) -> str:
+    """Return a part of a body: an event of a stream, or all of it."""
+    facts = row.http or HttpFacts()
+    text = row.body.decode(errors="replace") if row.has_body else facts.data or ""
+    if facts.event is None:
+        return text
+    lines = [f"event: {facts.event}"]
+    if facts.id is not None:
+        lines.append(f"id: {facts.id}")
+    lines += [f"data: {line}" for line in text.splitlines() or [""]]
+    return "\n".join(lines) + "\n\n"
+
+
+def _headers(facts: HttpFacts) -> list[JsonObject]:
+    return [{"name": name, "value": value} for name, value in facts.headers.items()]
+
+
+def _reason(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return ""

@@ -5,7 +5,9 @@ model stands in `defs`. Whatever the schema is, the model has a bounded size; wh
 is a field for JSON with a note. The whole value is validated by other means.
 """
 
-from typing import Final
+import json
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
 
 import msgspec
 
@@ -17,8 +19,6 @@ from accord.json_schema.reader import (
     required_names,
 )
 from accord.types import JsonObject
-from accord_tools.inspector.forms.limits import limits_of
-from accord_tools.inspector.forms.merging import merge_plain
 from accord_tools.inspector.forms.model import (
     LONGEST_DESCRIPTION,
     LONGEST_TITLE,
@@ -28,6 +28,197 @@ from accord_tools.inspector.forms.model import (
     FormOption,
     short_text,
 )
+
+_LONGEST_PATTERN: Final = 200
+_LONGEST_NUMBER: Final = 40
+_SIZES: Final = {
+    "string": ("Length", "character"),
+    "array": ("Items", "item"),
+    "object": ("Properties", "member"),
+}
+
+
+def limits_of(schema: JsonObject, type_: str) -> list[str]:
+    """Return what values of a type a schema allows.
+
+    >>> limits_of({"minimum": 1, "maximum": 10}, "integer")
+    ['1 to 10']
+    """
+    if type_ in ("integer", "number"):
+        return list(_number_limits(schema))
+    return list(_size_limits(schema, type_))
+
+
+def _number_limits(schema: JsonObject) -> Iterator[str]:
+    least, most = number_at(schema, "minimum"), number_at(schema, "maximum")
+    above, below = number_at(schema, "exclusiveMinimum"), number_at(schema, "exclusiveMaximum")
+    if least is not None and most is not None:
+        yield f"{_number(least)} to {_number(most)}"
+    elif least is not None:
+        yield f"at least {_number(least)}"
+    elif most is not None:
+        yield f"at most {_number(most)}"
+    if above is not None:
+        yield f"more than {_number(above)}"
+    if below is not None:
+        yield f"less than {_number(below)}"
+    step = number_at(schema, "multipleOf")
+    if step is not None and step != 1:
+        yield f"a multiple of {_number(step)}"
+
+
+def _number(value: float) -> str:
+    return short_text(json.dumps(value), _LONGEST_NUMBER).removesuffix(".0")
+
+
+def _size_limits(schema: JsonObject, type_: str) -> Iterator[str]:
+    keyword, noun = _SIZES[type_]
+    least, most = number_at(schema, f"min{keyword}"), number_at(schema, f"max{keyword}")
+    if least and most is not None:
+        same = least == most
+        yield _count(least, noun) if same else f"{_number(least)} to {_count(most, noun)}"
+    elif least:
+        yield f"at least {_count(least, noun)}"
+    elif most is not None:
+        yield f"at most {_count(most, noun)}"
+    if type_ == "string" and isinstance(schema.get("pattern"), str):
+        yield f"matches {short_text(schema['pattern'], _LONGEST_PATTERN)}"
+    if type_ == "array" and schema.get("uniqueItems") is True:
+        yield "each item once"
+    if type_ == "object":
+        names = schema.get("propertyNames")
+        if isinstance(names, dict) and isinstance(names.get("pattern"), str):
+            yield f"names match {short_text(names['pattern'], _LONGEST_PATTERN)}"
+
+
+def _count(number: float, noun: str) -> str:
+    return f"{_number(number)} {noun}" if number == 1 else f"{_number(number)} {noun}s"
+
+
+# Of these, the first one counts: they describe, or a form does not show them.
+_FIRST: Final = frozenset(
+    {
+        "$anchor",
+        "$comment",
+        "$defs",
+        "$dynamicAnchor",
+        "$id",
+        "$recursiveAnchor",
+        "$schema",
+        "contains",
+        "contentEncoding",
+        "contentMediaType",
+        "contentSchema",
+        "default",
+        "definitions",
+        "dependencies",
+        "dependentRequired",
+        "dependentSchemas",
+        "deprecated",
+        "description",
+        "else",
+        "examples",
+        "format",
+        "if",
+        "not",
+        "pattern",
+        "propertyNames",
+        "readOnly",
+        "then",
+        "title",
+        "unevaluatedItems",
+        "unevaluatedProperties",
+        "uniqueItems",
+        "writeOnly",
+    }
+)
+_NO_MERGE: Final = object()
+
+
+def merge_plain(schemas: Iterable[JsonObject]) -> JsonObject | None:
+    """Join schemas; None where they contradict, or cannot be said in one plain schema."""
+    merged: JsonObject = {}
+    for schema in schemas:
+        for key, value in schema.items():
+            known = merged.get(key, _NO_MERGE)
+            if known is _NO_MERGE:
+                merged[key] = value
+            elif key not in _FIRST and known != value:
+                join = _JOINS.get(key)
+                merged[key] = _NO_MERGE if join is None else join(known, value)
+                if merged[key] is _NO_MERGE:
+                    return None
+    return merged
+
+
+def _join_properties(one: Any, other: Any) -> object:
+    if not isinstance(one, dict) or not isinstance(other, dict):
+        return _NO_MERGE
+    shared = {
+        name: {"allOf": [each, other[name]]}
+        for name, each in one.items()
+        if name in other and other[name] != each
+    }
+    return {**one, **other, **shared}
+
+
+def _join_required(one: Any, other: Any) -> object:
+    if not isinstance(one, list) or not isinstance(other, list):
+        return _NO_MERGE
+    return [*one, *(each for each in other if each not in one)]
+
+
+def _join_lists(one: Any, other: Any) -> object:
+    return [*one, *other] if isinstance(one, list) and isinstance(other, list) else _NO_MERGE
+
+
+def _join_types(one: Any, other: Any) -> object:
+    first = one if isinstance(one, list) else [one]
+    second = other if isinstance(other, list) else [other]
+    both = [each for each in first if each in second]
+    if "integer" in first + second and "number" in first + second and "integer" not in both:
+        both.append("integer")
+    return both or _NO_MERGE
+
+
+def _join_choices(one: Any, other: Any) -> object:
+    if not isinstance(one, list) or not isinstance(other, list):
+        return _NO_MERGE
+    return [each for each in one if each in other] or _NO_MERGE
+
+
+def _join_rest(one: Any, other: Any) -> object:
+    """Join what other members may be: false wins, true says nothing."""
+    if one is False or other is False:
+        return False
+    if one is True or other is True:
+        return other if one is True else one
+    return _NO_MERGE
+
+
+def _tighten(choose: Callable[[float, float], float]) -> Callable[[Any, Any], object]:
+    def join(one: Any, other: Any) -> object:
+        if isinstance(one, int | float) and isinstance(other, int | float):
+            return choose(one, other)
+        return _NO_MERGE
+
+    return join
+
+
+_SMALLEST: Final = ("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties")
+_LARGEST: Final = ("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties")
+_JOINS: Final[dict[str, Callable[[Any, Any], object]]] = {
+    "properties": _join_properties,
+    "patternProperties": _join_properties,
+    "required": _join_required,
+    "allOf": _join_lists,
+    "type": _join_types,
+    "enum": _join_choices,
+    "additionalProperties": _join_rest,
+    **dict.fromkeys(_SMALLEST, _tighten(max)),
+    **dict.fromkeys(_LARGEST, _tighten(min)),
+}
+
 
 MOST_FIELDS: Final = 4_000
 """How many fields one form has."""

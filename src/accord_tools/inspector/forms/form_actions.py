@@ -9,10 +9,15 @@ import msgspec
 from accord.json_schema.samples import sample
 from accord_tools.inspector.actions import READ, action
 from accord_tools.inspector.definition import ActionRefused
-from accord_tools.inspector.forms.errors import FormError, find_errors
-from accord_tools.inspector.forms.model import prompt_schema
-from accord_tools.inspector.forms.uri_template import expand, variables
-from accord_tools.inspector.forms.values import TextFault, parse_text, read_text, write_text
+from accord_tools.inspector.forms.errors import (
+    FormError,
+    TextFault,
+    find_errors,
+    parse_text,
+    read_text,
+    write_text,
+)
+from accord_tools.inspector.forms.model import expand, prompt_schema, variables
 
 if TYPE_CHECKING:
     from accord_tools.inspector.session import InspectedSession

@@ -1,8 +1,14 @@
 """One call that a person made, as the history keeps it."""
 
-from typing import Literal, TypeAlias
+import threading
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
+
+from accord.testing.masking import Masks
+from accord.trace import Record
+from accord_tools.check.probing.secret_filter import SecretFilter
+from accord_tools.inspector.differences import find_differences
 
 CallKind: TypeAlias = Literal["tool", "resource", "prompt", "request"]
 Outcome: TypeAlias = Literal["done", "error", "cancelled", "timeout", "lost"]
@@ -36,3 +42,90 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
     revision: str = ""
     target: str = ""
     title: str = ""
+
+
+RESPONSE_MOST: Final = 64 * 1024
+"""The characters of a response that are kept; a longer one is cut and marked."""
+ARGUMENTS_MOST: Final = 256 * 1024
+"""The characters of arguments that are kept; longer ones are cut and cannot be replayed."""
+# Longer texts are cut before their secrets are looked for, which takes a while in a whole one.
+_READ_WHOLE: Final = 4 * 1024 * 1024
+# A secret that begins before the cut is found up to this many characters after it.
+_BEYOND: Final = 8 * 1024
+# The most places that are named.
+_PLACES: Final = 20
+
+
+class MaskedText(NamedTuple):
+    """A text that is fit to be kept.
+
+    Attributes:
+        text: without secrets.
+        is_cut: whether its end is missing.
+        masked: JSON pointers of the values that were masked.
+    """
+
+    text: str
+    is_cut: bool
+    masked: list[str]
+
+
+class EntryMasks:
+    """The masks of one session: equal secrets get equal masks.
+
+    Args:
+        secrets: what the user gave as credentials, which a server may repeat.
+    """
+
+    def __init__(self, secrets: tuple[str, ...] = ()) -> None:
+        self._masks = Masks()
+        self._filter = SecretFilter(secrets)
+        # Masks are counted in the thread of the store, and on the loop.
+        self._lock = threading.Lock()
+
+    def apply(self, text: str, most: int) -> MaskedText:
+        """Return a JSON text or plain text without secrets, of at most so many characters."""
+        is_cut = len(text) > _READ_WHOLE
+        if is_cut:
+            text = text[: most + _BEYOND]
+        clean = self.hide(text)
+        masked = [] if clean == text or is_cut else _places(text, clean)
+        return MaskedText(clean[:most], is_cut or len(clean) > most, masked)
+
+    def hide(self, text: str) -> str:
+        """Return a text without secrets."""
+        if not text:
+            return text
+        try:
+            msgspec.json.decode(text)
+        except (ValueError, RecursionError):
+            record = Record(sender="client", raw=text)
+        else:
+            record = Record(sender="client", message=msgspec.Raw(text.encode(errors="replace")))
+        with self._lock:
+            clean = self._masks.apply(record)
+        shown = clean.raw if clean.message is None else bytes(clean.message).decode()
+        return self._filter.hide(shown or "", may_be_cut=False)
+
+    def hide_given(self, text: str) -> str:
+        """Return a text without the credentials that the user gave; nothing else is masked."""
+        return self._filter.hide(text, may_be_cut=False)
+
+    def hide_line(self, text: str) -> str:
+        """Return a line about calls, such as a command, without secrets."""
+        with self._lock:
+            text = self._masks.mask_text(text)
+        return self._filter.hide(text, may_be_cut=False)
+
+
+def _places(text: str, clean: str) -> list[str]:
+    """Return where two JSON texts differ."""
+    return [each.pointer for each in find_differences(text, clean, most=_PLACES)] or [""]
+
+
+def mask_record(masks: EntryMasks, record: CallRecord) -> tuple[MaskedText, MaskedText]:
+    """Return the arguments and the response of a call as the history keeps them."""
+    return (
+        masks.apply(record.arguments, ARGUMENTS_MOST),
+        masks.apply(record.response, RESPONSE_MOST),
+    )

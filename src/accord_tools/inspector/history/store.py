@@ -11,8 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from accord_tools.inspector.history.call_record import CallRecord
-from accord_tools.inspector.history.entry_masking import MaskedText
+from accord_tools.inspector.history.call_record import CallRecord, MaskedText
 
 ENTRIES_MOST: Final = 10_000
 """The calls that are kept; beyond it the oldest ones leave, except pinned ones."""

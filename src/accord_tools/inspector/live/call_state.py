@@ -21,7 +21,7 @@ from accord_tools.inspector.live.texts import show_text
 if TYPE_CHECKING:
     import asyncio
 
-    from accord_tools.inspector.live.hiding import Hiding
+    from accord_tools.inspector.live.texts import Hiding
 
 CallKind: TypeAlias = Literal["tool", "resource", "prompt", "request"]
 CallState: TypeAlias = Literal["running", "done", "error", "cancelled", "timeout", "lost"]

@@ -5,37 +5,40 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from itertools import count
 from statistics import quantiles
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
+
+import msgspec
 
 from accord.client.options import CallOptions
 from accord.client.tasks import ToolTask
 from accord.errors import AccordError
 from accord.testing.masking import Masks
-from accord.types import JsonObject
+from accord.types import JsonObject, PromptReference, ResourceTemplateReference
+from accord_tools.inspector.actions import Nothing, action
 from accord_tools.inspector.definition import ActionRefused
 from accord_tools.inspector.forms.errors import find_errors
 from accord_tools.inspector.history.call_history import CallHistory
 from accord_tools.inspector.history.call_record import CallRecord
 from accord_tools.inspector.live.call_state import Call, CallError, CallKind
 from accord_tools.inspector.live.capture import CapturedExchange, capture
-from accord_tools.inspector.live.catalog import ServerCatalog
-from accord_tools.inspector.live.catalog_entries import reason_to_confirm
+from accord_tools.inspector.live.catalog import ServerCatalog, reason_to_confirm
 from accord_tools.inspector.live.connection import LiveConnection
-from accord_tools.inspector.live.hiding import Hiding
 from accord_tools.inspector.live.task_list import TaskList
 from accord_tools.inspector.live.texts import (
+    Hiding,
     read_meta,
     read_object,
     read_plain,
     read_texts,
     show_text,
 )
-from accord_tools.inspector.log.call_tag import current_call
+from accord_tools.inspector.log.conversation import current_call
 from accord_tools.inspector.log.message_log import InspectedLog
 
 if TYPE_CHECKING:
     from accord.client import Client
     from accord_tools.inspector.session import InspectedSession
+
 
 Perform: TypeAlias = Callable[["Client", Call, CallOptions], Awaitable[Any]]
 
@@ -415,3 +418,144 @@ async def _abandon(task: ToolTask) -> None:
         await task.cancel()
     except AccordError:
         return  # it is finished, or the connection is gone
+
+
+class ToolParams(msgspec.Struct):
+    """A call of a tool."""
+
+    name: str
+    arguments: str = "{}"
+    meta: str | None = None
+    timeout: float | None = None
+    as_task: bool = False
+    confirmed: bool = False
+    times: Annotated[int, msgspec.Meta(ge=1, le=TIMES_MOST)] = 1
+
+
+@action("calls.tool")
+async def call_tool(session: "InspectedSession", params: ToolParams) -> object:
+    """Call a tool, or ask first whether it may be called."""
+    calls = session.part(Calls)
+    reason = calls.confirm(params.name, is_confirmed=params.confirmed)
+    if reason:
+        return {"confirm": reason}
+
+    def start() -> "Call":
+        return calls.tool(
+            params.name,
+            params.arguments,
+            meta=params.meta or "",
+            timeout=params.timeout,
+            as_task=params.as_task,
+        )
+
+    if params.times > 1:
+        return {"ids": calls.repeat(params.times, start)}
+    return {"id": start().id}
+
+
+class ReadParams(msgspec.Struct):
+    """A resource."""
+
+    uri: str
+
+
+@action("calls.read")
+async def read_resource(session: "InspectedSession", params: ReadParams) -> object:
+    """Read a resource."""
+    return {"id": session.part(Calls).read(params.uri).id}
+
+
+class PromptParams(msgspec.Struct):
+    """A prompt and its arguments."""
+
+    name: str
+    arguments: str = "{}"
+
+
+@action("calls.prompt")
+async def get_prompt(session: "InspectedSession", params: PromptParams) -> object:
+    """Fill in a prompt."""
+    return {"id": session.part(Calls).prompt(params.name, params.arguments).id}
+
+
+class RequestParams(msgspec.Struct):
+    """A request of any method."""
+
+    method: str
+    params: str = ""
+
+
+@action("calls.request")
+async def send_request(session: "InspectedSession", params: RequestParams) -> object:
+    """Send a request of any method."""
+    return {"id": session.part(Calls).request(params.method, params.params).id}
+
+
+class CallParams(msgspec.Struct):
+    """A call."""
+
+    id: str
+
+
+class ShownCall(msgspec.Struct):
+    """A call, and whether masked values are wanted."""
+
+    id: str
+    reveal: bool = False
+
+
+@action("calls.list")
+async def list_calls(session: "InspectedSession", params: Nothing) -> object:
+    """Return the newest calls."""
+    return {"calls": session.part(Calls).snapshot()}
+
+
+@action("calls.get")
+async def get_call(session: "InspectedSession", params: ShownCall) -> object:
+    """Return everything about a call."""
+    return session.part(Calls).describe(params.id, is_revealed=params.reveal)
+
+
+@action("calls.cancel")
+async def cancel_call(session: "InspectedSession", params: CallParams) -> object:
+    """Cancel a call."""
+    session.part(Calls).cancel(params.id)
+    return {}
+
+
+class SpreadParams(msgspec.Struct):
+    """Calls that are compared."""
+
+    ids: list[str]
+
+
+@action("calls.spread")
+async def get_spread(session: "InspectedSession", params: SpreadParams) -> object:
+    """Return how long some calls took."""
+    return session.part(Calls).spread(params.ids)
+
+
+class CompletionParams(msgspec.Struct):
+    """What was typed of an argument."""
+
+    kind: Literal["prompt", "template"]
+    name: str
+    argument: str
+    value: str
+    context: dict[str, str] = {}
+
+
+@action("calls.complete")
+async def complete_argument(session: "InspectedSession", params: CompletionParams) -> object:
+    """Return suggestions of the server for an argument."""
+    client = session.part(LiveConnection).client
+    is_prompt = params.kind == "prompt"
+    ref = PromptReference(params.name) if is_prompt else ResourceTemplateReference(params.name)
+    try:
+        found = await client.complete(
+            ref, params.argument, params.value, context=params.context or None
+        )
+    except AccordError as error:
+        raise ActionRefused(str(error)) from None
+    return {"values": found.values, "total": found.total, "has_more": bool(found.has_more)}

@@ -8,21 +8,20 @@ from accord.http.rules.headers import check_headers
 from accord.types import REVISION_IDS, JsonObject, RevisionId
 from accord_tools.inspector.actions import READ, Nothing, action
 from accord_tools.inspector.definition import ActionRefused
-from accord_tools.inspector.live import call_actions, catalog_actions
+from accord_tools.inspector.live import calls, catalog
 from accord_tools.inspector.live.calls import Calls
 from accord_tools.inspector.live.connection import LinkSettings, LiveConnection
-from accord_tools.inspector.live.facts import live_facts
+from accord_tools.inspector.live.facts import live_facts, observed_facts
 from accord_tools.inspector.live.questions import AskedQuestions, QuestionAnswer
-from accord_tools.inspector.live.roots import DeclaredRoots, GivenRoot
+from accord_tools.inspector.live.session_parts import DeclaredRoots, GivenRoot
 from accord_tools.inspector.live.subscriptions import WatchedResources
 from accord_tools.inspector.live.task_list import TaskList
-from accord_tools.inspector.log.observed_facts import observed_facts
 
 if TYPE_CHECKING:
     from accord_tools.inspector.session import InspectedSession
 
 # Modules whose import defines actions.
-PARTS: Final = (call_actions, catalog_actions)
+PARTS: Final = (calls, catalog)
 _TIMEOUT_MOST: Final = 24 * 3600.0
 _HEADERS_MOST: Final = 50
 

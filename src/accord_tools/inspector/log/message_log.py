@@ -4,25 +4,204 @@ Rows are numbered from 1. The oldest ones leave when the log outgrows its bounds
 later than its row, so rows are changed by their number. For one event loop.
 """
 
-from collections.abc import Iterator
+import asyncio
+from array import array
+from bisect import bisect_left, insort
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import suppress
+from itertools import chain
+from pathlib import Path
 from time import monotonic, time
-from typing import TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Final, Generic, TypeVar
 
 import msgspec
 
+from accord import trace
 from accord.protocol.violation import FAIL, Party, Severity
 from accord.testing.masking import Masks
+from accord.testing.recording import create_next
 from accord.trace import Record, Transport
-from accord_tools.inspector.log.call_tag import RuleAnswers
-from accord_tools.inspector.log.conversation import LoggedConversation
-from accord_tools.inspector.log.entry import EntryKind, LogEntry, RowBreach
-from accord_tools.inspector.log.postings import Postings
-from accord_tools.inspector.log.sketch import shorten
-from accord_tools.inspector.log.trace_writer import TraceWriter
+from accord_tools.inspector.log.conversation import LoggedConversation, RuleAnswers
+from accord_tools.inspector.log.entry import EntryKind, LogEntry, RowBreach, shorten
 from accord_tools.inspector.target_access import find_secrets
 
 if TYPE_CHECKING:
     from accord_tools.inspector.session import InspectedSession
+
+
+PostingKey = TypeVar("PostingKey", bound=Hashable)
+# Shorter ones are not worth a look at what has left.
+_LONG: Final = 1_000
+
+
+def row_numbers(numbers: Iterable[int] = ()) -> "array[int]":
+    """Return numbers of rows in little memory."""
+    return array("q", numbers)
+
+
+class Postings(Generic[PostingKey]):
+    """Ascending numbers by key."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[PostingKey, array[int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __iter__(self) -> Iterator[PostingKey]:
+        return iter(self._numbers)
+
+    def add(self, key: PostingKey, number: int, first_kept: int) -> None:
+        """Add a number, usually the highest of its key."""
+        found = self._numbers.get(key)
+        if found is None:
+            self._numbers[key] = row_numbers((number,))
+            return
+        if found[-1] < number:
+            found.append(number)
+        else:
+            add_once(found, number)
+        if len(found) >= _LONG and found[len(found) // 2] < first_kept:
+            del found[: bisect_left(found, first_kept)]
+
+    def drop(self, key: PostingKey, number: int) -> None:
+        """Forget a key if the row that leaves was the last with it."""
+        found = self._numbers.get(key)
+        if found is not None and found[-1] <= number:
+            del self._numbers[key]
+
+    def get(self, key: PostingKey, first_kept: int, most: int | None = None) -> "array[int]":
+        """Return the numbers of a key that are kept, at most the first `most` of them."""
+        found = self._numbers.get(key)
+        if found is None:
+            return row_numbers()
+        start = bisect_left(found, first_kept)
+        return found[start : None if most is None else start + most]
+
+    def get_all(self, chosen: Callable[[PostingKey], bool], first_kept: int) -> "array[int]":
+        """Return the numbers of all keys that a function chooses."""
+        found = [self.get(key, first_kept) for key in self._numbers if chosen(key)]
+        # Parts that are sorted already are merged fast.
+        return found[0] if len(found) == 1 else row_numbers(sorted(chain.from_iterable(found)))
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._numbers.clear()
+
+
+def add_once(numbers: "array[int]", number: int) -> None:
+    """Add a number to ascending ones, unless it is among them."""
+    place = bisect_left(numbers, number)
+    if place == len(numbers) or numbers[place] != number:
+        insort(numbers, number)
+
+
+# Seconds after which written rows reach the file.
+_FLUSHING: Final = 0.5
+
+
+class TraceWriter:
+    """The trace files of a session: the first has the given name, others `name-2` and so on.
+
+    Args:
+        path: of the first file; one that exists is left alone.
+        report: called with what went wrong; a full disk ends the recording only.
+
+    Raises:
+        OSError: the file cannot be created.
+    """
+
+    def __init__(self, path: Path, report: Callable[[str], None]) -> None:
+        self._path = path
+        self._report = report
+        # None in place of a file that has ended or cannot be written.
+        self._files: dict[str, tuple[int, IO[bytes] | None]] = {}
+        self._is_flushing = False
+        # Created first, so that an unwritable folder is reported at once.
+        chosen, self._first = create_next(path)
+        self._first_name = chosen
+        self.name = chosen.name
+        self._is_used = False
+        self._is_closed = False
+
+    def write(self, entry: LogEntry) -> None:
+        """Write a row; not after the end, when a connection may still say something."""
+        if self._is_closed:
+            return
+        try:
+            file = self._file_for(entry)
+            if file is not None:
+                trace.write(file, entry.to_record())
+                self._flush_soon()
+        except (OSError, ValueError) as error:
+            self._give_up(entry.conversation, entry.part, error)
+
+    def _give_up(self, conversation: str, part: int, error: OSError | ValueError) -> None:
+        """Record no more of a connection."""
+        _, file = self._files.get(conversation, (0, None))
+        self._files[conversation] = (part, None)
+        if file is not None:
+            with suppress(OSError, ValueError):
+                file.close()
+        why = getattr(error, "strerror", None) or str(error)
+        self._report(f"the recording ended early: {why}")
+
+    def _file_for(self, entry: LogEntry) -> IO[bytes] | None:
+        part, file = self._files.get(entry.conversation, (0, None))
+        if entry.part < part:
+            return None  # a connection that has ended still says something
+        if part != entry.part:
+            self.end(entry.conversation)
+            if self._is_used:
+                chosen, file = create_next(self._path)
+                self.name = chosen.name if entry.conversation == "main" else self.name
+            else:
+                self._is_used, file = True, self._first
+            self._files[entry.conversation] = (entry.part, file)
+        return file
+
+    def _flush_soon(self) -> None:
+        if self._is_flushing:
+            return
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            self._flush()
+            return
+        self._is_flushing = True
+        loop.call_later(_FLUSHING, self._flush)
+
+    def _flush(self) -> None:
+        self._is_flushing = False
+        for name, (part, file) in list(self._files.items()):
+            try:
+                if file is not None:
+                    file.flush()
+            except (OSError, ValueError) as error:
+                self._give_up(name, part, error)
+
+    def end(self, conversation: str) -> None:
+        """Close the file of a connection that ended."""
+        part, file = self._files.get(conversation, (0, None))
+        self._files[conversation] = (part, None)
+        if file is not None:
+            try:
+                file.close()
+            except OSError as error:
+                self._report(f"the recording ended early: {error.strerror or error}")
+
+    def close(self) -> None:
+        """Close all files; one without a message is removed. May be repeated."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        for name in list(self._files):
+            self.end(name)
+        if not self._is_used:
+            self._first.close()
+            if self._first_name.is_file():
+                self._first_name.unlink()
+
 
 # Rows of one session, whatever their size.
 ROWS_MOST: Final = 200_000

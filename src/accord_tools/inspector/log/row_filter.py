@@ -9,8 +9,12 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import msgspec
 
 from accord_tools.inspector.log.entry import EntryKind, EntrySender, LogEntry
-from accord_tools.inspector.log.message_log import ANY_REQUIREMENT, InspectedLog
-from accord_tools.inspector.log.postings import add_once, row_numbers
+from accord_tools.inspector.log.message_log import (
+    ANY_REQUIREMENT,
+    InspectedLog,
+    add_once,
+    row_numbers,
+)
 
 if TYPE_CHECKING:
     from array import array

@@ -8,9 +8,8 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from accord.types import JsonObject
-from accord_tools.inspector.log.entry import LogEntry
+from accord_tools.inspector.log.entry import LogEntry, sketch_message
 from accord_tools.inspector.log.message_log import InspectedLog
-from accord_tools.inspector.log.sketch import sketch_message
 
 LaneState: TypeAlias = Literal["answered", "error", "open", "cancelled"]
 MarkKind: TypeAlias = Literal["progress", "notification", "cancelled", "question", "stderr"]

@@ -12,11 +12,16 @@ from accord.trace import HttpFacts, Party, Transport
 from accord.types import JsonObject, RevisionId
 from accord_tools.check.probing.messages import initialize_params
 from accord_tools.check.probing.target import with_form
+from accord_tools.inspector.actions import Nothing, action
 from accord_tools.inspector.definition import ActionRefused
 from accord_tools.inspector.log.message_log import MAIN, InspectedLog
-from accord_tools.inspector.raw.client_info import CLIENT_INFO, name_client
 from accord_tools.inspector.raw.lines import HeaderChanges, HttpMethod, RawLine, StdioLine
-from accord_tools.inspector.raw.templates import RawTemplate, build_templates
+from accord_tools.inspector.raw.templates import (
+    CLIENT_INFO,
+    RawTemplate,
+    build_templates,
+    name_client,
+)
 from accord_tools.inspector.session import InspectedSession
 from accord_tools.inspector.target_access import (
     current_target,
@@ -27,6 +32,7 @@ from accord_tools.inspector.target_access import (
 
 if TYPE_CHECKING:
     from accord_tools.inspector.log.conversation import LoggedConversation
+
 
 log = logging.getLogger("accord_tools.inspector")
 
@@ -250,3 +256,53 @@ class RawConsole:
         if self._answer is not None and not self._answer.done():
             self.reason = reason
             self._answer.set_result({})
+
+
+@action("raw.get")
+async def get_raw(session: InspectedSession, params: Nothing) -> object:
+    """Return the state of the raw connection, and the templates for it."""
+    console = session.part(RawConsole)
+    return {
+        "state": console.state,
+        "reason": console.reason,
+        "conversation": console.conversation,
+        "transport": console.transport,
+        "revision": console.revision,
+        "templates": console.templates(),
+    }
+
+
+class OpenRaw(msgspec.Struct):
+    """How a raw connection begins."""
+
+    handshake: bool = True
+    revision: RevisionId | None = None
+
+
+@action("raw.open")
+async def open_raw(session: InspectedSession, params: OpenRaw) -> object:
+    """Begin to open a raw connection."""
+    await session.part(RawConsole).open(handshake=params.handshake, revision=params.revision)
+    return {}
+
+
+class SendRaw(msgspec.Struct):
+    """A message as a person typed it."""
+
+    text: str
+    headers: list[tuple[str, str | None]] = []
+    http_method: HttpMethod | None = None
+
+
+@action("raw.send")
+async def send_raw(session: InspectedSession, params: SendRaw) -> object:
+    """Send a text as it is."""
+    await session.part(RawConsole).send(params.text, params.headers, params.http_method or "POST")
+    return {}
+
+
+@action("raw.close")
+async def close_raw(session: InspectedSession, params: Nothing) -> object:
+    """Close the raw connection."""
+    await session.part(RawConsole).shut()
+    return {}

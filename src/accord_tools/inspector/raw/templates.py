@@ -7,12 +7,26 @@ import msgspec
 
 from accord.protocol.catalogue import catalogue
 from accord.protocol.exchange import META_VERSION
+from accord.protocol.party import META_CLIENT
 from accord.protocol.revisions import REVISIONS, Revision
 from accord.trace import Transport
 from accord.types import JsonObject, RevisionId
-from accord_tools.check.probing.messages import initialize_params
-from accord_tools.inspector.raw.client_info import CLIENT_INFO, name_client
+from accord.version import __version__
+from accord_tools.check.probing.messages import initialize_params, stamp
 from accord_tools.inspector.raw.lines import HttpMethod
+
+CLIENT_INFO: Final = {"name": "accord-inspect", "version": __version__}
+
+
+def name_client(revision: str, params: JsonObject | None = None) -> JsonObject:
+    """Return params with the `_meta` of a request that stands on its own."""
+    given = {**(params or {})}
+    meta = given.get("_meta")
+    named = {META_CLIENT: CLIENT_INFO, **(meta if isinstance(meta, dict) else {})}
+    made = stamp(revision, {**given, "_meta": named}, {})
+    assert isinstance(made, dict)
+    return made
+
 
 UNKNOWN_REVISION: Final = "1999-01-01"
 _STRANGER: Final = "https://stranger.example"

@@ -7,7 +7,7 @@ import asyncio
 import json
 import logging
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, MutableMapping
 from typing import Any, Final, TypeAlias
 from urllib.parse import parse_qs
 
@@ -17,8 +17,8 @@ from accord.errors import AccordError
 from accord_tools.inspector.actions import load_actions, perform
 from accord_tools.inspector.definition import ActionRefused, Download
 from accord_tools.inspector.inspection import Inspection
+from accord_tools.inspector.session import Changes
 from accord_tools.inspector.web.answer_masking import answer_masks
-from accord_tools.inspector.web.feed import FEEDS_MOST, read_changes
 from accord_tools.inspector.web.gate import (
     API,
     FEED,
@@ -28,6 +28,30 @@ from accord_tools.inspector.web.gate import (
     examine,
 )
 from accord_tools.inspector.web.static_files import StaticFiles
+
+FEEDS_MOST: Final = 16
+"""Feeds at once; a hidden tab has none."""
+_HEARTBEAT: Final = 10.0
+# Changes within this time become one line.
+_PAUSE: Final = 0.1
+
+
+async def read_changes(changes: Changes, since: int) -> AsyncIterator[bytes]:
+    """Yield lines for a page; the first at once, so that the page knows that it is connected.
+
+    Args:
+        changes: of all sessions.
+        since: the version that the page knows.
+    """
+    while True:
+        version, fresh = changes.since(since)
+        if version < since:  # the page knows versions of an earlier launch
+            version, fresh = changes.since(0)
+        since = version
+        yield msgspec.json.encode({"version": version, "changed": list(fresh)}) + b"\n"
+        await changes.wait(since, _HEARTBEAT)
+        await asyncio.sleep(_PAUSE)
+
 
 log = logging.getLogger("accord_tools.inspector")
 

@@ -12,7 +12,10 @@ from accord.testing.catalog import catalog_of
 from accord.types import Implementation, JsonObject, RevisionId
 from accord.version import __version__
 from accord_tools.contract.lock_file import find_changes
+from accord_tools.inspector.actions import READ, Nothing, action
 from accord_tools.inspector.definition import ActionRefused, InspectTarget
+from accord_tools.inspector.differences import DIFFERENCES_MOST, find_differences
+from accord_tools.inspector.exports.exported_call import CallReference, ExportedCall, find_call
 from accord_tools.inspector.history.call_history import CallHistory
 from accord_tools.inspector.session import InspectedSession
 from accord_tools.inspector.target_access import (
@@ -22,7 +25,7 @@ from accord_tools.inspector.target_access import (
 )
 
 SurveyState: TypeAlias = Literal["idle", "running", "done"]
-DIFFERENCES_MOST: Final = 200
+CHANGES_MOST: Final = 200
 """The differences that are listed for each revision."""
 # Seconds for one revision: the opening and all lists.
 _PATIENCE: Final = 30.0
@@ -149,5 +152,54 @@ def _place(target: InspectTarget) -> Any:
 
 def _describe_changes(newest: JsonObject, catalog: JsonObject) -> list[str]:
     found = [each.text() for each in find_changes(newest, catalog)]
-    more = len(found) - DIFFERENCES_MOST
-    return found if more <= 0 else [*found[:DIFFERENCES_MOST], f"and {more} more"]
+    more = len(found) - CHANGES_MOST
+    return found if more <= 0 else [*found[:CHANGES_MOST], f"and {more} more"]
+
+
+class CompareResults(msgspec.Struct):
+    """Two calls, of this session or of the history."""
+
+    left: CallReference
+    right: CallReference
+
+
+@action("compare.results", kinds=READ)
+async def compare_results(session: InspectedSession, params: CompareResults) -> object:
+    """Return where the answers to two calls differ."""
+    left = await _find(session, params.left, "left")
+    right = await _find(session, params.right, "right")
+    found = await asyncio.to_thread(
+        find_differences, left.response, right.response, most=DIFFERENCES_MOST + 1
+    )
+    return {
+        "is_same": not found,
+        "left": {"title": left.title},
+        "right": {"title": right.title},
+        "differences": found[:DIFFERENCES_MOST],
+        "is_cut": len(found) > DIFFERENCES_MOST,
+    }
+
+
+async def _find(session: InspectedSession, reference: CallReference, side: str) -> ExportedCall:
+    if reference.call is not None and session.kind != "live":
+        raise ActionRefused("a recording has no calls; name entries of the history", field=side)
+    call = await find_call(session, reference)
+    if not call.response:
+        raise ActionRefused(f"{call.title} has no answer", field=side)
+    if not call.is_complete:
+        raise ActionRefused(f"the answer of {call.title} was too long to be kept whole", field=side)
+    return call
+
+
+@action("revisions.get", kinds=READ)
+async def get_revisions(session: InspectedSession, params: Nothing) -> object:
+    """Return how the server answers in each revision, as far as it was asked."""
+    survey = session.part(RevisionSurvey)
+    return {"state": survey.state, "rows": survey.rows}
+
+
+@action("revisions.run")
+async def run_revisions(session: InspectedSession, params: Nothing) -> object:
+    """Begin to ask the server in each revision."""
+    session.part(RevisionSurvey).start()
+    return {}

@@ -1,1 +1,0 @@
-"""The full check of a server, started from the page."""

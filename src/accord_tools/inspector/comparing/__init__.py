@@ -1,1 +1,0 @@
-"""Differences between results, and between the revisions of one server."""
