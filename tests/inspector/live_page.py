@@ -11,7 +11,7 @@ import msgspec
 
 from accord_tools.inspector.actions import load_actions, perform
 from accord_tools.inspector.definition import InspectOptions, InspectTarget
-from accord_tools.inspector.live.connection import LiveConnection
+from accord_tools.inspector.live.live_connection import LiveConnection
 from accord_tools.inspector.session import Changes, InspectedSession
 
 ROOT = Path(__file__).parents[2]

@@ -15,7 +15,7 @@ from accord_tools.inspector.definition import InspectOptions, InspectTarget
 from accord_tools.inspector.exports import export_actions
 from accord_tools.inspector.history import call_history
 from accord_tools.inspector.live import calls
-from accord_tools.inspector.live.connection import LiveConnection
+from accord_tools.inspector.live.live_connection import LiveConnection
 from accord_tools.inspector.log import views
 from accord_tools.inspector.raw import console
 from accord_tools.inspector.session import Changes, InspectedSession

@@ -15,7 +15,7 @@ from accord_tools.inspector.actions import load_actions, perform
 from accord_tools.inspector.authorization.walk import AuthorizationWalk
 from accord_tools.inspector.authorization.walk_step import CLAUSES, STEP_IDS, TITLES
 from accord_tools.inspector.definition import ActionRefused, InspectOptions, InspectTarget
-from accord_tools.inspector.live.connection import LiveConnection
+from accord_tools.inspector.live.live_connection import LiveConnection
 from accord_tools.inspector.session import Changes, InspectedSession
 from support.http_server import serving
 from support.issuer import token as signed_token

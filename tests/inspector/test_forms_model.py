@@ -237,7 +237,7 @@ def test_schemas_that_all_hold_are_joined():
 )  # fmt: skip
 def test_schemas_are_joined_where_that_is_plain(members, kind, limits):
     made = field({"allOf": members})
-    assert (made["kind"], made.get("limits")) == (kind, building)
+    assert (made["kind"], made.get("limits")) == (kind, limits)
 
 
 def test_options_are_titled_by_what_tells_them_apart():

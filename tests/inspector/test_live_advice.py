@@ -7,7 +7,7 @@ from accord.auth import AuthorizationServer
 from accord.cli.connection import advise_in_options
 from accord.errors import ConnectFailed, TransportError
 from accord_tools.inspector.definition import InspectTarget
-from accord_tools.inspector.live.connection import advise_connection
+from accord_tools.inspector.live.live_connection import advise_connection
 from inspector.live_page import launch, live_page
 from support.http_server import serving
 from support.running import on_a_loop

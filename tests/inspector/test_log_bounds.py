@@ -81,7 +81,7 @@ async def test_filters_find_what_a_look_at_all_rows_finds():
         for each in chosen:
             found = [row["n"] for row in await rows_of(session, 1000, **each)]
             made = row_filter.RowFilter(**{"with_http": True, "with_stderr": True, **each})
-            assert found == list(row_filter.FilterCache(log).find(made)[0])
+            assert found == list(row_filter.LogFilters(session).find(made)[0])
             looking = row_filter.MatchingRows(log, made)
             entries = map(log.get, range(log.first_kept, log.next_number))
             tests = looking._tests

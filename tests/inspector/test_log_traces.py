@@ -8,7 +8,7 @@ from accord.trace import read
 from accord_tools.check.trace_check import replay
 from accord_tools.inspector.definition import ActionRefused, InspectOptions
 from accord_tools.inspector.inspection import Inspection
-from accord_tools.inspector.live.facts import observed_facts
+from accord_tools.inspector.live.session_facts import observed_facts
 from accord_tools.inspector.log import trace_session
 from accord_tools.inspector.log.message_log import InspectedLog, write_trace
 from accord_tools.inspector.log.trace_session import open_trace

@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 
 from accord import Server, connect
-from accord_tools.inspector.live.facts import observed_facts
+from accord_tools.inspector.live.session_facts import observed_facts
 from accord_tools.inspector.log import watched
 from accord_tools.inspector.log.message_log import InspectedLog
 from accord_tools.inspector.log.watched import TrafficBuffer, WatchedTraffic, watch_http

@@ -6,7 +6,7 @@ import pytest
 
 from accord.types import CreateMessageParams, SamplingMessage, TextContent, Tool, ToolChoice
 from accord_tools.inspector.definition import ActionRefused
-from accord_tools.inspector.live.questions import AskedQuestions
+from accord_tools.inspector.live.page_questions import AskedQuestions
 from inspector.live_page import live_page, scripted
 from support.running import on_a_loop
 

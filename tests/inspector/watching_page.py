@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from accord_tools.inspector.definition import InspectOptions, InspectTarget
-from accord_tools.inspector.live.facts import observed_facts
+from accord_tools.inspector.live.session_facts import observed_facts
 from accord_tools.inspector.log.message_log import InspectedLog
 from accord_tools.inspector.log.views import show_row
 from accord_tools.inspector.log.watched import TrafficBuffer, WatchedTraffic, watch_stdio

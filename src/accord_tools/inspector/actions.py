@@ -18,7 +18,13 @@ Handler: TypeAlias = Callable[["InspectedSession", Any], Awaitable[object]]
 
 ACTION_MODULES: Final = (
     "accord_tools.inspector.log.views",
-    "accord_tools.inspector.live.live_actions",
+    "accord_tools.inspector.live.session_facts",
+    "accord_tools.inspector.live.page_questions",
+    "accord_tools.inspector.live.session_parts",
+    "accord_tools.inspector.live.subscriptions",
+    "accord_tools.inspector.live.task_list",
+    "accord_tools.inspector.live.catalog",
+    "accord_tools.inspector.live.calls",
     "accord_tools.inspector.forms.form_actions",
     "accord_tools.inspector.raw.console",
     "accord_tools.inspector.check_run",

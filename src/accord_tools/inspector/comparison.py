@@ -1,4 +1,4 @@
-"""Connects to a server in every revision, one after another, and compares what it offers."""
+"""What is compared: two results, and what one server offers in each revision."""
 
 import asyncio
 from typing import Any, Final, Literal, TypeAlias

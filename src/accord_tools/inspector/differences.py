@@ -1,4 +1,4 @@
-"""Differences between two JSON values, each at its place."""
+"""Differences between two JSON values, each at its place; numbers are compared as written."""
 
 import json
 from collections.abc import Iterator

@@ -24,7 +24,7 @@ SESSIONS_MOST: Final = 32
 _LIVE_MODULES: Final = (
     "accord.client.connect",
     "accord.protocol.monitor",
-    "accord_tools.inspector.live.connection",
+    "accord_tools.inspector.live.live_connection",
 )
 # Seconds for requests between two imports.
 _TURN: Final = 0.002
@@ -134,7 +134,7 @@ async def _import_in_parts(modules: Iterable[str]) -> None:
 
 def _start_connection(session: InspectedSession) -> None:
     # Imported late: it brings the client, which takes longer than listening.
-    from accord_tools.inspector.live.connection import LiveConnection
+    from accord_tools.inspector.live.live_connection import LiveConnection
 
     session.part(LiveConnection).start()
 

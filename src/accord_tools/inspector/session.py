@@ -1,4 +1,8 @@
-"""One inspected server, recording or watched connection, and the parts that work on it."""
+"""One inspected server, recording or watched connection, and the parts that work on it.
+
+Changes are versions of areas of the page. The feed sends versions only: the page then asks for what
+it shows, so a slow page never makes the server keep anything for it.
+"""
 
 import asyncio
 import logging
@@ -6,6 +10,8 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, get_args
 
 from accord_tools.inspector.definition import InspectOptions, InspectTarget, SessionKind
+
+log = logging.getLogger("accord_tools.inspector")
 
 Area: TypeAlias = Literal[
     "app",
@@ -57,8 +63,6 @@ class Changes:
         except TimeoutError:
             return
 
-
-log = logging.getLogger("accord_tools.inspector")
 
 # How long parts may take to end.
 _ENDING: Final = 10.0

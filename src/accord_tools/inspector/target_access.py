@@ -27,7 +27,7 @@ from accord_tools.hosts.entries.literals import (
 from accord_tools.inspector.definition import InspectTarget
 
 if TYPE_CHECKING:
-    from accord_tools.inspector.live.connection import LiveConnection
+    from accord_tools.inspector.live.live_connection import LiveConnection
     from accord_tools.inspector.session import InspectedSession
 
 
@@ -69,7 +69,7 @@ def server_target(target: InspectTarget) -> ServerTarget:
 def _link(session: "InspectedSession") -> "LiveConnection | None":
     if session.kind != "live":
         return None
-    from accord_tools.inspector.live.connection import LiveConnection
+    from accord_tools.inspector.live.live_connection import LiveConnection
 
     return session.part(LiveConnection)
 

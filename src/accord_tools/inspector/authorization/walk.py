@@ -250,7 +250,7 @@ class AuthorizationWalk:
         context = self._demand_context()
         if context.grant is None:
             raise ActionRefused("there is no token yet: make the steps up to the token first")
-        from accord_tools.inspector.live.connection import LiveConnection
+        from accord_tools.inspector.live.live_connection import LiveConnection
 
         self._used = GrantedAuth(context.settings, context.grant, self._on_renewed)
         connection = self.session.part(LiveConnection)

@@ -1,4 +1,4 @@
-"""What the steps of an authorization have found out so far, and how they send requests."""
+"""What the steps of an authorization found out so far, and how they send requests, masked."""
 
 import asyncio
 import contextlib

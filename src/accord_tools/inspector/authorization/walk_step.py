@@ -1,4 +1,4 @@
-"""The steps of an authorization: their names, their clauses, and what happened in them."""
+"""The steps of an authorization: names, clauses, what happened, and what parameters mean."""
 
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args

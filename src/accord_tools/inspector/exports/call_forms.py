@@ -1,4 +1,7 @@
-"""A call in other forms: a command line, a case, Python, curl, JSON."""
+"""A call in other forms: a command line, a case, Python, curl, JSON.
+
+Secrets are named, never written.
+"""
 
 import json
 from collections.abc import Callable, Iterator
@@ -51,7 +54,7 @@ def case_form(call: ExportedCall, safe: SafeTarget, chosen: str) -> tuple[str, s
     expected = _expectation(call)
     if expected:
         case["expect"] = expected
-    server, note = _server(safe, chosen)
+    server, note = _case_server(safe, chosen)
     try:
         if without_nulls(arguments) != arguments:
             raise HostsError("TOML has no null")
@@ -61,7 +64,7 @@ def case_form(call: ExportedCall, safe: SafeTarget, chosen: str) -> tuple[str, s
         return f"{document}\n", "yaml", "; ".join(filter(None, [note, "save it as .yaml"]))
 
 
-def _server(safe: SafeTarget, chosen: str) -> tuple[JsonObject, str]:
+def _case_server(safe: SafeTarget, chosen: str) -> tuple[JsonObject, str]:
     server: JsonObject = {}
     notes = []
     if safe.url:
@@ -172,16 +175,16 @@ def call_message(call: ExportedCall, revision: RevisionId, *, id: int = 1) -> st
     arguments = call.arguments.strip() or "{}"
     members: list[str] = []
     if call.kind == "resource":
-        members.append(f'"uri": {_quote(call.name)}')
+        members.append(f'"uri": {_quote_json(call.name)}')
     elif call.kind in ("tool", "prompt"):
-        members += [f'"name": {_quote(call.name)}', f'"arguments": {arguments}']
+        members += [f'"name": {_quote_json(call.name)}', f'"arguments": {arguments}']
     if not row.handshake:
-        members.append(f'"_meta": {_quote(name_client(revision)["_meta"])}')
+        members.append(f'"_meta": {_quote_json(name_client(revision)["_meta"])}')
     if call.kind == "request":
         params = _merge(arguments, members)
     else:
         params = f"{{{', '.join(members)}}}"
-    head = f'"jsonrpc": "2.0", "id": {id}, "method": {_quote(method)}'
+    head = f'"jsonrpc": "2.0", "id": {id}, "method": {_quote_json(method)}'
     return f'{{{head}, "params": {params}}}'
 
 
@@ -196,20 +199,20 @@ def _merge(params: str, members: list[str]) -> str:
 def opening_message(revision: RevisionId) -> str:
     """Return the request that opens a conversation."""
     params = initialize_params(revision, {}) | {"clientInfo": CLIENT_INFO}
-    return _quote({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params})
+    return _quote_json({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params})
 
 
 def initialized_message() -> str:
     """Return the notification that ends the handshake."""
-    return _quote({"jsonrpc": "2.0", "method": "notifications/initialized"})
+    return _quote_json({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
 
-def _quote(value: object) -> str:
+def _quote_json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
 # Prints the session id that a server assigns, if it does.
-_SESSION = "tr -d '\\r' | sed -n 's/^[Mm][Cc][Pp]-[Ss]ession-[Ii][Dd]: *//p'"
+_READ_SESSION = "tr -d '\\r' | sed -n 's/^[Mm][Cc][Pp]-[Ss]ession-[Ii][Dd]: *//p'"
 
 
 def curl_form(call: ExportedCall, safe: SafeTarget, revision: RevisionId) -> str:
@@ -225,20 +228,22 @@ def curl_form(call: ExportedCall, safe: SafeTarget, revision: RevisionId) -> str
     lines = [f"URL={quote_for_shell(safe.url)}"]
     if not row.handshake:
         repeated = request_headers(message.encode(errors="replace"), lambda _: ())
-        lines.append(_request(safe, message, [f"{key}: {text}" for key, text in repeated.items()]))
+        lines.append(
+            _curl_request(safe, message, [f"{key}: {text}" for key, text in repeated.items()])
+        )
         return "\n".join(lines) + "\n"
     version = [f"MCP-Protocol-Version: {row.id}"] if row.version_header else []
     session = '${SESSION:+-H "Mcp-Session-Id: $SESSION"}'
-    opening = _request(safe, opening_message(revision), [], before="-D - -o /dev/null")
+    opening = _curl_request(safe, opening_message(revision), [], before="-D - -o /dev/null")
     lines += [
-        f"SESSION=$({opening} | {_SESSION})",
-        _request(safe, initialized_message(), version, after=session),
-        _request(safe, message, version, after=session),
+        f"SESSION=$({opening} | {_READ_SESSION})",
+        _curl_request(safe, initialized_message(), version, after=session),
+        _curl_request(safe, message, version, after=session),
     ]
     return "\n".join(lines) + "\n"
 
 
-def _request(
+def _curl_request(
     safe: SafeTarget, message: str, headers: list[str], *, before: str = "", after: str = ""
 ) -> str:
     words = ["curl -sS -N", before, '"$URL"']

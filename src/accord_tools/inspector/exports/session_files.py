@@ -1,4 +1,7 @@
-"""The log of a session as a file: a trace, JSON, HAR or text. Secrets in it are masked."""
+"""The log of a session as a file: a trace, JSON, HAR, text or a report. Secrets in it are masked.
+
+Also the clauses that were broken as a text for an issue.
+"""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -59,12 +62,12 @@ def session_as_json(log: InspectedLog, about: JsonObject) -> Iterator[bytes]:
     yield b"{" + json.dumps(head, ensure_ascii=False).encode()[1:-1] + b', "rows": ['
     separator = b"\n"
     for entry in rows_of(log):
-        yield separator + json.dumps(_row(entry), ensure_ascii=False).encode(errors="replace")
+        yield separator + json.dumps(_json_row(entry), ensure_ascii=False).encode(errors="replace")
         separator = b",\n"
     yield b"\n]}\n"
 
 
-def _row(entry: LogEntry) -> JsonObject:
+def _json_row(entry: LogEntry) -> JsonObject:
     row: JsonObject = {
         "n": entry.number,
         "at": None if entry.at is None else iso_time(entry.at),
@@ -183,9 +186,9 @@ def breaches_as_text(
     """
     order = sorted(_find_broken(log), key=lambda each: (each.severity != "fail", each.first))
     lines = [f"# {escape_markdown(title)}: broken clauses of the Model Context Protocol", ""]
-    lines.append(f"Revision {revision}. {_count(order)}")
+    lines.append(f"Revision {revision}. {_count_breaches(order)}")
     for clause in order[:CLAUSES_MOST]:
-        lines += ["", *_describe(log, clause, revision)]
+        lines += ["", *_describe_breach(log, clause, revision)]
         if command is not None and clause.party == "server":
             again = f"{command[0]} --only {clause.requirement} --revision {revision}{command[1]}"
             lines.append(f"- check again: {code_span(again)}")
@@ -215,14 +218,16 @@ def _find_broken(log: InspectedLog) -> list[BrokenClause]:
     return [*found.values(), *(each for each in left if each.requirement not in listed)]
 
 
-def _count(order: list[BrokenClause]) -> str:
+def _count_breaches(order: list[BrokenClause]) -> str:
     if not order:
         return "No message broke a clause."
     failures = sum(each.severity == "fail" for each in order)
     return f"{failures} clauses fail, {len(order) - failures} warn."
 
 
-def _describe(log: InspectedLog, clause: BrokenClause, revision: RevisionId) -> Iterator[str]:
+def _describe_breach(
+    log: InspectedLog, clause: BrokenClause, revision: RevisionId
+) -> Iterator[str]:
     row = catalogue().get(clause.requirement)
     times = "once" if clause.count == 1 else f"{clause.count} times"
     yield f"## {clause.requirement} ({clause.severity})"
@@ -261,14 +266,14 @@ def session_as_har(log: InspectedLog, url: str) -> Iterator[bytes]:
     yield json.dumps({"name": "accord", "version": __version__}).encode()
     yield b', "entries": ['
     separator = b"\n"
-    for each in _exchanges(log):
-        entry = json.dumps(_entry(each, url), ensure_ascii=False)
+    for each in _http_exchanges(log):
+        entry = json.dumps(_har_entry(each, url), ensure_ascii=False)
         yield separator + entry.encode(errors="replace")
         separator = b",\n"
     yield b"\n]}}\n"
 
 
-def _exchanges(log: InspectedLog) -> list[_HttpExchange]:
+def _http_exchanges(log: InspectedLog) -> list[_HttpExchange]:
     found: dict[tuple[str, int, str], _HttpExchange] = {}
     for row in rows_of(log):
         if row.http is None or row.http.exchange is None:
@@ -281,7 +286,7 @@ def _exchanges(log: InspectedLog) -> list[_HttpExchange]:
     return list(found.values())
 
 
-def _entry(exchange: _HttpExchange, url: str) -> JsonObject:
+def _har_entry(exchange: _HttpExchange, url: str) -> JsonObject:
     request, answers = exchange.request, exchange.answers
     facts = request.http or HttpFacts()
     milliseconds = _milliseconds(request, answers[-1:])
@@ -290,8 +295,8 @@ def _entry(exchange: _HttpExchange, url: str) -> JsonObject:
     return {
         "startedDateTime": at,
         "time": round(milliseconds, 3),
-        "request": _request(request, facts, url),
-        "response": _response(answers),
+        "request": _har_request(request, facts, url),
+        "response": _har_response(answers),
         "cache": {},
         "timings": {
             "send": 0,
@@ -307,7 +312,7 @@ def _milliseconds(request: LogEntry, answers: list[LogEntry]) -> float:
     return 0.0 if came is None or request.t is None else max(0.0, (came - request.t) * 1000)
 
 
-def _request(row: LogEntry, facts: HttpFacts, url: str) -> JsonObject:
+def _har_request(row: LogEntry, facts: HttpFacts, url: str) -> JsonObject:
     parts = urlsplit(url)
     query = f"?{facts.query}" if facts.query else ""
     made: JsonObject = {
@@ -315,7 +320,7 @@ def _request(row: LogEntry, facts: HttpFacts, url: str) -> JsonObject:
         "url": f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{facts.path or '/'}{query}",
         "httpVersion": "HTTP/1.1",
         "cookies": [],
-        "headers": _headers(facts),
+        "headers": _har_headers(facts),
         "queryString": [
             {"name": name, "value": value}
             for name, value in parse_qsl(facts.query or "", keep_blank_values=True)
@@ -331,11 +336,11 @@ def _request(row: LogEntry, facts: HttpFacts, url: str) -> JsonObject:
     return made
 
 
-def _response(rows: list[LogEntry]) -> JsonObject:
+def _har_response(rows: list[LogEntry]) -> JsonObject:
     head = next((row.http for row in rows if row.http is not None and row.http.headers), None)
     head = head or next((row.http for row in rows if row.http is not None), HttpFacts())
     status = head.status or 0
-    text = "".join(_body(row) for row in rows)
+    text = "".join(_har_body(row) for row in rows)
     content: dict[str, Any] = {
         "size": len(text.encode(errors="replace")),
         "mimeType": head.headers.get("content-type", ""),
@@ -347,7 +352,7 @@ def _response(rows: list[LogEntry]) -> JsonObject:
         "statusText": _reason(status),
         "httpVersion": "HTTP/1.1",
         "cookies": [],
-        "headers": _headers(head),
+        "headers": _har_headers(head),
         "content": content,
         "redirectURL": "",
         "headersSize": -1,
@@ -355,7 +360,7 @@ def _response(rows: list[LogEntry]) -> JsonObject:
     }
 
 
-def _body(row: LogEntry) -> str:
+def _har_body(row: LogEntry) -> str:
     """Return a part of a body: an event of a stream, or all of it."""
     facts = row.http or HttpFacts()
     text = row.body.decode(errors="replace") if row.has_body else facts.data or ""
@@ -368,7 +373,7 @@ def _body(row: LogEntry) -> str:
     return "\n".join(lines) + "\n\n"
 
 
-def _headers(facts: HttpFacts) -> list[JsonObject]:
+def _har_headers(facts: HttpFacts) -> list[JsonObject]:
     return [{"name": name, "value": value} for name, value in facts.headers.items()]
 
 

@@ -1,4 +1,7 @@
-"""All places where a value does not fit its schema, each with a JSON Pointer and a sentence."""
+"""Values that a person types: read exactly, and all places where they do not fit their schema.
+
+Each place is a JSON Pointer with a sentence.
+"""
 
 import json
 import re

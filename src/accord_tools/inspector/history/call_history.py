@@ -1,4 +1,4 @@
-"""The history of one session: keeps each call, masked, in a thread of its own."""
+"""The history of one session: keeps each call, masked, in a thread of its own; actions on it."""
 
 import asyncio
 import hashlib

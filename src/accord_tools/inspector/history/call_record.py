@@ -1,4 +1,4 @@
-"""One call that a person made, as the history keeps it."""
+"""One call that a person made, as the history keeps it: masked, and shortened."""
 
 import threading
 from typing import Final, Literal, NamedTuple, TypeAlias

@@ -22,8 +22,8 @@ from accord_tools.inspector.history.call_record import CallRecord
 from accord_tools.inspector.live.call_state import Call, CallError, CallKind
 from accord_tools.inspector.live.capture import CapturedExchange, capture
 from accord_tools.inspector.live.catalog import ServerCatalog, reason_to_confirm
-from accord_tools.inspector.live.connection import LiveConnection
-from accord_tools.inspector.live.task_list import TaskList
+from accord_tools.inspector.live.live_connection import LiveConnection
+from accord_tools.inspector.live.task_list import OneTask, TaskList
 from accord_tools.inspector.live.texts import (
     Hiding,
     read_meta,
@@ -559,3 +559,9 @@ async def complete_argument(session: "InspectedSession", params: CompletionParam
     except AccordError as error:
         raise ActionRefused(str(error)) from None
     return {"values": found.values, "total": found.total, "has_more": bool(found.has_more)}
+
+
+@action("tasks.result")
+async def fetch_task_result(session: "InspectedSession", params: OneTask) -> JsonObject:
+    """Fetch the result of a task, shown as a call."""
+    return {"id": session.part(Calls).task_result(params.id).id}

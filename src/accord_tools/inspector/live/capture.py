@@ -1,4 +1,4 @@
-"""The texts of requests and their answers, kept for the work that sent them.
+"""Targets that keep the texts of requests and their answers for the work that sent them.
 
 Results are shown as they came: nothing that was decoded and encoded again takes their place.
 """

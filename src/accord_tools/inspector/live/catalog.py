@@ -13,7 +13,7 @@ from accord_tools.inspector.actions import READ, Nothing, action
 from accord_tools.inspector.definition import ActionRefused
 from accord_tools.inspector.forms.model import build_form, prompt_form, template_form
 from accord_tools.inspector.live.capture import capture
-from accord_tools.inspector.live.connection import LiveConnection
+from accord_tools.inspector.live.live_connection import LiveConnection
 from accord_tools.inspector.live.task_list import TaskList
 from accord_tools.inspector.live.texts import encode_text, show_text
 

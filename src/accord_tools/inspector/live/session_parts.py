@@ -1,4 +1,8 @@
-"""Ties the parts of a live session to its connection."""
+"""The parts of a live session, tied to its connection; among them the roots, and the watch on code.
+
+A person edits the roots. A server is restarted when its Python code changes, as long as the code
+can be compiled.
+"""
 
 import asyncio
 import time
@@ -23,10 +27,11 @@ from accord.runtime.source_files import (
     wait_until_settled,
 )
 from accord.types import JsonObject, Root
+from accord_tools.inspector.actions import Nothing, action
 from accord_tools.inspector.definition import ActionRefused
 from accord_tools.inspector.live.catalog import ServerCatalog
-from accord_tools.inspector.live.connection import LiveConnection
-from accord_tools.inspector.live.questions import AskedQuestions
+from accord_tools.inspector.live.live_connection import LiveConnection
+from accord_tools.inspector.live.page_questions import AskedQuestions
 from accord_tools.inspector.live.subscriptions import WatchedResources
 from accord_tools.inspector.live.task_list import TaskList
 
@@ -175,3 +180,25 @@ def wire_parts(session: "InspectedSession") -> None:
         connection.on_closed.append(partial(session.mark, area))
     if session.target.folders:
         session.part(SourceWatch).start()
+
+
+# -- actions of the page
+
+
+@action("roots.get")
+async def get_roots(session: "InspectedSession", params: Nothing) -> object:
+    """Return the roots."""
+    return session.part(DeclaredRoots).snapshot()
+
+
+class RootsParams(msgspec.Struct):
+    """The roots from now on."""
+
+    roots: list[GivenRoot]
+
+
+@action("roots.set")
+async def set_roots(session: "InspectedSession", params: RootsParams) -> object:
+    """Replace the roots."""
+    await session.part(DeclaredRoots).change(params.roots)
+    return {}

@@ -9,8 +9,9 @@ from accord.client.tasks import ToolTask
 from accord.errors import AccordError
 from accord.protocol.revisions import REVISIONS
 from accord.types import JsonObject
+from accord_tools.inspector.actions import Nothing, action
 from accord_tools.inspector.definition import ActionRefused
-from accord_tools.inspector.live.connection import LiveConnection
+from accord_tools.inspector.live.live_connection import LiveConnection
 
 if TYPE_CHECKING:
     from accord.client import Client
@@ -216,3 +217,38 @@ def _seconds(*milliseconds: Any) -> float | None:
         if isinstance(each, int | float):
             return each / 1000
     return None
+
+
+# -- actions of the page
+
+
+@action("tasks.list")
+async def list_tasks(session: "InspectedSession", params: Nothing) -> object:
+    """Return the tasks that are known."""
+    return session.part(TaskList).snapshot()
+
+
+class SomeTask(msgspec.Struct):
+    """A task, or all of them."""
+
+    id: str | None = None
+
+
+class OneTask(msgspec.Struct):
+    """A task."""
+
+    id: str
+
+
+@action("tasks.refresh")
+async def refresh_tasks(session: "InspectedSession", params: SomeTask) -> object:
+    """Ask for the state of tasks."""
+    await session.part(TaskList).refresh(params.id)
+    return {}
+
+
+@action("tasks.cancel")
+async def cancel_task(session: "InspectedSession", params: OneTask) -> object:
+    """Cancel a task."""
+    await session.part(TaskList).cancel(params.id)
+    return {}

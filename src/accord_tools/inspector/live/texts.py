@@ -1,4 +1,4 @@
-"""JSON texts of the page, read for requests; numbers stay as they were typed."""
+"""JSON texts of the page, read for requests, and masked when shown; numbers stay as typed."""
 
 from typing import Any, Final
 

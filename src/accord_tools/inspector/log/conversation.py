@@ -1,4 +1,7 @@
-"""One connection as the log sees it: its messages are masked, described, judged and recorded."""
+"""One connection as the log sees it: its messages are masked, described, judged and recorded.
+
+Rows are linked to each other, to calls of a person and to standing answers; the opening is kept.
+"""
 
 import logging
 from collections.abc import Iterable
@@ -33,6 +36,8 @@ from accord_tools.inspector.log.entry import (
 if TYPE_CHECKING:
     from accord.types import RequestId
     from accord_tools.inspector.log.message_log import InspectedLog
+
+log = logging.getLogger("accord_tools.inspector")
 
 
 # Calls whose next message carries a standing answer.
@@ -283,8 +288,6 @@ def _as_object(text: Raw) -> JsonObject | None:
     found = msgspec.json.decode(text)
     return found if isinstance(found, dict) else None
 
-
-log = logging.getLogger("accord_tools.inspector")
 
 # The first status of a refusal.
 _REFUSED: Final = 400

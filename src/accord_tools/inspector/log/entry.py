@@ -1,4 +1,7 @@
-"""One row of the log as it is kept: what travelled, what it belongs to, and the verdicts."""
+"""One row of the log as it is kept: what travelled, what it belongs to, and the verdicts.
+
+Of a message, only a sketch is read until the page asks for its details.
+"""
 
 from collections.abc import Callable
 from contextlib import suppress

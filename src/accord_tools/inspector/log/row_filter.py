@@ -19,6 +19,8 @@ from accord_tools.inspector.log.message_log import (
 if TYPE_CHECKING:
     from array import array
 
+    from accord_tools.inspector.session import InspectedSession
+
 # Seconds that one request may search, in the bodies and without; the next one goes on from there.
 _READING: Final = 0.04
 _SEARCHING: Final = 0.15
@@ -148,11 +150,11 @@ def _fits(entry: LogEntry, tests: list[Test]) -> bool:
     return True
 
 
-class FilterCache:
-    """The filters that were used last, a part of the session."""
+class LogFilters:
+    """The filters of a log that were used last, a part of the session."""
 
-    def __init__(self, log: InspectedLog) -> None:
-        self._log = log
+    def __init__(self, session: "InspectedSession") -> None:
+        self._log = session.part(InspectedLog)
         self._known: OrderedDict[RowFilter, MatchingRows] = OrderedDict()
 
     def find(self, chosen: RowFilter) -> "tuple[array[int], bool]":

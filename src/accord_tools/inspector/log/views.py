@@ -1,4 +1,4 @@
-"""What the page gets of the log: rows, the details of one, and a summary."""
+"""What the page gets of the log: rows, the details of one, a summary; the actions on it."""
 
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
@@ -17,7 +17,7 @@ from accord_tools.inspector.actions import READ, Nothing, action
 from accord_tools.inspector.definition import ActionRefused, InspectTarget
 from accord_tools.inspector.log.entry import LogEntry, RowBreach
 from accord_tools.inspector.log.message_log import InspectedLog
-from accord_tools.inspector.log.row_filter import FilterCache, RowFilter
+from accord_tools.inspector.log.row_filter import LogFilters, RowFilter
 from accord_tools.inspector.log.timeline import LANES_MOST, show_timeline
 from accord_tools.inspector.log.trace_session import open_trace
 
@@ -228,13 +228,6 @@ def _decidable(revision: RevisionId) -> frozenset[str]:
 
 _COUNT_MOST: Final = 1_000
 _NAME_MOST: Final = 80
-
-
-class LogFilters(FilterCache):
-    """The filters of a session's log."""
-
-    def __init__(self, session: "InspectedSession") -> None:
-        super().__init__(session.part(InspectedLog))
 
 
 class RowsParams(msgspec.Struct):

@@ -29,30 +29,6 @@ from accord_tools.inspector.web.gate import (
 )
 from accord_tools.inspector.web.static_files import StaticFiles
 
-FEEDS_MOST: Final = 16
-"""Feeds at once; a hidden tab has none."""
-_HEARTBEAT: Final = 10.0
-# Changes within this time become one line.
-_PAUSE: Final = 0.1
-
-
-async def read_changes(changes: Changes, since: int) -> AsyncIterator[bytes]:
-    """Yield lines for a page; the first at once, so that the page knows that it is connected.
-
-    Args:
-        changes: of all sessions.
-        since: the version that the page knows.
-    """
-    while True:
-        version, fresh = changes.since(since)
-        if version < since:  # the page knows versions of an earlier launch
-            version, fresh = changes.since(0)
-        since = version
-        yield msgspec.json.encode({"version": version, "changed": list(fresh)}) + b"\n"
-        await changes.wait(since, _HEARTBEAT)
-        await asyncio.sleep(_PAUSE)
-
-
 log = logging.getLogger("accord_tools.inspector")
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -76,6 +52,11 @@ _JSON: Final = "application/json"
 _SAFE_NAME: Final = re.compile(r"[^\w.-]+", re.ASCII)
 _MEDIA_TYPE: Final = re.compile(r"[\w.+-]+/[\w.+-]+(; charset=[\w-]+)?", re.ASCII)
 # Beside the content security policy.
+FEEDS_MOST: Final = 16
+"""Feeds at once; a hidden tab has none."""
+_HEARTBEAT: Final = 10.0
+# Changes within this time become one line.
+_PAUSE: Final = 0.1
 HEADERS: Final = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
@@ -342,3 +323,20 @@ def _encode(answer: object) -> bytes:
         return msgspec.json.encode(answer)
     except UnicodeEncodeError:  # half of a surrogate pair, in a text of a server
         return json.dumps(msgspec.to_builtins(answer)).encode()
+
+
+async def read_changes(changes: Changes, since: int) -> AsyncIterator[bytes]:
+    """Yield lines for a page; the first at once, so that the page knows that it is connected.
+
+    Args:
+        changes: of all sessions.
+        since: the version that the page knows.
+    """
+    while True:
+        version, fresh = changes.since(since)
+        if version < since:  # the page knows versions of an earlier launch
+            version, fresh = changes.since(0)
+        since = version
+        yield msgspec.json.encode({"version": version, "changed": list(fresh)}) + b"\n"
+        await changes.wait(since, _HEARTBEAT)
+        await asyncio.sleep(_PAUSE)

@@ -1,4 +1,7 @@
-"""Questions of the server, and sign-ins: they wait until a person answers them on the page."""
+"""Questions of the server, and sign-ins: they wait until a person answers them on the page.
+
+A person may make an answer a standing one, for all questions of the same kind.
+"""
 
 import asyncio
 import time
@@ -19,6 +22,7 @@ from accord.types import (
     JsonObject,
     TextContent,
 )
+from accord_tools.inspector.actions import Nothing, action
 from accord_tools.inspector.definition import ActionRefused
 from accord_tools.inspector.forms.errors import find_errors
 from accord_tools.inspector.forms.model import build_form
@@ -382,3 +386,38 @@ _ACCEPT: Final[dict[QuestionKind, Any]] = {
     "url": lambda params, given: True,
     "sign-in": _accept_sign_in,
 }
+
+
+# -- actions of the page
+
+
+@action("questions.list")
+async def list_questions(session: "InspectedSession", params: Nothing) -> object:
+    """Return the questions that wait for a person."""
+    return {"questions": session.part(AskedQuestions).snapshot()}
+
+
+@action("questions.answer")
+async def answer_question(session: "InspectedSession", params: QuestionAnswer) -> object:
+    """Answer a question."""
+    session.part(AskedQuestions).answer(params)
+    return {}
+
+
+@action("questions.rules")
+async def list_rules(session: "InspectedSession", params: Nothing) -> object:
+    """Return the standing answers."""
+    return {"rules": session.part(AskedQuestions).rules.snapshot()}
+
+
+class OneRule(msgspec.Struct):
+    """A standing answer."""
+
+    id: str
+
+
+@action("questions.forget_rule")
+async def forget_rule(session: "InspectedSession", params: OneRule) -> object:
+    """End a standing answer."""
+    session.part(AskedQuestions).forget_rule(params.id)
+    return {}

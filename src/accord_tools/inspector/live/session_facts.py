@@ -1,16 +1,22 @@
-"""What the page shows about a session: its server, its state, its settings."""
+"""What the page shows about a session: its server, its state, its settings.
+
+A session may be a live connection, or only observed: a recording, or watched traffic.
+"""
 
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from accord.http.rules.headers import check_headers
 from accord.protocol.exchange import META_CAPABILITIES
 from accord.protocol.revisions import REVISIONS
-from accord.types import REVISION_IDS, JsonObject
+from accord.types import REVISION_IDS, JsonObject, RevisionId
 from accord_tools.check.probing.secret_filter import display_target
+from accord_tools.inspector.actions import READ, Nothing, action
+from accord_tools.inspector.definition import ActionRefused
 from accord_tools.inspector.live.capture import Captured
-from accord_tools.inspector.live.connection import LiveConnection
-from accord_tools.inspector.live.questions import AskedQuestions
+from accord_tools.inspector.live.live_connection import LinkSettings, LiveConnection
+from accord_tools.inspector.live.page_questions import AskedQuestions
 from accord_tools.inspector.live.subscriptions import WatchedResources
 from accord_tools.inspector.live.texts import show_text
 from accord_tools.inspector.log.message_log import InspectedLog
@@ -172,3 +178,84 @@ def _state(session: "InspectedSession") -> JsonObject:
 
 def _error(message: str, advice: str = "") -> JsonObject | None:
     return {"message": message, "advice": advice, "stderr": []} if message else None
+
+
+# -- actions of the page
+
+
+_TIMEOUT_MOST: Final = 24 * 3600.0
+_HEADERS_MOST: Final = 50
+
+
+@action("session.get", kinds=READ)
+async def get_session(session: "InspectedSession", params: Nothing) -> object:
+    """Return what is known about the session."""
+    if session.kind == "live":
+        return live_facts(session)
+    return observed_facts(session)
+
+
+class ConnectParams(msgspec.Struct):
+    """Settings of a new connection; those left out stay, an empty revision negotiates."""
+
+    revision: str | msgspec.UnsetType | None = msgspec.UNSET
+    timeout: float | None = None
+    headers: list[tuple[str, str]] | None = None
+
+
+@action("session.connect")
+async def connect_session(session: "InspectedSession", params: ConnectParams) -> object:
+    """Connect anew with changed settings."""
+    connection = session.part(LiveConnection)
+    before = connection.settings
+    revision: RevisionId | None = before.revision
+    if params.revision is not msgspec.UNSET:
+        revision = _read_revision(params.revision)
+    timeout = before.timeout if params.timeout is None else params.timeout
+    if not 0 < timeout <= _TIMEOUT_MOST:
+        raise ActionRefused(
+            f"a timeout is above 0 and at most {_TIMEOUT_MOST:g} s", field="timeout"
+        )
+    headers = before.headers
+    if params.headers is not None:
+        headers = _read_headers(session, params.headers)
+    connection.note = ""
+    connection.connect(LinkSettings(revision=revision, timeout=timeout, headers=headers))
+    return {}
+
+
+def _read_revision(given: str | None) -> RevisionId | None:
+    if not given:
+        return None
+    found = next((each for each in REVISION_IDS if each == given), None)
+    if found is None:
+        raise ActionRefused(f"the revisions are {', '.join(REVISION_IDS)}", field="revision")
+    return found
+
+
+def _read_headers(
+    session: "InspectedSession", given: list[tuple[str, str]]
+) -> tuple[tuple[str, str], ...]:
+    if not session.target.url:
+        raise ActionRefused("a launched server has no HTTP headers", field="headers")
+    if len(given) > _HEADERS_MOST:
+        raise ActionRefused(f"there may be {_HEADERS_MOST} headers at most", field="headers")
+    try:
+        check_headers(dict(given))
+    except (TypeError, ValueError) as error:
+        raise ActionRefused(str(error), field="headers") from None
+    return tuple((name, value) for name, value in given)
+
+
+@action("session.disconnect")
+async def disconnect_session(session: "InspectedSession", params: Nothing) -> object:
+    """End the connection."""
+    session.part(LiveConnection).disconnect()
+    return {}
+
+
+@action("session.restart")
+async def restart_session(session: "InspectedSession", params: Nothing) -> object:
+    """Connect again; a launched server is started anew."""
+    session.part(LiveConnection).restart()
+    return {}
