@@ -278,7 +278,7 @@ def test_a_body_of_another_length_is_served_with_the_kept_head(recognised):
         assert recognised[-1].decision is not None
 
 
-def test_what_a_decision_may_not_depend_on_is_asked_with_each_request(recognised):
+def test_facts_outside_of_a_head_are_asked_for_with_each_request(recognised):
     app = desk().asgi(connections=3)
     assert isinstance(app, HttpApp)
     with listened(app) as served, served.connect() as wire:
