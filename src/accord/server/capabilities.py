@@ -14,7 +14,7 @@ from accord.types import (
 
 if TYPE_CHECKING:
     from accord.server.core import ServerCore
-    from accord.server.sources.views import Views
+    from accord.server.sources.source import Views
 
 
 def declare(

@@ -44,7 +44,7 @@ from accord.server.settings import (
     check_settings,
     check_texts,
 )
-from accord.server.sources.views import Views
+from accord.server.sources.source import Views
 from accord.server.visibility import changed_kinds
 from accord.types import (
     ListPromptsResult,

@@ -58,8 +58,8 @@ if TYPE_CHECKING:
     from accord.server.injection import Overrides
     from accord.server.questions.url_elicitation import UrlElicitations
     from accord.server.sources.mounting import Mount
-    from accord.server.sources.view_kinds import ToolChange, View
-    from accord.server.sources.views import Views
+    from accord.server.sources.source import Views
+    from accord.server.sources.views import ToolChange, View
 
 LayerFunction = TypeVar("LayerFunction", bound=Middleware)
 _DECORATORS: Final = ("tools", "prompts", "resources")

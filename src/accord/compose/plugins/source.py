@@ -21,8 +21,7 @@ from accord.compose.plugins.version import PluginVersion, Prefixes, describe
 from accord.errors import RegistrationError
 from accord.server.entries.entry import ENTRY_KINDS, LIST_OF, EntryKind, source_location
 from accord.server.hub import LIST_KINDS, UPDATED, ServerChange, list_topic
-from accord.server.sources.source import Source
-from accord.server.sources.views import Views
+from accord.server.sources.source import Source, Views
 
 if TYPE_CHECKING:
     from accord.server.entries.entry import Entry

@@ -19,8 +19,8 @@ from accord.server.context import Context
 from accord.server.entries.entry import Entry, EntryKind
 from accord.server.server import Server
 from accord.server.sources.entries import WrappedEntry, wrap
-from accord.server.sources.lifespans import SharedLifespan, lifespan_of
-from accord.server.sources.views import Views
+from accord.server.sources.sessions import SharedLifespan, lifespan_of
+from accord.server.sources.source import Views
 
 if TYPE_CHECKING:
     from accord.server.session import Session

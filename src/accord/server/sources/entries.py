@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from accord.protocol.unknown import UnknownMembers
     from accord.server.core import ServerCore
     from accord.server.session import Session
-    from accord.server.sources.arguments import ArgumentChanges
+    from accord.server.sources.views import ArgumentChanges
 
 Serve: TypeAlias = Callable[["Session", Exchange, Any, Context[Any] | None], Any]
 """Answers a request in a session, by the names of an entry: `Entry.answer`."""

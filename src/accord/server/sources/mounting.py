@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 from accord.errors import RegistrationError
 from accord.server.entries.entry import ENTRY_KINDS, EntryKind
 from accord.server.hub import LIST_KINDS, UPDATED, ListKind, ServerChange, list_topic
-from accord.server.sources.views import Views
+from accord.server.sources.source import Views
 
 if TYPE_CHECKING:
     from accord.server.core import ServerCore
     from accord.server.entries.entry import Entry
     from accord.server.entries.registry import Registry, Snapshot
-    from accord.server.sources.lifespans import SharedLifespan
+    from accord.server.sources.sessions import SharedLifespan
 
 log = logging.getLogger("accord.server")
 
@@ -182,7 +182,7 @@ class _LoopHolds:
     def _begin(self, mount: Mount) -> "asyncio.Task[None]":
         held = self._held.get(mount)
         if held is None:
-            from accord.server.sources.lifespans import lifespan_of
+            from accord.server.sources.sessions import lifespan_of
 
             lifespan = lifespan_of(mount.source)
             task = asyncio.ensure_future(self._enter(mount, lifespan))
