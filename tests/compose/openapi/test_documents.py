@@ -143,7 +143,7 @@ def test_an_error_about_a_url_does_not_have_its_password_in_it():
 
 def test_the_function_is_found_whatever_was_imported_before():
     code = (
-        "import accord.compose.openapi.styles, accord.compose\n"
+        "import accord.compose.openapi.encoding, accord.compose\n"
         "from accord.compose import openapi\nprint(callable(openapi), accord.compose.openapi)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -12,7 +12,6 @@ from urllib.parse import quote
 
 import msgspec
 
-from accord.compose.openapi.bodies import BodyWriter, choose_media_type, is_binary
 from accord.compose.openapi.document import (
     ApiOperation,
     Inexpressible,
@@ -20,18 +19,21 @@ from accord.compose.openapi.document import (
     object_at,
     text_at,
 )
-from accord.compose.openapi.schemas import InputConverter, read_types
-from accord.compose.openapi.styles import (
+from accord.compose.openapi.encoding import (
     DEFAULT_STYLES,
     STYLES,
+    BodyWriter,
     Location,
     ParameterStyle,
     check_path,
+    choose_media_type,
+    is_binary,
     write_cookie,
     write_header,
     write_path,
     write_query,
 )
+from accord.compose.openapi.schemas import InputConverter, read_types
 from accord.types import JsonObject
 
 _VARIABLE: Final = re.compile(r"\{([^{}]+)\}")

@@ -19,11 +19,12 @@ from accord.compose.openapi.document import (
     read_document,
 )
 from accord.compose.openapi.entries import (
+    NameGiver,
     OperationCall,
+    ToolNames,
     build_resource_entries,
     build_tool_entry,
 )
-from accord.compose.openapi.names import NameGiver, ToolNames
 from accord.compose.openapi.schemas import InputConverter, OutputConverter
 from accord.compose.openapi.security import AuthOption, Credentials, Security
 from accord.errors import RegistrationError, ToolError
@@ -37,6 +38,7 @@ from accord.server.sources.source import Source
 if TYPE_CHECKING:
     from accord.compose.openapi.sending import ApiResponse, ApiSender
     from accord.server.entries.entry import Entry
+
 
 log = logging.getLogger("accord.compose")
 

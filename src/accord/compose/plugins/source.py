@@ -4,20 +4,15 @@ import asyncio
 import logging
 import os
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import wait
 from contextlib import asynccontextmanager, suppress
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from accord.compose.plugins.scanning import (
-    Stamp,
-    find_plugins,
-    main_file,
-    read_stamps,
-    wait_until_settled,
-)
-from accord.compose.plugins.version import PluginVersion, Prefixes, describe
+from accord.compose.plugins.version import PluginVersion, Prefixes, describe, main_file
 from accord.errors import RegistrationError
 from accord.server.entries.entry import ENTRY_KINDS, LIST_OF, EntryKind, source_location
 from accord.server.hub import LIST_KINDS, UPDATED, ServerChange, list_topic
@@ -25,6 +20,72 @@ from accord.server.sources.source import Source, Views
 
 if TYPE_CHECKING:
     from accord.server.entries.entry import Entry
+
+
+# -- looking for plugins, and for what has changed in them
+
+Stamp: TypeAlias = tuple[int, int, int] | None
+"""Time of change, size and number of a file; None for one that is not there."""
+
+# How long files must stay as they are: editors write in several steps.
+_SETTLED: Final = 0.05
+# A file that is written all the time is loaded all the same.
+_LOOKS_MOST: Final = 40
+
+
+def read_stamp(path: Path) -> Stamp:
+    """Return what changes when a file changes."""
+    try:
+        state = path.stat()
+    except (OSError, ValueError):
+        return None
+    return state.st_mtime_ns, state.st_size, state.st_ino
+
+
+def find_plugins(folder: Path, pattern: str) -> list[Path]:
+    """Return the files and packages that are plugins, in order of their names.
+
+    Raises:
+        OSError: the folder cannot be read.
+    """
+    found = []
+    with os.scandir(folder) as entries:
+        for each in entries:
+            if each.name.startswith((".", "_")):
+                continue
+            path = folder / each.name
+            try:
+                is_folder = each.is_dir()
+            except OSError:  # a link that leads in a circle
+                is_folder = False
+            if is_folder and not (path / "__init__.py").is_file():
+                continue
+            if fnmatchcase(f"{each.name}.py" if is_folder else each.name, pattern):
+                found.append(path)
+    return sorted(found)
+
+
+def read_stamps(paths: Iterable[Path]) -> dict[Path, Stamp]:
+    """Return the stamps of files."""
+    return {path: read_stamp(path) for path in paths}
+
+
+def wait_until_settled(folder: Path, pattern: str, files: Iterable[Path]) -> list[Path]:
+    """Return the plugins of a folder once no file in it changes any more."""
+    known = frozenset(files)
+    before: object = None
+    plugins: list[Path] = []
+    for _ in range(_LOOKS_MOST):
+        plugins = find_plugins(folder, pattern)
+        now = read_stamps(known | {main_file(each) for each in plugins})
+        if now == before:
+            break
+        before = now
+        time.sleep(_SETTLED)
+    return plugins
+
+
+# -- the source
 
 log = logging.getLogger("accord.server")
 

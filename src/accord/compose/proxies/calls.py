@@ -8,28 +8,31 @@ repeated with the answers.
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+import secrets
+from collections.abc import Awaitable, Callable
+from functools import lru_cache
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
 from accord.client.options import OwnMeta
-from accord.compose.proxies.connection import CallInFlight
-from accord.compose.proxies.parking import Answer, ParkedCall, Question
-from accord.compose.proxies.passing import OWN_MEMBERS, PROGRESS, Passing, introduce
-from accord.compose.proxies.questions import ask_client
-from accord.errors import InvalidParams, RequestError
+from accord.compose.proxies.connection import CallInFlight, CallOver, ask_client
+from accord.compose.proxies.options import build_capabilities
+from accord.errors import InvalidParams, RequestError, UrlElicitationRequired, lower_first
 from accord.protocol import shape
-from accord.protocol.exchange import Exchange
-from accord.protocol.unknown import find_unknown
+from accord.protocol.exchange import META_CAPABILITIES, Exchange
+from accord.protocol.party import META_LOG_LEVEL
+from accord.protocol.unknown import UnknownMembers, find_unknown, known_members
 from accord.server.context import Context
 from accord.server.questions.channels import Channel
 from accord.types import (
     CreateTaskResult,
     InputRequests,
     InputRequiredResult,
+    LoggingLevel,
     ProgressParams,
+    RevisionId,
     TaskHandle,
     TaskMetadata,
 )
@@ -38,6 +41,248 @@ if TYPE_CHECKING:
     from accord.compose.proxies.connection import Connection
     from accord.compose.proxies.upstream import UpstreamServer
     from accord.server.session import Session
+
+
+# -- calls that outlive the rounds in which their questions are asked
+
+Answer: TypeAlias = tuple[Any, Exchange | None]
+"""A result, and the exchange that it was received in; None where it is that of a task."""
+Work: TypeAlias = Callable[["Connection"], Awaitable[Answer]]
+"""Sends a request, or waits for a task, and returns the answer."""
+
+
+class Question:
+    """A question of the other server that waits for its answer."""
+
+    def __init__(self, key: str, name: str, params: Any) -> None:
+        self.key = key
+        self.name = name
+        self.params = params
+        self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    def settle(self, answer: Any) -> None:
+        """Bring the answer."""
+        if not self.answer.done():
+            self.answer.set_result(answer)
+
+    def fail(self, error: Exception) -> None:
+        """Report that there is no answer."""
+        if not self.answer.done():
+            self.answer.set_exception(error)
+            self.answer.exception()  # marked as retrieved: the other server may have given it up
+
+
+class ParkedCall:
+    """A call under way that outlives the rounds in which its questions are asked.
+
+    Args:
+        upstream: the other server.
+        request: the request that begins it.
+
+    Attributes:
+        request: the latest request of the client for it.
+        is_followed: whether that one waits for it now.
+    """
+
+    def __init__(self, upstream: "UpstreamServer", request: "PassedRequest") -> None:
+        self.id = secrets.token_urlsafe(16)
+        self.request = request
+        self.is_followed = True
+        self._upstream = upstream
+        self._questions: list[Question] = []
+        self._news = asyncio.Event()
+        self._task: asyncio.Task[Answer] | None = None
+        self._expiry: asyncio.TimerHandle | None = None
+        self._numbers = count(1)
+        self._owner = _identity(request.session, request.exchange)
+
+    def begin(self, work: Work) -> None:
+        """Do the work, which goes on by itself from here."""
+        self._upstream.parked[self.id] = self
+        self._task = self._upstream.spawn(self._run(work))
+        self._task.add_done_callback(self._end)
+
+    async def _run(self, work: Work) -> Answer:
+        request = self.request
+        async with self._upstream.borrow(request.session, request.exchange, self) as connection:
+            return await work(connection)
+
+    def _end(self, task: object) -> None:
+        self._stop_expiry()
+        self._news.set()
+        for question in self.open_questions():
+            question.fail(CallOver())
+        loop = asyncio.get_running_loop()
+        # The round that gets the result may still be on its way.
+        limit = self._upstream.policy.round_timeout
+        loop.call_later(limit, self._upstream.parked.pop, self.id, None)
+
+    def is_of(self, session: "Session", exchange: Exchange) -> bool:
+        """Whether the call is one of this caller."""
+        return self._owner == _identity(session, exchange)
+
+    # -- called by the connection
+
+    async def ask(self, name: str, params: Any) -> Any:
+        """Wait for the answer to a question, which a later round brings.
+
+        Raises:
+            CallOver: the call is over.
+            RequestError: the client refused.
+        """
+        question = Question(f"upstream-{next(self._numbers)}", name, params)
+        self._questions.append(question)
+        self._news.set()
+        self._stop_expiry()
+        limit = self._upstream.policy.round_timeout
+        self._expiry = asyncio.get_running_loop().call_later(limit, self.cancel)
+        try:
+            return await question.answer
+        finally:
+            # The other server may have given the question up.
+            self._questions.remove(question)
+            if not self._questions:
+                self._stop_expiry()
+
+    def _stop_expiry(self) -> None:
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
+
+    def pass_progress(self, params: ProgressParams) -> None:
+        """Pass progress to the client, if it waits for the call now."""
+        if self.is_followed and self.request.exchange.token is not None:
+            self.request.pass_progress(params)
+
+    # -- called by each round
+
+    def enter(self, request: "PassedRequest") -> None:
+        """Let the call be that of another request."""
+        self.request, self.is_followed = request, True
+
+    def leave(self, request: "PassedRequest") -> None:
+        """Note that a request does not wait any more."""
+        if self.request is request:
+            self.is_followed = False
+
+    async def wait(self) -> None:
+        """Wait until there is a result or a question."""
+        while not self.is_done and not self.open_questions():
+            self._news.clear()
+            await self._news.wait()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether there is a result."""
+        return self._task is not None and self._task.done()
+
+    def open_questions(self) -> list[Question]:
+        """Return the questions without an answer."""
+        return [each for each in self._questions if not each.answer.done()]
+
+    def result(self) -> Answer:
+        """Return the result, or raise what failed."""
+        assert self._task is not None
+        if self._task.cancelled():
+            self._upstream.parked.pop(self.id, None)
+            raise InvalidParams("the call was given up: its questions were not answered in time")
+        if not self.needs_pages:
+            self._upstream.parked.pop(self.id, None)
+        return self._task.result()
+
+    @property
+    def needs_pages(self) -> bool:
+        """Whether it is to be made again after the user has visited pages."""
+        if self._task is None or not self._task.done() or self._task.cancelled():
+            return False
+        error = self._task.exception()
+        return isinstance(error, RequestError) and error.code == UrlElicitationRequired.default_code
+
+    def cancel(self) -> None:
+        """Give the call up."""
+        self._upstream.parked.pop(self.id, None)
+        if self._task is not None:
+            self._task.cancel()
+
+
+def _identity(session: "Session", exchange: Exchange) -> object:
+    principal = session.principal_of(exchange)
+    return None if principal is None else principal.identity
+
+
+# -- what a request brings along that is passed on as it is
+
+# What each hop says of itself is not passed on.
+OWN_MEMBERS: Final = "io.modelcontextprotocol/"
+PROGRESS: Final = "progressToken"
+_TASKS: Final = "io.modelcontextprotocol/tasks"
+_members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_meta: Final = msgspec.json.Decoder(dict[str, msgspec.Raw] | None).decode
+
+
+class Passing(NamedTuple):
+    """What is passed on of a request, beside its params.
+
+    Attributes:
+        meta: the members of its `_meta` that are not about one hop, encoded.
+        unknown: members of the params that no revision defines.
+    """
+
+    meta: dict[str, Any]
+    unknown: UnknownMembers | None
+
+
+def read_passing(exchange: Exchange, kind: type) -> Passing:
+    """Read what is passed on of a request.
+
+    Args:
+        exchange: the request.
+        kind: the type of the params that are sent.
+
+    Raises:
+        InvalidParams: it cannot be read.
+    """
+    raw = exchange.raw
+    if raw is msgspec.UNSET or not raw:
+        return Passing({}, None)
+    try:
+        members = _members(raw)
+        own = members.get("_meta")
+        meta = {} if own is None else _meta(own) or {}
+    except ValueError as error:
+        raise InvalidParams(f"{exchange.name}: {lower_first(error)}") from None
+    kept = {
+        name: value
+        for name, value in meta.items()
+        if name != PROGRESS and not name.startswith(OWN_MEMBERS)
+    }
+    received: Any = type(exchange.params)
+    known = known_members(received)
+    if members.keys() <= known.keys():
+        return Passing(kept, None)
+    unknown = {name: value for name, value in members.items() if name not in known}
+    return Passing(kept, UnknownMembers(kind, unknown, {}))
+
+
+@lru_cache(maxsize=256)
+def introduce(
+    declared: frozenset[str], level: LoggingLevel | None, revision: RevisionId
+) -> dict[str, Any]:
+    """Return what a request without a handshake says of the client behind it.
+
+    Args:
+        declared: what the client can answer.
+        level: the log messages that it wants.
+        revision: that of the request.
+    """
+    able = build_capabilities(declared)
+    able.extensions = {_TASKS: {}}  # the proxy waits for tasks by itself
+    encoded = msgspec.json.encode(shape.narrow(able, revision))
+    members: dict[str, Any] = {META_CAPABILITIES: msgspec.Raw(encoded)}
+    return members if level is None else {**members, META_LOG_LEVEL: level}
+
+
+# -- requests
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -321,10 +566,6 @@ class PassedRequest:
 
 
 _PARKED: Final = "proxied call"
-
-
-def _begin_anew() -> str:
-    return ""
 
 
 def _return(value: Any) -> Callable[[], Any]:

@@ -4,23 +4,71 @@ import asyncio
 import contextlib
 import logging
 from contextvars import ContextVar
+from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from accord.client.callbacks import Callbacks
 from accord.client.client import Client
 from accord.client.connect import Target, open_client
 from accord.compose.proxies.options import ProxySettings, build_capabilities
-from accord.compose.proxies.parking import CallOver
-from accord.compose.proxies.questions import ask_client
-from accord.errors import AccordError, InternalError, MethodNotFound
+from accord.errors import AccordError, InternalError, MethodNotFound, MissingCapability
 from accord.protocol.exchange import Exchange, NotificationReceived
 from accord.runtime.dispatcher import Dispatcher
+from accord.server.context import Context
+from accord.server.questions.input_requests import check_declared, refuse_later_mode
 from accord.types import ClientCapabilities, EmptyResult, LoggingLevel
 
 if TYPE_CHECKING:
-    from accord.compose.proxies.parking import ParkedCall
+    from accord.compose.proxies.calls import ParkedCall
     from accord.compose.proxies.upstream import UpstreamServer
     from accord.server.session import Session
+
+
+# -- questions of the other server, asked in the way and the revision of the client
+
+_CAPABILITIES: Final = {
+    "sampling/createMessage": "sampling",
+    "elicitation/create": "elicitation",
+    "roots/list": "roots",
+}
+
+
+async def ask_client(
+    session: "Session", exchange: Exchange, name: str, params: Any, *, key: str | None = None
+) -> Any:
+    """Ask the client within one of its requests.
+
+    Args:
+        session: the session that serves the request.
+        exchange: the request.
+        name: the method of the question.
+        params: its params.
+        key: names the question within the request.
+
+    Raises:
+        MissingCapability: the client cannot be asked this.
+        RequestError: it refused.
+    """
+    context: Context[Any] = Context(session, exchange)
+    capability = _CAPABILITIES[name]
+    peer = exchange.peer
+    assert peer is not None  # every request that a server receives has one
+    if name == "sampling/createMessage":
+        check_declared(params, peer)
+    elif name == "elicitation/create":
+        if params.mode == "url":
+            capability = "elicitation.url"
+        refuse_later_mode(params, peer.revision, "form for this question")
+        if params.mode == "url" and peer.revision.handshake and params.elicitation_id is None:
+            params.elicitation_id = token_urlsafe(16)  # elicitation.url.elicitation-id
+    if name == "roots/list":
+        params = None
+    if getattr(params, "task", None) is not None:
+        params.task = None
+    if session.dispatcher.closed is not None:
+        raise MissingCapability(f"{name}: the client is gone")
+    return await context._ask(capability, name, params, None, key)
+
 
 log = logging.getLogger("accord.compose")
 
@@ -30,6 +78,10 @@ _COMPLETE: Final = "notifications/elicitation/complete"
 _LEVEL_TIMEOUT: Final = 5.0
 LeaseKey: TypeAlias = tuple[frozenset[str], tuple[str | None, ...] | None]
 _QUESTIONS: Final = ("sampling/createMessage", "elicitation/create", "roots/list")
+
+
+class CallOver(Exception):
+    """The call in which a question was to be asked is over; another one may ask it."""
 
 
 class CallInFlight:

@@ -11,10 +11,9 @@ from urllib.parse import urlsplit
 import msgspec
 
 from accord.client.connect import Target, suggest_target
-from accord.compose.proxies.calls import PassedRequest
+from accord.compose.proxies.calls import PassedRequest, read_passing
 from accord.compose.proxies.catalog import LOOP, VIA
 from accord.compose.proxies.options import ProxyOptions, read_options
-from accord.compose.proxies.passing import read_passing
 from accord.errors import (
     AccordError,
     AuthError,

@@ -18,7 +18,7 @@ from accord.server.sources.sessions import outermost
 from accord.types import EmptyParams
 
 if TYPE_CHECKING:
-    from accord.compose.proxies.parking import ParkedCall
+    from accord.compose.proxies.calls import ParkedCall
     from accord.compose.proxies.source import ProxySource
     from accord.server.client_session import ClientSession
     from accord.server.core import ServerCore
