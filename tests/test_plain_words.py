@@ -39,6 +39,32 @@ VERBS_AND_NOUNS = frozenset(WORDS.split())
 # Names of the public API, which stay.
 PUBLIC = frozenset({"broken", "challenged", "connected", "structured", "unattended"})
 
+# Words of before, and those in their place; the glossary in CONTRIBUTING.md explains these.
+OLD_WORDS = {
+    r"stand[-_ ]?alone": "stateless",
+    r"(?<![a-z])bells?(?![a-z])": "notify, notification",
+    r"(?<![a-z])receipts?(?![a-z])": "acknowledgement",
+    r"(?<![a-z])dut(?:y|ies)(?![a-z])": "recovery record",
+    r"(?<![a-z])surfaces?(?![a-z])": "catalog",
+}
+OLD_IN_TEXT = {re.compile(old, re.IGNORECASE): new for old, new in OLD_WORDS.items()}
+# "Listened to" is English, and a `ListenedRequest` is a riddle.
+OLD_IN_NAMES = OLD_IN_TEXT | {
+    re.compile(r"^_*Listened|(?<!has_)listened_|^listened$"): "listener, or subscription",
+    re.compile(r"(?<=[a-z])(?:Bell|Receipt|Duty|Duties|Surface)s?(?![a-z])"): "the new word",
+}
+# What is published or stored under an old word, and stays; names that work until 0.4.
+KEPT = (
+    *("surface.", "surface-changed", "surface-breaking", "surface_revision"),  # fleets: ids
+    *('"surface"', '"name":"surface"', "_surface ("),  # fleets: a stage, a member, tables
+    *("TABLE surface", "UPDATE surface", "REFERENCES surface", "FROM surface", "INTO surface"),
+    *("surface INTEGER", "ON surface"),
+    *('"receipt"', "accord-bell-", "worker_missed_bells", "{bell}"),  # between workers
+    *("check_surface", "surface_of", "bells: the name of", "bells=..."),  # until 0.4
+    "uv-receipt.toml",  # a file of another program
+)
+KEPT_NAMES = frozenset({"bells"})  # an option of SqliteBackend, until 0.4
+
 PERSON = (
     "administrator|anyone|attacker|author|beginner|caller|client|developer|handler|host|listener|"
     "maintainer|newcomer|one|operator|owner|peer|people|person|program|reader|reporter|server|someone|"
@@ -118,6 +144,45 @@ def definitions_of(path: Path) -> list[Definition]:
     ]
 
 
+def old_words_of(text: str, *, is_name: bool = False) -> Iterator[str]:
+    """Yield the words of before in a name, a comment or a text of the source, with advice."""
+    if is_name:
+        text = "" if text in KEPT_NAMES else text
+    for kept in KEPT:
+        text = text.replace(kept, "")
+    for pattern, new in (OLD_IN_NAMES if is_name else OLD_IN_TEXT).items():
+        if found := pattern.search(text):
+            yield f"{found[0]!r} is an old word, say {new}"
+
+
+def test_source_has_no_words_of_before():
+    faults = []
+    for path in (ROOT / "src").rglob("*.py"):
+        place = path.relative_to(ROOT)
+        for part in place.with_suffix("").parts:
+            faults += [f"{place}: {each}" for each in old_words_of(part, is_name=True)]
+        text = path.read_text()
+        if not re.search("|".join((*OLD_WORDS, "listened")), text, re.IGNORECASE):
+            continue
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type in (tokenize.NAME, tokenize.COMMENT, tokenize.STRING):
+                old = old_words_of(token.string, is_name=token.type == tokenize.NAME)
+                faults += [f"{place}:{token.start[0]}: {each}" for each in old]
+    assert faults == []
+
+
+def test_words_of_the_glossary_are_words_of_the_code():
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    table = page.partition("### Glossary")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| ([a-z][\w ,-]*) \| \w", table, re.MULTILINE)
+    words = [word for row in rows for word in row.split(", ")]
+    source = " ".join(path.read_text() for path in FILES if path.suffix == ".py")
+    used = set(re.findall(r"[a-z]+", re.sub(r"([A-Z]?[a-z]+)", r" \1 ", source).lower()))
+    assert len(words) > 60
+    assert len(words) == len(set(words))
+    assert [each for each in words if not set(each.split()) <= used] == []
+
+
 def test_texts_are_plain():
     faults = [
         f"{path.relative_to(ROOT)}:{line}: {fault}"
@@ -151,6 +216,46 @@ def test_tests_are_named_by_condition_and_outcome():
         )
     ]
     assert faults == []
+
+
+@pytest.mark.parametrize(
+    ("name", "is_old"),
+    [
+        ("StandaloneRequests", True),
+        ("stand_alone", True),
+        ("ListenedRequest", True),
+        ("listened_exchange", True),
+        ("has_listened", False),
+        ("listener", False),
+        ("RedisBells", True),
+        ("missed_bells", True),
+        ("labelled", False),
+        ("keep_duty", True),
+        ("end_duties", True),
+        ("_Receipt", True),
+        ("surface_of", False),
+        ("find_surface", True),
+        ("ServerSurface", True),
+        ("resurfaced", False),
+    ],
+)
+def test_a_name_of_before_is_noticed(name, is_old):
+    assert bool(list(old_words_of(name, is_name=True))) == is_old
+
+
+@pytest.mark.parametrize(
+    ("text", "is_old"),
+    [
+        ("# a bell rings", True),
+        ("# the address cannot be listened on", False),
+        ('"""What the surface of a server is."""', True),
+        ('"surface.token-cost"', False),
+        ('"the surface changed"', True),
+        ("# stand-alone requests", True),
+    ],
+)
+def test_a_word_of_before_is_noticed_in_comments_and_texts(text, is_old):
+    assert bool(list(old_words_of(text))) == is_old
 
 
 def test_public_classes_have_one_name_each():

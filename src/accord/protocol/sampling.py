@@ -1,4 +1,4 @@
-"""Tools in the messages of a sampling request: every use is answered, results stand alone."""
+"""Tools in the messages of a sampling request: every use is answered, results come alone."""
 
 from collections.abc import Iterable, Sequence
 from typing import TypeVar

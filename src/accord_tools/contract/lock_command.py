@@ -43,7 +43,7 @@ not found) and may work the next time, 2 nothing could be written.
 
 examples:
   accord lock server.py
-  accord lock server.py --output surface.lock
+  accord lock server.py --output desk.lock
   accord lock --output - -- npx some-server
 """
 _VERIFY_HELP: Final = """\
@@ -60,7 +60,7 @@ Exit code: 0 nothing changed, 1 something changed, 2 the comparison could not be
 
 examples:
   accord verify server.py
-  accord verify server.py --lock surface.lock
+  accord verify server.py --lock desk.lock
 """
 _STYLES: Final = {"- ": "red", "+ ": "green"}
 

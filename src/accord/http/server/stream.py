@@ -56,7 +56,7 @@ def parse_event_id(event_id: str) -> tuple[int, int] | None:
 
 
 class Stream:
-    """Messages that belong together: those of one POST, or those that stand alone.
+    """Messages that belong together: those of one POST, or those of no request.
 
     Args:
         name: unique within the session.

@@ -54,7 +54,7 @@ def compare_catalogs(
     yield from _name_changes(server, breaking, is_breaking=True)
     yield from _name_changes(server, others, is_breaking=False)
     if not changes:
-        yield RunDifference(kind="surface-changed", server=server, text="the surface changed")
+        yield RunDifference(kind="surface-changed", server=server, text="the catalog changed")
 
 
 def _find_both(

@@ -450,8 +450,8 @@ class Crashes(_Leaves):
             why = "starts the server again after it exited, and does not listen again"
             if run.holds(_RELISTEN, listens, why):
                 # A client may take back every subscription before it ends.
-                listened = (_listen_filters(line, with_ended=True) for line in later)
-                missing = _listen_filters(first) - set[str]().union(*listened)
+                heard = (_listen_filters(line, with_ended=True) for line in later)
+                missing = _listen_filters(first) - set[str]().union(*heard)
                 why = f"listens again after the server exited, but no more for {sorted(missing)}"
                 run.holds(_RELISTEN, not missing, why)
 
