@@ -6,7 +6,7 @@ import httptools
 import pytest
 import uvloop
 
-from accord.http.server.listener_request import RepeatedHead
+from accord.http.parser import KnownHead
 from support.http1_answers import answers
 from support.http1_corpus import CASES
 from support.http1_requests import (
@@ -209,7 +209,7 @@ REPEATED = {
 def repeats():
     """Each of them after three requests with one head, whole and cut in two; then another."""
     matched = []
-    match = RepeatedHead.match
+    match = KnownHead.find
 
     def counted(self, data):
         found = match(self, data)
@@ -242,7 +242,7 @@ def repeats():
             return found, made.canaries
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(RepeatedHead, "match", counted)
+        patch.setattr(KnownHead, "find", counted)
         found, canaries = asyncio.run(scenario())
     return found, canaries, matched
 

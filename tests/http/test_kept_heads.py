@@ -13,8 +13,9 @@ import pytest
 from accord import Context, Server
 from accord.auth import Protected
 from accord.auth.verifiers import TokenMemory, token_digest
+from accord.http.parser import KnownHead
 from accord.http.server.app import HttpApp
-from accord.http.server.listener_request import ReceivedHead, RepeatedHead
+from accord.http.server.listener_request import ReceivedHead
 from accord.principal import Principal
 from support.http_talk import BOTH, call, initialize
 from support.listened import Answer, Listened, Wire, call_body, call_lines, listened
@@ -224,15 +225,15 @@ class Kept:
 def recognised(monkeypatch):
     """The heads that were recognised."""
     found = []
-    match = RepeatedHead.match
+    match = KnownHead.find
 
     def note(self, data):
         answer = match(self, data)
         if answer is not None:
-            found.append(answer[0])
+            found.append(self.meaning)
         return answer
 
-    monkeypatch.setattr(RepeatedHead, "match", note)
+    monkeypatch.setattr(KnownHead, "find", note)
     return found
 
 

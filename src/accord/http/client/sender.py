@@ -36,6 +36,8 @@ _PROBE_AFTER, _PROBE_EVERY, _PROBES = 30, 10, 3
 # written to a connection that is being closed at the same moment.
 IDLE: Final = 4.0
 PROXY_SCHEMES: Final = ("http://", "https://")
+# The media types of an answer that is one JSON message; the empty one stands for a missing header.
+JSON_TYPES: Final = ("application/json", "")
 
 HttpHeaders: TypeAlias = (
     Mapping[str, str] | Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]]

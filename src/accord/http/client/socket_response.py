@@ -6,8 +6,7 @@ from typing import Any, Final, Protocol, Self
 
 import msgspec
 
-from accord.http.client.known_head import JSON_TYPES
-from accord.http.client.sender import ConnectionCut
+from accord.http.client.sender import JSON_TYPES, ConnectionCut
 from accord.http.rules.headers import media_type
 
 # As much is read at once, and decompressed at once: asyncio would allocate four times as much.

@@ -12,7 +12,6 @@ from math import inf
 from typing import Any, Final, cast
 
 from accord.http.client.heads import CookieJar, HttpAddress, parse_address, write_head
-from accord.http.client.known_head import KnownHead, learn_head
 from accord.http.client.sender import (
     IDLE,
     HttpClientOptions,
@@ -22,12 +21,14 @@ from accord.http.client.sender import (
     tls_failure,
 )
 from accord.http.client.socket_response import READ_MOST, AnswerTaker, SocketResponse
-from accord.http.parser import HttpResponseParser
+from accord.http.parser import HttpResponseParser, KnownHead
 
 _RESET: Final = (ConnectionResetError, BrokenPipeError)
 # A head, or anything else around a body: trailers, chunk extensions, responses that say "continue".
 _HEAD_MOST: Final = 64 * 1024
 _REMEMBERED: Final = 64
+# A head with one of these has a meaning beyond the answer, or another framing.
+_UNFIT: Final = (b"set-cookie", b"transfer-encoding", b"content-encoding")
 
 
 class SocketSender:
@@ -45,7 +46,7 @@ class SocketSender:
         # The last request of them: comparing is cheaper than hashing.
         self._last: tuple[str, HttpAddress, dict[str, str], bytes] | None = None
         # The head of the last whole JSON answer.
-        self.known_head: KnownHead | None = None
+        self.known_head: KnownHead[dict[bytes, bytes]] | None = None
 
     async def send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None
@@ -236,10 +237,11 @@ class _Connection(asyncio.Protocol):
         is_first = not response.status and not self._head_size
         # A head like the last one is not parsed again: that takes longer than all the rest here.
         known = self.sender.known_head if is_first else None
-        body = None if known is None else known.find_body(data)
+        found = None if known is None else known.find(data)
+        body = None if found is None else found[1]
         if known is not None and body is not None:
             self._response = None
-            response.take_known(known.headers)
+            response.take_known(known.meaning)
         else:
             self._parse(response, data)
             if response.is_awaited:
@@ -366,3 +368,22 @@ class _Connection(asyncio.Protocol):
         """Close it at once."""
         self.is_lost = True
         self.transport.abort()
+
+
+def learn_head(
+    data: bytes, headers: dict[bytes, bytes], body: bytes
+) -> KnownHead[dict[bytes, bytes]] | None:
+    """Return what recognises the head of a response that the parser has read in one piece.
+
+    The answers of one server differ in their length alone, as a rule, and in the date once a
+    second.
+
+    Args:
+        data: the response, from its first byte to its last.
+        headers: as the parser has read them.
+        body: as the parser has read it.
+    """
+    length = headers.get(b"content-length")
+    if length != b"%d" % len(body) or any(name in headers for name in _UNFIT):
+        return None
+    return KnownHead.learn(data[: len(data) - len(body)], length, headers)

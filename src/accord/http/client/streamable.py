@@ -18,9 +18,8 @@ from accord.http.client.carrier import (
     TRANSIENT_STATUSES,
     RequestCarrier,
 )
-from accord.http.client.known_head import JSON_TYPES
 from accord.http.client.messages import Backoff, EventReader, HttpClientSession, Message
-from accord.http.client.sender import ConnectionCut, NotSent, SenderResponse
+from accord.http.client.sender import JSON_TYPES, ConnectionCut, NotSent, SenderResponse
 from accord.http.rules import headers as names
 from accord.http.rules.sse import CONTENT_TYPE, EventIdTooLong, EventTooLong
 from accord.runtime.wire import CALL_HEADERS

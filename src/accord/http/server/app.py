@@ -62,7 +62,7 @@ class HeadDecision(msgspec.Struct, frozen=True):
     It may depend on every byte of the head but the digits of its length: method, target, version,
     headers. Besides on what stays as it is while the app exists: its options, its paths, the
     revisions of its server, and under ASGI the mount point. So the listener keeps it for the next
-    request with the same head (`RepeatedHead`).
+    request with the same head (`KnownHead`).
 
     It may not depend on anything else. Each request is asked anew how many are under way, whether
     the server is ready (`HttpApp._serve`), whose token it has and whether that is still valid

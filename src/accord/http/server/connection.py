@@ -10,8 +10,8 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from accord.http.parser import HttpParserError, HttpParserUpgrade, HttpRequestParser
-from accord.http.server.listener_request import ListenerRequest, ReceivedHead, RepeatedHead
+from accord.http.parser import HttpParserError, HttpParserUpgrade, HttpRequestParser, KnownHead
+from accord.http.server.listener_request import ListenerRequest, ReceivedHead
 
 if TYPE_CHECKING:
     from accord.http.server.exchange import Headers
@@ -37,7 +37,8 @@ _NONSENSE_MOST: Final = 256 * 1024
 _LINGER: Final = 5.0
 _SESSION: Final = b"mcp-session-id"
 _NAME: Final = b"mcp-name"
-_FRAMING: Final = (b"content-length", b"transfer-encoding")
+_LENGTH: Final = b"content-length"
+_FRAMING: Final = (_LENGTH, b"transfer-encoding")
 
 
 class SocketFlow(asyncio.Protocol):
@@ -177,7 +178,7 @@ class HttpConnection(SocketFlow):
     held_since = 0.0
     _parser: HttpRequestParser | None = None
     _rest: HttpRequestParser | None = None
-    _known: RepeatedHead | None = None
+    _known: KnownHead[ReceivedHead] | None = None
     # The session, or the tool, that the last request named.
     _about: bytes | None = None
     # The request that is being answered, the one whose body is arriving, and those that wait.
@@ -238,10 +239,13 @@ class HttpConnection(SocketFlow):
 
     def data_received(self, data: bytes) -> None:
         if self._known is not None and self._active is None and not self._is_open:
-            found = self._known.match(data)
+            found = self._known.find(data)
             is_ready = not (self._waiting or self.is_congested or self._is_ignoring)
             if found is not None and is_ready and not self.transport.is_closing():
-                request = self.listener.make_request(self, found[0])
+                head = self._known.meaning
+                if found[0] != head.headers[_LENGTH]:
+                    head = self._known.meaning = head.with_length(found[0])
+                request = self.listener.make_request(self, head)
                 request.feed(found[1])
                 request.is_received = True
                 self._since = None
@@ -285,7 +289,7 @@ class HttpConnection(SocketFlow):
         """Learn to recognise a head, unless the connection is one of a proxy with many clients."""
         about = head.headers.get(_SESSION) or head.headers.get(_NAME) or b""
         if about == self._about:
-            self._known = RepeatedHead.learn(head, data)
+            self._known = head.learn(data)
         self._about = about
 
     def _count(self, size: int) -> None:

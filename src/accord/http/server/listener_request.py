@@ -2,7 +2,7 @@
 
 The app of a server takes it as it is, without ASGI in between (`ListenerExchange`); any other ASGI
 app gets a scope and runs in a task (`AsgiRequest`). A connection that repeats its head byte for
-byte has it recognised instead of parsed (`RepeatedHead`).
+byte has it recognised instead of parsed (`KnownHead`).
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import unquote
 
-from accord.http.parser import HttpParserInvalidURLError, parse_url
+from accord.http.parser import DIGITS_MOST, HttpParserInvalidURLError, KnownHead, parse_url
 from accord.http.server.exchange import (
     Admission,
     Headers,
@@ -40,8 +40,6 @@ _PLAIN_PATH: Final = re.compile(rb"/[A-Za-z0-9/._~-]*")
 _UNUSUAL: Final = (b"transfer-encoding", b"expect", b"upgrade")
 # Longer heads are parsed each time: they would have to be kept for each connection.
 _HEAD_MOST: Final = 4096
-# Bodies of more digits are parsed each time; they cost more than their head.
-_DIGITS_MOST: Final = 7
 # What a header takes beside its bytes: five objects, and places in a list and a table.
 _FIELD_COST: Final = 256
 STATUS_LINES: Final = {
@@ -161,6 +159,19 @@ class ReceivedHead:
         """Return what a response under way needs of the head: the method and the version."""
         return _head_of(self.method, self.version)
 
+    def learn(self, data: bytes) -> "KnownHead[ReceivedHead] | None":
+        """Return what recognises the head, if all of a request with it arrived as these bytes.
+
+        None if the request has more than a head and a body of known length.
+        """
+        length = self.headers.get(_LENGTH, b"")
+        is_plain = self.version == "1.1" and self.is_kept_alive and not self.repeated
+        is_plain = is_plain and length.isdigit() and len(length) <= DIGITS_MOST
+        if not is_plain or any(name in self.headers for name in _UNUSUAL):
+            return None
+        size = len(data) - int(length)
+        return KnownHead.learn(data[:size], length, self) if 0 < size <= _HEAD_MOST else None
+
     def with_length(self, digits: bytes) -> "ReceivedHead":
         """Return the same head for a body of another length."""
         other = ReceivedHead.__new__(ReceivedHead)
@@ -176,70 +187,6 @@ class ReceivedHead:
 @lru_cache(maxsize=64)
 def _head_of(method: str, version: str) -> ReceivedHead:
     return ReceivedHead(method, b"", version, [], is_kept_alive=True)
-
-
-class RepeatedHead:
-    """Recognises the head of the next request without parsing it.
-
-    A client that keeps its connection sends the same head again and again. Only the digits of its
-    length differ. The parser has accepted the head once, at the beginning of a message; the same
-    bytes at the beginning of another message mean the same. So comparing them is as strict as
-    parsing them, and takes a tenth of the time.
-    """
-
-    __slots__ = ("_after", "_before", "_digits", "head")
-
-    def __init__(self, head: ReceivedHead, before: bytes, digits: bytes, after: bytes) -> None:
-        self.head = head
-        self._before = before
-        self._digits = digits
-        self._after = after
-
-    @classmethod
-    def learn(cls, head: ReceivedHead, data: bytes) -> "RepeatedHead | None":
-        """Return what recognises a head, if all of a request arrived as these bytes.
-
-        None if the request has more than a head and a body of known length.
-        """
-        headers = head.headers
-        digits = headers.get(_LENGTH, b"")
-        is_plain = digits.isdigit() and len(digits) <= _DIGITS_MOST and head.version == "1.1"
-        is_plain = is_plain and head.is_kept_alive and not head.repeated
-        if not is_plain or any(name in headers for name in _UNUSUAL):
-            return None
-        size = len(data) - int(digits)
-        if not 0 < size <= _HEAD_MOST or data[size - 4 : size] != b"\r\n\r\n":
-            return None
-        whole = data[:size]
-        lowered = whole.lower()
-        at = lowered.find(b"\r\n" + _LENGTH + b":")
-        if at < 0 or lowered.count(_LENGTH) != 1 or whole.count(b"\r\n\r\n") != 1:
-            return None
-        end = whole.index(b"\r\n", at + 2)
-        start = end - len(digits)
-        if whole[start:end] != digits or whole[start - 1 : start] not in (b" ", b":"):
-            return None
-        return cls(head, whole[:start], digits, whole[end:])
-
-    def match(self, data: bytes) -> "tuple[ReceivedHead, bytes] | None":
-        """Return the head and the body if the bytes are one whole request with this head."""
-        before = self._before
-        if not data.startswith(before):
-            return None
-        start = len(before)
-        end = data.find(b"\r\n", start, start + _DIGITS_MOST + 2)
-        digits = data[start:end]
-        after = self._after
-        if end < 0 or not digits.isdigit() or not data.startswith(after, end):
-            return None
-        body = end + len(after)
-        if len(data) - body != int(digits):
-            return None
-        head = self.head
-        if digits != self._digits:
-            head = self.head = head.with_length(digits)
-            self._digits = digits
-        return head, data[body:]
 
 
 class ListenerRequest:
