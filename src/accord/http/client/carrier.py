@@ -5,8 +5,9 @@ import contextlib
 import inspect
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from contextvars import Context, copy_context
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
@@ -29,7 +30,6 @@ from accord.http.client.auth import (
     pause_deadline,
     with_token,
 )
-from accord.http.client.direct import DirectPost
 from accord.http.client.heads import merge_headers
 from accord.http.client.messages import (
     Backoff,
@@ -61,6 +61,10 @@ from accord.protocol.jsonrpc import INTERNAL_ERROR, ErrorBody
 from accord.runtime.wire import ProbeRefused, Receive, WireListener
 from accord.stdio.lines import LineTooLong
 
+if TYPE_CHECKING:
+    from accord.http.client.streamable import Streamable
+    from accord.http.client.wire import HttpWire
+
 log = logging.getLogger("accord.http")
 
 SUCCESS_STATUSES: Final = range(200, 300)
@@ -79,6 +83,86 @@ _TOO_LARGE: Final = 413
 _SERVER_ERRORS: Final = range(500, 600)
 _REDIRECTED: Final = frozenset({301, 302, 307, 308})
 _MOST_TEXT: Final = 300
+
+
+class DirectPost:
+    """One request that is under way without a task; most are answered by one JSON message at once.
+
+    A task, a future for the head and one for the body would cost as much as all the rest of a call.
+    Any other outcome starts the task after all, which goes on with the response as if it had sent
+    the request itself.
+
+    Args:
+        wire: counts it, and starts the task where one is needed.
+        form: handles its answer.
+        message: the request.
+    """
+
+    __slots__ = (
+        "_carrier",
+        "_context",
+        "_response",
+        "_task",
+        "_wire",
+        "form",
+        "message",
+        "session",
+    )
+
+    def __init__(self, wire: "HttpWire", form: "Streamable", message: "Message") -> None:
+        self._wire = wire
+        self.form = form
+        self.message = message
+        self.session: HttpClientSession = form.session_for(message)
+        self._carrier: RequestCarrier
+        self._context: Context
+        self._response: Any
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self, carrier: "RequestCarrier") -> bool:
+        """Send the request; false when that takes waiting."""
+        self._carrier = carrier
+        self._response = carrier.begin(self)
+        if self._response is None:
+            return False
+        # A task would have had a copy, too: connections outlive the call that made them.
+        self._context = copy_context()
+        return True
+
+    # -- called by the connection
+
+    def complete(self, response: Any, body: bytes) -> None:
+        """Pass on the whole JSON answer."""
+        if not self._wire.end_direct(self):
+            return
+        try:
+            self._context.run(self.form.take_whole, self.message, response, body)
+        except Exception:  # a bug, and the connection goes on
+            log.exception("an answer could not be passed on")
+            self._carrier.fail(self.message, InternalError("internal error of the client"))
+
+    def go_on(self) -> None:
+        """Let a task read the response."""
+        if self._wire.end_direct(self):
+            self._task = self._context.run(self._wire.go_on, self)
+
+    # -- called by the task
+
+    async def arrive(self) -> "SenderResponse":
+        """Return the response once its head is read."""
+        self.message.begun = None  # whatever is sent next is another request
+        response: SenderResponse = await self._response.arrive()
+        return response
+
+    # -- called by the wire
+
+    def cancel(self) -> None:
+        """End the connection of the request; the server notices that."""
+        if self._task is not None:
+            self._task.cancel()
+            return
+        self._wire.end_direct(self)
+        self._response.abort()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ from accord.stdio.lines import LineTooLong
 from accord.types._base import RequestId
 
 if TYPE_CHECKING:
-    from accord.http.client.direct import DirectPost
+    from accord.http.client.carrier import DirectPost
     from accord.http.rules.responses import ResponseMessage
 
 # Each answer takes a connection. Servers that ask a client in parallel ask a handful of questions.

@@ -1,6 +1,7 @@
 """Streamable HTTP as a client speaks it: a POST for each message, streams that are resumed.
 
-A message that the server cannot have seen is sent again; one that it may have seen is not.
+A message that the server cannot have seen is sent again; one that it may have seen is not. Requests
+without a session are sent by `Stateless`.
 """
 
 import asyncio
@@ -13,14 +14,11 @@ import msgspec
 
 from accord.errors import ConnectionClosed, InvalidParams
 from accord.http.client.auth import Denied
-from accord.http.client.carrier import (
-    SUCCESS_STATUSES,
-    TRANSIENT_STATUSES,
-    RequestCarrier,
-)
+from accord.http.client.carrier import SUCCESS_STATUSES, TRANSIENT_STATUSES, RequestCarrier
 from accord.http.client.messages import Backoff, EventReader, HttpClientSession, Message
 from accord.http.client.sender import JSON_TYPES, ConnectionCut, NotSent, SenderResponse
 from accord.http.rules import headers as names
+from accord.http.rules.request_headers import request_headers
 from accord.http.rules.sse import CONTENT_TYPE, EventIdTooLong, EventTooLong
 from accord.runtime.wire import CALL_HEADERS
 
@@ -340,3 +338,42 @@ def is_stream(response: SenderResponse) -> bool:
     return response.status == 200 and (
         names.media_type(response.header("content-type")) == CONTENT_TYPE
     )
+
+
+class Stateless(Streamable):
+    """Sends requests of revisions without handshake: each is a POST of its own.
+
+    There are no sessions and nothing is resumed: a request whose response breaks is lost. The end
+    of a connection cancels the request that it carried.
+    """
+
+    def session_for(self, message: Message) -> HttpClientSession:
+        """Return the URL and headers of a request; each has its own."""
+        request = HttpClientSession(self.session.url)
+        find_mirrored = self._carrier.listener.mirrored_arguments
+        request.headers |= request_headers(message.data, find_mirrored)
+        return request
+
+    async def post(self, message: Message) -> None:
+        """Send a request and handle its answer; it is cancelled with the task that runs this."""
+        carrier = self._carrier
+        request = self.session_for(message) if message.begun is None else message.begun.session
+        try:
+            response = await carrier.post(request, message)
+        except NotSent as error:
+            return carrier.fail_unsent(message, error)
+        except ConnectionCut as error:
+            return carrier.fail_unanswered(message, str(error))
+        self.session.url = request.url  # a redirect holds for what follows
+        with contextlib.closing(response):
+            return await self._take(message, response)
+
+    async def _follow(self, message: Message, response: SenderResponse) -> None:
+        carrier = self._carrier
+        try:
+            end = await self._read(message, carrier.events(), response)
+        except EventTooLong:
+            return carrier.fail_too_large(message)
+        if carrier.is_waiting(message):
+            carrier.fail_unanswered(message, end)
+        return None

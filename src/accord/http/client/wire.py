@@ -9,12 +9,10 @@ from typing import Any, Final, Literal
 import msgspec
 
 from accord.errors import AccordError, AuthError, ConnectFailed, ConnectionClosed, InternalError
-from accord.http.client.carrier import LONGEST_PAUSE, HttpTarget, RequestCarrier
-from accord.http.client.direct import DirectPost
+from accord.http.client.carrier import LONGEST_PAUSE, DirectPost, HttpTarget, RequestCarrier
 from accord.http.client.messages import Backoff, HttpClientSession, Message
 from accord.http.client.sender import OwnSender, Sender, require_sender, sender_for
-from accord.http.client.stateless import Stateless
-from accord.http.client.streamable import FormRefused, Streamable
+from accord.http.client.streamable import FormRefused, Stateless, Streamable
 from accord.http.client.two_endpoints import TwoEndpoints
 from accord.http.rules.responses import ResponseMessage, explain, parse_response
 from accord.protocol.exchange import Exchange
