@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from accord.errors import InternalError, RegistrationError, ResourceNotFound
-from accord.server.contents import build_contents
 from accord.server.entries import files as module
 from accord.server.entries.files import DirectoryResource, FileResource, split_safe_path
 from accord.server.entries.registry import Resources
+from accord.server.media import build_contents
 from accord.types import Annotations, ResourceContents
 from support.leftovers import Leftovers
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from accord import Server
 from accord.errors import InvalidParams
-from accord.server import listings as module
+from accord.server import list_pages as module
 from accord.server.entries.entry import EntryKind, FunctionEntry
 from accord.server.entries.registry import Registry
-from accord.server.listings import PAGE_BYTES, PAGE_SIZE, Listing
+from accord.server.list_pages import PAGE_BYTES, PAGE_SIZE, Listing
 from accord.types import (
     REVISION_IDS,
     ListPromptsResult,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from accord import Context, Server
-from accord.server.client_session import ClientSession
+from accord.server.session import ClientSession
 
 PAGE = Path(__file__).parents[2] / "docs" / "servers.md"
 

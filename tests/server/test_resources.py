@@ -14,14 +14,13 @@ from msgspec.structs import astuple
 from accord.errors import InvalidParams, RegistrationError, ResourceNotFound
 from accord.protocol.endpoint import Endpoint
 from accord.protocol.uri_template import Several
-from accord.server.contents import build_contents, not_found
 from accord.server.entries.registry import Resources
 from accord.server.entries.resources import (
     ResourceEntry,
     TemplateEntry,
     build_resource,
 )
-from accord.server.media import Audio, Image
+from accord.server.media import Audio, Image, build_contents, not_found
 from accord.server.schema.signature import inspect
 from accord.types import (
     Annotations,

@@ -174,8 +174,7 @@ def _serve_http(
 ) -> int:
     if server._core.was_run:
         return 0
-    from accord.server.serving import run_http
-    from accord.server.serving_logs import log_in_background
+    from accord.server.serving import log_in_background, run_http
 
     place = settings.place()
     app = _build_app(server, settings, settings.http_settings())
@@ -209,8 +208,7 @@ def _serve_in_workers(build: "Callable[[], Server[Any]]", settings: RunSettings,
     So a worker that takes the place of another has the code as it is then, and connections and
     threads that the code opens are not copies of those of this process.
     """
-    from accord.server.serving import run_http
-    from accord.server.serving_logs import log_in_background
+    from accord.server.serving import log_in_background, run_http
     from accord.sharing.serving.worker_processes import provide_store, supervise
 
     place, options = settings.place(), settings.http_settings()

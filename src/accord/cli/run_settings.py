@@ -12,7 +12,7 @@ from accord.cli.options import READERS, UsageError, read_keys
 from accord.cli.terminal import complain
 
 if TYPE_CHECKING:
-    from accord.server.listen_place import ListenPlace
+    from accord.server.serving import ListenAddress
 
 GRACE: Final = 1.5
 # While a server is reloaded, the next version is more urgent than the calls of the last.
@@ -106,16 +106,16 @@ class RunSettings(msgspec.Struct, kw_only=True):
             return "none"
         return [each.strip() for each in text.split(",") if each.strip()] or None
 
-    def place(self) -> "ListenPlace":
+    def place(self) -> "ListenAddress":
         """Return where to listen.
 
         Raises:
             UsageError: settings exclude each other.
         """
-        from accord.server.listen_place import ListenPlace
+        from accord.server.serving import ListenAddress
 
         try:
-            return ListenPlace(
+            return ListenAddress(
                 host=self.host,
                 port=self.port,
                 listen=self.listen or None,

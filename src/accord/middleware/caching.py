@@ -28,7 +28,7 @@ from accord.middleware.requests import (
 )
 from accord.server import Proceed
 from accord.server.hub import UPDATED, ServerChange, list_topic
-from accord.server.params import served_params
+from accord.server.middleware import served_params
 from accord.types import (
     CallToolParams,
     CallToolResult,

@@ -11,10 +11,9 @@ if TYPE_CHECKING:
     from accord.http.server.stream import EventStore, MemoryEventStore
     from accord.server.access import Policy
     from accord.server.caching import CacheHints
-    from accord.server.context import Context
+    from accord.server.context import ClientLogHandler, Context
     from accord.server.depends import Depends
     from accord.server.entries.files import DirectoryResource
-    from accord.server.logs import ClientLogHandler
     from accord.server.media import Audio, Image
     from accord.server.middleware import Middleware, Proceed
     from accord.server.questions.input_requests import SamplingOptions
@@ -48,7 +47,7 @@ _HOMES = {
     "Audio": "accord.server.media",
     "CacheHints": "accord.server.caching",
     "Choices": "accord.server.schema.annotations",
-    "ClientLogHandler": "accord.server.logs",
+    "ClientLogHandler": "accord.server.context",
     "Context": "accord.server.context",
     "Depends": "accord.server.depends",
     "DirectoryResource": "accord.server.entries.files",

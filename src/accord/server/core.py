@@ -5,12 +5,7 @@ serves a server, in this package and in others, is given the core alone.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from contextlib import (
-    AbstractAsyncContextManager,
-    asynccontextmanager,
-    contextmanager,
-    nullcontext,
-)
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
 from functools import cached_property, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -27,15 +22,14 @@ from accord.protocol.revisions import BEFORE_HANDSHAKE
 from accord.runtime.dispatcher import IN_FLIGHT
 from accord.runtime.handlers import Write
 from accord.runtime.watchdog import Watchdog, Watchdogs
-from accord.server.access import Access
+from accord.server.access import Access, changed_kinds
 from accord.server.caching import CacheHints
-from accord.server.capabilities import declare
+from accord.server.depends import Scopes
 from accord.server.entries.entry import Entry, EntryKind
 from accord.server.entries.registry import Registry, Resources
 from accord.server.hub import Hub, ListKind, list_change, resource_change
-from accord.server.listings import PAGE_SIZE, Listing
+from accord.server.list_pages import PAGE_SIZE, Listing
 from accord.server.middleware import Layers
-from accord.server.scopes import Scopes
 from accord.server.session import Session
 from accord.server.settings import (
     ServerSettings,
@@ -45,32 +39,37 @@ from accord.server.settings import (
     check_texts,
 )
 from accord.server.sources.source import Views
-from accord.server.visibility import changed_kinds
 from accord.types import (
     ListPromptsResult,
     ListResourcesResult,
     ListResourceTemplatesResult,
     ListToolsResult,
     LoggingLevel,
+    PromptsCapability,
+    ResourcesCapability,
     ServerCapabilities,
+    ServerTaskRequests,
+    ServerTasksCapability,
+    ToolsCapability,
+    ToolTasks,
 )
 from accord.types._base import JsonObject
 
 if TYPE_CHECKING:
     from accord.runtime.threads import Workers
-    from accord.server.client_session import ClientSession
     from accord.server.entries.completion import Completions
     from accord.server.injection import Overrides
     from accord.server.questions.sealing import StateSeal
     from accord.server.questions.url_elicitation import UrlElicitations
     from accord.server.server import Server
+    from accord.server.session import ClientSession, StatelessSessions
     from accord.server.sources.mounting import Mounts, OwnEntries
-    from accord.server.stateless import StatelessSessions
     from accord.server.tasks.runner import TaskRunner
     from accord.sharing.serving.pages import SharedPages
     from accord.sharing.serving.session_sharing import SessionSharing
     from accord.sharing.serving.store_bus import StoreBus
     from accord.sharing.workers.worker import Worker
+
 
 Lifespan: TypeAlias = Callable[[Any], AbstractAsyncContextManager[Any]]
 
@@ -251,7 +250,7 @@ class ServerCore(Views):
     @cached_property
     def stateless_sessions(self) -> "StatelessSessions":
         """The sessions of messages without a handshake."""
-        from accord.server.stateless import StatelessSessions
+        from accord.server.session import StatelessSessions
 
         return StatelessSessions(self)
 
@@ -501,3 +500,42 @@ class ServerCore(Views):
                     join(source, worker)
         for part in source.parts():
             self.share_with(part)
+
+
+# -- what a server declares
+
+
+def declare(
+    server: "ServerCore", *, is_lasting: bool, is_identified: bool | None
+) -> ServerCapabilities:
+    """Return the capabilities of a server, as `Server.capabilities` describes them."""
+    if is_identified is None:
+        is_identified = server.auth is not None or server.principal is not None
+    # What a proxy is to offer, once the other server can be reached, is not known yet.
+    is_open = not _is_complete(server)
+    has_tools = server.tool_entries or is_open
+    has_prompts = server.prompt_entries or is_open
+    has_resources = server.resource_entries.fixed or server.resource_entries.templates or is_open
+    has_completions = server.prompt_entries or server.resource_entries.templates or is_open
+    return ServerCapabilities(
+        tools=ToolsCapability(list_changed=is_lasting) if has_tools else None,
+        prompts=PromptsCapability(list_changed=is_lasting) if has_prompts else None,
+        resources=ResourcesCapability(subscribe=is_lasting, list_changed=is_lasting)
+        if has_resources
+        else None,
+        logging={} if is_lasting else None,
+        completions={} if has_completions else None,
+        tasks=_declare_tasks(can_list=is_identified) if server.has_task_tools else None,
+    )
+
+
+def _is_complete(source: "Views") -> bool:
+    return source.is_complete and all(map(_is_complete, source.parts()))
+
+
+def _declare_tasks(*, can_list: bool) -> ServerTasksCapability:
+    return ServerTasksCapability(
+        list={} if can_list else None,  # tasks.security.no-list-unidentified
+        cancel={},
+        requests=ServerTaskRequests(tools=ToolTasks(call={})),
+    )

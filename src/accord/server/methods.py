@@ -5,18 +5,16 @@ of one, or a coroutine for one.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine
+from importlib import import_module
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from accord.errors import (
-    InvalidParams,
-    UnsupportedRevision,
-)
+from accord.errors import InvalidParams, MissingCapability, UnsupportedRevision
 from accord.protocol.exchange import Exchange
 from accord.protocol.party import peer_from_initialize
-from accord.protocol.revisions import REVISIONS, negotiate
+from accord.protocol.revisions import REVISIONS, Revision, negotiate
 from accord.server.caching import list_scope, to_milliseconds
 from accord.types import (
     CallToolParams,
@@ -39,8 +37,9 @@ from accord.types import (
 if TYPE_CHECKING:
     from accord.server.core import ServerCore
     from accord.server.entries.entry import Entry
-    from accord.server.listings import Listing
+    from accord.server.list_pages import Listing
     from accord.server.session import Session
+
 
 Handler = Callable[["Session", Exchange, Any], Any]
 
@@ -69,7 +68,6 @@ def initialize(
 
 
 def discover(session: "Session", exchange: Exchange, params: DiscoverParams) -> DiscoverResult:
-    from accord.server.extension import offered_extensions
 
     server = session.server
     return DiscoverResult(
@@ -194,7 +192,7 @@ async def _answer_claimed(
 def _find_resource(session: "Session", exchange: Exchange, uri: str) -> "Entry":
     entry = session.server.find_resource(uri)
     if entry is None or not session.server.access.admits(session, exchange, entry):
-        from accord.server.contents import not_found
+        from accord.server.media import not_found
 
         raise not_found(uri)
     return entry
@@ -208,7 +206,7 @@ def read_resource(session: "Session", exchange: Exchange, params: ReadResourcePa
 def subscribe(session: "Session", exchange: Exchange, params: SubscribeParams) -> EmptyResult:
     entry = _find_resource(session, exchange, params.uri)
     if not entry.is_visible(session, exchange):
-        from accord.server.contents import not_found
+        from accord.server.media import not_found
 
         raise not_found(params.uri)
     if not entry.reports_changes:
@@ -224,9 +222,9 @@ def unsubscribe(session: "Session", exchange: Exchange, params: UnsubscribeParam
 
 
 def listen(session: "Session", exchange: Exchange, params: ListenParams) -> object:
-    from accord.server import listening
+    from accord.server import subscription
 
-    return listening.listen(session, exchange, params)
+    return subscription.listen(session, exchange, params)
 
 
 def get_prompt(session: "Session", exchange: Exchange, params: GetPromptParams) -> Any:
@@ -279,6 +277,83 @@ def find_rare_handler(server: "ServerCore", exchange: Exchange) -> Callable[...,
         from accord.server.tasks import core
 
         return core.METHODS.get(exchange.name)
-    from accord.server.extension import find_handler
 
     return find_handler(server, exchange)
+
+
+# -- extensions: parts of the protocol beside its core, each declared here in one place
+#
+# Clients declare an extension on the request, servers in what they discover. A request that needs
+# one which it does not declare is refused, and names it.
+
+
+class Extension(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of the protocol beside its core.
+
+    Attributes:
+        id: names it in capabilities.
+        is_in_force: whether a revision can carry it.
+        is_offered: whether a server has anything to do with it.
+        methods: the requests that it adds.
+        result_types: the values of `resultType` that it adds.
+        module: has a table `METHODS` of its handlers, and is loaded when one is first called.
+    """
+
+    id: str
+    is_in_force: Callable[[Revision], bool]
+    is_offered: Callable[["ServerCore"], bool]
+    methods: frozenset[str]
+    result_types: frozenset[str]
+    module: str
+
+    def is_declared(self, exchange: Exchange) -> bool:
+        """Whether the client of a request understands it."""
+        peer = exchange.peer
+        return peer is not None and f"extensions.{self.id}" in peer.capabilities
+
+    def require(self, exchange: Exchange, why: str) -> None:
+        """Refuse a request whose client does not understand the extension.
+
+        Raises:
+            MissingCapability: it does not; the data names the extension.
+        """
+        if not self.is_declared(exchange):
+            raise MissingCapability(
+                f"{why}: the request does not declare the extension {self.id}",
+                data={"requiredCapabilities": {"extensions": {self.id: {}}}},
+            )
+
+    def serve(self, session: "Session", exchange: Exchange, params: Any) -> Any:
+        """Answer one of its requests.
+
+        Raises:
+            MissingCapability: the request does not declare the extension.
+        """
+        self.require(exchange, exchange.name)
+        handler: Callable[..., Any] = import_module(self.module).METHODS[exchange.name]
+        return handler(session, exchange, params)
+
+
+TASKS: Final = Extension(
+    id="io.modelcontextprotocol/tasks",
+    is_in_force=lambda revision: revision.result_type,
+    is_offered=lambda server: server.has_task_tools,
+    methods=frozenset({"tasks/get", "tasks/update", "tasks/cancel"}),
+    result_types=frozenset({"task"}),
+    module="accord.server.tasks.extension",
+)
+
+EXTENSIONS: Final = (TASKS,)
+
+
+def offered_extensions(server: "ServerCore") -> dict[str, dict[str, Any]] | None:
+    """Return the extensions that a server declares; None without any."""
+    return {each.id: {} for each in EXTENSIONS if each.is_offered(server)} or None
+
+
+def find_handler(server: "ServerCore", exchange: Exchange) -> Callable[..., Any] | None:
+    """Return the function that answers a request of an extension; None if it belongs to none."""
+    for extension in EXTENSIONS:
+        if exchange.name in extension.methods and extension.is_in_force(exchange.revision):
+            return extension.serve if extension.is_offered(server) else None
+    return None

@@ -1,23 +1,25 @@
-"""Middleware: functions around every request, or around those of some methods."""
+"""Middleware: functions around every request or those of some methods, which may change params."""
 
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import msgspec
 
-from accord.errors import InternalError, RegistrationError, RequestError, ToolError
+from accord.errors import InternalError, RegistrationError, RequestError, ToolError, lower_first
 from accord.errors import UrlElicitationRequired as PagesRequired
 from accord.protocol.exchange import Exchange
 from accord.protocol.methods import METHODS
 from accord.protocol.party import peer_from_initialize
 from accord.runtime.dispatcher import LASTING
-from accord.server.context import Context, current
-from accord.server.params import check_params, served_params
+from accord.server.context import Context, current, decode_arguments
+from accord.types import CallToolParams
 
 if TYPE_CHECKING:
     from accord.server.session import Session
+
+_encode: Final = msgspec.json.Encoder().encode
 
 
 class Proceed(Protocol):
@@ -207,3 +209,64 @@ class LayeredRequest:
         method = self._exchange.method
         assert method is not None  # a list has one
         return msgspec.json.decode(page, type=method.result)
+
+
+# -- params that middleware changes
+
+
+def check_params(exchange: Exchange, given: object, meta: Any) -> Any:
+    """Return the params that middleware passes on in place of those that were received.
+
+    Args:
+        exchange: the request.
+        given: params of the same type, or a dictionary of their members.
+        meta: their `_meta`, where the given ones have none.
+
+    Raises:
+        TypeError: they do not fit the method.
+    """
+    method = exchange.method
+    assert method is not None  # a request without a known method reaches no handler
+    expected = method.params
+    if isinstance(given, Mapping):
+        members = dict(given)
+        arguments = members.pop("arguments", msgspec.UNSET) if expected is CallToolParams else None
+        try:
+            params = msgspec.convert(members, expected)
+        except msgspec.ValidationError as error:
+            raise TypeError(f"params of {exchange.name}: {lower_first(error)}") from None
+        if arguments is not None:
+            params.arguments = arguments
+    elif isinstance(given, expected):
+        params = given.__copy__()
+    else:
+        raise TypeError(
+            f"params of {exchange.name} are a {type(given).__name__}, expected "
+            f"{expected.__name__} or a dictionary"
+        )
+    if params.meta is None:
+        params.meta = meta
+    if isinstance(params, CallToolParams):
+        params.arguments = decode_arguments(exchange.name, params.arguments)
+    return params
+
+
+def served_params(received: Any, seen: Any) -> Any:
+    """Return the params for the handler: as received, unless middleware changed them.
+
+    Args:
+        received: the params as they came.
+        seen: what middleware saw of them, and may have changed.
+
+    Raises:
+        TypeError: the arguments that it set are not JSON.
+    """
+    if not isinstance(seen, CallToolParams):
+        return seen
+    served = msgspec.structs.replace(seen)
+    # As they were received, numbers keep digits that a float would lose.
+    if seen.arguments == decode_arguments("tools/call", received.arguments):
+        served.arguments = received.arguments
+    else:
+        served.arguments = msgspec.Raw(_encode(seen.arguments))
+    return served

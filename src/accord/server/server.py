@@ -1,7 +1,12 @@
-"""The server as its author sees it: what it offers, and how it is served."""
+"""The server as its author sees it: what it offers, how it is served, and calls of its own process.
 
+What is behind it is in `core`.
+"""
+
+import itertools
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
+from inspect import isawaitable
 from os import PathLike
 from typing import (
     TYPE_CHECKING,
@@ -20,16 +25,20 @@ import msgspec
 
 from accord.errors import RegistrationError
 from accord.principal import Principal
+from accord.protocol.bodies import BY_NAME
+from accord.protocol.exchange import Exchange
+from accord.protocol.party import Peer
+from accord.protocol.revisions import REVISIONS
 from accord.server.access import ActingServer
-from accord.server.context import Context, State
+from accord.server.context import Context, State, current
 from accord.server.core import ServerCore
 from accord.server.entries.registry import Function, Registry, Resources, decorator
 from accord.server.entries.tools import ToolEntry, build_tool, is_described
 from accord.server.hub import ListKind
-from accord.server.local_calls import list_locally, request_locally
 from accord.server.middleware import Middleware
 from accord.server.schema import signature
 from accord.server.schema.encoding import encode
+from accord.server.session import Session
 from accord.server.settings import ServerSettings, ToolDetails, warn_about_tool
 from accord.types import (
     CallToolParams,
@@ -38,6 +47,7 @@ from accord.types import (
     GetPromptResult,
     Implementation,
     JsonObject,
+    PageParams,
     Prompt,
     ReadResourceParams,
     ReadResourceResult,
@@ -49,17 +59,18 @@ from accord.types import (
 if TYPE_CHECKING:
     from accord.http.server.app import HttpApp
     from accord.runtime.wire import MemoryWire
-    from accord.server.client_session import ClientSession
     from accord.server.entries.completion import CompletionSource
     from accord.server.entries.files import DirectoryResource
     from accord.server.entries.prompts import PromptDetails, PromptEntry
     from accord.server.entries.resources import ResourceDetails, ResourceEntry, TemplateEntry
-    from accord.server.http_settings import HttpSettings, ListenSettings
     from accord.server.injection import Overrides
     from accord.server.questions.url_elicitation import UrlElicitations
+    from accord.server.serving import HttpSettings, ListenSettings
+    from accord.server.session import ClientSession
     from accord.server.sources.mounting import Mount
     from accord.server.sources.source import Views
     from accord.server.sources.views import ToolChange, View
+
 
 LayerFunction = TypeVar("LayerFunction", bound=Middleware)
 _DECORATORS: Final = ("tools", "prompts", "resources")
@@ -609,3 +620,79 @@ class Server(Generic[State]):
         from accord.server.serving import serve
 
         await serve(self._core, transport, grace=grace, host=host, port=port, options=options)
+
+
+# -- requests of this process, without a client
+#
+# They go through middleware, access and dependencies as those of clients do. There is no client to
+# ask, so that a handler that asks one gets an error.
+
+
+_numbers: Final = itertools.count(1)
+
+
+async def list_locally(
+    server: "ServerCore", method: str, member: str, principal: Principal | None
+) -> list[Any]:
+    """Return all pages of a list as one list."""
+    entries: list[Any] = []
+    params = PageParams()
+    while True:
+        page = await request_locally(server, method, params, None, principal)
+        entries += getattr(page, member)
+        if page.next_cursor is None:
+            return entries
+        params = PageParams(cursor=page.next_cursor)
+
+
+async def request_locally(
+    server: "ServerCore",
+    method: str,
+    params: Any,
+    meta: JsonObject | None,
+    principal: Principal | None,
+) -> Any:
+    """Answer a request of this process."""
+    async with _state_for(server) as state:
+        session = Session(server, lambda data, exchange: None, state)
+        context = current.get(None)
+        if principal is not None:
+            session.principal = principal
+        elif context is not None and context._session.server is server:
+            session.principal = context.principal
+        exchange = _build_exchange(server, method, meta)
+        exchange.params = params
+        # The handler sets its own, which must not be seen after the call.
+        token = current.set(cast("Any", context))
+        try:
+            outcome = session.request(exchange, params, session.dispatcher)
+            result = await outcome if isawaitable(outcome) else outcome
+        finally:
+            current.reset(token)
+            session.close()
+        if isinstance(result, bytes):
+            return msgspec.json.decode(result, type=BY_NAME[method].result)
+        return result
+
+
+def _state_for(server: "ServerCore") -> AbstractAsyncContextManager[Any]:
+    """Return the state of the lifespan that runs on this loop, or run it."""
+    context = current.get(None)
+    if context is not None and context._session.server is server:
+        return nullcontext(context._session.lifespan_state)
+    running = server.scopes.running_states()
+    return nullcontext(running[-1]) if running else server.open_lifespan()
+
+
+def _build_exchange(server: "ServerCore", method: str, meta: JsonObject | None) -> Exchange:
+    """Return a request of a client that declares nothing and wants no logs."""
+    rows = [REVISIONS[id] for id in server.revisions]
+    with_handshake = [row for row in rows if row.handshake]
+    row = (with_handshake or rows)[-1]
+    exchange = Exchange(
+        f"local-{next(_numbers)}", method, "client", row, row.requests["client"].get(method)
+    )
+    exchange.peer = Peer(row, None, frozenset(), None)
+    if meta:
+        exchange.raw = msgspec.Raw(encode({"_meta": meta}))
+    return exchange

@@ -6,24 +6,31 @@ Or a part of a program that does so in its own event loop, until its task is can
 import asyncio
 import logging
 import sys
+import threading
+import time
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 import msgspec
 
 from accord.errors import AccordError, MissingExtra
-from accord.server.serving_logs import log_in_background
 
 if TYPE_CHECKING:
+    from queue import SimpleQueue
     from socket import socket
+    from ssl import SSLContext
 
     from accord.http.server.app import HttpApp
+    from accord.http.server.stream import EventStore
     from accord.runtime.shutdown import Stop
     from accord.server.core import ServerCore
-    from accord.server.http_settings import HttpSettings, ListenSettings
-    from accord.server.listen_place import ListenPlace
+    from accord.sharing.backends.backend import Backend
     from accord.sharing.serving.worker_processes import WorkerEnd
+
 
 _stdio_log = logging.getLogger("accord.stdio")
 _http_log = logging.getLogger("accord.http")
@@ -48,12 +55,10 @@ class Announcement(msgspec.Struct):
     warning: str | None = None
 
 
-def _take_place(host: str, port: int, options: Any) -> "ListenPlace":
+def _take_address(host: str, port: int, options: Any) -> "ListenAddress":
     """Return where to listen; its settings are removed from the options."""
-    from accord.server.listen_place import ListenPlace
-
-    names = ListenPlace.__struct_fields__
-    return ListenPlace(
+    names = ListenAddress.__struct_fields__
+    return ListenAddress(
         host=host, port=port, **{name: options.pop(name) for name in names if name in options}
     )
 
@@ -103,15 +108,15 @@ def run(
         if count > 1:
             workers = import_module("accord.sharing.serving.worker_processes")
             workers.run_in_workers(
-                server, _take_place(host, port, options), grace, options, count=count
+                server, _take_address(host, port, options), grace, options, count=count
             )
             return
     with log_in_background():
         if transport == "stdio":
             run_stdio(server, grace=grace)
         else:
-            place = _take_place(host, port, options)
-            run_http(server, build_app(server, grace, options), place)
+            address = _take_address(host, port, options)
+            run_http(server, build_app(server, grace, options), address)
 
 
 def count_workers(options: Any) -> int:
@@ -162,15 +167,14 @@ async def serve(
         if transport == "stdio":
             await _serve_stdio_as_guest(server, grace=grace)
             return
-        place = _take_place(host, port, options)
+        address = _take_address(host, port, options)
         if options.pop("workers", 1) != 1:
             raise ValueError("workers: a loop that is running cannot be forked; use server.run()")
         app = build_app(server, grace, options)
-        serve_in_loop, tls = http_server().serve_in_loop, place.load_tls()
-        sockets = place.open_sockets()
-        from accord.server.listen_place import describe_place
+        serve_in_loop, tls = http_server().serve_in_loop, address.load_tls()
+        sockets = address.open_sockets()
 
-        _http_log.info("%s", describe_place(server, app, sockets, is_tls=tls is not None))
+        _http_log.info("%s", describe_address(server, app, sockets, is_tls=tls is not None))
         warning = _find_refusals(app, sockets, ADVICE)
         if warning is not None:
             _http_log.warning("%s", warning)
@@ -249,7 +253,7 @@ async def _serve_stdio(server: "ServerCore", stop: "Stop") -> None:
 def run_http(
     server: "ServerCore",
     app: "HttpApp",
-    place: "ListenPlace",
+    address: "ListenAddress",
     *,
     sockets: "list[socket] | None" = None,
     advice: str = ADVICE,
@@ -262,7 +266,7 @@ def run_http(
     Args:
         server: the server.
         app: its app.
-        place: where to listen.
+        address: where to listen.
         sockets: those to serve on, if they are open already.
         advice: how to let other machines in, for a warning.
         worker: for one of several processes that serve on the same sockets.
@@ -274,8 +278,8 @@ def run_http(
     """
     serving = http_server()
     server.was_run = True
-    tls = place.load_tls()
-    opened = sockets or (place.open_sockets() if worker is None else worker.sockets)
+    tls = address.load_tls()
+    opened = sockets or (address.open_sockets() if worker is None else worker.sockets)
     describe = partial(_describe, server, app, opened, advice, is_tls=tls is not None)
     has_started = False
 
@@ -317,9 +321,8 @@ def http_server() -> Any:
 def _describe(
     server: "ServerCore", app: "HttpApp", sockets: "list[socket]", advice: str, *, is_tls: bool
 ) -> Announcement:
-    from accord.server.listen_place import describe_place
 
-    text = describe_place(server, app, sockets, is_tls=is_tls)
+    text = describe_address(server, app, sockets, is_tls=is_tls)
     return Announcement(text, _find_refusals(app, sockets, advice))
 
 
@@ -334,7 +337,6 @@ def announce(said: Announcement, workers: int) -> None:
 def _find_refusals(app: "HttpApp", sockets: "list[socket]", advice: str) -> str | None:
     """Return the warning for a server that listens for other machines but refuses them."""
     is_open = app.options.public_url is not None or any(app.options.allowed_hosts)
-    from accord.server.listen_place import is_reached_by_others
 
     if is_open or not is_reached_by_others(sockets):
         return None
@@ -353,3 +355,281 @@ def _leave(server: "ServerCore", log: logging.Logger, *, grace: float, seconds: 
     if workers is not None:
         workers.shutdown()
     leave_threads(seconds)
+
+
+class ListenAddress(msgspec.Struct, kw_only=True):
+    """Where a server listens, as `Server.run` documents it.
+
+    Raises:
+        ValueError: an address is malformed, or settings exclude each other.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    listen: str | Sequence[str] | None = None
+    socket_mode: int = 0o660
+    certificate: Any = None
+    key: Any = None
+    key_password: str | None = None
+    tls: Any = None
+
+    def __post_init__(self) -> None:
+        from accord.http.server.sockets import split_address
+
+        for each in self.addresses or ():
+            split_address(each)
+        if self.tls is not None and self.certificate is not None:
+            raise ValueError("tls is a context with its certificate; leave out certificate and key")
+        if self.certificate is None and (self.key is not None or self.key_password is not None):
+            raise ValueError("key is the key of a certificate; name that too: certificate='...'")
+
+    @property
+    def addresses(self) -> tuple[str, ...] | None:
+        """Those to listen on; None for the host and the port."""
+        given = self.listen
+        if given is None:
+            return None
+        return (given,) if isinstance(given, str) else tuple(given)
+
+    def open_sockets(self) -> "list[socket]":
+        """Open the sockets.
+
+        Raises:
+            TransportError: an address cannot be listened on.
+        """
+        from accord.http.server import sockets
+
+        if self.addresses is None:
+            return sockets.listen(self.host, self.port)
+        return sockets.listen_on(self.addresses, mode=self.socket_mode)
+
+    def load_tls(self) -> "SSLContext | None":
+        """Return what serves HTTPS; None for HTTP.
+
+        Raises:
+            TransportError: the certificate or the key cannot be used.
+        """
+        if self.certificate is None:
+            context: SSLContext | None = self.tls
+            return context
+        from accord.http.server.tls import load_certificate
+
+        return load_certificate(self.certificate, self.key, self.key_password)
+
+
+def describe_address(
+    server: "ServerCore", app: "HttpApp", sockets: "list[socket]", *, is_tls: bool
+) -> str:
+    """Say where a server is served."""
+    from accord.http.server.endpoint import STREAM
+
+    def places(path: str) -> str:
+        return " and ".join(_url(each.getsockname(), path, is_tls=is_tls) for each in sockets)
+
+    older = f", and in the older form at {places(STREAM)}" if app.options.sse else ""
+    return f"{server.info.name} is served at {places(app.options.path)}{older}"
+
+
+def _url(address: Any, path: str, *, is_tls: bool) -> str:
+    if not isinstance(address, tuple):  # that of a Unix socket is its path
+        shown = address.decode() if isinstance(address, bytes) else address
+        return f"{path} on unix:{shown}"
+    host, port = address[:2]
+    bracketed = f"[{host}]" if ":" in host else host
+    return f"{'https' if is_tls else 'http'}://{bracketed}:{port}{path}"
+
+
+def is_reached_by_others(sockets: "list[socket]") -> bool:
+    """Whether other machines can connect to one of the sockets."""
+    from ipaddress import ip_address
+
+    names = [each.getsockname() for each in sockets]
+    return any(isinstance(each, tuple) and not ip_address(each[0]).is_loopback for each in names)
+
+
+# -- the keywords of `Server.run`, `serve` and `asgi`; only type checkers read them
+
+
+class HttpSettings(TypedDict, total=False):
+    """How a server is reached over HTTP; `HttpOptions` documents each setting."""
+
+    path: str
+    answers: Literal["auto", "json", "stream"]
+    sse: bool
+    public_url: str | None
+    allowed_hosts: Iterable[str]
+    allowed_origins: Iterable[str]
+    cors: bool
+    principal: Callable[[Mapping[str, Any]], Hashable] | None
+    resumable: bool
+    events: "EventStore | None"
+    retry: int
+    sessions: int | bool
+    sessions_per_caller: int
+    session_idle: float
+    connections: int
+    connections_per_address: int
+    listeners: int
+    keep_alive: float
+    body_timeout: float
+    body_rate: int
+    request_timeout: float
+    bodies_bytes: int
+    opening_bytes: int
+    write_timeout: float
+    unread_bytes: int
+    access_log: bool | Literal["text", "json"]
+    metrics: bool
+    store: "str | Backend | None"
+    store_keys: Sequence[str | bytes] | Literal["none"] | None
+    store_patience: float
+    lease: float
+    stream_entries: int
+    retention: float
+    stateless: bool  # the former way to say sessions=False
+
+
+class ListenSettings(HttpSettings, total=False):
+    """Where a server listens, and how it is reached; `Server.run` documents the former."""
+
+    workers: int | Literal["auto"]
+    listen: str | Sequence[str] | None
+    socket_mode: int
+    certificate: str | PathLike[str] | None
+    key: str | PathLike[str] | None
+    key_password: str | None
+    tls: "SSLContext | None"
+
+
+# -- logs, written by a thread
+
+
+# Lines that wait for a reader of stderr; what comes on top is counted and dropped.
+_LINES_MOST: Final = 1_000
+# How long the end waits for the last lines.
+_LAST_LINES: Final = 0.5
+
+
+class _Background(logging.Handler):
+    """Hands records to other handlers in a thread, since those may block.
+
+    A pipe that is not read, as stderr often is, holds 64 KB. Then a write waits for ever.
+    """
+
+    def __init__(self, handlers: list[logging.Handler], *, is_propagated: bool) -> None:
+        super().__init__()
+        self._handlers = handlers
+        self._is_propagated = is_propagated
+        self._queue: SimpleQueue[logging.LogRecord | None] | None = None
+        self._counting = threading.Lock()
+        self._waiting = 0
+        self._dropped = 0
+        self._thread: threading.Thread | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Queue a record, unless too many wait."""
+        with self._counting:
+            if self._waiting >= _LINES_MOST:
+                self._dropped += 1
+                return
+            self._waiting += 1
+            if self._queue is None:
+                from queue import SimpleQueue  # most servers log nothing before they answer
+
+                self._queue = SimpleQueue()
+        # Its arguments may change before it is written.
+        record.msg, record.args = record.getMessage(), None
+        self._queue.put(record)
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=self._write, args=(self._queue,), name="accord-log", daemon=True
+            )
+            self._thread.start()
+
+    def _write(self, queue: "SimpleQueue[logging.LogRecord | None]") -> None:
+        while (record := queue.get()) is not None:
+            self._pass_on(record)
+            with self._counting:
+                self._waiting -= 1
+                dropped = self._dropped if self._waiting == 0 else 0
+                self._dropped -= dropped
+            if dropped:
+                text = f"{dropped} log lines were dropped because stderr was not read"
+                record = logging.LogRecord("accord", logging.WARNING, __file__, 0, text, None, None)
+                self._pass_on(record)
+
+    def _pass_on(self, record: logging.LogRecord) -> None:
+        handlers = list(self._handlers)
+        if self._is_propagated:
+            handlers += logging.getLogger().handlers
+        if not handlers:
+            handlers = fallback_handlers(record)
+        for handler in handlers:
+            if record.levelno >= handler.level:
+                handler.handle(record)
+
+    def flush(self) -> None:
+        """Wait a moment until all is written."""
+        end = time.monotonic() + _LAST_LINES
+        while self._waiting and time.monotonic() < end:
+            time.sleep(0.005)
+
+    def stop(self) -> None:
+        """Write what is queued, if that takes but a moment, and end the thread.
+
+        Not in `close`: whatever configures logging anew closes every handler, also those in use.
+        """
+        self.flush()
+        if self._queue is not None:
+            self._queue.put(None)
+        self.close()
+
+
+def fallback_handlers(record: logging.LogRecord) -> list[logging.Handler]:
+    """Return what writes a record where logging is not configured."""
+    if record.name == "accord.access":
+        from accord.http.server.access_log import fallback
+
+        return [fallback]
+    return [] if logging.lastResort is None else [logging.lastResort]
+
+
+class _Sharing:
+    """How many servers of the process log in the background, and what to restore after the last."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.users = 0
+        self.handlers: list[logging.Handler] = []
+        self.is_propagated = True
+
+
+_sharing: Final = _Sharing()
+
+
+@contextmanager
+def log_in_background() -> Iterator[None]:
+    """Write what accord logs in a thread while a server runs; several servers share the thread.
+
+    The handlers of the logger `accord` are restored when the last of them ends.
+    """
+    logger = logging.getLogger("accord")
+    shared = _sharing
+    with shared.lock:
+        shared.users += 1
+        if shared.users == 1:
+            shared.handlers, shared.is_propagated = logger.handlers[:], logger.propagate
+            background = _Background(shared.handlers, is_propagated=shared.is_propagated)
+            logger.handlers[:] = [background]
+            logger.propagate = False
+    try:
+        yield
+    finally:
+        with shared.lock:
+            shared.users -= 1
+            if not shared.users:
+                ours = [each for each in logger.handlers if isinstance(each, _Background)]
+                logger.handlers[:] = shared.handlers
+                logger.propagate = shared.is_propagated
+                for each in ours:
+                    each.stop()

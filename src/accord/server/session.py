@@ -1,4 +1,8 @@
-"""One client's connection to a server: its subscriptions, its log level, its running requests."""
+"""One client's connection to a server: its subscriptions, its log level, its running requests.
+
+`Session` is what the library uses, `ClientSession` what handlers see of it. `StatelessSessions` has
+those that serve one message.
+"""
 
 import asyncio
 import logging
@@ -6,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
 
 from accord.errors import (
     InternalError,
@@ -19,29 +23,27 @@ from accord.principal import Principal
 from accord.protocol.endpoint import Endpoint
 from accord.protocol.exchange import Exchange, NotificationReceived, Refused
 from accord.protocol.party import PartyState, Peer
-from accord.protocol.revisions import Phase
+from accord.protocol.revisions import REVISIONS, Phase
 from accord.runtime.dispatcher import Dispatcher
 from accord.runtime.handlers import DONE, Delayed, Done, Write
-from accord.server.client_session import ClientSession
-from accord.server.context import Context, current
+from accord.server.access import Visibility, set_visible
+from accord.server.context import Context, current, new_context
 from accord.server.hub import UPDATED, ListKind, Notices, ServerChange, list_change
-from accord.server.log_levels import is_wanted
 from accord.server.methods import METHODS, find_rare_handler
 from accord.server.middleware import LayeredRequest
 from accord.server.questions.channels import Channel, Duplex
-from accord.server.visibility import Visibility, set_visible
-from accord.types import LoggingLevel, RequestId, Root
+from accord.types import LoggingLevel, RequestId, RevisionId, Root
 
 if TYPE_CHECKING:
     from accord.runtime.handlers import ClientFlow
     from accord.server.core import ServerCore
-    from accord.server.listening import Subscription
     from accord.server.sources.sessions import MountedSession
+    from accord.server.subscription import Subscription
+
 
 log = logging.getLogger("accord.server")
 Value = TypeVar("Value")
 
-_new_context: Final = Context.__new__
 # What a client that does not read may cost; beyond it, progress and logs are left out.
 _BACKLOG_MOST: Final = 8 * 1024 * 1024
 # So many messages a thread may send before it looks how well the client reads.
@@ -141,7 +143,7 @@ class Session:
         return self.endpoint.conversation.client
 
     @property
-    def face(self) -> ClientSession:
+    def face(self) -> "ClientSession":
         """The session as handlers see it; from then on it is not used for another client."""
         self.is_shown = True
         members = vars(self)
@@ -259,8 +261,7 @@ class Session:
             context = current.get(None)
             if context is not None and context._exchange is exchange:
                 return context
-        # What Context(self, exchange) makes, in a third of the time.
-        made: Context[Any] = _new_context(Context)
+        made: Context[Any] = new_context(Context)  # without __init__, as is said there
         made._session = self
         made._exchange = exchange
         return made
@@ -486,3 +487,128 @@ class Session:
             mounted, self.mounted_sessions = self.mounted_sessions, None
             for each in mounted.values():
                 each.release_values()
+
+
+# As many endpoints as are in use at one time under high load.
+_SPARE_MOST: Final = 256
+
+
+class StatelessSessions:
+    """Sessions that serve one message, without a handshake. Their endpoints are used again.
+
+    An endpoint keeps nothing of a conversation in which every request is answered, so the next
+    message of the same revision may use it. All that handlers can see of a session is new.
+    """
+
+    def __init__(self, server: "ServerCore") -> None:
+        self._server = server
+        self._spare: dict[RevisionId, list[Endpoint]] = {}
+
+    def begin(self, write: Write, state: object, revision: RevisionId) -> Session:
+        """Open a session for one message of this revision."""
+        server, row = self._server, REVISIONS[revision]
+        paths = server.capability_paths(is_lasting=not row.handshake)
+        spare = self._spare.get(revision)
+        while spare:
+            endpoint = spare.pop()
+            # What the server declares may have changed since.
+            if endpoint.conversation.server.capabilities is paths:
+                return Session(server, write, state, endpoint)
+        session = Session(server, write, state)
+        session.endpoint.conversation.begin(row, server=paths)
+        session.peer = Peer(row, log_level=server.log_level)
+        return session
+
+    def end(self, session: Session) -> None:
+        """End a session, unless it still works: then it ends by itself."""
+        dispatcher, endpoint = session.dispatcher, session.endpoint
+        if session.listening:
+            session._forget_changes()
+        session.release_values()
+        if dispatcher.running:
+            return
+        dispatcher.let_go()
+        conversation = endpoint.conversation
+        row = conversation.revision
+        # An endpoint that knows a client must not serve the next one.
+        if row is None or conversation.client.capabilities is not None:
+            return
+        if conversation.is_blank and session.peer.log_level == self._server.log_level:
+            spare = self._spare.setdefault(row.id, [])
+            if len(spare) < _SPARE_MOST:
+                spare.append(endpoint)
+
+
+class ClientSession:
+    """The session of one client: `ctx.session`, the same object for all requests of the session."""
+
+    __slots__ = ("__weakref__", "_core")
+
+    def __init__(self, core: "Session") -> None:
+        self._core = core
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """Values that are kept from one request of the session to the next, until it ends.
+
+        Raises:
+            SessionRequired: there is no session: each request stands on its own.
+            InternalError: several workers share it, and their store does not answer.
+        """
+        return self._core.state
+
+    def show(self, *names: str, tags: Iterable[str] = (), kind: ListKind | None = None) -> None:
+        """Show entries to this client that are hidden; it is notified of lists that change.
+
+        Args:
+            names: of tools and prompts, and URIs of resources.
+            tags: entries with one of them.
+            kind: "tools", "prompts" or "resources"; all of them by default.
+
+        Raises:
+            ValueError: nothing is named, or the kind does not exist.
+            KeyError: no entry has one of the names.
+            SessionRequired: there is no session.
+        """
+        self._core.set_visible(names, tags, kind, shows=True)
+
+    def hide(self, *names: str, tags: Iterable[str] = (), kind: ListKind | None = None) -> None:
+        """Hide entries from this client: they are neither listed nor found. See `show`."""
+        self._core.set_visible(names, tags, kind, shows=False)
+
+    def list_changed(self, kind: ListKind) -> None:
+        """Notify this client alone, once per burst, that a list has changed. From any thread.
+
+        Raises:
+            ValueError: the kind is not "tools", "prompts" or "resources".
+        """
+        self._core.list_changed(kind)
+
+    async def roots(self) -> list[Root]:
+        """Ask the client for its roots, outside of any request: say, when they have changed.
+
+        Raises:
+            LocalProtocolError: the client did not declare roots.
+        """
+        return await self._core.roots()
+
+
+_SEVERITY: Final = {level: rank for rank, level in enumerate(get_args(LoggingLevel))}
+
+
+def is_wanted(level: LoggingLevel, least: LoggingLevel | None) -> bool:
+    """Whether a client that wants messages from a level on wants one of this level.
+
+    Args:
+        level: of the message.
+        least: the level that the client has asked for; None if it wants no messages.
+
+    Raises:
+        ValueError: there is no such level.
+    """
+    try:
+        rank = _SEVERITY[level]
+    except KeyError:
+        levels = ", ".join(_SEVERITY)
+        raise ValueError(f"there is no log level {level!r}; expected one of {levels}") from None
+    return least is not None and rank >= _SEVERITY[least]

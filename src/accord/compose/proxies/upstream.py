@@ -20,8 +20,8 @@ from accord.types import EmptyParams
 if TYPE_CHECKING:
     from accord.compose.proxies.calls import ParkedCall
     from accord.compose.proxies.source import ProxySource
-    from accord.server.client_session import ClientSession
     from accord.server.core import ServerCore
+    from accord.server.session import ClientSession
 
 log = logging.getLogger("accord.compose")
 

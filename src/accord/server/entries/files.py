@@ -22,7 +22,6 @@ import msgspec
 from accord.errors import InternalError, RegistrationError
 from accord.protocol import uri_template
 from accord.server.access import parse_scopes, parse_tags
-from accord.server.contents import not_found
 from accord.server.entries.registry import Resources
 from accord.server.entries.resources import (
     ResourceDetails,
@@ -31,7 +30,7 @@ from accord.server.entries.resources import (
     build_resource,
     read_hints,
 )
-from accord.server.media import BINARY, PLAIN, encode_base64, guess_mime_type, is_textual
+from accord.server.media import BINARY, PLAIN, encode_base64, guess_mime_type, is_textual, not_found
 from accord.server.schema import signature
 from accord.server.settings import check_details
 from accord.types import Resource, ResourceContents

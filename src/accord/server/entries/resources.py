@@ -19,10 +19,11 @@ from accord.protocol.uri_template import UriTemplate
 from accord.server.access import parse_scopes, parse_tags
 from accord.server.caching import add_read_hints, to_milliseconds
 from accord.server.calls import call_user
-from accord.server.contents import build_contents, not_found
 from accord.server.entries.entry import EntryKind, FunctionEntry, source_location
 from accord.server.media import (
+    build_contents,
     guess_mime_type,
+    not_found,
 )
 from accord.server.schema.signature import BoundArguments, Parameter, Signature
 from accord.server.settings import EntryDetails, check_details

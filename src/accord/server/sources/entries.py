@@ -15,12 +15,12 @@ from msgspec import Struct
 
 from accord.errors import InvalidParams, RequestError
 from accord.protocol.exchange import Exchange
-from accord.server.contents import not_found
 from accord.server.context import Context, current
 from accord.server.entries.entry import Entry, EntryKind
 from accord.server.entries.prompts import unknown_prompt
 from accord.server.entries.resources import literal_prefix, may_match
 from accord.server.entries.tools import failure_of, find_mirrored
+from accord.server.media import not_found
 from accord.server.middleware import LayeredRequest
 from accord.server.sources.sessions import enter, enter_when_ready, inner_context
 from accord.types import (

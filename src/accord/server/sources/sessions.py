@@ -5,11 +5,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from accord.protocol.exchange import Exchange
+from accord.server.access import NO_RULES
 from accord.server.context import Context, current
 from accord.server.hub import ListKind
 from accord.server.session import Session
 from accord.server.sources.source import Views
-from accord.server.visibility import NO_RULES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from accord.errors import MethodNotFound
 from accord.protocol.exchange import Exchange
 from accord.server.context import Context
-from accord.server.extension import TASKS
+from accord.server.methods import TASKS
 from accord.server.questions.rounds import Rounds
 from accord.server.tasks.channel import RunningTask
 from accord.server.tasks.fields import core_fields, extension_fields

@@ -16,6 +16,7 @@ from accord.protocol import codec
 from accord.protocol.exchange import Exchange
 from accord.protocol.party import Peer, capability_paths
 from accord.protocol.revisions import REVISIONS, Phase
+from accord.server.access import Visibility
 from accord.server.hub import (
     LIST_KINDS,
     UPDATED,
@@ -24,7 +25,6 @@ from accord.server.hub import (
     list_change,
     resource_change,
 )
-from accord.server.visibility import Visibility
 from accord.sharing.workers import names
 from accord.sharing.workers.session_records import SessionRecord
 from accord.types import CallToolParams, Implementation, LoggingLevel, RevisionId

@@ -33,13 +33,18 @@ from accord.errors import ConfigurationError
 from accord.http.server.listener import LoadBoard, SharedLoad
 from accord.http.server.sockets import adopt
 from accord.runtime.shutdown import exit_at_once, is_main_thread
-from accord.server.serving import Announcement, announce, build_app, http_server, run_http
-from accord.server.serving_logs import log_in_background
+from accord.server.serving import (
+    Announcement,
+    announce,
+    build_app,
+    http_server,
+    log_in_background,
+    run_http,
+)
 
 if TYPE_CHECKING:
     from accord.server.core import ServerCore
-    from accord.server.http_settings import ListenSettings
-    from accord.server.listen_place import ListenPlace
+    from accord.server.serving import ListenAddress, ListenSettings
 
 log = logging.getLogger("accord.http")
 
@@ -579,7 +584,7 @@ def _warn_of_threads() -> None:
 
 def run_in_workers(
     server: "ServerCore",
-    place: "ListenPlace",
+    place: "ListenAddress",
     grace: float,
     options: "ListenSettings",
     *,
@@ -609,7 +614,7 @@ def run_in_workers(
         raise SystemExit(code)
 
 
-def supervise(work: "Work", place: "ListenPlace", *, grace: float, count: int) -> int:
+def supervise(work: "Work", place: "ListenAddress", *, grace: float, count: int) -> int:
     """Run workers on the sockets of a place until a signal arrives; return the exit code.
 
     Raises:

@@ -8,8 +8,8 @@ import msgspec
 from accord.errors import InternalError
 from accord.protocol.exchange import META_SUBSCRIPTION, Exchange
 from accord.runtime.dispatcher import LASTING
-from accord.server.extension import TASKS
 from accord.server.hub import LIST_KINDS, UPDATED, Notices, ServerChange, Topic, list_topic
+from accord.server.methods import TASKS
 from accord.types import (
     CancelledParams,
     EmptyParams,
