@@ -29,9 +29,8 @@ from accord.protocol.codec import Codec
 from accord.protocol.endpoint import Endpoint
 from accord.protocol.exchange import RequestReceived
 from accord.protocol.jsonrpc import MalformedMessage
-from accord.protocol.methods import METHODS
 from accord.protocol.monitor import Monitor
-from accord.protocol.revisions import REVISIONS
+from accord.protocol.revisions import METHODS, REVISIONS
 from accord.trace import Record, read
 
 # Far above what any message of this size needs, far below what a quadratic loop takes.

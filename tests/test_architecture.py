@@ -26,7 +26,7 @@ TREES = {name: ast.parse(text) for name, text in TEXTS.items()}
 MODULE_LINES, FUNCTION_LINES = 800, 60
 
 # Where revisions are described; all other code asks for features.
-DESCRIBES_REVISIONS = ("types/", "protocol/revisions.py", "protocol/methods.py")
+DESCRIBES_REVISIONS = ("types/", "protocol/revisions.py")
 RULES = "protocol/rules/"
 MARKS = ("Lifetime", "since", "until")
 
@@ -324,7 +324,7 @@ FOR_OTHERS = {
     "accord.client",
     "accord.json_schema",
     "accord.protocol.envelope",
-    "accord.protocol.excerpt",
+    "accord.protocol.verdict",
     "accord.protocol.rules.places",
     "accord.protocol.unknown",
     "accord.protocol.uri_template",

@@ -9,8 +9,8 @@ import re
 import tomllib
 from pathlib import Path
 
+from accord.protocol.conversation import TRANSITIONS
 from accord.protocol.revisions import REVISIONS, Revision
-from accord.protocol.transitions import TRANSITIONS
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "design.md"

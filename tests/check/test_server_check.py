@@ -8,8 +8,7 @@ from msgspec.structs import replace
 
 from accord.errors import ConnectFailed
 from accord.protocol.catalogue import catalogue
-from accord.protocol.methods import REQUESTS
-from accord.protocol.revisions import REVISIONS
+from accord.protocol.revisions import REQUESTS, REVISIONS
 from accord.testing import run_in_virtual_time
 from accord_tools.check.probing.target import ServerTarget
 from accord_tools.check.rendering.text import as_text

@@ -4,12 +4,11 @@ import pytest
 from msgspec import UNSET
 
 from accord import types as t
-from accord.protocol.conversation import Conversation
+from accord.protocol.conversation import TRANSITIONS, Conversation
 from accord.protocol.exchange import Exchange, Step
 from accord.protocol.jsonrpc import FAULT, NOTIFICATION, REQUEST, RESULT, ErrorBody, Frame
 from accord.protocol.party import Memory, capability_paths
 from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS, Phase
-from accord.protocol.transitions import TRANSITIONS
 from accord.protocol.violation import CLIENT, OTHER, SERVER
 from support.endpoints import ALL_OF_CLIENT, ALL_OF_SERVER, HANDSHAKE, META, opened
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from accord.protocol.error_codes import translate_code
+from accord.protocol.endpoint import translate_code
 from accord.protocol.revisions import REVISIONS
 
 HANDSHAKE = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")

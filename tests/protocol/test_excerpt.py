@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from accord.protocol.excerpt import excerpt, make_pointer, split_pointer
+from accord.protocol.verdict import excerpt, make_pointer, split_pointer
 
 TOOLS = [
     {"name": f"tool_{number}", "description": "does " * 30, "inputSchema": {"type": "object"}}

@@ -6,8 +6,7 @@ import pytest
 from accord.errors import InvalidParams
 from accord.protocol.bodies import decode_params
 from accord.protocol.jsonrpc import Frame
-from accord.protocol.methods import KNOWN, METHODS, REQUESTS
-from accord.protocol.revisions import REVISIONS
+from accord.protocol.revisions import KNOWN, METHODS, REQUESTS, REVISIONS
 from accord.types._base import REVISION_IDS, lifetime_of
 from schema.official import ABSENT_REASON, PRESENT, definitions_key, schema
 

@@ -1,12 +1,12 @@
 import msgspec
 import pytest
 
-from accord.protocol.methods import Method
 from accord.protocol.revisions import (
     BEFORE_HANDSHAKE,
     HANDSHAKE,
     R2024_11_05,
     REVISIONS,
+    Method,
     Revision,
     in_order,
     later_than,

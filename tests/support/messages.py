@@ -5,7 +5,7 @@ from typing import Any
 
 from hypothesis import strategies as some
 
-from accord.protocol.methods import METHODS
+from accord.protocol.revisions import METHODS
 from support.endpoints import META, MODERN
 
 SCALARS = (

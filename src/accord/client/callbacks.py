@@ -36,7 +36,7 @@ from accord.errors import (
 from accord.json_schema.validation import compile_schema
 from accord.protocol.exchange import Exchange, NotificationReceived, Refused
 from accord.protocol.party import Bounded
-from accord.protocol.sampling import find_choice_fault, find_tool_fault
+from accord.protocol.questions import find_choice_fault, find_tool_fault
 from accord.runtime.dispatcher import Dispatcher
 from accord.runtime.tasks import is_pressed, run_in_thread
 from accord.types import (

@@ -11,7 +11,7 @@ import msgspec
 from accord.client.options import CallOptions, check_text
 from accord.errors import LocalProtocolError, RemoteProtocolError, lower_first
 from accord.protocol import shape
-from accord.protocol.methods import KNOWN
+from accord.protocol.revisions import KNOWN
 from accord.protocol.unknown import find_unknown
 from accord.protocol.violation import CLIENT
 from accord.types import JsonObject, ProgressParams

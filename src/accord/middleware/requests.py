@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from accord.errors import RegistrationError
 from accord.http.rules.addresses import client_network
-from accord.protocol.methods import METHODS
+from accord.protocol.revisions import METHODS
 from accord.server import Context
 from accord.types import Tool
 

@@ -24,10 +24,9 @@ if TYPE_CHECKING:
         Step,
     )
     from accord.protocol.jsonrpc import Batch, ErrorBody, Frame, MalformedMessage
-    from accord.protocol.methods import Method
     from accord.protocol.monitor import Monitor
     from accord.protocol.party import Peer
-    from accord.protocol.revisions import HANDSHAKE, REVISIONS, Phase, Revision
+    from accord.protocol.revisions import HANDSHAKE, REVISIONS, Method, Phase, Revision
     from accord.protocol.verdict import Verdict
     from accord.protocol.violation import Violation
 
@@ -78,10 +77,9 @@ _HOMES = {
         "Step",
     ),
     "jsonrpc": ("Batch", "ErrorBody", "Frame", "MalformedMessage"),
-    "methods": ("Method",),
     "monitor": ("Monitor",),
     "party": ("Peer",),
-    "revisions": ("HANDSHAKE", "REVISIONS", "Phase", "Revision"),
+    "revisions": ("HANDSHAKE", "REVISIONS", "Method", "Phase", "Revision"),
     "verdict": ("Verdict",),
     "violation": ("Violation",),
 }

@@ -12,9 +12,8 @@ from accord.protocol import shape
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Exchange
 from accord.protocol.jsonrpc import Frame
-from accord.protocol.methods import METHODS, Method
 from accord.protocol.party import RawMeta
-from accord.protocol.revisions import Revision
+from accord.protocol.revisions import METHODS, Method, Revision
 from accord.types import CreateTaskResult, InputRequiredResult, TaskHandle
 from accord.types._base import JsonObject
 

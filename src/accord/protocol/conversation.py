@@ -45,7 +45,6 @@ from accord.protocol.exchange import (
     step_of,
 )
 from accord.protocol.jsonrpc import FAULT, NOTIFICATION, REQUEST, RESULT, ErrorBody, Frame, Kind
-from accord.protocol.methods import METHODS
 from accord.protocol.party import (
     NONE_IN_USE,
     NONE_OPEN,
@@ -55,9 +54,8 @@ from accord.protocol.party import (
     capability_paths,
     make_party,
 )
-from accord.protocol.revisions import BEFORE_HANDSHAKE, Phase, Revision, find_revision
+from accord.protocol.revisions import BEFORE_HANDSHAKE, METHODS, Phase, Revision, find_revision
 from accord.protocol.rules._rule import Index, Rule, breaches, enforced_rules
-from accord.protocol.transitions import TRANSITIONS
 from accord.protocol.violation import CLIENT, OTHER, SERVER, Party, Violation
 from accord.types._base import RequestId
 
@@ -77,6 +75,20 @@ _NOT_ELSEWHERE: Final[_Elsewhere] = (None, _NONE_FREE, _NONE_FREE)
 _CAPABILITIES: Final = frozenset(
     {each for row in METHODS for each in (row.needs, row.offers) if each}
 )
+
+TRANSITIONS: Final[dict[tuple[Phase, Party, str, Kind], Phase]] = {
+    (Phase.OPENING, CLIENT, "initialize", REQUEST): Phase.NEGOTIATING,
+    (Phase.NEGOTIATING, SERVER, "initialize", RESULT): Phase.NEGOTIATED,
+    (Phase.NEGOTIATING, SERVER, "initialize", FAULT): Phase.OPENING,
+    (Phase.NEGOTIATED, CLIENT, "notifications/initialized", NOTIFICATION): Phase.READY,
+    (Phase.NEGOTIATING, CLIENT, "initialize", REQUEST): Phase.NEGOTIATING,
+    (Phase.NEGOTIATED, CLIENT, "initialize", REQUEST): Phase.NEGOTIATING,
+    (Phase.NEGOTIATED, SERVER, "initialize", RESULT): Phase.NEGOTIATED,
+    (Phase.READY, CLIENT, "initialize", REQUEST): Phase.READY,
+    (Phase.READY, SERVER, "initialize", RESULT): Phase.READY,
+    (Phase.READY, SERVER, "initialize", FAULT): Phase.READY,
+}
+"""The phase after a handshake message, by the phase before it."""
 
 
 class Conversation:

@@ -13,8 +13,7 @@ import msgspec
 from accord.errors import InvalidParams, RemoteProtocolError, RequestError, lower_first
 from accord.protocol.json_text import count_values
 from accord.protocol.jsonrpc import ErrorBody, Kind
-from accord.protocol.methods import Method
-from accord.protocol.revisions import Revision
+from accord.protocol.revisions import Method, Revision
 from accord.protocol.violation import Party, Violation
 from accord.types._base import JsonObject, ProgressToken, RequestId
 

@@ -4,7 +4,7 @@ It sees records, never sends, and has no clock but the times in the records. Unt
 known it holds the opening back, so that `initialize` is judged by the revision it led to.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -12,18 +12,20 @@ import msgspec
 from accord.protocol.catalogue import Requirement, catalogue
 from accord.protocol.codec import Codec, Limits, parse
 from accord.protocol.conversation import Conversation
-from accord.protocol.exchange import META_VERSION, Step, meta_of
+from accord.protocol.exchange import META_VERSION, Exchange, Step, meta_of
 from accord.protocol.jsonrpc import (
     FAULT,
+    METHOD_NOT_FOUND,
+    NOTIFICATION,
     REQUEST,
     VERSION_2_0,
     Batch,
     Frame,
+    Kind,
     MalformedMessage,
 )
-from accord.protocol.last_messages import LastMessages
 from accord.protocol.party import Bounded, Memory
-from accord.protocol.revisions import REVISIONS, Revision, find_revision
+from accord.protocol.revisions import REQUESTS, REVISIONS, Revision, find_revision
 from accord.protocol.rules import Index, Rule, complete
 from accord.protocol.rules.body import learn
 from accord.protocol.rules.http import HTTP_RULES, HttpFactsJudge, HttpRule
@@ -45,6 +47,8 @@ from accord.protocol.violation import CLIENT, FAIL, OTHER, SERVER, Party, Violat
 from accord.trace import LINE_LIMIT, HttpFacts, Record
 from accord.types._base import RequestId, RevisionId
 
+# Requests after a notification that may be answered in its place.
+_NEXT_REQUESTS: Final = 8
 # An opening is three messages; more of them without a revision are judged by the default one.
 _HELD_BACK: Final = 64
 # Malformed requests whose errors are awaited.
@@ -90,7 +94,7 @@ class Monitor:
         }
         self._unreadable: dict[Party, int] = {"client": 0, "server": 0}
         self._half_read: Bounded[tuple[Party, RequestId], None] = Bounded(_HALF_READ)
-        self._last = LastMessages()
+        self._last = _LastMessages()
         self._transports: set[str] = set()
         self.tallies: dict[str, Tally] = {}
         self.messages = 0
@@ -475,6 +479,64 @@ JUDGED_HERE: Final = frozenset(
     }
 )
 """Requirements that are judged before or after there is a step, not by a rule."""
+
+
+class _LastMessages:
+    """What an error without id may answer.
+
+    It is the kind of each party's last message, its last notification, and the next few requests.
+    An answer to one of those shows that the notification was passed over in silence.
+    """
+
+    def __init__(self) -> None:
+        self._kinds: dict[Party, Kind | None] = {CLIENT: None, SERVER: None}
+        self._in_batch: dict[Party, bool] = {CLIENT: False, SERVER: False}
+        self._notified: dict[Party, tuple[str, set[RequestId]] | None] = {
+            CLIENT: None,
+            SERVER: None,
+        }
+
+    def note(self, step: Step) -> None:
+        """Note a message."""
+        sender, kind = step.sender, step.kind
+        self._kinds[sender], self._in_batch[sender] = kind, step.in_batch
+        if kind == NOTIFICATION:
+            self._notified[sender] = step.name, set()
+        elif kind == REQUEST:
+            notified = self._notified[sender]
+            if notified is not None and step.id is not None and len(notified[1]) < _NEXT_REQUESTS:
+                notified[1].add(step.id)
+        else:
+            notified = self._notified[OTHER[sender]]
+            if notified is not None and step.id in notified[1]:
+                self._notified[OTHER[sender]] = None
+
+    def is_batch(self, party: Party) -> bool:
+        """Return whether the last message of a party was part of a batch."""
+        return self._in_batch[party]
+
+    def is_notification(self, party: Party) -> bool:
+        """Return whether the last message of a party was a notification."""
+        return self._kinds[party] == NOTIFICATION
+
+    def is_notification_answered(self, error: Step, waiting: Iterable[Exchange]) -> bool:
+        """Return whether an error without id seems to answer a notification.
+
+        Args:
+            error: the message.
+            waiting: the requests that it may answer just as well.
+        """
+        asker = OTHER[error.sender]
+        if self.is_notification(asker):
+            return True
+        notified = self._notified[asker]
+        if notified is None or error.error is None:
+            return False
+        if notified[0] in str(error.error.message):
+            return True
+        # A method that exists is not "not found".
+        is_known = all(each.name in REQUESTS for each in waiting)
+        return error.error.code == METHOD_NOT_FOUND and is_known
 
 
 def _read(frame: Frame) -> tuple[Any, bool]:

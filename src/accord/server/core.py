@@ -14,11 +14,10 @@ import msgspec
 
 from accord.errors import RegistrationError
 from accord.protocol.codec import Limits
-from accord.protocol.endpoint_settings import EndpointSettings
+from accord.protocol.endpoint import EndpointSettings
 from accord.protocol.exchange import META_SERVER
-from accord.protocol.methods import METHODS
 from accord.protocol.party import Peer, capability_paths
-from accord.protocol.revisions import BEFORE_HANDSHAKE
+from accord.protocol.revisions import BEFORE_HANDSHAKE, METHODS
 from accord.runtime.dispatcher import IN_FLIGHT
 from accord.runtime.handlers import Write
 from accord.runtime.watchdog import Watchdog, Watchdogs

@@ -10,8 +10,8 @@ import msgspec
 from accord.errors import InternalError, RegistrationError, RequestError, ToolError, lower_first
 from accord.errors import UrlElicitationRequired as PagesRequired
 from accord.protocol.exchange import Exchange
-from accord.protocol.methods import METHODS
 from accord.protocol.party import peer_from_initialize
+from accord.protocol.revisions import METHODS
 from accord.runtime.dispatcher import LASTING
 from accord.server.context import Context, current, decode_arguments
 from accord.types import CallToolParams

@@ -7,10 +7,17 @@ from typing import Final
 import msgspec
 
 from accord.protocol.catalogue import Requirement, catalogue
-from accord.protocol.excerpt import Mark, excerpt
 from accord.protocol.rules import complete
 from accord.protocol.rules._rule import RULES
-from accord.protocol.verdict import Evidence, Tally, Verdict, VerdictName, evidence_of
+from accord.protocol.verdict import (
+    Evidence,
+    Mark,
+    Tally,
+    Verdict,
+    VerdictName,
+    evidence_of,
+    excerpt,
+)
 from accord.protocol.violation import Party
 from accord.types import RevisionId
 from accord.types._base import REVISION_IDS

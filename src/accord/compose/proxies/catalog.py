@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from accord.client.results import PageGuard
 from accord.compose.proxies.entries import build_entry
 from accord.errors import AccordError, InternalError, RemoteProtocolError, RequestError
-from accord.protocol.methods import METHODS
+from accord.protocol.revisions import METHODS
 from accord.protocol.unknown import UnknownMembers, find_unknown
 from accord.server.entries.entry import EntryKind
 from accord.server.hub import LIST_KINDS, ListKind

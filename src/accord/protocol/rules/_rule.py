@@ -14,15 +14,14 @@ each object that they test.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from inspect import isgeneratorfunction
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, cast
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from accord.protocol.jsonrpc import REQUEST, RESULT, Kind
-from accord.protocol.rules.selection import EITHER, KINDS, Messages
+from accord.protocol.jsonrpc import FAULT, NOTIFICATION, REQUEST, RESULT, Kind
 from accord.protocol.violation import (
     ACCEPT,
     CLIENT,
@@ -39,6 +38,44 @@ if TYPE_CHECKING:
     from accord.protocol.conversation import Conversation
     from accord.protocol.exchange import Step
     from accord.protocol.revisions import Revision
+
+
+# -- selections of messages by sender, kind and method: what a rule is about
+#
+# `results("tools/list", by=SERVER)` selects the answers of servers to `tools/list`.
+
+EITHER: Final[tuple[Party, ...]] = (CLIENT, SERVER)
+KINDS: Final[tuple[Kind, ...]] = (REQUEST, NOTIFICATION, RESULT, FAULT)
+REPLIES: Final[tuple[Kind, ...]] = (RESULT, FAULT)
+
+
+class Messages(msgspec.Struct, frozen=True):
+    """The messages that a rule is about; `on` is None for all methods."""
+
+    by: tuple[Party, ...]
+    kinds: tuple[Kind, ...]
+    on: frozenset[str] | None
+
+
+def messages(
+    kind: Kind | tuple[Kind, ...] = KINDS,
+    on: str | Iterable[str] | None = None,
+    *,
+    by: Party | tuple[Party, ...] = EITHER,
+) -> Messages:
+    """Return the messages of these kinds; replies have the methods of what they answer."""
+    return Messages(
+        by=(by,) if isinstance(by, str) else by,
+        kinds=(kind,) if isinstance(kind, str) else kind,
+        on=None if on is None else frozenset((on,) if isinstance(on, str) else on),
+    )
+
+
+requests = partial(messages, REQUEST)
+notifications = partial(messages, NOTIFICATION)
+results = partial(messages, RESULT)
+
+# -- rules
 
 # A list of a thousand tools with the same mistake is reported by its first few.
 MOST_FINDINGS: Final = 5

@@ -62,7 +62,7 @@ def find_place(step: "Step", names: Sequence[str]) -> str | None:
             # Such as the method before a member of its params.
             name = name.partition(".")[2]
         value = _descend(value, name, path)
-    from accord.protocol.excerpt import make_pointer  # for rules that were broken
+    from accord.protocol.verdict import make_pointer  # for rules that were broken
 
     return make_pointer(path)
 

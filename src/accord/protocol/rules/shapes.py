@@ -25,12 +25,12 @@ from accord.protocol.rules._rule import (
     Breach,
     Finding,
     Judge,
+    Messages,
     Outcome,
     breach_at,
     check,
     combine,
 )
-from accord.protocol.rules.selection import Messages
 from accord.protocol.rules.values import (
     Located,
     as_id,

@@ -14,11 +14,18 @@ from accord.protocol.jsonrpc import (
     RESULT,
     Kind,
 )
-from accord.protocol.methods import KNOWN, REQUESTS
 from accord.protocol.party import undeclared_mode, undeclared_tools
-from accord.protocol.revisions import Phase
-from accord.protocol.rules._rule import Breach, Declared, Outcome, state
-from accord.protocol.rules.selection import REPLIES, messages, notifications, requests
+from accord.protocol.revisions import KNOWN, REQUESTS, Phase
+from accord.protocol.rules._rule import (
+    REPLIES,
+    Breach,
+    Declared,
+    Outcome,
+    messages,
+    notifications,
+    requests,
+    state,
+)
 from accord.protocol.violation import ACCEPT, CLIENT, IGNORE, OTHER, SERVER, Party
 from accord.types._base import ALWAYS, Lifetime
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict, get_args
 from accord.errors import ElicitationRefused, LocalProtocolError, MissingCapability
 from accord.keywords import refuse_unknown
 from accord.protocol.party import Peer
+from accord.protocol.questions import find_tool_fault
 from accord.protocol.revisions import Revision
-from accord.protocol.sampling import find_tool_fault
 from accord.protocol.shape import derive, narrow
 from accord.server.questions.channels import missing_capability
 from accord.types import (

@@ -9,7 +9,7 @@ import msgspec
 
 from accord.errors import RegistrationError, ToolError
 from accord.json_schema.mismatch import explain, path_text
-from accord.protocol.forms import asks_for_secret
+from accord.protocol.questions import asks_for_secret
 from accord.server.schema.annotations import Choices
 from accord.server.schema.conversion import convert, schema_of
 from accord.server.schema.encoding import to_plain

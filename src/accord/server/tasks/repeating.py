@@ -12,9 +12,8 @@ import msgspec
 from accord.http.rules.headers import NO_FACTS
 from accord.principal import Principal
 from accord.protocol.exchange import Exchange
-from accord.protocol.methods import METHODS
 from accord.protocol.party import Peer
-from accord.protocol.revisions import REVISIONS
+from accord.protocol.revisions import METHODS, REVISIONS
 from accord.runtime.handlers import discard
 from accord.server.context import Context
 from accord.server.tasks.channel import DetachedOrigin, RunningTask

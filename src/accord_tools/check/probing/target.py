@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from accord.errors import ConnectFailed
 from accord.http.rules.sse import CONTENT_TYPE
-from accord.protocol.forms import asks_for_secret
 from accord.protocol.mirroring import MirroredArgument
+from accord.protocol.questions import asks_for_secret
 from accord.protocol.revisions import HANDSHAKE
 from accord.stdio.child import Child
 from accord.trace import Transport

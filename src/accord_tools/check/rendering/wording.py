@@ -8,8 +8,7 @@ from typing import Final, NamedTuple
 
 from accord.cli.terminal import escape_unprintable
 from accord.protocol.catalogue import AREAS, catalogue
-from accord.protocol.excerpt import Mark
-from accord.protocol.verdict import Evidence, VerdictName
+from accord.protocol.verdict import Evidence, Mark, VerdictName
 from accord_tools.check.probing.tool_calls import ANY_TOOL, ToolCounts
 from accord_tools.check.report import (
     HIGHEST_WITH_FAILURE,

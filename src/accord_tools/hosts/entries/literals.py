@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from accord.client.configuration import URL_MEMBERS
-from accord.protocol.forms import asks_for_secret
+from accord.protocol.questions import asks_for_secret
 from accord.testing.masking import has_secret_form, is_secret_name, is_stand_in
 from accord_tools.hosts.definition import KeyPath
 

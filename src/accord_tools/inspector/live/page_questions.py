@@ -13,7 +13,7 @@ import msgspec
 
 from accord.client.options import Sampled
 from accord.errors import FlowFailed
-from accord.protocol.sampling import find_choice_fault
+from accord.protocol.questions import find_choice_fault
 from accord.types import (
     CreateMessageParams,
     CreateMessageResult,

@@ -13,7 +13,6 @@ from accord.protocol.party import Memory
 from accord.protocol.rules.body import (  # noqa: F401
     elicitation,
     http,
-    http_arguments,
     lifecycle,
     messages,
     meta,
@@ -25,7 +24,6 @@ from accord.protocol.rules.body import (  # noqa: F401
     results,
     rounds,
     sampling,
-    task_extension,
     tasks,
     tools,
 )

@@ -7,10 +7,20 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
-from accord.protocol.forms import asks_for_secret
 from accord.protocol.jsonrpc import FAULT, INVALID_PARAMS, NOTIFICATION, RESULT
 from accord.protocol.party import Bounded, undeclared_mode
-from accord.protocol.rules._rule import Breach, Finding, Findings, Outcome, breach_at, check
+from accord.protocol.questions import asks_for_secret
+from accord.protocol.rules._rule import (
+    Breach,
+    Finding,
+    Findings,
+    Outcome,
+    breach_at,
+    check,
+    messages,
+    notifications,
+    requests,
+)
 from accord.protocol.rules.body.rounds import (
     ClientAnswer,
     ServerQuestion,
@@ -21,7 +31,6 @@ from accord.protocol.rules.body.rounds import (
     question_messages,
     questions,
 )
-from accord.protocol.rules.selection import messages, notifications, requests
 from accord.protocol.rules.shapes import BodyShape, judge_member, shapes
 from accord.protocol.rules.state import judge_mode
 from accord.protocol.rules.values import (

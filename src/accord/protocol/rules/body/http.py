@@ -6,7 +6,7 @@ The record of a message of the server has the HTTP method of the request it answ
 from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
-from typing import Final
+from typing import Any, Final
 
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import META_SUBSCRIPTION, META_VERSION, Exchange, Step, meta_of
@@ -18,14 +18,26 @@ from accord.protocol.mirroring import (
     NAME_HEADER,
     NAME_MEMBERS,
     Annotation,
+    MirroredArgument,
     decode_header,
     encode_header,
     find_annotations,
+    mirrored_arguments,
 )
 from accord.protocol.party import Bounded
-from accord.protocol.rules._rule import Finding, Findings, Outcome, breach_at, check
+from accord.protocol.rules._rule import (
+    Breach,
+    Finding,
+    Findings,
+    Outcome,
+    breach_at,
+    check,
+    messages,
+    notifications,
+    requests,
+    results,
+)
 from accord.protocol.rules.http.exchanges import STATE, is_masked
-from accord.protocol.rules.selection import messages, notifications, requests, results
 from accord.protocol.rules.values import (
     as_id,
     as_object,
@@ -371,3 +383,127 @@ def _judge_integer(value: object, place: str) -> Finding:
     return abs(value) <= LARGEST_INTEGER or breach_at(
         f"sends {place} with {value}, beyond 2^53-1", place
     )
+
+
+# -- tool arguments in `Mcp-Param` headers, as recorded headers show them
+#
+# They are judged only for tools whose schema the server listed in the same conversation.
+
+_CALLS = requests("tools/call", by=CLIENT)
+
+
+def _mirrored_values(
+    step: Step, conversation: Conversation
+) -> Iterator[tuple[MirroredArgument, Any, HttpFacts]]:
+    """Yield the arguments that headers repeat, their values, and the recorded headers."""
+    params = as_object(step.body)
+    name = params.get("name")
+    facts = None if step.record is None else step.record.http
+    if not isinstance(name, str) or facts is None:
+        return
+    try:
+        mirrored = mirrored_arguments(
+            memory_of(conversation).tools.get(name, {}).get("inputSchema")
+        )
+    except ValueError:
+        return  # a client drops such a tool
+    for each in mirrored:
+        if facts.knows(each.header):
+            yield each, each.value(params.get("arguments")), facts
+
+
+def _given_values(
+    step: Step, conversation: Conversation
+) -> Iterator[tuple[MirroredArgument, Any, str]]:
+    """Yield the arguments with a value and with a header that can be compared with it."""
+    for each, value, facts in _mirrored_values(step, conversation):
+        header = facts.header(each.header)
+        if header is None or not isinstance(value, str | int | float):
+            continue
+        if not is_masked(header, value):
+            yield each, value, header.strip(" \t")
+
+
+def _breach(why: str, argument: MirroredArgument) -> Breach:
+    return breach_at(why, "arguments", *argument.names)
+
+
+@check("http.param-headers.client-support", _CALLS)
+def argument_has_its_header(step: Step, conversation: Conversation) -> Findings:
+    for each, value, facts in _mirrored_values(step, conversation):
+        if isinstance(value, str | int | float):
+            yield not facts.lacks(each.header) or _breach(
+                f"calls a tool without the header {each.header}", each
+            )
+
+
+@check("http.param-headers.omitted-without-value", _CALLS)
+def absent_argument_has_no_header(step: Step, conversation: Conversation) -> Findings:
+    for each, value, facts in _mirrored_values(step, conversation):
+        if value is None:
+            yield facts.lacks(each.header) or _breach(
+                f"calls a tool with the header {each.header} for an argument without a value", each
+            )
+
+
+def _is_spelled_alike(value: str, header: str) -> bool:
+    """Return whether a header has the right value, in quotes or in other letters at most."""
+    return value.lower() == header.strip("'\"").lower()
+
+
+@check("http.param-headers.value.string-forms", _CALLS)
+def value_has_its_form(step: Step, conversation: Conversation) -> Findings:
+    for each, value, header in _given_values(step, conversation):
+        if isinstance(value, str):
+            if encode_header(value) == value and header == value:
+                yield True
+            elif value != header and _is_spelled_alike(value, header):
+                yield _breach(
+                    f"calls a tool with {each.header}: {header[:40]!r}, expected {value[:40]!r}",
+                    each,
+                )
+        else:
+            expected = encode_header(value)
+            yield header == expected or _breach(
+                f"calls a tool with {each.header}: {header[:40]!r}, expected {expected!r}", each
+            )
+
+
+def _looks_encoded(text: str) -> bool:
+    return text.startswith("=?base64?") and text.endswith("?=") and len(text) >= 11
+
+
+@check("http.param-headers.value.base64-when-unsafe", _CALLS)
+def unsafe_value_is_encoded(step: Step, conversation: Conversation) -> Findings:
+    for each, value, header in _given_values(step, conversation):
+        if isinstance(value, str) and encode_header(value) != value and not _looks_encoded(value):
+            yield header == encode_header(value) or _breach(
+                f"calls a tool with {each.header}: {header[:60]!r}, "
+                f"expected {encode_header(value)[:80]}",
+                each,
+            )
+
+
+@check("http.param-headers.value.sentinel-escaped", _CALLS)
+def text_like_a_sentinel_is_encoded(step: Step, conversation: Conversation) -> Findings:
+    for each, value, header in _given_values(step, conversation):
+        if isinstance(value, str) and _looks_encoded(value):
+            yield header == encode_header(value) or _breach(
+                f"calls a tool with {each.header}: {header[:60]!r}, which hides another value", each
+            )
+
+
+@check("http.param-headers.exact-path", _CALLS)
+def header_repeats_its_own_argument(step: Step, conversation: Conversation) -> Findings:
+    for each, value, header in _given_values(step, conversation):
+        if not isinstance(value, str) or encode_header(value) != value:
+            continue
+        yield (
+            decode_header(header) == value
+            or _is_spelled_alike(value, header)
+            or _breach(
+                f"calls a tool with {each.header}: {header[:40]!r}, but {'.'.join(each.names)} is "
+                f"{value[:40]!r}",
+                each,
+            )
+        )

@@ -7,11 +7,18 @@ from typing import Final
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step, meta_of
 from accord.protocol.jsonrpc import FAULT, NOTIFICATION, REQUEST, RESULT
-from accord.protocol.methods import KNOWN
-from accord.protocol.revisions import Phase
-from accord.protocol.rules._rule import Findings, Outcome, breach_at, check
+from accord.protocol.revisions import KNOWN, Phase
+from accord.protocol.rules._rule import (
+    Findings,
+    Outcome,
+    breach_at,
+    check,
+    messages,
+    notifications,
+    requests,
+    results,
+)
 from accord.protocol.rules.body.meta import SERVER_INFO, implementations
-from accord.protocol.rules.selection import messages, notifications, requests, results
 from accord.protocol.rules.shapes import BodyShape, shapes
 from accord.protocol.rules.values import (
     as_object,

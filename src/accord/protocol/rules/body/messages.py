@@ -19,9 +19,17 @@ from accord.protocol.jsonrpc import (
     REQUEST,
     RESULT,
 )
-from accord.protocol.methods import REQUESTS
-from accord.protocol.rules._rule import Outcome, check, holds
-from accord.protocol.rules.selection import REPLIES, messages, notifications, requests, results
+from accord.protocol.revisions import REQUESTS
+from accord.protocol.rules._rule import (
+    REPLIES,
+    Outcome,
+    check,
+    holds,
+    messages,
+    notifications,
+    requests,
+    results,
+)
 from accord.protocol.rules.values import describe, memory_of
 from accord.protocol.verdict import plain_messages
 from accord.protocol.violation import CLIENT, SERVER

@@ -9,9 +9,18 @@ import msgspec
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import META_CAPABILITIES, META_VERSION, Step, meta_of
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
-from accord.protocol.methods import KNOWN
-from accord.protocol.rules._rule import Breach, Findings, Outcome, breach_at, check, combine
-from accord.protocol.rules.selection import messages, requests, results
+from accord.protocol.revisions import KNOWN
+from accord.protocol.rules._rule import (
+    Breach,
+    Findings,
+    Outcome,
+    breach_at,
+    check,
+    combine,
+    messages,
+    requests,
+    results,
+)
 from accord.protocol.rules.shapes import judge_member, shapes
 from accord.protocol.rules.values import META, Located, as_object, declared_in, describe, memory_of
 from accord.protocol.violation import CLIENT, SERVER

@@ -6,8 +6,15 @@ from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import META_SUBSCRIPTION, Exchange, Step, meta_of
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST
 from accord.protocol.party import Memory
-from accord.protocol.rules._rule import Finding, Outcome, breach_at, check, combine
-from accord.protocol.rules.selection import notifications, results
+from accord.protocol.rules._rule import (
+    Finding,
+    Outcome,
+    breach_at,
+    check,
+    combine,
+    notifications,
+    results,
+)
 from accord.protocol.rules.shapes import shapes
 from accord.protocol.rules.values import META, as_object, describe, memory_of, quote
 from accord.protocol.violation import CLIENT, SERVER

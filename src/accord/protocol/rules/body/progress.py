@@ -5,11 +5,20 @@ from typing import Final, TypeAlias
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Exchange, Step, meta_of
 from accord.protocol.jsonrpc import NOTIFICATION, RESULT
-from accord.protocol.methods import KNOWN, REQUESTS
 from accord.protocol.party import Bounded
-from accord.protocol.rules._rule import Breach, Outcome, check, holds
+from accord.protocol.revisions import KNOWN, REQUESTS
+from accord.protocol.rules._rule import (
+    REPLIES,
+    Breach,
+    Outcome,
+    check,
+    holds,
+    messages,
+    notifications,
+    requests,
+    results,
+)
 from accord.protocol.rules.body.tasks import RELATED, TASK_REQUESTS, TERMINAL
-from accord.protocol.rules.selection import REPLIES, messages, notifications, requests, results
 from accord.protocol.rules.shapes import shapes
 from accord.protocol.rules.state import TASK_TOKENS
 from accord.protocol.rules.values import (

@@ -7,14 +7,22 @@ import msgspec
 
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
-from accord.protocol.rules._rule import Breach, Finding, Findings, Outcome, breach_at, check
+from accord.protocol.rules._rule import (
+    Breach,
+    Finding,
+    Findings,
+    Outcome,
+    breach_at,
+    check,
+    requests,
+    results,
+)
 from accord.protocol.rules.body.results import (
     judge_blob,
     judge_block,
     judge_mime_type,
     judge_type,
 )
-from accord.protocol.rules.selection import requests, results
 from accord.protocol.rules.shapes import judge_member, shapes
 from accord.protocol.rules.values import (
     Located,

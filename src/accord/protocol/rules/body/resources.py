@@ -8,9 +8,8 @@ from accord.protocol import uri_template
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
 from accord.protocol.jsonrpc import NOTIFICATION
-from accord.protocol.rules._rule import Findings, Outcome, breach_at, check
+from accord.protocol.rules._rule import Findings, Outcome, breach_at, check, notifications, results
 from accord.protocol.rules.body.results import judge_blob, judge_text_or_blob
-from accord.protocol.rules.selection import notifications, results
 from accord.protocol.rules.shapes import judge_member, shapes
 from accord.protocol.rules.values import (
     Located,

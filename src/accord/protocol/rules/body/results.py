@@ -7,8 +7,15 @@ import msgspec
 
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
-from accord.protocol.rules._rule import Breach, Finding, Outcome, breach_at, check
-from accord.protocol.rules.selection import requests, results
+from accord.protocol.rules._rule import (
+    Breach,
+    Finding,
+    Outcome,
+    breach_at,
+    check,
+    requests,
+    results,
+)
 from accord.protocol.rules.shapes import judge_member, shapes
 from accord.protocol.rules.values import META, Located, describe, memory_of, quote
 from accord.protocol.syntax import is_base64, is_mime_type

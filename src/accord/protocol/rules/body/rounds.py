@@ -15,8 +15,18 @@ from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT, Kind
 from accord.protocol.party import Memory, Round
-from accord.protocol.rules._rule import Finding, Findings, Outcome, breach_at, check, combine
-from accord.protocol.rules.selection import Messages, messages, requests, results
+from accord.protocol.rules._rule import (
+    Finding,
+    Findings,
+    Messages,
+    Outcome,
+    breach_at,
+    check,
+    combine,
+    messages,
+    requests,
+    results,
+)
 from accord.protocol.rules.shapes import Within, judge_member, shapes
 from accord.protocol.rules.values import as_object, memory_of, objects_at, quote, request_params
 from accord.protocol.syntax import scheme_of

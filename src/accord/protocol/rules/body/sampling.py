@@ -7,7 +7,7 @@ from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
 from accord.protocol.party import undeclared_tools
-from accord.protocol.rules._rule import Finding, Findings, breach_at, check
+from accord.protocol.rules._rule import Finding, Findings, breach_at, check, results
 from accord.protocol.rules.body.results import judge_block, known_types
 from accord.protocol.rules.body.rounds import (
     ClientAnswer,
@@ -18,7 +18,6 @@ from accord.protocol.rules.body.rounds import (
     question_messages,
     questions,
 )
-from accord.protocol.rules.selection import results
 from accord.protocol.rules.shapes import shapes
 from accord.protocol.rules.state import judge_tools
 from accord.protocol.rules.values import is_in_force, objects_at, quote

@@ -8,10 +8,18 @@ from accord.errors import MissingExtra
 from accord.json_schema.validation import UNDECIDED, compile_schema
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
-from accord.protocol.rules._rule import Breach, Finding, Findings, Outcome, breach_at, check
+from accord.protocol.rules._rule import (
+    Breach,
+    Finding,
+    Findings,
+    Outcome,
+    breach_at,
+    check,
+    requests,
+    results,
+)
 from accord.protocol.rules.body.results import judge_block, judge_type
 from accord.protocol.rules.body.rounds import questions
-from accord.protocol.rules.selection import requests, results
 from accord.protocol.rules.shapes import judge_member, shapes
 from accord.protocol.rules.values import (
     Located,

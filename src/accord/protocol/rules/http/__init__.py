@@ -7,10 +7,8 @@ it sees records in order, and says which requirement each breaks.
 from collections.abc import Callable, Iterator
 
 import accord.protocol.rules.http.authorization
-import accord.protocol.rules.http.older
 import accord.protocol.rules.http.requests
 import accord.protocol.rules.http.responses
-import accord.protocol.rules.http.stateless
 import accord.protocol.rules.http.streams  # noqa: F401  # these register their rules
 from accord.protocol.jsonrpc import Batch, Frame, MalformedMessage
 from accord.protocol.party import Memory

@@ -1,8 +1,8 @@
-"""Tool uses and tool results in the messages of a sampling request."""
+"""What clients and servers check of questions: tool uses in sampling requests, secrets in forms."""
 
 import pytest
 
-from accord.protocol.sampling import find_choice_fault, find_tool_fault
+from accord.protocol.questions import asks_for_secret, find_choice_fault, find_tool_fault
 from accord.types import (
     CreateMessageParams,
     CreateMessageResult,
@@ -85,3 +85,22 @@ def test_an_answer_is_held_to_the_choice_of_tools(mode, messages, content, fault
         messages, 5, tool_choice=None if mode is None else ToolChoice(mode)
     )
     assert find_choice_fault(params, CreateMessageResult("assistant", content, "m")) == fault
+
+
+@pytest.mark.requirement("elicitation.form.no-secrets")
+@pytest.mark.parametrize(
+    ("name", "schema", "is_secret"),
+    [
+        ("password", {"type": "string"}, True),
+        ("github_api_key", {"type": "string"}, True),
+        ("cardNumber", {"type": "integer"}, True),
+        ("value", {"type": "string", "title": "Your PIN"}, True),
+        ("value", {"type": "string", "title": 3}, False),
+        ("token_count", {"type": "integer"}, False),
+        ("secret", {"type": "boolean"}, False),
+        ("token", {"type": "string", "enum": ["a"]}, False),
+        ("token", {"type": "string", "oneOf": []}, False),
+    ],
+)
+def test_secrets_are_known_by_the_name_or_title_of_a_field(name, schema, is_secret):
+    assert asks_for_secret(name, schema) is is_secret

@@ -1,7 +1,12 @@
-"""Tools in the messages of a sampling request: every use is answered, results come alone."""
+"""Questions of servers to clients: what each side checks before they leave, and when they arrive.
 
+In the messages of a sampling request, every tool use is answered, and results come alone. Forms
+have no fields for secrets, which the client would see: pages are for those.
+"""
+
+import re
 from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from accord.types import (
     CreateMessageParams,
@@ -11,6 +16,7 @@ from accord.types import (
     ToolResultContent,
     ToolUseContent,
 )
+from accord.types._base import JsonObject
 
 Block = TypeVar("Block", ToolUseContent, ToolResultContent)
 
@@ -75,3 +81,31 @@ def _blocks(message: SamplingMessage) -> list[SamplingContentBlock]:
 
 def _of_type(blocks: Iterable[SamplingContentBlock], type_: type[Block]) -> list[Block]:
     return [block for block in blocks if isinstance(block, type_)]
+
+
+# -- forms
+
+_WORD_BREAKS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]+")
+_SECRETS: Final = re.compile(
+    r"(?:^|_)(?:password|passwd|passphrase|passcode|pin|pin_code|otp|secret|(?:api|secret|private|"
+    r"access|ssh)_?key|apikey|token|credentials?|card_?number|credit_?card|cvv|cvc)$"
+)
+_CHOICES: Final = ("enum", "enumNames", "oneOf", "anyOf")
+
+
+def asks_for_secret(name: str, schema: JsonObject) -> bool:
+    """Tell whether the name or title of a field is that of a secret (elicitation.form.no-secrets).
+
+    >>> asks_for_secret("apiKey", {"type": "string"})
+    True
+    """
+    is_free = schema.get("type") in ("string", "integer", "number")
+    if not is_free or any(keyword in schema for keyword in _CHOICES):
+        return False
+    title = schema.get("title")
+    names = [name, title if isinstance(title, str) else ""]
+    return any(_SECRETS.search(_to_snake_case(text)) for text in names)
+
+
+def _to_snake_case(text: str) -> str:
+    return "_".join(filter(None, _WORD_BREAKS.split(text))).lower()
