@@ -4,6 +4,7 @@ Each test sends a good head until the listener keeps it, then another head on th
 and compares the answer with that to the other head on a connection of its own.
 """
 
+import asyncio
 import json
 import re
 from typing import Self
@@ -19,6 +20,7 @@ from accord.http.server.listener_request import ReceivedHead
 from accord.principal import Principal
 from support.http_talk import BOTH, call, initialize
 from support.listened import Answer, Listened, Wire, call_body, call_lines, listened
+from support.waiting import LONG
 
 URL = "http://localhost/mcp"
 # Ids of events differ from one answer to the next although the request is the same.
@@ -296,3 +298,22 @@ def test_facts_outside_of_a_head_are_asked_for_with_each_request(recognised):
         )
         with served.connect() as other:
             assert send(other, good).status == 200
+
+
+def test_an_app_that_was_started_again_serves_kept_heads_anew(recognised):
+    app = desk().asgi()
+
+    async def start_again() -> None:
+        await app.stop()
+        await app.start()
+
+    with listened(app) as served, served.connect() as wire:
+        opening = Request(POST, USUAL, json.dumps(initialize("2025-11-25")).encode())
+        for _ in range(3):
+            assert send(wire, opening).status == 200
+        assert recognised
+        before = len(app.sessions)
+        asyncio.run_coroutine_threadsafe(start_again(), app._loop).result(LONG)
+        assert (before, len(app.sessions)) == (3, 0)
+        assert send(wire, opening).status == 200
+        assert len(app.sessions) == 1
