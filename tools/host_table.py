@@ -5,14 +5,14 @@ from pathlib import Path
 
 from accord_tools.hosts.checking.findings import CODES
 from accord_tools.hosts.definition import Host
-from accord_tools.hosts.table.rows import load_hosts
+from accord_tools.hosts.table import load_hosts
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "host-table.md"
 _HEAD = """\
 # Hosts that accord knows
 
-`tools/host_table.py` writes this page from `src/accord_tools/hosts/table/hosts.toml`, where each
+`tools/host_table.py` writes this page from `src/accord_tools/hosts/hosts.toml`, where each
 row names its source. Hosts change: `--hosts FILE` replaces a wrong row until it is mended.
 
 In paths, `{config}` is `~/.config` on Linux, `~/Library/Application Support` on macOS and

@@ -23,7 +23,7 @@ import pytest
 from accord.cli.main import _parse
 from accord_tools.contract.cases import read_cases
 from accord_tools.hosts.sources.configuration_file import read_file_entry
-from accord_tools.hosts.table.rows import load_hosts
+from accord_tools.hosts.table import load_hosts
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

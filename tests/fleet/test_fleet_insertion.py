@@ -13,13 +13,13 @@ from accord_tools.fleet.definition import FleetError
 from accord_tools.fleet.file.reader import read_fleet
 from accord_tools.fleet.sources.insertion import UneditableFile, add_servers, insert_servers
 from accord_tools.hosts.definition import HostsError
-from accord_tools.hosts.documents.toml_text import (
+from accord_tools.hosts.documents.value_texts import (
     format_comment,
     format_pair,
     format_table,
     without_nulls,
 )
-from accord_tools.hosts.sources.found_server import FoundServer
+from accord_tools.hosts.sources.entry_forms import FoundServer
 
 NEW = FoundServer(
     name="new one",

@@ -13,9 +13,8 @@ from accord_tools.fleet.sources.host_files import find_host_files, read_host_fil
 from accord_tools.fleet.sources.insertion import add_servers, hide_literals, make_unique
 from accord_tools.fleet.sources.repository import find_servers
 from accord_tools.fleet.sources.source_file import read_docker_server, read_source
-from accord_tools.hosts.sources.found_server import FoundServer
-from accord_tools.hosts.sources.registry import is_server_json, read_server_json
-from accord_tools.hosts.table.rows import load_hosts
+from accord_tools.hosts.sources.entry_forms import FoundServer, is_server_json, read_server_json
+from accord_tools.hosts.table import load_hosts
 
 SECRET = "Zq9-hidden-value-77"
 

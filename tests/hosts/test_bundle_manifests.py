@@ -7,9 +7,8 @@ import pytest
 
 from accord.cli.target import locate
 from accord_tools.hosts.bundles.archive import Bundle, BundleFile
-from accord_tools.hosts.bundles.entry import bundle_folder, bundle_target
+from accord_tools.hosts.bundles.entry import bundle_folder, bundle_target, satisfies
 from accord_tools.hosts.bundles.manifest import read_manifest
-from accord_tools.hosts.bundles.versions import satisfies
 from accord_tools.hosts.definition import HostsError
 from accord_tools.hosts.launching.installation import AccordCommand
 from accord_tools.hosts.targets import TargetReader

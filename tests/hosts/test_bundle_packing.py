@@ -18,10 +18,11 @@ from accord_tools.hosts.bundles.contents import (
     ServerSource,
     collect_modules,
     collect_project,
+    copy_packages,
     find_source,
     read_requirements,
+    requirements_of,
 )
-from accord_tools.hosts.bundles.dependencies import copy_packages, requirements_of
 from accord_tools.hosts.bundles.manifest import BundleSetting
 from accord_tools.hosts.bundles.packing import BundleRequest, write_bundle
 from accord_tools.hosts.definition import HostsError, Machine

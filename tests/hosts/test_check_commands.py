@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from accord_tools.hosts.definition import LaunchModel
-from accord_tools.hosts.repairing.planning import find_repairs
+from accord_tools.hosts.repairing import find_repairs
 from support.checked_hosts import DESKTOP, TERMINAL, config_at, inspect, machine_at
 
 

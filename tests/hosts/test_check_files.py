@@ -8,9 +8,8 @@ from msgspec.structs import replace
 
 from accord_tools.hosts.checking.files import check_file, check_together
 from accord_tools.hosts.definition import ConfigFile, Machine
-from accord_tools.hosts.repairing.planning import find_host_repairs
-from accord_tools.hosts.table.places import config_files
-from accord_tools.hosts.table.rows import load_hosts
+from accord_tools.hosts.repairing import find_host_repairs
+from accord_tools.hosts.table import config_files, load_hosts
 from support.checked_hosts import DESKTOP, config_at, machine_at
 
 HOSTS = load_hosts()

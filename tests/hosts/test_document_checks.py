@@ -14,11 +14,11 @@ from accord_tools.hosts.documents.document import (
     Edit,
     UneditableDocument,
     UnreadableDocument,
+    join_edits,
     open_document,
+    read_text_file,
 )
-from accord_tools.hosts.documents.snippets import render_snippet, render_value
-from accord_tools.hosts.documents.text_file import read_text_file
-from accord_tools.hosts.documents.text_lines import join_edits
+from accord_tools.hosts.documents.value_texts import render_snippet, render_value
 from accord_tools.hosts.documents.verification import ABSENT, verify_edit
 
 # -- the bytes of a file

@@ -12,7 +12,7 @@ from accord_tools.hosts.documents.document import (
     UnreadableDocument,
     open_document,
 )
-from accord_tools.hosts.documents.toml_text import format_key, format_value
+from accord_tools.hosts.documents.value_texts import format_key, format_value
 from hosts.document_edits import DocumentEdits
 
 PATH = ("mcp_servers", "desk")

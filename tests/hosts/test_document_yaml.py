@@ -14,7 +14,7 @@ from accord_tools.hosts.documents.document import (
     UnreadableDocument,
     open_document,
 )
-from accord_tools.hosts.documents.yaml_text import format_scalar, format_yaml
+from accord_tools.hosts.documents.value_texts import format_scalar, format_yaml
 from hosts.document_edits import DocumentEdits
 
 PATH = ("extensions", "desk")

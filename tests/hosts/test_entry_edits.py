@@ -92,7 +92,7 @@ def test_an_undo_of_an_entry_that_changed_since_is_refused_with_the_backup(accor
 def test_other_settings_must_not_change_with_an_entry(tmp_path):
     from accord_tools.hosts.definition import ConfigFile
     from accord_tools.hosts.operations.edits import verify_rest
-    from accord_tools.hosts.table.rows import load_hosts
+    from accord_tools.hosts.table import load_hosts
 
     file = ConfigFile(
         host=load_hosts()["cursor"],

@@ -7,13 +7,11 @@ import pytest
 
 from accord_tools.hosts.checking.files import check_bytes
 from accord_tools.hosts.definition import HostEntry, HostsError, Machine
-from accord_tools.hosts.documents.document import open_document
-from accord_tools.hosts.documents.text_file import read_text_file
+from accord_tools.hosts.documents.document import open_document, read_text_file
 from accord_tools.hosts.entries.shaping import entries_in, from_host
 from accord_tools.hosts.operations.edits import remove_entry
 from accord_tools.hosts.operations.plan import plan_addition, plan_removal
-from accord_tools.hosts.table.places import default_file
-from accord_tools.hosts.table.rows import load_hosts
+from accord_tools.hosts.table import default_file, load_hosts
 from accord_tools.hosts.writing.change import write_changes
 from accord_tools.hosts.writing.journal import Journal
 from hosts.host_texts import broken_texts, texts_for

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from accord_tools.hosts.definition import ConfigFile, HostEntry, HostsError
 from accord_tools.hosts.entries.placeholders import NoPlaceholder, ReservedText
 from accord_tools.hosts.entries.shaping import entries_in, from_host, to_host
-from accord_tools.hosts.table.rows import load_hosts
+from accord_tools.hosts.table import load_hosts
 
 HOSTS = load_hosts()
 ENTRIES = {

@@ -9,7 +9,7 @@ import pytest
 from accord_tools.hosts.definition import HostEntry, HostsError
 from accord_tools.hosts.entries.links import install_command, install_link
 from accord_tools.hosts.entries.shaping import from_host
-from accord_tools.hosts.table.rows import LINKS, load_hosts
+from accord_tools.hosts.table import LINKS, load_hosts
 
 HOSTS = load_hosts()
 COMMAND = HostEntry(

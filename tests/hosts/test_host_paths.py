@@ -10,15 +10,15 @@ import msgspec
 import pytest
 
 from accord_tools.hosts.definition import HostsError, Machine
-from accord_tools.hosts.table.places import (
+from accord_tools.hosts.table import (
     config_files,
     default_file,
     expand,
     file_at,
     is_installed,
+    load_hosts,
     other_readers,
 )
-from accord_tools.hosts.table.rows import load_hosts
 
 EXPECTED = tomllib.loads(Path(__file__).with_name("host_paths.toml").read_text())
 HOMES = {"linux": "/home/ada", "macos": "/Users/ada", "windows": "C:/Users/ada"}

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from accord_tools.hosts.definition import HostsError, Machine
-from accord_tools.hosts.table.places import expand
-from accord_tools.hosts.table.rows import TABLE, find_host, load_hosts
+from accord_tools.hosts.table import TABLE, expand, find_host, load_hosts
 
 HOSTS = load_hosts()
 ROW = """

@@ -11,9 +11,8 @@ from accord_tools.hosts.checking.findings import CODES
 from accord_tools.hosts.checking.shape import find_shape_faults
 from accord_tools.hosts.definition import HostEntry
 from accord_tools.hosts.entries.shaping import to_host
-from accord_tools.hosts.repairing.planning import find_repairs
-from accord_tools.hosts.repairing.repair import Repair, StaleRepair, combine_repairs
-from accord_tools.hosts.table.rows import load_hosts
+from accord_tools.hosts.repairing import Repair, StaleRepair, combine_repairs, find_repairs
+from accord_tools.hosts.table import load_hosts
 from support.checked_hosts import config_at, inspect, machine_at
 
 HOSTS = load_hosts()

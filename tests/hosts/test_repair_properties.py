@@ -11,9 +11,8 @@ from accord_tools.hosts.checking.entries import EntryCheck
 from accord_tools.hosts.checking.files import check_bytes
 from accord_tools.hosts.definition import ConfigFile, Machine
 from accord_tools.hosts.documents.document import open_document
-from accord_tools.hosts.repairing.planning import find_repairs
-from accord_tools.hosts.repairing.repair import combine_repairs
-from accord_tools.hosts.table.rows import load_hosts
+from accord_tools.hosts.repairing import combine_repairs, find_repairs
+from accord_tools.hosts.table import load_hosts
 
 HOSTS = [each for each in load_hosts().values() if each.format.startswith("json") and each.key]
 NAMES = [

@@ -12,11 +12,10 @@ import sys
 import pytest
 
 from accord_tools.hosts.definition import HostsError
-from accord_tools.hosts.writing.change import FileChange, write_changes
+from accord_tools.hosts.writing.change import FileChange, undo, write_changes
 from accord_tools.hosts.writing.exchange import exchange_file, leftovers
 from accord_tools.hosts.writing.journal import Journal
 from accord_tools.hosts.writing.lock import lock_files
-from accord_tools.hosts.writing.undoing import undo
 from support.plain_user import plain_user
 
 is_posix = pytest.mark.skipif(os.name != "posix", reason="links and rights of POSIX")

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from accord_tools.hosts.definition import HostsError
-from accord_tools.hosts.writing import exchange, system_calls
+from accord_tools.hosts.writing import exchange
 from accord_tools.hosts.writing.exchange import exchange_file, leftovers, read_quiet_file
 from accord_tools.hosts.writing.lock import lock_files
 
@@ -30,7 +30,7 @@ def path(tmp_path):
 @pytest.fixture
 def without_exchange(monkeypatch):
     """Stand for a system, or a file system, that offers no exchange of names."""
-    monkeypatch.setattr(system_calls, "_find_call", lambda: None)
+    monkeypatch.setattr(exchange, "_find_call", lambda: None)
 
 
 @pytest.mark.parametrize("after", [b"new", None], ids=["change", "removal"])
@@ -190,19 +190,19 @@ def test_without_leases_a_file_is_left_to_rest(path, monkeypatch):
 
 
 def test_a_folder_that_cannot_be_flushed_is_ignored(tmp_path):
-    system_calls.flush_folder(str(tmp_path / "missing"))
-    system_calls.flush_file("/dev/null")
-    system_calls.copy_attributes(str(tmp_path / "missing"), str(tmp_path))
+    exchange.flush_folder(str(tmp_path / "missing"))
+    exchange.flush_file("/dev/null")
+    exchange.copy_attributes(str(tmp_path / "missing"), str(tmp_path))
 
 
 def test_the_system_names_the_files_of_an_exchange_that_fails(tmp_path):
     with pytest.raises(FileNotFoundError):
-        system_calls.exchange_names(str(tmp_path / "a"), str(tmp_path / "b"))
-    with contextlib.suppress(system_calls.NotOffered), pytest.raises(OSError):
-        system_calls.rename_without_replacing("/dev/null", str(tmp_path / "c"))
+        exchange.exchange_names(str(tmp_path / "a"), str(tmp_path / "b"))
+    with contextlib.suppress(exchange.NotOffered), pytest.raises(OSError):
+        exchange.rename_without_replacing("/dev/null", str(tmp_path / "c"))
     # A kernel that does not know a flag says that it is invalid.
-    with pytest.raises(system_calls.NotOffered):
-        system_calls._rename(str(tmp_path), str(tmp_path / "c"), 1 << 20)
+    with pytest.raises(exchange.NotOffered):
+        exchange._rename(str(tmp_path), str(tmp_path / "c"), 1 << 20)
 
 
 def test_a_file_system_without_locks_is_used_without_them(path, tmp_path, monkeypatch):

@@ -8,10 +8,14 @@ import sys
 import pytest
 
 from accord_tools.hosts.definition import HostsError
-from accord_tools.hosts.writing.change import FileChange, write_changes
-from accord_tools.hosts.writing.journal import Journal, digest_of
-from accord_tools.hosts.writing.spans import changed_spans, reverse_spans
-from accord_tools.hosts.writing.undoing import NOT_POSSIBLE, reversal, undo
+from accord_tools.hosts.writing.change import (
+    NOT_POSSIBLE,
+    FileChange,
+    reversal,
+    undo,
+    write_changes,
+)
+from accord_tools.hosts.writing.journal import Journal, changed_spans, digest_of, reverse_spans
 
 BEFORE = b'{\n  // mine\n  "mcpServers": {\n    "a": {"command": "x"}\n  }\n}\n'
 ADDED = BEFORE.replace(b'"x"}\n', b'"x"},\n    "notes": {"command": "y"}\n')

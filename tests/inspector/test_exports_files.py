@@ -8,7 +8,7 @@ import pytest
 
 from accord import trace
 from accord.http.client.auth import Bearer
-from accord_tools.hosts.table.rows import load_hosts
+from accord_tools.hosts.table import load_hosts
 from accord_tools.inspector.definition import ActionRefused, InspectTarget
 from accord_tools.inspector.exports.host_entries import host_entry
 from accord_tools.inspector.log.message_log import InspectedLog

@@ -17,7 +17,7 @@ from accord_tools.check.probing.raw_connection import ConnectionEnded, MessageTi
 from accord_tools.check.probing.target import StdioCarrier
 from accord_tools.check.probing.tool_calls import tool_refusal
 from accord_tools.diagnosis.steps import DoctorStep, StepList, Stopped
-from accord_tools.hosts.checking.advice import advise_program, advise_start, quote_stderr
+from accord_tools.hosts.checking.launch import advise_program, advise_start, quote_stderr
 from accord_tools.hosts.definition import HostEntry
 
 if TYPE_CHECKING:

@@ -13,8 +13,13 @@ from accord.cli.installation import import_folders, python_words
 from accord_tools.hosts.definition import HostEntry, HostsError, Machine, TransportName
 from accord_tools.hosts.entries.literals import names_secret
 from accord_tools.hosts.launching.environment import REFERENCE
-from accord_tools.hosts.launching.installation import AccordCommand, accord_command
-from accord_tools.hosts.launching.wrapping import bridge_entry, unwrap_entry, wrap_entry
+from accord_tools.hosts.launching.installation import (
+    AccordCommand,
+    accord_command,
+    bridge_entry,
+    unwrap_entry,
+    wrap_entry,
+)
 from accord_tools.hosts.server_names import check_name, command_name, file_name, url_name
 
 if TYPE_CHECKING:

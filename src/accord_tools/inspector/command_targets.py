@@ -128,7 +128,7 @@ def _target_of_url(url: str, options: argparse.Namespace) -> InspectTarget:
 
 
 def _target_of_command(command: Sequence[str], options: argparse.Namespace) -> InspectTarget:
-    from accord_tools.hosts.launching.consent import show_command
+    from accord_tools.hosts.launching.environment import show_command
 
     return InspectTarget(
         title=_name_command(command),
@@ -259,8 +259,7 @@ def _list_entries(host: str) -> list[NamedEntry]:
     from accord.client.configuration import folder_of
     from accord_tools.hosts.definition import Machine
     from accord_tools.hosts.operations.listing import list_file
-    from accord_tools.hosts.table.places import config_files, files_in_use
-    from accord_tools.hosts.table.rows import find_host, load_hosts
+    from accord_tools.hosts.table import config_files, files_in_use, find_host, load_hosts
 
     known, machine = load_hosts(), Machine.current()
     if host:
@@ -285,7 +284,7 @@ def _suggest_entries(name: str) -> str:
 
 
 def _target_of_entry(named: NamedEntry | None, options: argparse.Namespace) -> InspectTarget:
-    from accord_tools.hosts.launching.consent import show_command
+    from accord_tools.hosts.launching.environment import show_command
 
     assert named is not None
     entry = named.entry
@@ -337,7 +336,7 @@ def _ask_to_try(named: NamedEntry, options: argparse.Namespace) -> bool:
         UsageError: the user declined, or cannot be asked.
     """
     from accord.cli.terminal import escape_unprintable
-    from accord_tools.hosts.launching.consent import describe_trial
+    from accord_tools.hosts.launching.environment import describe_trial
 
     if options.yes:
         return False

@@ -13,7 +13,7 @@ from accord_tools.fleet.definition import DEFAULT_FILE, DEFAULT_HISTORY, DEFAULT
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from accord_tools.hosts.sources.found_server import FoundServer
+    from accord_tools.hosts.sources.entry_forms import FoundServer
 
 
 # -- accord fleet init
@@ -121,7 +121,7 @@ def file_text(name: str, found: "Sequence[FoundServer]") -> str:
     """Return the text of a new fleet file."""
     from accord_tools.fleet.rule_set import LATEST, find_rule_set
     from accord_tools.fleet.sources.insertion import toml_addition
-    from accord_tools.hosts.documents.toml_text import format_text
+    from accord_tools.hosts.documents.value_texts import format_text
 
     printable = "".join(each for each in name if each.isprintable()).strip() or "fleet"
     rules = format_text(find_rule_set(LATEST).version)
@@ -210,7 +210,7 @@ def add_server(options: argparse.Namespace) -> int:
     from accord.errors import ConfigurationError
     from accord_tools.fleet.file.entries import check_entry
     from accord_tools.fleet.sources.insertion import hide_literals
-    from accord_tools.hosts.sources.found_server import FoundServer
+    from accord_tools.hosts.sources.entry_forms import FoundServer
 
     path = Path(options.file or DEFAULT_FILE)
     entry = _entry(options)

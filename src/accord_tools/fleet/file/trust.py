@@ -12,7 +12,7 @@ import msgspec
 
 from accord.user_folder import user_folder
 from accord_tools.fleet.definition import Fleet, FleetError
-from accord_tools.hosts.writing.replacement import replace_file
+from accord_tools.hosts.writing.destination import replace_file
 
 _VARIABLE: Final = "ACCORD_FLEET_TRUST"
 _FILE: Final = "trusted-fleets.json"

@@ -12,12 +12,11 @@ import msgspec
 from accord_tools.fleet.definition import Fleet, FleetError
 from accord_tools.fleet.file.settings import suggest
 from accord_tools.hosts.definition import EntryShape, Host, HostEntry, HostsError, PlaceholderForms
-from accord_tools.hosts.documents.toml_text import format_pair, format_table
+from accord_tools.hosts.documents.value_texts import format_pair, format_table
 from accord_tools.hosts.entries.placeholders import NoPlaceholder
 from accord_tools.hosts.entries.shaping import to_host
-from accord_tools.hosts.sources.entry_forms import convert_entry, normalize_entry
-from accord_tools.hosts.sources.found_server import map_texts
-from accord_tools.hosts.table.rows import load_hosts
+from accord_tools.hosts.sources.entry_forms import convert_entry, map_texts, normalize_entry
+from accord_tools.hosts.table import load_hosts
 
 _REFERENCE: Final = re.compile(r"\$\{(?:env:)?([A-Za-z_]\w*)(?::-([^${}]*))?\}")
 # What is written for a host that fills in nothing: its user puts the value there.

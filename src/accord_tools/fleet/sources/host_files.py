@@ -15,10 +15,13 @@ from accord_tools.fleet.definition import FleetError
 from accord_tools.fleet.file.document import FleetDocument, read_document
 from accord_tools.fleet.file.reader import is_server_name
 from accord_tools.hosts.definition import Machine, System
-from accord_tools.hosts.sources.entry_forms import convert_entry, entries_of_one_host
-from accord_tools.hosts.sources.found_server import FoundServer, plain_name
-from accord_tools.hosts.table.places import config_files
-from accord_tools.hosts.table.rows import load_hosts
+from accord_tools.hosts.sources.entry_forms import (
+    FoundServer,
+    convert_entry,
+    entries_of_one_host,
+    plain_name,
+)
+from accord_tools.hosts.table import config_files, load_hosts
 
 _SYSTEMS: Final[Mapping[str, System]] = {"win32": "windows", "darwin": "macos"}
 

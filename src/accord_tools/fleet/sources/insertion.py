@@ -20,10 +20,10 @@ from accord_tools.hosts.documents.document import (
     UnreadableDocument,
     open_document,
 )
-from accord_tools.hosts.documents.toml_text import format_comment, format_table, without_nulls
+from accord_tools.hosts.documents.value_texts import format_comment, format_table, without_nulls
 from accord_tools.hosts.entries.literals import find_literals, replace_literal, variable_name
-from accord_tools.hosts.sources.found_server import FoundServer, map_texts, plain_name
-from accord_tools.hosts.writing.replacement import replace_file
+from accord_tools.hosts.sources.entry_forms import FoundServer, map_texts, plain_name
+from accord_tools.hosts.writing.destination import replace_file
 
 _MARK: Final = b"\xef\xbb\xbf"
 # Another program may write the file at the same moment.

@@ -18,8 +18,12 @@ from accord_tools.fleet.sources.host_files import (
     relative_path,
 )
 from accord_tools.fleet.sources.insertion import hide_literals, is_writable, make_unique
-from accord_tools.hosts.sources.found_server import FoundServer, plain_name
-from accord_tools.hosts.sources.registry import is_server_json, read_server_json
+from accord_tools.hosts.sources.entry_forms import (
+    FoundServer,
+    is_server_json,
+    plain_name,
+    read_server_json,
+)
 
 _SKIPPED: Final = frozenset(
     "node_modules site-packages __pycache__ dist build target vendor venv env".split()  # noqa: SIM905

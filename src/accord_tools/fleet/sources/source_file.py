@@ -14,16 +14,20 @@ from accord_tools.fleet.definition import FleetError
 from accord_tools.fleet.file.document import read_document
 from accord_tools.fleet.sources.host_files import move_entry, read_host_file, relative_path
 from accord_tools.fleet.sources.insertion import hide_literals
-from accord_tools.hosts.documents.toml_text import (
+from accord_tools.hosts.documents.value_texts import (
     format_comment,
     format_pair,
     format_value,
     without_nulls,
 )
 from accord_tools.hosts.entries.literals import names_secret, variable_name
-from accord_tools.hosts.sources.entry_forms import convert_entry
-from accord_tools.hosts.sources.found_server import FoundServer, plain_name
-from accord_tools.hosts.sources.registry import is_server_json, read_server_json
+from accord_tools.hosts.sources.entry_forms import (
+    FoundServer,
+    convert_entry,
+    is_server_json,
+    plain_name,
+    read_server_json,
+)
 
 # -- server.yaml of the Docker catalogue
 

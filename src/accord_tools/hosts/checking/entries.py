@@ -8,22 +8,28 @@ import msgspec
 
 from accord.testing.masking import Masks
 from accord_tools.hosts.checking.commands import CommandCheck
-from accord_tools.hosts.checking.findings import Finding, FindingSeverity, new_finding
+from accord_tools.hosts.checking.findings import (
+    EntryReport,
+    Finding,
+    FindingSeverity,
+    FoundEntry,
+    new_finding,
+    worst_of,
+)
 from accord_tools.hosts.checking.launch import check_deeply, hider_of, target_of, try_server
-from accord_tools.hosts.checking.reports import EntryReport, FoundEntry, worst_of
 from accord_tools.hosts.checking.shape import find_shape_faults, fixes_form
 from accord_tools.hosts.definition import ConfigFile, Host, HostEntry, HostsError, KeyPath, Machine
 from accord_tools.hosts.entries.literals import find_literals
 from accord_tools.hosts.entries.shaping import from_host
-from accord_tools.hosts.launching.consent import variables_in
 from accord_tools.hosts.launching.environment import (
     LaunchSettings,
     host_environment,
     input_variable,
     shapes_of,
     takes_names,
+    variables_in,
 )
-from accord_tools.hosts.repairing.repair import Repair, change_entry
+from accord_tools.hosts.repairing import Repair, change_entry
 
 _DEFAULT_SECONDS: Final = 20.0
 # Texts that some host fills in; the last groups are names of variables.

@@ -7,15 +7,24 @@ from typing import Any, Final
 
 import msgspec
 
-from accord_tools.hosts.checking.findings import Finding, FindingSeverity, new_finding
-from accord_tools.hosts.checking.reports import FileReport, FoundEntry
+from accord_tools.hosts.checking.findings import (
+    FileReport,
+    Finding,
+    FindingSeverity,
+    FoundEntry,
+    new_finding,
+)
 from accord_tools.hosts.checking.shape import SYNONYMS, kind_of
 from accord_tools.hosts.definition import ConfigFile, HostsError, KeyPath, Machine
-from accord_tools.hosts.documents.document import Document, UnreadableDocument, open_document
-from accord_tools.hosts.documents.text_file import read_text_file
+from accord_tools.hosts.documents.document import (
+    Document,
+    UnreadableDocument,
+    open_document,
+    read_text_file,
+)
 from accord_tools.hosts.documents.values import ABSENT, find_value, is_same
 from accord_tools.hosts.entries.shaping import entries_in
-from accord_tools.hosts.repairing.repair import KeyRename, Repair, RepairStep
+from accord_tools.hosts.repairing import KeyRename, Repair, RepairStep
 from accord_tools.hosts.writing.destination import find_target, read_file
 
 # Where hosts have their servers, as paths of keys.
@@ -254,7 +263,7 @@ def check_together(reports: Sequence[FileReport], machine: Machine) -> list[Find
 
 def _unread_files(reports: Sequence[FileReport], machine: Machine) -> Iterator[Finding]:
     """Look for files that the host no longer reads, since it has another one."""
-    from accord_tools.hosts.table.places import expand
+    from accord_tools.hosts.table import expand
 
     if not reports:
         return

@@ -1,13 +1,16 @@
-"""What a check of a host's configuration can find: a table of codes, and one finding."""
+"""What a check of a host's configuration finds: a table of codes, findings, and reports of them."""
 
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
+from accord_tools.hosts.definition import ConfigFile, HostEntry, KeyPath
 from accord_tools.hosts.documents.document import TextPlace
 
 if TYPE_CHECKING:
-    from accord_tools.hosts.repairing.repair import Repair
+    from accord_tools.hosts.repairing import Repair
+
 
 FindingSeverity: TypeAlias = Literal["error", "warning", "note"]
 Blame: TypeAlias = Literal["accord", "entry", "server", "host", "machine"]
@@ -151,3 +154,94 @@ def new_finding(
         change=change,
         repair=repair,
     )
+
+
+# -- reports
+
+
+class LaunchFacts(msgspec.Struct, kw_only=True):
+    """What is known after a conversation.
+
+    Attributes:
+        transport: how the server was reached.
+        revision: the revision of the conversation; empty if it did not begin.
+        server: the name that the server gives itself.
+        version: of the server.
+        counts: how many entries each list has.
+        milliseconds: from the launch, or the first request, to the first answer.
+        stderr: its first and last lines on standard error, without secrets.
+        needs_sign_in: whether it answers nothing without a sign-in.
+        broken: requirements of the protocol that its messages broke.
+        score: of the full check, in percent.
+        failed: requirements that failed in the full check.
+    """
+
+    transport: str = "stdio"
+    revision: str = ""
+    server: str = ""
+    version: str = ""
+    counts: dict[str, int] = {}
+    milliseconds: int = 0
+    stderr: tuple[str, ...] = ()
+    needs_sign_in: bool = False
+    broken: tuple[str, ...] = ()
+    score: float | None = None
+    failed: tuple[str, ...] = ()
+
+
+class FoundEntry(NamedTuple):
+    """An entry as it stands in a file."""
+
+    name: str
+    keys: KeyPath
+    value: Any
+    place: TextPlace | None
+
+
+class FileReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known about one file.
+
+    Attributes:
+        file: which.
+        findings: about the file, and about several entries of it.
+        entries: the entries under the right key, by name.
+    """
+
+    file: ConfigFile
+    findings: tuple[Finding, ...] = ()
+    entries: Mapping[str, FoundEntry] = {}
+
+    @property
+    def worst(self) -> FindingSeverity | None:
+        """The severity of the worst finding; None without findings."""
+        return worst_of(self.findings)
+
+
+class EntryReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known about one entry.
+
+    Attributes:
+        file: in which it is.
+        name: of the entry.
+        findings: the cheapest to see first.
+        entry: as accord reads it; None if it cannot be read.
+        launched: facts of the conversation; None if the server was not launched.
+    """
+
+    file: ConfigFile
+    name: str
+    findings: tuple[Finding, ...] = ()
+    entry: HostEntry | None = None
+    launched: LaunchFacts | None = None
+
+    @property
+    def worst(self) -> FindingSeverity | None:
+        """The severity of the worst finding; None without findings."""
+        return worst_of(self.findings)
+
+
+def worst_of(findings: Iterable[Finding]) -> FindingSeverity | None:
+    """Return the severity of the worst finding; None without findings."""
+    given = {each.severity for each in findings}
+    order: tuple[FindingSeverity, ...] = ("error", "warning", "note")
+    return next((each for each in order if each in given), None)

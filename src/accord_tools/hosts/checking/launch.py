@@ -2,7 +2,10 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePath
 from time import monotonic
 from typing import Any, Final
@@ -11,6 +14,7 @@ import msgspec
 
 from accord.errors import AccordError, ConnectFailed, MissingExtra
 from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS
+from accord.stdio.error_lines import find_cause, find_missing_variable, telling_lines
 from accord_tools.check.probing.messages import Reply, shorten
 from accord_tools.check.probing.raw_connection import (
     AuthorizationRequired,
@@ -20,11 +24,87 @@ from accord_tools.check.probing.raw_connection import (
 )
 from accord_tools.check.probing.secret_filter import filter_of
 from accord_tools.check.probing.target import Form, ServerTarget, find_form, with_form
-from accord_tools.hosts.checking.advice import DOWNLOADERS, diagnose_start, quote_stderr
-from accord_tools.hosts.checking.findings import Finding, new_finding
+from accord_tools.hosts.checking.findings import Blame, Finding, LaunchFacts, new_finding
 from accord_tools.hosts.definition import HostEntry
 from accord_tools.hosts.entries.literals import is_path_like, names_secret
 from accord_tools.hosts.launching.environment import LaunchSettings
+
+# -- advice on a server that does not start
+
+
+_LINES: Final = 3
+_LINE: Final = 200
+DOWNLOADERS: Final = frozenset({"npx", "uvx", "uv", "bunx", "pipx", "docker", "podman"})
+"""Programs whose first start may take minutes."""
+_RUNNERS: Final = {
+    "npx": "Node.js",
+    "node": "Node.js",
+    "uvx": "uv",
+    "uv": "uv",
+    "docker": "Docker",
+    "bun": "Bun",
+    "bunx": "Bun",
+    "deno": "Deno",
+}
+
+
+def advise_program(program: str) -> str:
+    """Return what to do about a program that does not exist."""
+    if os.path.isabs(program) or os.path.dirname(program):
+        return "correct the path; is it executable?"
+    if program in _RUNNERS:
+        return f"install {_RUNNERS[program]}, or write the full path of {program}"
+    if program == "python" and shutil.which("python3"):
+        return "write python3, or the full path of the Python that has the server's packages"
+    return "install it, or write its full path"
+
+
+def advise_start(stderr: Sequence[str], stray: Sequence[str]) -> str:
+    """Return what to do about a server that does not start, by what it wrote."""
+    return diagnose_start(stderr, stray)[1]
+
+
+def diagnose_start(stderr: Sequence[str], stray: Sequence[str]) -> tuple[Blame, str]:
+    """Return what has to change, and how, by what a server wrote before it ended."""
+    text = "\n".join(stderr)
+    if "ModuleNotFoundError" in text or "No module named" in text:
+        return (
+            "machine",
+            "install the missing module for that Python, or name the Python that has it",
+        )
+    if "Cannot find module" in text or "ERR_MODULE_NOT_FOUND" in text:
+        return "machine", "install the packages of the server (npm install), or correct the path"
+    if "Permission denied" in text or "EACCES" in text:
+        return "machine", "let the user of the host read and run these files"
+    if "EADDRINUSE" in text or "Address already in use" in text:
+        return "machine", "end the other copy of the server: both want the same port"
+    if variable := find_missing_variable(stderr):
+        option = f"--env {variable}=VALUE here, env in the entry of a host"
+        return "entry", f"set the variable that it misses, {variable}: {option}"
+    if "KeyError" in text or "environment variable" in text.lower():
+        return (
+            "entry",
+            "set the variable that it misses: --env K=V here, env in the entry of a host",
+        )
+    if re.search(r"can't open file|no such file|there is no file|ENOENT", text, re.IGNORECASE):
+        return "entry", "correct the path that it does not find; make it absolute"
+    if stray:
+        return "server", "write messages alone to standard output, one in each line"
+    if stderr:
+        return "server", "mend what it says on standard error"
+    return "entry", "check that the command serves MCP over stdio: it may need another argument"
+
+
+def quote_stderr(lines: Sequence[str]) -> str:
+    """Return the cause and the last lines of standard error, to be added to a message."""
+    cause, last = find_cause(lines), telling_lines(lines)[-_LINES:]
+    kept = last if any(each in cause for each in last) else [cause, *last]
+    shown = [shorten(each, _LINE) for each in kept if each]
+    return f"; stderr: {' | '.join(shown)}" if shown else ""
+
+
+# -- the conversation
+
 
 _LEAVING: Final = 2.0
 _PAGES: Final = 50
@@ -35,36 +115,6 @@ _LISTS: Final = {
     "resources": ("resources", "resources/list"),
     "prompts": ("prompts", "prompts/list"),
 }
-
-
-class LaunchFacts(msgspec.Struct, kw_only=True):
-    """What is known after a conversation.
-
-    Attributes:
-        transport: how the server was reached.
-        revision: the revision of the conversation; empty if it did not begin.
-        server: the name that the server gives itself.
-        version: of the server.
-        counts: how many entries each list has.
-        milliseconds: from the launch, or the first request, to the first answer.
-        stderr: its first and last lines on standard error, without secrets.
-        needs_sign_in: whether it answers nothing without a sign-in.
-        broken: requirements of the protocol that its messages broke.
-        score: of the full check, in percent.
-        failed: requirements that failed in the full check.
-    """
-
-    transport: str = "stdio"
-    revision: str = ""
-    server: str = ""
-    version: str = ""
-    counts: dict[str, int] = {}
-    milliseconds: int = 0
-    stderr: tuple[str, ...] = ()
-    needs_sign_in: bool = False
-    broken: tuple[str, ...] = ()
-    score: float | None = None
-    failed: tuple[str, ...] = ()
 
 
 def target_of(

@@ -27,7 +27,7 @@ KINDS: Final = {
     "check": ("check", "launch each server the way its host does"),
     "repair": ("repair", "mend entries that are wrong, each shown as a diff"),
     "sync": ("sync", "copy servers from one host to others"),
-    "undo": ("undo", "take back changes of hosts' files"),
+    "undo": ("changes", "take back changes of hosts' files"),
 }
 """The kinds of work: the module of each, and what it does."""
 _GROUP: Final = CommandGroup("hosts", __name__, _HELP, _EXAMPLES, KINDS, "list")

@@ -22,7 +22,7 @@ from accord_tools.hosts.commands.selection import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
-    from accord_tools.hosts.checking.reports import EntryReport
+    from accord_tools.hosts.checking.findings import EntryReport
     from accord_tools.hosts.definition import ConfigFile, Host, HostEntry, Machine, TransportName
     from accord_tools.hosts.operations.plan import PlannedChange
     from accord_tools.hosts.targets import TargetServer
@@ -92,7 +92,7 @@ def run(options: argparse.Namespace) -> int:
     """Plan, check, show, ask and write."""
     from accord.cli.terminal import escape_unprintable
     from accord_tools.hosts.definition import Machine
-    from accord_tools.hosts.launching.consent import describe_trial
+    from accord_tools.hosts.launching.environment import describe_trial
 
     machine = Machine.current()
     hosts = read_hosts(options)
@@ -265,7 +265,7 @@ def _demand_values(
 
     Those of a foreign file have to be named: it must not choose what it gets of this shell.
     """
-    from accord_tools.hosts.launching.consent import variables_in
+    from accord_tools.hosts.launching.environment import variables_in
     from accord_tools.hosts.targets import NeededValue
 
     known = {each.name: each for each in target.needed}
@@ -368,8 +368,8 @@ def _check(
     """Launch the server as each host will; the same launch is done once."""
     import asyncio
 
-    from accord_tools.hosts.commands.reports import show_report
-    from accord_tools.hosts.operations.rehearsal import rehearse
+    from accord_tools.hosts.commands.check import show_report
+    from accord_tools.hosts.operations.plan import rehearse
 
     reports = asyncio.run(rehearse(planned, machine, seconds=options.timeout))
     for report in reports:
@@ -387,7 +387,7 @@ def _write(
     reports: "Sequence[EntryReport]",
     hosts: "Mapping[str, Host]",
 ) -> int:
-    from accord_tools.hosts.table.places import other_readers
+    from accord_tools.hosts.table import other_readers
     from accord_tools.hosts.writing.journal import Journal
 
     written = write_plans(planned, options, Journal())
@@ -432,7 +432,7 @@ def _own_command(plan: "PlannedChange") -> str:
 def _say_json(
     planned: "Sequence[PlannedChange]", reports: "Sequence[EntryReport]", written: Sequence[Any]
 ) -> None:
-    from accord_tools.hosts.commands.reports import describe_report
+    from accord_tools.hosts.commands.check import describe_report
 
     say_json(
         {
@@ -452,8 +452,8 @@ def _print_entry(
     entry: "HostEntry",
     machine: "Machine",
 ) -> int:
-    from accord_tools.hosts.operations.snippets import paste_place
-    from accord_tools.hosts.table.rows import find_host
+    from accord_tools.hosts.operations.adaptation import paste_place
+    from accord_tools.hosts.table import find_host
 
     is_general = options.print == "text"  # no host was named
     host = find_host(hosts, _USUAL_FORM if is_general else options.print)
@@ -469,8 +469,7 @@ def _paste_text(
     options: argparse.Namespace, file: "ConfigFile", entry: "HostEntry", machine: "Machine"
 ) -> str:
     """Return an entry to paste, after saying what to do beside that."""
-    from accord_tools.hosts.operations.adaptation import adapt_entry
-    from accord_tools.hosts.operations.snippets import paste_remarks, paste_text
+    from accord_tools.hosts.operations.adaptation import adapt_entry, paste_remarks, paste_text
 
     literals = options.literal_secrets
     adapted = adapt_entry(entry, file.host, machine, scope=file.scope, allow_literals=literals)
@@ -486,9 +485,8 @@ def _print_link(
     machine: "Machine",
 ) -> int:
     from accord_tools.hosts.entries.links import install_link
-    from accord_tools.hosts.operations.adaptation import adapt_entry
-    from accord_tools.hosts.operations.snippets import paste_remarks
-    from accord_tools.hosts.table.rows import find_host
+    from accord_tools.hosts.operations.adaptation import adapt_entry, paste_remarks
+    from accord_tools.hosts.table import find_host
 
     host = find_host(hosts, options.link)
     adapted = adapt_entry(entry, host, machine)

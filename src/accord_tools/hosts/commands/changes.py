@@ -1,18 +1,22 @@
-"""Planned changes of hosts' files: shown, confirmed and written."""
+"""Changes of hosts' files: shown, confirmed and written; `accord hosts undo` takes them back."""
 
 import argparse
 import os
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from accord.cli.confirmation import confirm
-from accord.cli.terminal import escape_controls, note, painter, say
+from accord.cli.options import TEXT_OR_JSON, Commands, UsageError, add_command, is_json
+from accord.cli.terminal import escape_controls, note, painter, say, say_json
+from accord_tools.hosts.commands.selection import read_hosts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from accord_tools.hosts.definition import ConfigFile
     from accord_tools.hosts.operations.plan import PlannedChange
-    from accord_tools.hosts.writing.change import WrittenChange
-    from accord_tools.hosts.writing.journal import Journal
+    from accord_tools.hosts.writing.change import FileChange, WrittenChange
+    from accord_tools.hosts.writing.journal import Journal, JournalEntry
+
 
 WRITING: Final = """\
 --dry-run     show what would be written, and write nothing
@@ -78,7 +82,7 @@ class _Link(NamedTuple):
 
 def _find_link(plan: "PlannedChange") -> _Link | None:
     from accord_tools.hosts.definition import Machine
-    from accord_tools.hosts.table.places import project_folders
+    from accord_tools.hosts.table import project_folders
     from accord_tools.hosts.writing.destination import find_link_target
 
     machine = Machine.current()
@@ -103,3 +107,135 @@ def describe_plan(plan: "PlannedChange") -> dict[str, Any]:
         "remarks": list(plan.remarks),
         "diff": plan.difference if plan.is_needed else "",
     }
+
+
+# -- accord hosts undo
+
+
+_HELP: Final = """\
+usage: accord hosts undo [options] [NUMBER]
+
+Take back the newest change that accord made to the files of hosts, or the one with this number. A
+second undo takes back the change before; the number of an undo makes its change again.
+The file gets back the bytes of before. If another program changed it since, only what accord wrote
+is taken out, and the rest stays; where that is not possible, the file is left alone and the backup
+is named.
+
+Exit code: 0 done, 1 you declined, 2 it could not be taken back.
+
+examples:
+  accord hosts undo --list
+  accord hosts undo
+  accord hosts undo 12 --yes
+"""
+_OPTIONS: Final = f"""\
+number? NUMBER  the change, as --list shows it (default: the newest that is in force)
+--list        show the changes, newest first, and take none back
+--hosts FILE  more hosts than accord knows, as a file of TOML
+{WRITING}\
+{TEXT_OR_JSON}
+"""
+
+
+def register(kinds: Commands, name: str, help: str) -> None:
+    """Add the command to the command line."""
+    add_command(kinds, name, run, _HELP, _OPTIONS, help=help, format="text")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show the changes, or take one back."""
+    from accord_tools.hosts.writing.change import write_changes
+    from accord_tools.hosts.writing.journal import Journal
+
+    journal = Journal()
+    if options.list:
+        _list(options, journal)
+        return 0
+    changes = _plan(options, journal)
+    if not options.dry_run:
+        if not options.yes and not confirm("take this back? [y/N] "):
+            note("nothing was changed")
+            return 1
+        write_changes(changes, journal)
+    files = [str(each.path) for each in changes]
+    if is_json(options):
+        say_json({"files": files, "written": not options.dry_run})
+    elif not options.dry_run:
+        for path in files:
+            say(f"took back the change of {escape_controls(path)}\n")
+    return 0
+
+
+def _list(options: argparse.Namespace, journal: "Journal") -> None:
+    entries = journal.entries()
+    if is_json(options):
+        say_json({"changes": [_describe(each) for each in entries]})
+        return
+    if not entries:
+        say("accord has not changed any file of a host\n")
+    paint = painter()
+    for each in entries:
+        when = each.time[:16].replace("T", " ")
+        what = f"{each.action:6}  {each.host:15}  {escape_controls(each.name)}"
+        say(f"{each.id:5}  {when}  {what}  {paint('dim', escape_controls(each.file))}\n")
+
+
+def _describe(entry: "JournalEntry") -> dict[str, Any]:
+    return {
+        "number": entry.id,
+        "group": entry.group,
+        "time": entry.time,
+        "action": entry.action,
+        "host": entry.host,
+        "name": entry.name,
+        "file": entry.file,
+    }
+
+
+def _plan(options: argparse.Namespace, journal: "Journal") -> "list[FileChange]":
+    """Return the changes that take back, after showing them."""
+    from accord_tools.hosts.definition import Machine
+    from accord_tools.hosts.operations.edits import verify_rest
+    from accord_tools.hosts.table import file_at
+    from accord_tools.hosts.writing.change import undo
+
+    hosts, machine = read_hosts(options), Machine.current()
+
+    def find_file(host: str, path: str) -> "ConfigFile | None":
+        from pathlib import Path
+
+        is_secret = path.endswith(".env")
+        return None if host not in hosts or is_secret else file_at(hosts[host], Path(path), machine)
+
+    def verify(entry: "JournalEntry", before: bytes, after: bytes) -> None:
+        file = find_file(entry.host, entry.file)
+        if file is not None:
+            verify_rest(file, before, after, entry.name.split(", "))
+
+    changes = undo(journal, _number(options.number), verify=verify)
+    if not is_json(options):
+        _show(changes, [find_file(each.host, str(each.path)) for each in changes])
+    return changes
+
+
+def _number(text: str) -> int | None:
+    if text and not text.isdecimal():
+        raise UsageError(f"{text!r} is not the number of a change; see accord hosts undo --list")
+    return int(text) if text else None
+
+
+def _show(changes: "Sequence[FileChange]", files: "Sequence[ConfigFile | None]") -> None:
+    """Print each change as a diff; files with secrets are only named."""
+    from accord_tools.hosts.operations.plan import PlannedChange
+    from accord_tools.hosts.writing.destination import find_target, read_file
+
+    for change, file in zip(changes, files, strict=True):
+        before = read_file(find_target(change.path))
+        after = change.compute(before)
+        if file is None:
+            verb = "removes" if after is None else "restores"
+            say(f"{verb} {escape_controls(str(change.path))}, which has secrets\n")
+            continue
+        show_difference_lines(
+            PlannedChange(file=file, name=change.name, before=before, after=after).difference
+        )

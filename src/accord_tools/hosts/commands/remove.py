@@ -91,7 +91,7 @@ def _plan(
     from accord_tools.hosts.definition import HostsError, Machine
     from accord_tools.hosts.operations.listing import list_file
     from accord_tools.hosts.operations.plan import plan_removal, uses_secrets_of
-    from accord_tools.hosts.table.places import config_files
+    from accord_tools.hosts.table import config_files
 
     machine = Machine.current()
     hosts = read_hosts(options)

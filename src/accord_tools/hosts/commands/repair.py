@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from accord_tools.hosts.definition import ConfigFile, Host, Machine
     from accord_tools.hosts.operations.plan import PlannedChange
-    from accord_tools.hosts.repairing.repair import Repair
+    from accord_tools.hosts.repairing import Repair
 
 _HELP: Final = """\
 usage: accord hosts repair [options] [NAME ...]
@@ -109,7 +109,7 @@ def _find_repairs(
     machine: "Machine",
 ) -> "Iterator[Repair]":
     from accord_tools.hosts.definition import HostsError
-    from accord_tools.hosts.repairing.planning import find_host_repairs, find_repairs
+    from accord_tools.hosts.repairing import find_host_repairs, find_repairs
 
     if options.file is None and options.scope is None:
         used = {file.host.id: file.host for file in files}
@@ -124,7 +124,7 @@ def _find_repairs(
 def _plan_file(repairs: "Sequence[Repair]") -> "PlannedChange":
     """Return the repairs of one file as one change."""
     from accord_tools.hosts.operations.plan import PlannedChange
-    from accord_tools.hosts.repairing.repair import combine_repairs
+    from accord_tools.hosts.repairing import combine_repairs
     from accord_tools.hosts.writing.change import FileChange
     from accord_tools.hosts.writing.destination import find_target, read_file
 

@@ -9,7 +9,7 @@ from accord.cli.options import UsageError, did_you_mean, one_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from accord_tools.hosts.checking.reports import FileReport
+    from accord_tools.hosts.checking.findings import FileReport
     from accord_tools.hosts.definition import ConfigFile, Host, Machine, Scope
 
 HOST: Final = "--host HOST  a host, such as cursor, vscode or codex; may be repeated\n"
@@ -23,14 +23,14 @@ FILES: Final = f"""\
 
 def read_hosts(options: argparse.Namespace) -> "dict[str, Host]":
     """Return the hosts that accord knows, with those of `--hosts`."""
-    from accord_tools.hosts.table.rows import load_hosts
+    from accord_tools.hosts.table import load_hosts
 
     return load_hosts(options.hosts)
 
 
 def named_hosts(options: argparse.Namespace, hosts: "Mapping[str, Host]") -> "list[Host]":
     """Return the hosts of `--host`."""
-    from accord_tools.hosts.table.rows import find_host
+    from accord_tools.hosts.table import find_host
 
     return list(
         {host.id: host for host in (find_host(hosts, each) for each in options.host)}.values()
@@ -47,7 +47,7 @@ def existing_files(
     options: argparse.Namespace, hosts: "Mapping[str, Host]", machine: "Machine"
 ) -> "list[ConfigFile]":
     """Return the files of hosts that exist, of both scopes unless the options say otherwise."""
-    from accord_tools.hosts.table.places import config_files, files_in_use
+    from accord_tools.hosts.table import config_files, files_in_use
 
     chosen = named_hosts(options, hosts)
     if options.file is not None:
@@ -62,7 +62,7 @@ def file_of(
     options: argparse.Namespace, hosts: "Mapping[str, Host]", machine: "Machine"
 ) -> "ConfigFile":
     """Return the file of `--file`, which needs to be that of one host."""
-    from accord_tools.hosts.table.places import file_at
+    from accord_tools.hosts.table import file_at
 
     chosen = named_hosts(options, hosts)
     if len(chosen) != 1:
@@ -88,7 +88,7 @@ def files_to_write(
     options: argparse.Namespace, hosts: "Mapping[str, Host]", machine: "Machine"
 ) -> "list[ConfigFile]":
     """Return the files that a server is to be added to."""
-    from accord_tools.hosts.table.places import default_file, is_installed
+    from accord_tools.hosts.table import default_file, is_installed
 
     if options.file is not None:
         return [file_of(options, hosts, machine)]

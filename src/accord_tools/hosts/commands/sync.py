@@ -44,9 +44,8 @@ def register(kinds: Commands, name: str, help: str) -> None:
 def run(options: argparse.Namespace) -> int:
     """Plan, show, ask and write."""
     from accord_tools.hosts.definition import Machine
-    from accord_tools.hosts.operations.plan import combine
-    from accord_tools.hosts.operations.syncing import plan_sync
-    from accord_tools.hosts.table.rows import find_host
+    from accord_tools.hosts.operations.plan import combine, plan_sync
+    from accord_tools.hosts.table import find_host
     from accord_tools.hosts.writing.journal import Journal
 
     if not options.to:
@@ -81,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _file(host: "Host", machine: "Machine", scope: "Scope") -> "ConfigFile":
-    from accord_tools.hosts.table.places import default_file
+    from accord_tools.hosts.table import default_file
 
     found = default_file(host, machine, scope)
     if found is None:

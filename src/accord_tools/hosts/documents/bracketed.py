@@ -4,9 +4,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from accord_tools.hosts.documents.document import Edit
-from accord_tools.hosts.documents.json_scanner import BracketContainer
-from accord_tools.hosts.documents.text_lines import (
+from accord_tools.hosts.documents.document import (
+    Edit,
     begins_line,
     break_before,
     has_blank_line,
@@ -17,6 +16,7 @@ from accord_tools.hosts.documents.text_lines import (
     line_start,
     next_line,
 )
+from accord_tools.hosts.documents.json_scanner import BracketContainer
 
 
 class Writing(NamedTuple):

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from accord_tools.hosts.definition import KeyPath
-from accord_tools.hosts.documents.document import UnreadableDocument
-from accord_tools.hosts.documents.text_lines import MOST_LEVELS, find_place
+from accord_tools.hosts.documents.document import MOST_LEVELS, UnreadableDocument, find_place
 
 _STRING: Final = r'"(?:[^"\\]++|\\.)*+"'
 # Up to the next comment; a quote that never ends stops it, too.

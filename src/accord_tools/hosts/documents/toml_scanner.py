@@ -5,9 +5,13 @@ import tomllib
 from typing import Any, Final, NamedTuple
 
 from accord_tools.hosts.definition import KeyPath
-from accord_tools.hosts.documents.document import TextPlace, UnreadableDocument
+from accord_tools.hosts.documents.document import (
+    MOST_LEVELS,
+    TextPlace,
+    UnreadableDocument,
+    find_place,
+)
 from accord_tools.hosts.documents.json_scanner import BracketContainer, BracketMember
-from accord_tools.hosts.documents.text_lines import MOST_LEVELS, find_place
 
 # The longest quotes first. A backslash hides the next character in double quotes only.
 _STRING: Final = (

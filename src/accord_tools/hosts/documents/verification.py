@@ -8,7 +8,7 @@ from typing import Any
 from accord.client.configuration import without_comments
 from accord_tools.hosts.definition import FileFormat, KeyPath
 from accord_tools.hosts.documents.document import UneditableDocument
-from accord_tools.hosts.documents.toml_text import without_nulls
+from accord_tools.hosts.documents.value_texts import without_nulls
 from accord_tools.hosts.documents.values import ABSENT, find_value, is_same, name_path, to_plain
 
 __all__ = ["ABSENT", "verify_edit"]
@@ -66,7 +66,7 @@ def _parse(text: str, format: FileFormat) -> Any:
 
         return tomllib.loads(text)
     if format == "yaml":
-        from accord_tools.hosts.documents.yaml_reader import load_yaml
+        from accord_tools.hosts.documents.yaml_scanner import load_yaml
 
         return load_yaml(text)
     try:

@@ -5,9 +5,10 @@ from typing import Any, Final
 
 from accord_tools.hosts.definition import KeyPath
 from accord_tools.hosts.documents.bracketed import BracketedText, Writing
-from accord_tools.hosts.documents.document import Edit, TextPlace, UneditableDocument
-from accord_tools.hosts.documents.json_scanner import BracketContainer, BracketMember
-from accord_tools.hosts.documents.text_lines import (
+from accord_tools.hosts.documents.document import (
+    Edit,
+    TextPlace,
+    UneditableDocument,
     begins_line,
     break_before,
     find_place,
@@ -18,6 +19,8 @@ from accord_tools.hosts.documents.text_lines import (
     next_line,
     remove_lines,
 )
+from accord_tools.hosts.documents.json_scanner import BracketContainer, BracketMember
+from accord_tools.hosts.documents.value_texts import BlockStyle, format_flow, format_scalar
 from accord_tools.hosts.documents.values import (
     ABSENT,
     find_value,
@@ -34,7 +37,6 @@ from accord_tools.hosts.documents.yaml_scanner import (
     read_yaml,
     skip_properties,
 )
-from accord_tools.hosts.documents.yaml_text import BlockStyle, format_flow, format_scalar
 
 _COMMENT: Final = re.compile(r"#[^\r\n]*")
 _COMMENT_LINE: Final = re.compile(r"[ \t]*(?=#)")

@@ -12,12 +12,14 @@ import msgspec
 from msgspec.structs import replace
 
 from accord.errors import MissingExtra
-from accord_tools.hosts.definition import Host, HostEntry, HostsError, Machine, Scope
+from accord_tools.hosts.definition import ConfigFile, Host, HostEntry, HostsError, Machine, Scope
+from accord_tools.hosts.documents.value_texts import render_snippet
 from accord_tools.hosts.entries.literals import LiteralSecret, find_literals
 from accord_tools.hosts.entries.placeholders import NoPlaceholder
 from accord_tools.hosts.entries.shaping import ShapedEntry, to_host
 from accord_tools.hosts.launching.command import settle_command
 from accord_tools.hosts.launching.installation import AccordCommand, accord_command
+from accord_tools.hosts.table import default_file
 from accord_tools.hosts.targets import bridge_entry, wrap_entry
 from accord_tools.hosts.writing.secret_files import secret_file
 
@@ -260,3 +262,33 @@ def _advise_literal(literal: LiteralSecret, host: Host) -> str:
         f"as a variable (--env {literal.variable}) if the server takes it so, or keep it with "
         "--literal-secrets"
     )
+
+
+# -- text to paste, for hosts without a file and for files that cannot be changed
+
+
+def paste_place(host: Host, machine: Machine, scope: Scope) -> ConfigFile:
+    """Return the file that an entry is for; its path is empty if the host has none."""
+    found = default_file(host, machine, scope)
+    if found is not None:
+        return found
+    return ConfigFile(host=host, scope=scope, path=Path(), key=host.key, format=host.format)
+
+
+def paste_text(file: ConfigFile, adapted: AdaptedEntry) -> str:
+    """Return an entry as it stands in a file, with the objects around it."""
+    name = adapted.entry.name if file.host.container == "map" else 0
+    text = render_snippet((*file.key, name), adapted.shaped.value, file.format)
+    return text if text.endswith("\n") else f"{text}\n"
+
+
+def paste_remarks(adapted: AdaptedEntry) -> list[str]:
+    """Return what a user who pastes an entry has to know and to do."""
+    if adapted.env_file is None:
+        return list(adapted.remarks)
+    names = ", ".join(adapted.secrets)
+    missing = (
+        f'{adapted.env_file} is not written by this: put {names} there, as lines KEY="value", '
+        "and let only yourself read it (chmod 600)"
+    )
+    return [*adapted.remarks, missing]

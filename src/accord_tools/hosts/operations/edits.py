@@ -7,16 +7,17 @@ from typing import Any, Final, Literal, TypeAlias
 from accord_tools.hosts.definition import ConfigFile, HostsError, KeyPath
 from accord_tools.hosts.documents.document import (
     Document,
+    FileDocument,
     UneditableDocument,
+    open_content,
     open_document,
 )
-from accord_tools.hosts.documents.file_document import FileDocument, open_content
 from accord_tools.hosts.documents.values import find_value
 from accord_tools.hosts.documents.verification import ABSENT, verify_edit
 from accord_tools.hosts.entries.shaping import ShapedEntry, entries_in
+from accord_tools.hosts.writing.change import NOT_POSSIBLE, Reversal, reversal
 from accord_tools.hosts.writing.destination import find_target
 from accord_tools.hosts.writing.journal import Journal
-from accord_tools.hosts.writing.undoing import NOT_POSSIBLE, Reversal, reversal
 
 Compute: TypeAlias = Callable[[bytes | None], bytes | None]
 _INPUTS: Final = "inputs"

@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 
 from accord_tools.hosts.definition import ConfigFile, Host, HostEntry, HostsError, Machine
-from accord_tools.hosts.documents.file_document import open_content
+from accord_tools.hosts.documents.document import open_content
 from accord_tools.hosts.entries.shaping import entries_in, from_host
-from accord_tools.hosts.table.places import (
+from accord_tools.hosts.table import (
     config_files,
     default_file,
     files_in_use,

@@ -1,24 +1,29 @@
-"""Planned changes of hosts' files: shown first, then written as one."""
+"""Planned changes of hosts' files: shown and rehearsed first, then written as one."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+import contextlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
 
 from accord_tools.hosts.definition import ConfigFile, HostEntry, HostsError, Machine
 from accord_tools.hosts.documents.difference import show_difference
-from accord_tools.hosts.documents.document import UneditableDocument
-from accord_tools.hosts.documents.file_document import open_content
-from accord_tools.hosts.documents.text_file import read_text_file
+from accord_tools.hosts.documents.document import UneditableDocument, open_content, read_text_file
 from accord_tools.hosts.entries.shaping import entries_in, from_host
+from accord_tools.hosts.launching.installation import unwrap_entry
 from accord_tools.hosts.operations.adaptation import AdaptedEntry, adapt_entry
 from accord_tools.hosts.operations.edits import remove_entry, set_entry
+from accord_tools.hosts.operations.listing import ListedEntry, list_file
 from accord_tools.hosts.operations.secrets import mask_for
 from accord_tools.hosts.writing.change import FileChange
 from accord_tools.hosts.writing.destination import find_target, read_file
 from accord_tools.hosts.writing.journal import ChangeAction, Journal
 from accord_tools.hosts.writing.secret_files import format_env_file, parse_env_file, secret_file
+
+if TYPE_CHECKING:
+    from accord_tools.hosts.checking.findings import EntryReport
 
 
 class PlannedChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -262,3 +267,153 @@ def _after(
     first: Callable[[bytes | None], bytes | None], second: Callable[[bytes | None], bytes | None]
 ) -> Callable[[bytes | None], bytes | None]:
     return lambda before: second(first(before))
+
+
+# -- rehearsal: servers launched before their entries are written, as the hosts will
+
+
+async def rehearse(
+    planned: Sequence[PlannedChange], machine: Machine, *, seconds: float
+) -> "list[EntryReport]":
+    """Check the entries of plans, one after the other; returns a report for each.
+
+    Args:
+        planned: additions.
+        machine: where the hosts run.
+        seconds: how long one server may take.
+    """
+    from accord_tools.hosts.checking.entries import check_entry
+    from accord_tools.hosts.launching.environment import variables_in
+
+    reports = []
+    for plan in planned:
+        if plan.adapted is None:
+            continue
+        with _trial_value(plan) as value:
+            reports.append(
+                await check_entry(
+                    plan.file,
+                    plan.name,
+                    (*plan.file.key, plan.name),
+                    value,
+                    machine,
+                    seconds=seconds,
+                    granted=variables_in(plan.adapted.entry),
+                )
+            )
+    return reports
+
+
+@contextlib.contextmanager
+def _trial_value(plan: PlannedChange) -> Iterator[Any]:
+    """Yield the entry as it will be; secrets are in a file for the time of the trial."""
+    from accord_tools.hosts.sources.entry_forms import map_texts
+    from accord_tools.hosts.writing.secret_files import write_env_file
+
+    adapted = plan.adapted
+    assert adapted is not None
+    value = adapted.shaped.value
+    if adapted.env_file is None:
+        yield value
+        return
+    path, trial = str(adapted.env_file), Path(f"{adapted.env_file}.trial")
+    write_env_file(trial, adapted.secrets)
+    try:
+        yield map_texts(value, lambda text: str(trial) if text == path else text)
+    finally:
+        trial.unlink(missing_ok=True)
+
+
+# -- servers of one host copied to another
+
+
+class SyncPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be written, and which servers are left out, with the reason."""
+
+    planned: tuple[PlannedChange, ...]
+    left_out: tuple[str, ...]
+
+
+def plan_sync(
+    source: ConfigFile,
+    goals: Iterable[ConfigFile],
+    machine: Machine,
+    *,
+    names: Collection[str] = (),
+    is_replacing: bool = False,
+) -> SyncPlan:
+    """Plan to copy the servers of a file into files of other hosts.
+
+    Args:
+        source: where the servers are.
+        goals: where they shall be.
+        machine: where the hosts run.
+        names: only these servers; empty for all.
+        is_replacing: whether servers that differ are replaced.
+
+    Raises:
+        HostsError: a file cannot be read, or the source lacks one of the names.
+    """
+    listed = list_file(source)
+    if listed.fault:
+        raise HostsError(listed.fault)
+    missing = [each for each in names if each not in {entry.name for entry in listed.entries}]
+    if missing:
+        raise HostsError(f"{source.path} has no server {missing[0]!r}")
+    chosen = [each for each in listed.entries if not names or each.name in names]
+    planned: list[PlannedChange] = []
+    left_out: list[str] = []
+    for goal in goals:
+        known = raw_entries(goal, read_file(find_target(goal.path)))
+        for each in chosen:
+            found = _plan_one(each, known, goal, machine, is_replacing=is_replacing)
+            if isinstance(found, str):
+                left_out.append(f"{goal.host.name}: {each.name} is left out: {found}")
+            else:
+                planned.append(found)
+    return SyncPlan(planned=tuple(planned), left_out=tuple(left_out))
+
+
+def _plan_one(
+    listed: ListedEntry,
+    known: Mapping[str, Any],
+    goal: ConfigFile,
+    machine: Machine,
+    *,
+    is_replacing: bool,
+) -> PlannedChange | str:
+    """Return the plan for one server, or why there is not one."""
+    if listed.entry is None:
+        return listed.fault
+    if listed.entry.disabled:
+        return "it is switched off"
+    entry = replace(_without_wrapper(listed.entry), extra={})
+    try:
+        there = known.get(entry.name)
+        if there is not None and not is_replacing and not _is_same(there, entry, goal):
+            return "another server has this name there; --replace takes this one"
+        return plan_addition(goal, entry, machine, action="sync")
+    except HostsError as error:
+        return str(error)
+
+
+def _without_wrapper(entry: HostEntry) -> HostEntry:
+    """Return the URL or the command itself where accord makes up for what a host lacks.
+
+    Secrets stay in their file, which every host can launch with.
+    """
+    found = unwrap_entry(entry)
+    return entry if found.env_file is not None else found.entry
+
+
+def _is_same(known: object, entry: HostEntry, goal: ConfigFile) -> bool:
+    try:
+        there = from_host(entry.name, known, goal.host)
+    except HostsError:
+        return False
+    return (there.command, there.url, there.env, there.headers) == (
+        entry.command,
+        entry.url,
+        entry.env,
+        entry.headers,
+    )

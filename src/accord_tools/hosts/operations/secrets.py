@@ -6,8 +6,7 @@ from typing import Any, Final
 
 from accord.testing.masking import find_secret_forms, has_secret_form, is_stand_in
 from accord_tools.hosts.definition import ConfigFile, HostEntry, HostsError, KeyPath
-from accord_tools.hosts.documents.document import Document, open_document
-from accord_tools.hosts.documents.text_file import read_text_file
+from accord_tools.hosts.documents.document import Document, open_document, read_text_file
 from accord_tools.hosts.entries.literals import (
     find_literals,
     is_path_like,

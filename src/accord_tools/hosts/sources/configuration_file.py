@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from accord_tools.hosts.definition import FileFormat, HostEntry, HostsError, Machine, TransportName
-from accord_tools.hosts.launching.wrapping import wrap_entry
+from accord_tools.hosts.launching.installation import wrap_entry
 from accord_tools.hosts.server_names import clean_name
 from accord_tools.hosts.targets import TargetReader, TargetServer, complete_target, expand_home
 
@@ -32,7 +32,7 @@ def read_configuration_file(path: Path, fragment: str, reader: TargetReader) -> 
     Raises:
         HostsError: it cannot be read, or has no such server.
     """
-    from accord_tools.hosts.sources.registry import is_server_json, read_server_json
+    from accord_tools.hosts.sources.entry_forms import is_server_json, read_server_json
 
     data = _read_document(path)
     if is_server_json(data):
@@ -110,7 +110,7 @@ def _read_entry(
 def _fill_plugin(members: Mapping[str, Any], folder: Path, name: str) -> Mapping[str, Any]:
     """Fill in the folders of an agent plugin."""
     from accord.user_folder import user_folder
-    from accord_tools.hosts.sources.found_server import map_texts
+    from accord_tools.hosts.sources.entry_forms import map_texts
 
     def fill(text: str) -> str:
         if "${PLUGIN_DATA}" in text:
@@ -133,7 +133,7 @@ def _complete_paths(entry: HostEntry, folder: Path, machine: Machine) -> HostEnt
 
 
 def _read_document(path: Path) -> dict[str, Any]:
-    from accord_tools.hosts.documents.file_document import open_content
+    from accord_tools.hosts.documents.document import open_content
     from accord_tools.hosts.writing.destination import read_file
 
     content = read_file(path)

@@ -64,7 +64,7 @@ def write_env_file(path: "Path | str", variables: "Mapping[str, str]") -> None:
             make_private_folder(path.parent)
         if path.exists() and sys.platform != "win32":
             path.chmod(0o600)
-        from accord_tools.hosts.writing.replacement import replace_file
+        from accord_tools.hosts.writing.destination import replace_file
 
         replace_file(path, data, mode=0o600)
     except OSError as error:

@@ -17,7 +17,7 @@ from accord.trace import MASK
 from accord.types import JsonObject, RevisionId
 from accord_tools.check.probing.messages import initialize_params
 from accord_tools.hosts.definition import HostsError
-from accord_tools.hosts.documents.toml_text import format_pair, without_nulls
+from accord_tools.hosts.documents.value_texts import format_pair, without_nulls
 from accord_tools.inspector.differences import NumberText, parse_exactly, print_exactly
 from accord_tools.inspector.exports.exported_call import ExportedCall
 from accord_tools.inspector.raw.templates import CLIENT_INFO, name_client

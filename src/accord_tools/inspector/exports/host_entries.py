@@ -8,10 +8,14 @@ import msgspec
 from accord.types import JsonObject
 from accord_tools.hosts.definition import HostEntry, HostsError, Machine
 from accord_tools.hosts.entries.placeholders import NoPlaceholder
-from accord_tools.hosts.operations.adaptation import adapt_entry
-from accord_tools.hosts.operations.snippets import paste_place, paste_remarks, paste_text
+from accord_tools.hosts.operations.adaptation import (
+    adapt_entry,
+    paste_place,
+    paste_remarks,
+    paste_text,
+)
 from accord_tools.hosts.server_names import clean_name, command_name, url_name
-from accord_tools.hosts.table.rows import load_hosts
+from accord_tools.hosts.table import load_hosts
 from accord_tools.inspector.definition import ActionRefused, InspectTarget
 from accord_tools.inspector.target_access import (
     TOKEN_VARIABLE,

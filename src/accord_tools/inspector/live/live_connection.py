@@ -28,7 +28,7 @@ from accord.testing.masking import Masks
 from accord.types import Implementation, RevisionId
 from accord.version import __version__
 from accord_tools.check.probing.secret_filter import HIDDEN
-from accord_tools.hosts.checking.advice import advise_program, advise_start
+from accord_tools.hosts.checking.launch import advise_program, advise_start
 from accord_tools.inspector.definition import ActionRefused, InspectTarget
 from accord_tools.inspector.live.capture import (
     Captured,

@@ -1,1 +1,0 @@
-"""Faults of entries that can be mended without a guess, each as a change of one file."""
