@@ -19,11 +19,13 @@ from accord.types import JsonObject, RevisionId
 from accord_tools.check.probing.http_exchange import RawResponse, exchange, post_message
 from accord_tools.check.probing.messages import (
     Reply,
+    answer_to,
     initialize_params,
     is_question,
     new_notification,
     new_request,
     next_id,
+    params_of,
     stamp,
 )
 from accord_tools.check.probing.probe import Probe
@@ -456,3 +458,22 @@ async def end_session(connection: RawConnection, heard: RawResponse) -> None:
             pass
         # The next verdict is about the request that opened it.
         connection.proof = proof
+
+
+def lacks_lists(facts: ServerFacts) -> str | None:
+    """Return why nothing can be listed; None if something can."""
+    return None if any(map(facts.declares, LISTS)) else "the server has no lists"
+
+
+def messages_of(heard: RawResponse, call: JsonObject) -> list[JsonObject]:
+    """Return the messages of a stream that belong to a call: its answer and its progress."""
+    token = call["params"]["_meta"]["progressToken"]
+    messages = [each for each in heard.messages if isinstance(each, dict)]
+    progress = [each for each in messages if params_of(each).get("progressToken") == token]
+    return heard.answers_to(call["id"]) + progress
+
+
+async def answer_pings_only(connection: RawConnection, question: JsonObject) -> None:
+    """Leave questions unanswered; the scenario answers them by itself, or never."""
+    if question.get("method") == "ping":
+        await connection.send(answer_to(question, connection.client_capabilities))

@@ -219,20 +219,6 @@ AUTHORIZATION_PARAMETERS: Final = {
     "prompt": "asks for consent each time, which some servers want before a refresh token",
     "dpop_jkt": "the key that the code is bound to (DPoP)",
 }
-TOKEN_PARAMETERS: Final = {
-    "grant_type": "what is exchanged for the token",
-    "code": "the code of the redirect; it works once",
-    "redirect_uri": "the same as in the authorization URL",
-    "code_verifier": "the secret whose digest was the code challenge (PKCE)",
-    "client_id": "names the client",
-    "client_secret": "proves that it is this client",
-    "client_assertion": "proves that it is this client, by a signature",
-    "client_assertion_type": "what kind of proof that is",
-    "resource": "the server that the token is for (RFC 8707)",
-    "refresh_token": "the token that is exchanged for the next one",
-    "scope": "what the token shall allow",
-    "assertion": "what another authority says about the client",
-}
 TOKEN_MEMBERS: Final = {
     "access_token": "sent to the server with every request",
     "token_type": "how it is sent",

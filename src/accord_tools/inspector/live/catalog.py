@@ -345,10 +345,6 @@ class ServerCatalog:
 
     # -- for the page
 
-    def list_of(self, kind: CatalogKind) -> FetchedList:
-        """Return a list."""
-        return self._lists[kind]
-
     def find(self, kind: CatalogKind, name: str) -> InspectedEntry:
         """Return an entry.
 

@@ -33,6 +33,7 @@ from accord_tools.check.probing.tool_calls import ToolCall
 from accord_tools.check.scenarios._scenario import (
     MISSING_URI,
     SURVIVES,
+    answer_pings_only,
     arrives,
     asking_tools,
     bare_scenario,
@@ -44,7 +45,7 @@ from accord_tools.check.scenarios._scenario import (
     scenario,
     text_of,
 )
-from accord_tools.check.scenarios.server._rounds import call_and_answer
+from accord_tools.check.scenarios.server._rounds import call_and_answer, mode_of
 
 _ELICIT: Final = "elicitation/create"
 _CREATE: Final = "elicitation.create.method"
@@ -89,7 +90,7 @@ async def answers_requests_of_the_server(probe: Probe, connection: RawConnection
         params = params_of(question)
         if question["method"] == _ELICIT:
             _judge_message(probe, connection, question)
-            mode = _mode_of(question)
+            mode = mode_of(question)
             # An unknown mode is elicitation.form.mode-and-schema.
             if mode in ("form", "url"):
                 why = f"asks in mode {mode!r}, which was not declared"
@@ -108,10 +109,6 @@ def _judge_message(probe: Probe, connection: RawConnection, question: JsonObject
         connection.point_at(question)
         is_text = isinstance(params_of(question).get("message"), str)
         probe.holds(_CREATE, is_text, f"sends {_ELICIT} without message, a string")
-
-
-def _mode_of(question: Mapping[str, object]) -> Any:
-    return params_of(question).get("mode", "form")
 
 
 @bare_scenario(SURVIVES, sends=("tools/call",))
@@ -318,7 +315,7 @@ async def leaves_requests_of_the_server_unanswered(probe: Probe) -> None:
     async with probe.open() as connection:
         # Requests at the beginning belong to no call, and are answered.
         await connection.collect(probe.target.settling)
-        connection.respond = _silent
+        connection.respond = answer_pings_only
         questions: list[_Question] = []
         for tool in asking:
             try:
@@ -345,11 +342,6 @@ async def leaves_requests_of_the_server_unanswered(probe: Probe) -> None:
         await _answer_late(probe, connection, given_up)
     probe.skip((_ESTABLISHED, _TOLD), "the server waits longer for answers than the check")
     probe.skip(_MAXIMUM, "the server asks for no progress, or waits longer than the check")
-
-
-async def _silent(connection: RawConnection, question: JsonObject) -> None:
-    if question.get("method") == "ping":
-        await connection.send(answer_to(question, connection.client_capabilities))
 
 
 async def _requests_to(connection: RawConnection, tool: ToolCall) -> _Question | None:

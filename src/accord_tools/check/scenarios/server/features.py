@@ -24,6 +24,7 @@ from accord_tools.check.scenarios._scenario import (
     call_all,
     is_alive,
     is_listening,
+    lacks_lists,
     scenario,
 )
 
@@ -436,16 +437,12 @@ _ONE_PAGE: Final = "all entries are on one page, without a cursor"
 _PAGES: Final = 200
 
 
-def _has_no_lists(facts: ServerFacts) -> str | None:
-    return None if any(map(facts.declares, LISTS)) else "the server has no lists"
-
-
 @scenario(
     *_PAGINATION_LISTS,
     _STABLE,
     _BAD,
     _NEXT,
-    when=_has_no_lists,
+    when=lacks_lists,
     sends=(*LISTS.values(), "resources/templates/list"),
 )
 async def walks_all_pages(probe: Probe, connection: RawConnection) -> None:

@@ -10,7 +10,6 @@ from accord_tools.check.probing.http_exchange import RawResponse, exchange, post
 from accord_tools.check.probing.messages import (
     new_request,
     next_id,
-    params_of,
 )
 from accord_tools.check.probing.probe import Probe
 from accord_tools.check.probing.raw_connection import RawConnection
@@ -20,6 +19,7 @@ from accord_tools.check.scenarios._scenario import (
     calls,
     harmless_method,
     initialize,
+    messages_of,
     open_unjudged,
     scenario,
 )
@@ -152,7 +152,7 @@ async def resumes_streams(probe: Probe, connection: RawConnection) -> None:
         probe.not_applicable((_REPLAY, _NAMES, _CANCEL), f"the server replays nothing: {resumed}")
         return
     # After the only event, everything that follows belongs to other streams.
-    stray = _of(resumed, again)
+    stray = messages_of(resumed, again)
     probe.holds(_REPLAY, not stray, f"replays messages of another stream: {stray[:1]}")
     if stray and not resumed.answers_to(call["id"]):
         probe.fail(_NAMES, "takes the event id of one stream for one of another")
@@ -210,20 +210,12 @@ async def _resume(connection: RawConnection, last: str, id: object, patience: fl
     return heard
 
 
-def _of(heard: RawResponse, call: JsonObject) -> list[JsonObject]:
-    """Return the messages of a stream that belong to a call."""
-    token = call["params"]["_meta"]["progressToken"]
-    messages = [each for each in heard.messages if isinstance(each, dict)]
-    progress = [each for each in messages if params_of(each).get("progressToken") == token]
-    return heard.answers_to(call["id"]) + progress
-
-
 async def _judge_strangers(probe: Probe, call: JsonObject, first: RawResponse) -> None:
     async with open_unjudged(probe) as connection:
         if connection.carrier.session is None:
             return
         heard = await _resume(connection, first.ids[0], call["id"], probe.target.settling)
-        stray = _of(heard, call)
+        stray = messages_of(heard, call)
         probe.holds(_REPLAY, not stray, f"replays messages of another session: {stray[:1]}")
 
 

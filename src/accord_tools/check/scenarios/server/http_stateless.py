@@ -34,6 +34,7 @@ from accord_tools.check.scenarios._scenario import (
     complete_request,
     harmless_method,
     initialize,
+    messages_of,
     open_unjudged,
     scenario,
 )
@@ -508,7 +509,7 @@ async def closes_the_stream_of_a_call(probe: Probe) -> None:
         for call in calls(probe):
             if await _leave(calling, call):
                 await heard.rest(max(probe.target.settling, _QUIET))
-                stray = _messages_of(heard, call)
+                stray = messages_of(heard, call)
                 why = f"sends messages of a call whose stream was closed: {stray[:1]}"
                 probe.holds(_SILENT, not stray, why)
                 break
@@ -531,10 +532,3 @@ async def _leave(connection: RawConnection, call: JsonObject) -> bool:
             return False
         await heard.until(lambda heard: bool(heard.messages), connection.patience)
         return bool(heard.messages) and not heard.answers_to(call["id"])
-
-
-def _messages_of(heard: RawResponse, call: JsonObject) -> list[JsonObject]:
-    token = call["params"]["_meta"]["progressToken"]
-    messages = [each for each in heard.messages if isinstance(each, dict)]
-    progress = [each for each in messages if params_of(each).get("progressToken") == token]
-    return heard.answers_to(call["id"]) + progress

@@ -34,6 +34,7 @@ from accord_tools.check.scenarios._scenario import (
     call_all,
     harmless_method,
     is_alive,
+    lacks_lists,
     scenario,
 )
 from accord_tools.check.scenarios.server._rounds import ask_exactly
@@ -422,11 +423,7 @@ async def _names(connection: RawConnection, name: str) -> list[str]:
     return [str(each.get(_KEYS[name])) for each in entries]
 
 
-def _has_no_lists(facts: ServerFacts) -> str | None:
-    return None if any(map(facts.declares, LISTS)) else "the server has no lists"
-
-
-@scenario(*_FOR_ALL.values(), opens=OWN, era="stateless", when=_has_no_lists, sends=("tools/call",))
+@scenario(*_FOR_ALL.values(), opens=OWN, era="stateless", when=lacks_lists, sends=("tools/call",))
 async def lists_on_two_connections(probe: Probe, one: RawConnection) -> None:
     for name, id in _FOR_ALL.items():
         if not probe.facts.declares(name):
@@ -564,7 +561,7 @@ _PAGES: Final = 20
 _SCOPES: Final = frozenset({"public", "private"})
 
 
-@scenario(_SAME_SCOPE, era="stateless", when=_has_no_lists, sends=(*_PAGED.values(),))
+@scenario(_SAME_SCOPE, era="stateless", when=lacks_lists, sends=(*_PAGED.values(),))
 async def compares_the_cache_scopes_of_pages(probe: Probe, connection: RawConnection) -> None:
     for name, method in _PAGED.items():
         if not probe.facts.declares("resources" if name == "resourceTemplates" else name):

@@ -24,7 +24,15 @@ from accord_tools.check.probing.task_calls import (
     without_meta,
 )
 from accord_tools.check.probing.tool_calls import ToolCall
-from accord_tools.check.scenarios._scenario import ANSWERED, OWN, UNJUDGED, call, is_alive, scenario
+from accord_tools.check.scenarios._scenario import (
+    ANSWERED,
+    OWN,
+    UNJUDGED,
+    answer_pings_only,
+    call,
+    is_alive,
+    scenario,
+)
 
 _GET: Final = "tasks/get"
 _RESULT: Final = "tasks/result"
@@ -277,7 +285,7 @@ _NO_QUESTION: Final = "no tool that may be called as a task asks the client"
 @scenario(*_ASKING, opens=OWN, needs=TASK_CALLS, sends=("tools/call", "tasks/result"))
 async def answers_questions_of_tasks_late(probe: Probe, connection: RawConnection) -> None:
     tools = task_tools(probe.facts)
-    connection.respond = _keep_waiting
+    connection.respond = answer_pings_only
     for tool in tools:
         task = await start_task(connection, tool)
         if isinstance(task, Reply):
@@ -290,12 +298,6 @@ async def answers_questions_of_tasks_late(probe: Probe, connection: RawConnectio
             # The work may take longer than a check.
             await _give_up(probe, connection, task, request)
     probe.skip(_ASKING, _NO_QUESTION if tools else NO_TASKS)
-
-
-async def _keep_waiting(connection: RawConnection, question: JsonObject) -> None:
-    """Leave questions unanswered; the scenario answers them by itself."""
-    if question.get("method") == "ping":
-        await connection.send(answer_to(question, connection.client_capabilities))
 
 
 async def _give_up(
@@ -379,7 +381,7 @@ _SOON: Final = 0.2
 )
 async def cancels_tasks(probe: Probe, connection: RawConnection) -> None:
     tools = task_tools(probe.facts)
-    connection.respond = _keep_waiting
+    connection.respond = answer_pings_only
     cancelled: list[StartedTask] = []
     for tool in tools:
         # Once at the beginning, and once while it reports progress.
