@@ -13,7 +13,7 @@ from accord.runtime.wire import MemoryWire
 from accord.testing.connection import TappedWire
 from accord.testing.http_wires import TappedHttpWire
 from accord_tools.check.trace_check import replay
-from accord_tools.inspector.log.conversation import current_call
+from accord_tools.inspector.log.logged_conversation import current_call
 from accord_tools.inspector.log.message_log import InspectedLog, write_trace
 from inspector.logged import ask, call, make_session, opened, rows_of
 from support.running import on_a_loop

@@ -4,7 +4,7 @@ import pytest
 
 from accord.trace import HttpFacts
 from accord_tools.inspector.definition import ActionRefused, InspectTarget
-from accord_tools.inspector.log.conversation import current_call
+from accord_tools.inspector.log.logged_conversation import current_call
 from accord_tools.inspector.log.message_log import InspectedLog
 from inspector.logged import answer, ask, call, make_session, message, opened, rows_of
 from support.running import on_a_loop

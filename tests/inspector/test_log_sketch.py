@@ -5,7 +5,7 @@ import json
 import pytest
 
 from accord.trace import HttpFacts
-from accord_tools.inspector.log.entry import (
+from accord_tools.inspector.log.log_entry import (
     BRIEF_MOST,
     brief_of_http,
     describe_result,

@@ -23,7 +23,7 @@ ACTION_MODULES: Final = (
     "accord_tools.inspector.live.session_parts",
     "accord_tools.inspector.live.subscriptions",
     "accord_tools.inspector.live.task_list",
-    "accord_tools.inspector.live.catalog",
+    "accord_tools.inspector.live.server_catalog",
     "accord_tools.inspector.live.calls",
     "accord_tools.inspector.forms.form_actions",
     "accord_tools.inspector.raw.console",

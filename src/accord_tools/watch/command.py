@@ -146,7 +146,7 @@ def _watch(options: argparse.Namespace, form: str, log: _Log) -> int:
     watcher = Watcher(target, found=log.add, recording=options.record)
     try:
         if options.command:
-            from accord_tools.watch.stdio import watch_command
+            from accord_tools.watch.stdio_relay import watch_command
 
             code = watch_command(options.command, watcher, env=dict(options.env))
         else:

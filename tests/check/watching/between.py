@@ -7,7 +7,7 @@ import sys
 import threading
 from contextlib import contextmanager
 
-from accord_tools.watch.stdio import watch_command
+from accord_tools.watch.stdio_relay import watch_command
 from accord_tools.watch.watcher import Watcher
 from support.waiting import LONG
 

@@ -387,9 +387,9 @@ def test_a_flood_is_dropped_and_counted_and_passes_all_the_same(monkeypatch):
 
 
 def test_a_line_without_end_is_dropped_and_passes(monkeypatch):
-    from accord_tools.watch import stdio
+    from accord_tools.watch import stdio_relay
 
-    monkeypatch.setattr(stdio, "LINE_LIMIT", 1_000)
+    monkeypatch.setattr(stdio_relay, "LINE_LIMIT", 1_000)
     with watched(ECHO) as (host, watcher):
         host.say_later(b"x" * 100_000)
         assert host.hear_all() == b"x" * 100_000

@@ -26,7 +26,7 @@ from accord_tools.check.rendering.text import code_span, escape_markdown
 from accord_tools.check.rendering.wording import page_of
 from accord_tools.check.report import anchor
 from accord_tools.check.trace_check import replay
-from accord_tools.inspector.log.entry import LogEntry
+from accord_tools.inspector.log.log_entry import LogEntry
 from accord_tools.inspector.log.message_log import (
     MAIN,
     BrokenClause,

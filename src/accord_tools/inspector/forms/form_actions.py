@@ -133,7 +133,7 @@ def _schema_of(session: "InspectedSession", kind: FormKind, name: str) -> Any:
         return _template_schema(name)
     if kind == "question":
         return _live(session, "page_questions", "AskedQuestions").schema_of(name)
-    found = _live(session, "catalog", "ServerCatalog").schema_of(kind, name)
+    found = _live(session, "server_catalog", "ServerCatalog").schema_of(kind, name)
     if kind == "prompts":
         return prompt_schema(found) if isinstance(found, list | tuple) else found or _TEXTS
     return found

@@ -21,8 +21,8 @@ from accord_tools.inspector.history.call_history import CallHistory
 from accord_tools.inspector.history.call_record import CallRecord
 from accord_tools.inspector.live.call_state import Call, CallError, CallKind
 from accord_tools.inspector.live.capture import CapturedExchange, capture
-from accord_tools.inspector.live.catalog import ServerCatalog, reason_to_confirm
 from accord_tools.inspector.live.live_connection import LiveConnection
+from accord_tools.inspector.live.server_catalog import ServerCatalog, reason_to_confirm
 from accord_tools.inspector.live.task_list import OneTask, TaskList
 from accord_tools.inspector.live.texts import (
     Hiding,
@@ -32,7 +32,7 @@ from accord_tools.inspector.live.texts import (
     read_texts,
     show_text,
 )
-from accord_tools.inspector.log.conversation import current_call
+from accord_tools.inspector.log.logged_conversation import current_call
 from accord_tools.inspector.log.message_log import InspectedLog
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from accord_tools.inspector.definition import InspectTarget
 
 if TYPE_CHECKING:
     from accord.stdio.child import StderrSink
-    from accord_tools.inspector.log.conversation import LoggedConversation
+    from accord_tools.inspector.log.logged_conversation import LoggedConversation
 
 
 # A task that is followed for hours asks for its state again and again.

@@ -27,8 +27,8 @@ from accord_tools.inspector.definition import ActionRefused
 from accord_tools.inspector.forms.errors import find_errors
 from accord_tools.inspector.forms.model import build_form
 from accord_tools.inspector.live.texts import encode_text, read_plain
-from accord_tools.inspector.log.conversation import current_call
-from accord_tools.inspector.log.entry import shorten
+from accord_tools.inspector.log.log_entry import shorten
+from accord_tools.inspector.log.logged_conversation import current_call
 from accord_tools.inspector.log.message_log import InspectedLog
 
 if TYPE_CHECKING:

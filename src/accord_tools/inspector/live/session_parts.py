@@ -29,9 +29,9 @@ from accord.runtime.source_files import (
 from accord.types import JsonObject, Root
 from accord_tools.inspector.actions import Nothing, action
 from accord_tools.inspector.definition import ActionRefused
-from accord_tools.inspector.live.catalog import ServerCatalog
 from accord_tools.inspector.live.live_connection import LiveConnection
 from accord_tools.inspector.live.page_questions import AskedQuestions
+from accord_tools.inspector.live.server_catalog import ServerCatalog
 from accord_tools.inspector.live.subscriptions import WatchedResources
 from accord_tools.inspector.live.task_list import TaskList
 

@@ -21,8 +21,8 @@ from accord.protocol.violation import FAIL, Party, Severity
 from accord.testing.masking import Masks
 from accord.testing.recording import create_next
 from accord.trace import Record, Transport
-from accord_tools.inspector.log.conversation import LoggedConversation, RuleAnswers
-from accord_tools.inspector.log.entry import EntryKind, LogEntry, RowBreach, shorten
+from accord_tools.inspector.log.log_entry import EntryKind, LogEntry, RowBreach, shorten
+from accord_tools.inspector.log.logged_conversation import LoggedConversation, RuleAnswers
 from accord_tools.inspector.target_access import find_secrets
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
-from accord_tools.inspector.log.entry import EntryKind, EntrySender, LogEntry
+from accord_tools.inspector.log.log_entry import EntryKind, EntrySender, LogEntry
 from accord_tools.inspector.log.message_log import (
     ANY_REQUIREMENT,
     InspectedLog,

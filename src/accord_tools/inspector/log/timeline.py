@@ -8,7 +8,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from accord.types import JsonObject
-from accord_tools.inspector.log.entry import LogEntry, sketch_message
+from accord_tools.inspector.log.log_entry import LogEntry, sketch_message
 from accord_tools.inspector.log.message_log import InspectedLog
 
 LaneState: TypeAlias = Literal["answered", "error", "open", "cancelled"]

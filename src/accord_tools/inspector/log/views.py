@@ -15,7 +15,7 @@ from accord_tools.check.report import anchor
 from accord_tools.check.trace_check import decidable
 from accord_tools.inspector.actions import READ, Nothing, action
 from accord_tools.inspector.definition import ActionRefused, InspectTarget
-from accord_tools.inspector.log.entry import LogEntry, RowBreach
+from accord_tools.inspector.log.log_entry import LogEntry, RowBreach
 from accord_tools.inspector.log.message_log import InspectedLog
 from accord_tools.inspector.log.row_filter import LogFilters, RowFilter
 from accord_tools.inspector.log.timeline import LANES_MOST, show_timeline

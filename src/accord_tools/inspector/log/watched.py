@@ -19,7 +19,7 @@ from accord_tools.inspector.log.message_log import MAIN, InspectedLog
 from accord_tools.watch.watcher import Watcher
 
 if TYPE_CHECKING:
-    from accord_tools.inspector.log.conversation import LoggedConversation
+    from accord_tools.inspector.log.logged_conversation import LoggedConversation
     from accord_tools.inspector.session import InspectedSession
 
 WatchState: TypeAlias = Literal["connecting", "ready", "closed", "failed"]
@@ -246,7 +246,7 @@ def watch_stdio(
     Raises:
         ConnectFailed: the command cannot be started.
     """
-    from accord_tools.watch.stdio import watch_command
+    from accord_tools.watch.stdio_relay import watch_command
 
     buffer = TrafficBuffer(title or " ".join(command))
     beside = _PageThread(page, buffer)

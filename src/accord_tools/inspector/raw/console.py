@@ -31,7 +31,7 @@ from accord_tools.inspector.target_access import (
 )
 
 if TYPE_CHECKING:
-    from accord_tools.inspector.log.conversation import LoggedConversation
+    from accord_tools.inspector.log.logged_conversation import LoggedConversation
 
 
 log = logging.getLogger("accord_tools.inspector")

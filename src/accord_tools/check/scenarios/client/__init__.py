@@ -10,7 +10,7 @@ from accord_tools.check.scenarios.client import (  # noqa: F401  # modules regis
     authorization_registration,
     caching,
     cancellation,
-    client_tasks,
+    clients_with_tasks,
     lifecycle,
     listening,
     streamable_http,

@@ -20,6 +20,7 @@ from accord_tools.watch.watcher import Copy, Watcher
 if TYPE_CHECKING:
     import subprocess
 
+
 _CHUNK: Final = 64 * 1024
 # Seconds to pass on the rest of the output when the server has ended.
 _DRAINING: Final = 5.0

@@ -21,7 +21,7 @@ from accord.testing.masking import Masks
 from accord.testing.recording import parse_line
 from accord.trace import HttpFacts, Party, Record, Transport
 from accord.types import JsonObject, RevisionId
-from accord_tools.inspector.log.entry import (
+from accord_tools.inspector.log.log_entry import (
     EntryKind,
     EntrySender,
     LogEntry,
@@ -36,6 +36,7 @@ from accord_tools.inspector.log.entry import (
 if TYPE_CHECKING:
     from accord.types import RequestId
     from accord_tools.inspector.log.message_log import InspectedLog
+
 
 log = logging.getLogger("accord_tools.inspector")
 
