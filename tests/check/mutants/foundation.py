@@ -143,7 +143,8 @@ class Between:
         self.from_client: Callable[[Message], Sent] = lambda message: message
         self.requests: dict[Any, Message] = {}
         self.connection: RawConnection
-        self._wire = MemoryWire(server._core)
+        # A server as one principal sees it has no core apart from itself.
+        self._wire = MemoryWire(getattr(server, "_core", server))
         self._timers: list[asyncio.TimerHandle] = []
 
     async def open(self, line: RawConnection) -> None:
