@@ -42,6 +42,7 @@ PUBLIC = frozenset({"broken", "challenged", "connected", "structured", "unattend
 # Words of before, and those in their place; the glossary in CONTRIBUTING.md explains these.
 OLD_WORDS = {
     r"stand[-_ ]?alone": "stateless",
+    r"listen_?place": "listener",
     r"(?<![a-z])bells?(?![a-z])": "notify, notification",
     r"(?<![a-z])receipts?(?![a-z])": "acknowledgement",
     r"(?<![a-z])dut(?:y|ies)(?![a-z])": "recovery record",
@@ -227,6 +228,7 @@ def test_tests_are_named_by_condition_and_outcome():
         ("listened_exchange", True),
         ("has_listened", False),
         ("listener", False),
+        ("listen_place", True),
         ("RedisBells", True),
         ("missed_bells", True),
         ("labelled", False),
