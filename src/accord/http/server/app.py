@@ -124,16 +124,10 @@ class HttpApp(ListenerApp):
     def _reset(self, now: Callable[[], float]) -> None:
         """Make everything that belongs to one event loop."""
         self.state = AppState(self.server, self.options, now)
-        self.sessions: HttpSessions
-        self.endpoint: HttpEndpoint
-        self._older_form: TwoEndpointForm
-        if self.options.store is None:
-            self.sessions = HttpSessions(self.state)
-            self.bodies = Bodies(self.state, self.sessions)
-            self.endpoint = HttpEndpoint(self.state, self.sessions, self.bodies)
-            self._older_form = TwoEndpointForm(self.state, self.sessions, self.bodies)
-        else:
-            self._share()
+        self.sessions = HttpSessions(self.state) if self.options.store is None else self._share()
+        self.bodies = Bodies(self.state, self.sessions)
+        self.endpoint = HttpEndpoint(self.state, self.sessions, self.bodies)
+        self._older_form = TwoEndpointForm(self.state, self.sessions, self.bodies)
         self.under_way = 0
         self._endpoints = self._route()
         self._is_ready = self._is_finished = False
@@ -141,12 +135,11 @@ class HttpApp(ListenerApp):
         self._is_managed = False
         self._life: asyncio.Task[None] | None = None
 
-    def _share(self) -> None:
-        """Make what serves together with other workers."""
+    def _share(self) -> HttpSessions:
+        """Make what serves together with other workers; return the source of its sessions."""
         parts: SharedParts = import_module("accord.sharing.sessions.parts").SharedParts(self.state)
         self._shared = parts
-        self.sessions, self.bodies = parts.sessions, parts.bodies
-        self.endpoint, self._older_form = parts.endpoint, parts.older_form
+        return parts.sessions
 
     def _route(self) -> dict[str, Serve]:
         """Return what serves each path."""

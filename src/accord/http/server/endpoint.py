@@ -1,10 +1,15 @@
-"""The endpoints of an app: the one of Streamable HTTP, and the two of the older form."""
+"""The endpoints of an app: the one of Streamable HTTP, and the two of the older form.
+
+They ask sources for sessions (`sessions.SessionSource`): this process, a store that several workers
+share, or a source of sessions for one request each. What a source has to read first it gives later
+(`sessions.Later`); all else goes on at once, without a task.
+"""
 
 import json
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from html import escape
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 from urllib.parse import parse_qs, quote, urlsplit
 
 import msgspec
@@ -20,15 +25,19 @@ from accord.http.server.exchange import (
     Scope,
     expiry_check,
 )
-from accord.http.server.session import HttpSession, PostResponse
-from accord.http.server.sessions import HttpSessions
-from accord.http.server.state import DRAINING, AppState, Bodies
-from accord.http.server.stateless import StatelessRequests
-from accord.http.server.stream import Stream, parse_event_id
+from accord.http.server.session import HttpSession, PostResponse, RequestSession
+from accord.http.server.sessions import HttpSessions, Later, SessionSource, is_request
+from accord.http.server.state import BRIEF, DRAINING, AppState, Bodies
+from accord.http.server.stateless import StatelessSource
+from accord.http.server.stream import Stream
 from accord.protocol.exchange import Event, Refused, RequestReceived
 from accord.protocol.revisions import HANDSHAKE
 from accord.runtime.handlers import DONE
 
+if TYPE_CHECKING:
+    import asyncio
+
+Result = TypeVar("Result")
 _ACCEPT: Final = b"accept"
 _HOST: Final = b"host"
 _HTML: Final = b"text/html"
@@ -59,20 +68,14 @@ _PAGE: Final = """<!doctype html>
 _STATELESS: Final = "POST, OPTIONS"
 # Seconds after which a silent call becomes a stream, if clients could resume that stream.
 _LONG: Final = 1.0
+# Seconds after which the client of a stateless request that is not answered is watched.
+_SOON: Final = 0.1
 # So many bytes of a query are read: gateways may write parameters of their own before ours.
 _QUERY_MOST: Final = 4_000
 STREAM: Final = "/sse"
 MESSAGES: Final = "/messages"
 # The codes of errors for messages that are malformed, or not allowed at this point.
 _MALFORMED: Final = (-32700, -32600)
-
-
-class _Head(msgspec.Struct):
-    method: str | None = None
-    id: int | str | None = None
-
-
-_decode_head: Final = msgspec.json.Decoder(_Head).decode
 
 
 class _Fault(msgspec.Struct):
@@ -101,20 +104,6 @@ def _answers_request(error: _ErrorReply) -> bool:
     return error.id is not None and error.error.code not in _MALFORMED
 
 
-def _read_head(body: bytes) -> _Head | None:
-    """Return the head of a message; None if it cannot be read, as that of a batch."""
-    try:
-        return _decode_head(body)
-    except (ValueError, RecursionError):
-        return None
-
-
-def is_request(body: bytes) -> bool:
-    """Whether a body is a request that can be read."""
-    head = _read_head(body)
-    return head is not None and head.method is not None and head.id is not None
-
-
 def refusal_reason(events: Sequence[Event]) -> str | None:
     """Return why every message of a body was refused; None if one was accepted."""
     reasons = [each.why for each in events if isinstance(each, Refused) and not each.is_ignored]
@@ -122,15 +111,17 @@ def refusal_reason(events: Sequence[Event]) -> str | None:
 
 
 class HttpEndpoint:
-    """The endpoint of Streamable HTTP.
+    """The endpoint of Streamable HTTP: one way from a POST to its session, and to its answer.
+
+    Args:
+        state: of the app.
+        sessions: the source of sessions that last.
+        bodies: reads the bodies of requests.
 
     Attributes:
         waiting: the responses that wait for their answer, and when a tick first saw them.
-        stateless: serves requests that stand on their own.
-        response_type: makes the responses to POSTs of sessions.
+        stateless: the source of sessions for requests that stand on their own.
     """
-
-    response_type: type[PostResponse] = PostResponse
 
     def __init__(self, state: AppState, sessions: HttpSessions, bodies: Bodies) -> None:
         self._state = state
@@ -141,7 +132,8 @@ class HttpEndpoint:
         has_sessions = not self._lacks_sessions and any(id in HANDSHAKE for id in revisions)
         self._allowed = gate.ALLOWED if has_sessions else _STATELESS
         self.waiting: dict[PostResponse, float | None] = {}
-        self.stateless = StatelessRequests(state, bodies, self.waiting)
+        self._watch_timer: asyncio.TimerHandle | None = None
+        self.stateless = StatelessSource(state)
         self._has_stateless = has_stateless(revisions)
         self._has_handshake = any(id in HANDSHAKE for id in revisions)
 
@@ -151,9 +143,13 @@ class HttpEndpoint:
         if method == "POST":
             if verdict.refusal is not None:
                 return exchange.refuse(verdict.refusal)
-            if verdict.stateless is not None:
-                return self.stateless.serve(exchange, verdict)
-            return self._post(exchange, verdict)
+            body = exchange.body
+            if body is None or len(body) > BRIEF:
+                read = self._bodies.read(exchange)
+                if not isinstance(read, bytes):
+                    return self._take_later(exchange, verdict, read)
+                body = read
+            return self._take(exchange, verdict, body)
         if method == "OPTIONS":
             return exchange.preflight(self._allowed)
         if method == "GET" and is_visit(exchange.headers):
@@ -167,7 +163,11 @@ class HttpEndpoint:
             refusal = verdict.revision
         if refusal is not None:
             return exchange.refuse(refusal)
-        return self._get(exchange) if method == "GET" else self._delete(exchange)
+        key = exchange.headers.get(SESSION)
+        if key is None:
+            return exchange.refuse(gate.HttpRefusal(400, "Mcp-Session-Id is missing"))
+        serve = self._get if method == "GET" else self._delete
+        return _when_found(self._sessions.find(key, exchange), partial(serve, exchange))
 
     def tick(self, now: float) -> None:
         """Answer long silent calls as streams: comments keep those open."""
@@ -183,12 +183,6 @@ class HttpEndpoint:
 
     # -- POST
 
-    def _post(self, exchange: HttpExchange, verdict: gate.HeadVerdict) -> Awaitable[None]:
-        read = self._bodies.read(exchange)
-        if isinstance(read, bytes):
-            return self._take(exchange, verdict, read)
-        return self._take_later(exchange, verdict, read)
-
     async def _take_later(
         self, exchange: HttpExchange, verdict: gate.HeadVerdict, read: Awaitable[bytes | None]
     ) -> None:
@@ -200,7 +194,10 @@ class HttpEndpoint:
         self, exchange: HttpExchange, verdict: gate.HeadVerdict, body: bytes
     ) -> Awaitable[None]:
         """Serve a POST whose body has arrived; nothing is left to await if it is answered."""
-        if self._has_stateless and (
+        source: SessionSource = self._sessions
+        if verdict.stateless is not None:
+            source = self.stateless
+        elif self._has_stateless and (
             VERSION_KEY in body
             or type(verdict.revision) is gate.HttpRefusal
             or not self._has_handshake
@@ -208,82 +205,128 @@ class HttpEndpoint:
             refused = self.stateless.refuse_misplaced(exchange, body)
             if refused is not None:
                 return refused
-        session = self._session_for(exchange, body, verdict)
-        if type(session) is gate.HttpRefusal:
-            return exchange.refuse(session)
-        post = self.response_type(exchange, session, verdict.form)
-        return self._conclude(post, session.session.dispatcher.receive(body, post))
+        found = source.choose(exchange, verdict, body)
+        if isinstance(found, Later):
+            return _go_on_later(found, partial(self._receive, source, exchange, verdict, body))
+        return self._receive(source, exchange, verdict, body, found)
 
-    def _conclude(self, post: PostResponse, events: Sequence[Event]) -> Awaitable[None]:
+    def _receive(
+        self,
+        source: SessionSource,
+        exchange: HttpExchange,
+        verdict: gate.HeadVerdict,
+        body: bytes,
+        session: RequestSession | gate.HttpRefusal,
+    ) -> Awaitable[None]:
+        """Let the session of a POST receive it."""
+        if not isinstance(session, RequestSession):
+            return exchange.refuse(session)
+        post = session.response_type(exchange, session, verdict.form)
+        routed = source.route(post, body)
+        if isinstance(routed, Later):
+            return self._conclude_later(post, body, routed)
+        return self._conclude(post, body, routed)
+
+    async def _conclude_later(
+        self,
+        post: PostResponse,
+        body: bytes,
+        routed: Later[Sequence[Event] | gate.HttpRefusal | None],
+    ) -> None:
+        events = await routed
+        if events is None:
+            await post.exchange.empty(202)  # gate.post.accepted-202
+        elif isinstance(events, gate.HttpRefusal):
+            await post.exchange.refuse(events)
+        else:
+            await self._conclude(post, body, events)
+
+    def _conclude(
+        self, post: PostResponse, body: bytes, events: Sequence[Event]
+    ) -> Awaitable[None]:
         """Respond to a POST that its session has received."""
         post.is_received = True
-        is_alone = len(events) == 1 and events[0].__class__ is RequestReceived
-        if not is_alone and not self._has_requests(post, events):
-            return self._accept(post, events)
-        if not post.is_over and post.stream is None:
-            if not post.exchange.is_on_listener:
-                return self._answer_later(post)
-            self.waiting[post] = None
-            post.call_when_ready(self._answer_ready)
-            return DONE
+        if len(events) == 1 and events[0].__class__ is RequestReceived:
+            post.request = events[0].exchange
+        elif not post.expects_answers(events):
+            return self._accept(post, body, events)
+        if post.is_over:
+            return self._answer(post) if post.owner.is_kept else self._answer_first(post)
+        if post.is_stateless:
+            self.stateless.open.add(post)
+        if post.stream is None:
+            return self._wait_for(post)
         return self._answer(post) if post.owner.is_kept else self._answer_first(post)
+
+    def _wait_for(self, post: PostResponse) -> Awaitable[None]:
+        """Respond once there is an answer, or a message before it."""
+        exchange = post.exchange
+        self.waiting[post] = None
+        if not exchange.is_on_listener:
+            if post.is_stateless and self._watch_timer is None:
+                loop = post.owner.session.loop
+                self._watch_timer = loop.call_later(_SOON, self._watch)
+            return self._answer_later(post)
+        if post.is_stateless:
+            exchange.on_left = partial(self._client_left, post)
+        post.call_when_ready(self._answer_ready)
+        return DONE
 
     def _answer_ready(self, post: PostResponse) -> None:
         del self.waiting[post]
-        if post.owner.is_kept:
-            self._answer(post)
-        else:
-            self._answer_first(post)
+        exchange = post.exchange
+        exchange.on_left = None
+        work = self._answer(post) if post.owner.is_kept else self._answer_first(post)
+        if work is not DONE:
+            exchange.finish_later(work)
+
+    def _client_left(self, post: PostResponse) -> None:
+        self.waiting.pop(post, None)
+        post.call_when_ready(None)
+        post.is_left = True
+        post.leave()
 
     async def _answer_later(self, post: PostResponse) -> None:
-        self.waiting[post] = None
         try:
-            await post.wait()
-        finally:
-            del self.waiting[post]
-        await (self._answer(post) if post.owner.is_kept else self._answer_first(post))
+            try:
+                await post.wait()
+            finally:
+                del self.waiting[post]
+                await post.stop_watching()
+        except BaseException:  # the ASGI server has cancelled it
+            post.leave()
+            raise
+        if post.is_left:
+            post.leave()
+        else:
+            await (self._answer(post) if post.owner.is_kept else self._answer_first(post))
 
-    def _session_for(
-        self, exchange: HttpExchange, body: bytes, verdict: gate.HeadVerdict
-    ) -> HttpSession | gate.HttpRefusal:
-        """Find the session of a request, or begin one for `initialize`."""
-        state, revision = self._state, verdict.revision
-        if state.is_draining and is_request(body):
-            return DRAINING
-        key = None if self._lacks_sessions else exchange.headers.get(SESSION)
-        if key is not None:
-            if type(revision) is gate.HttpRefusal:
-                return revision
-            return self._sessions.find(key, exchange)
-        head = _read_head(body)
-        opens = head is not None and head.method == "initialize"
-        if opens and not self._lacks_sessions:
-            # `initialize` negotiates the revision; the header is ignored.
-            return self._sessions.begin(exchange)
-        is_other = head is not None and not opens
-        if isinstance(revision, gate.HttpRefusal):
-            if is_other:
-                return revision
-        elif self._lacks_sessions and not opens:
-            return HttpSession(state, revision=revision.id)
-        elif is_other:  # session.id.missing-400
-            return gate.HttpRefusal(400, "Mcp-Session-Id is missing; only initialize goes without")
-        # `initialize` without sessions, or an unreadable message: a session of one message
-        # answers it.
-        return HttpSession(state)
+    def _watch(self) -> None:
+        """Watch the clients of stateless requests that are not answered at once.
 
-    def _has_requests(self, post: PostResponse, events: Sequence[Event]) -> bool:
-        """Whether a batch has requests; if all are answered or refused, it need not wait."""
-        if not any(event.__class__ is RequestReceived for event in events):
-            return False
-        post.is_batch = True
-        if not post.is_over and not post.is_held and not post.owner.has_open(post):
-            post.give_up()
-        return True
+        One timer serves all: most requests are answered before it goes off, and cost nothing.
+        """
+        self._watch_timer = None
+        for post in self.waiting:
+            if not post.exchange.is_on_listener:
+                post.watch()
 
-    def _accept(self, post: PostResponse, events: Sequence[Event]) -> Awaitable[None]:
+    def _accept(self, post: PostResponse, body: bytes, events: Sequence[Event]) -> Awaitable[None]:
         """Respond to a POST without requests."""
+        if post.is_stateless:
+            post.owner.let_go()
+            return self.stateless.refuse(post.exchange, body, post.refusals)
+        settled = self._sessions.settle(post, events)
+        if isinstance(settled, Later):
+            return _go_on_later(settled, partial(self._accept_settled, post, events))
+        return self._accept_settled(post, events, settled)
+
+    def _accept_settled(
+        self, post: PostResponse, events: Sequence[Event], refusal: gate.HttpRefusal | None
+    ) -> Awaitable[None]:
         exchange = post.exchange
+        if refusal is not None:
+            return exchange.refuse(refusal)
         if not post.owner.is_kept:
             post.owner.let_go()
         if post.refusals:
@@ -299,28 +342,45 @@ class HttpEndpoint:
 
     def _answer_first(self, post: PostResponse) -> Awaitable[None]:
         """Answer the first request of a session; keep the session if that opened it."""
-        session = post.owner
-        if session.key and session.session.is_begun and session.session.dispatcher.closed is None:
-            session.is_kept = True
-            self._sessions.keep(session)
-            return self._answer(post, session.id)
-        stream = post.stream
-        if stream is not None and not stream.is_ended:
-            return self._follow(post, stream, on_end=session.let_go)
-        answered = self._answer(post)
-        session.let_go()
+        owner, stream = post.owner, post.stream
+        if isinstance(owner, HttpSession) and owner.key:
+            session = owner.session
+            if session.is_begun and session.dispatcher.closed is None:
+                opened = self._sessions.open(owner)
+                if isinstance(opened, Later):
+                    return _go_on_later(opened, partial(self._answer_opened, post, owner))
+                return self._answer_opened(post, owner, opened)
+        try:
+            if stream is not None and not stream.is_ended:
+                return self._follow(post, stream, on_end=post.leave)
+            answered = self._answer(post)
+        except BaseException:
+            post.leave()
+            raise
+        post.leave()
         return answered
+
+    def _answer_opened(
+        self, post: PostResponse, session: HttpSession, refusal: gate.HttpRefusal | None
+    ) -> Awaitable[None]:
+        if refusal is None:
+            return self._answer(post, session.id)
+        session.let_go()
+        return post.exchange.refuse(refusal)
 
     def _answer(self, post: PostResponse, new_session: str | None = None) -> Awaitable[None]:
         stream, reply, exchange = post.stream, post.reply, post.exchange
         if stream is not None and not stream.is_ended:
             return self._follow(post, stream, new_session)
-        if stream is not None or (
-            reply is not None and post.form == "stream" and exchange.denial is None
-        ):
-            return exchange.whole_stream(post.complete_stream(), session=new_session)
+        status = post.status
+        is_stream = post.form == "stream" and status == 200 and exchange.denial is None
+        if stream is not None or (reply is not None and is_stream):
+            events = post.complete_stream()
+            if events is None and post.stream is not None:
+                return self._follow(post, post.stream, new_session)
+            return exchange.whole_stream(events or b"", session=new_session)
         if reply is not None:
-            return exchange.json(reply, session=new_session)
+            return exchange.json(reply, status=status, session=new_session)
         return self._end_unanswered(post)
 
     def _follow(
@@ -330,17 +390,30 @@ class HttpEndpoint:
         new_session: str | None = None,
         on_end: Callable[[], None] | None = None,
     ) -> Awaitable[None]:
-        headers = post.exchange.stream_headers(new_session)
-        reader = post.exchange.make_reader(stream, headers, self._state.readers)
+        exchange, state = post.exchange, self._state
+        reader = exchange.make_reader(stream, exchange.stream_headers(new_session), state.readers)
         reader.on_end = on_end
+        if post.is_listening:
+            reader.is_due = expiry_check(exchange.expiry(state.now()))
+            reader.is_admitted = exchange.is_admitted
+            reader.on_due = post.end_listening
+            state.listening += 1
+            reader.on_end = partial(self._stop_listening, on_end)
         stream.attach(reader)
         if post.is_hung_up:
             reader.end()
         return reader.follow()
 
+    def _stop_listening(self, on_end: Callable[[], None] | None) -> None:
+        self._state.listening -= 1
+        if on_end is not None:
+            on_end()
+
     def _end_unanswered(self, post: PostResponse) -> Awaitable[None]:
         """Respond to a request that was cancelled, or whose session has ended."""
         exchange = post.exchange
+        if post.is_stateless:
+            return exchange.refuse(DRAINING)
         if post.owner.session.dispatcher.closed is None:
             return exchange.empty(202) if post.form == "json" else exchange.whole_stream(b"")
         if self._state.is_stopping:
@@ -349,16 +422,19 @@ class HttpEndpoint:
 
     # -- GET and DELETE
 
-    def _get(self, exchange: HttpExchange) -> Awaitable[None]:
-        session = self._find_session(exchange)
+    def _get(
+        self, exchange: HttpExchange, session: HttpSession | gate.HttpRefusal
+    ) -> Awaitable[None]:
         if isinstance(session, gate.HttpRefusal):
             return exchange.refuse(session)
-        last = exchange.header(LAST_EVENT)
-        stream = session.listen() if last is None else self._resume(session, last)
+        found = self._sessions.stream(session, exchange.header(LAST_EVENT))
+        return _when_found(found, partial(self._follow_standing, exchange, session))
+
+    def _follow_standing(
+        self, exchange: HttpExchange, session: HttpSession, stream: Stream | gate.HttpRefusal
+    ) -> Awaitable[None]:
         if isinstance(stream, gate.HttpRefusal):
             return exchange.refuse(stream)
-        if stream.count == 0 and session.session.endpoint.revision.priming_event:
-            stream.prime()
         state = self._state
         reader = exchange.make_reader(stream, exchange.stream_headers(), state.readers)
         if session.is_standing(stream):
@@ -366,41 +442,33 @@ class HttpEndpoint:
             reader.is_due = expiry_check(exchange.expiry(state.now()))
             reader.is_admitted = exchange.is_admitted
         state.listening += 1
-        reader.on_end = partial(self._stop_listening, session)
+        leave = partial(self._sessions.leave, session, stream)
+        reader.on_end = partial(self._stop_listening, leave)
         stream.attach(reader)
         exchange.expect_silence()
         return reader.follow()
 
-    def _stop_listening(self, session: HttpSession) -> None:
-        self._state.listening -= 1
-        session.used = self._state.now()
-
-    def _resume(self, session: HttpSession, last: str) -> Stream | gate.HttpRefusal:
-        """Return the stream of an event, to be read from there on."""
-        found = parse_event_id(last)
-        stream = None if found is None else session.find_stream(found[0])
-        if found is None or stream is None or not stream.resume(found[1]):
-            why = f"Last-Event-ID {last[:80]!r} is unknown, or later events are no longer kept"
-            return gate.HttpRefusal(400, why)
-        if stream.is_ended and not stream.unread:
-            # A cancelled call has no answer. Some clients ask for it over and over while they get
-            # a stream; so they get none. (gate.get.stream-or-405)
-            why = f"no event follows Last-Event-ID {last[:80]!r}: the stream has ended"
-            return gate.HttpRefusal(405, why, headers=(("allow", self._allowed),))
-        return stream
-
-    def _delete(self, exchange: HttpExchange) -> Awaitable[None]:
-        session = self._find_session(exchange)
+    def _delete(
+        self, exchange: HttpExchange, session: HttpSession | gate.HttpRefusal
+    ) -> Awaitable[None]:
         if isinstance(session, gate.HttpRefusal):
             return exchange.refuse(session)
-        self._sessions.end(session)
-        return exchange.empty(204)
+        return _when_found(self._sessions.delete(session), partial(_end_deleted, exchange))
 
-    def _find_session(self, exchange: HttpExchange) -> HttpSession | gate.HttpRefusal:
-        key = exchange.headers.get(SESSION)
-        if key is None:
-            return gate.HttpRefusal(400, "Mcp-Session-Id is missing")
-        return self._sessions.find(key, exchange)
+
+def _end_deleted(exchange: HttpExchange, refusal: gate.HttpRefusal | None) -> Awaitable[None]:
+    return exchange.empty(204) if refusal is None else exchange.refuse(refusal)
+
+
+def _when_found(
+    found: Result | Later[Result], go_on: Callable[[Result], Awaitable[None]]
+) -> Awaitable[None]:
+    """Go on with what a source has found: at once, or when it has it."""
+    return _go_on_later(found, go_on) if isinstance(found, Later) else go_on(found)
+
+
+async def _go_on_later(found: Later[Result], go_on: Callable[[Result], Awaitable[None]]) -> None:
+    await go_on(await found)
 
 
 class TwoEndpointForm:
@@ -416,17 +484,23 @@ class TwoEndpointForm:
         if exchange.method == "OPTIONS":
             return exchange.preflight("GET, OPTIONS")
         if exchange.method != "GET":
-            return exchange.refuse(not_allowed("connect with GET", "GET, OPTIONS"))
+            return exchange.refuse(_not_allowed("connect with GET", "GET, OPTIONS"))
         if verdict.refusal is not None:
             return exchange.refuse(verdict.refusal)
-        state, sessions = self._state, self._sessions
-        session = sessions.begin(exchange)
+        session = self._sessions.begin(exchange)
         if isinstance(session, gate.HttpRefusal):
             return exchange.refuse(session)
-        stream = session.only_stream = Stream(on_overflow=partial(sessions.end, session))
+        opened = self._sessions.open_older(session)
+        return _when_found(opened, partial(self._follow, exchange, session))
+
+    def _follow(
+        self, exchange: HttpExchange, session: HttpSession, stream: Stream | gate.HttpRefusal
+    ) -> Awaitable[None]:
+        if isinstance(stream, gate.HttpRefusal):
+            return exchange.refuse(stream)
+        state = self._state
         url = f"{self._base_path(exchange.scope)}{MESSAGES}?session_id={session.id}"
         stream.put(sse.encode(url.encode(), name="endpoint"))  # sse.connect.endpoint-event
-        sessions.keep(session)
         reader = exchange.make_reader(stream, exchange.stream_headers(), state.readers)
         # The session lasts as long as its stream; each message with a later token extends it.
         session.ends_at = exchange.expiry(state.now())
@@ -434,13 +508,13 @@ class TwoEndpointForm:
         reader.is_due = session.is_due
         reader.is_admitted = session.is_admitted
         state.listening += 1
-        reader.on_end = partial(self._end_session, session)
+        reader.on_end = partial(self._end_session, session, stream)
         stream.attach(reader)
         return reader.follow()
 
-    def _end_session(self, session: HttpSession) -> None:
+    def _end_session(self, session: HttpSession, stream: Stream) -> None:
         self._state.listening -= 1
-        self._sessions.end(session)
+        self._sessions.end_older(session, stream)
 
     def _base_path(self, scope: Scope) -> str:
         """Return the path before ours, as clients see it.
@@ -464,12 +538,13 @@ class TwoEndpointForm:
         if exchange.method == "OPTIONS":
             return await exchange.preflight("POST, OPTIONS")
         if exchange.method != "POST":
-            return await exchange.refuse(not_allowed("send with POST", "POST, OPTIONS"))
+            return await exchange.refuse(_not_allowed("send with POST", "POST, OPTIONS"))
         if verdict.refusal is not None and verdict.refusal.status == 415:
             return await exchange.refuse(verdict.refusal)
         query = exchange.scope.get("query_string", b"")[:_QUERY_MOST].decode("latin-1")
         id = (parse_qs(query).get("session_id") or [""])[0]
-        session = await self._find(exchange, id.encode())
+        found = self._sessions.find(id.encode(), exchange)
+        session = await found if isinstance(found, Later) else found
         if isinstance(session, gate.HttpRefusal):
             return await exchange.refuse(session)
         if session.only_stream is None:
@@ -483,14 +558,21 @@ class TwoEndpointForm:
             return None
         if self._state.is_draining and is_request(body):
             return await exchange.refuse(DRAINING)
-        return await self._take(exchange, session, body)
+        return await self._take(session.response_type(exchange, session, "stream"), body)
 
-    async def _find(self, exchange: HttpExchange, key: bytes) -> HttpSession | gate.HttpRefusal:
-        return self._sessions.find(key, exchange)
-
-    async def _take(self, exchange: HttpExchange, session: Any, body: bytes) -> None:
-        post = PostResponse(exchange, session, "stream")
-        await self._conclude(post, session.session.dispatcher.receive(body, post))
+    async def _take(self, post: PostResponse, body: bytes) -> None:
+        """Let a session receive a message."""
+        routed = self._sessions.route(post, body)
+        events = await routed if isinstance(routed, Later) else routed
+        if events is None:
+            return await post.exchange.empty(202)
+        if isinstance(events, gate.HttpRefusal):
+            return await post.exchange.refuse(events)
+        settled = self._sessions.settle(post, events)
+        refusal = await settled if isinstance(settled, Later) else settled
+        if refusal is not None:
+            return await post.exchange.refuse(refusal)
+        return await self._conclude(post, events)
 
     async def _conclude(self, post: PostResponse, events: Sequence[Event]) -> None:
         """Respond to a POST whose message was received; answers go to the stream."""
@@ -510,7 +592,7 @@ class TwoEndpointForm:
         await exchange.empty(202)
 
 
-def not_allowed(why: str, allowed: str) -> gate.HttpRefusal:
+def _not_allowed(why: str, allowed: str) -> gate.HttpRefusal:
     """Return the refusal of a method."""
     return gate.HttpRefusal(405, why, headers=(("allow", allowed),))
 

@@ -137,6 +137,10 @@ class HttpExchange(ABC):
     def make_reader(self, stream: "Stream", headers: Headers, among: "set[Reader]") -> "Reader":
         """Return what sends a stream as the response, with status 200."""
 
+    def finish_later(self, work: Awaitable[None]) -> None:
+        """Go on with a response in a task, where no task serves the request: on the listener."""
+        raise NotImplementedError
+
     @abstractmethod
     def expect_silence(self) -> None:
         """Keep no more than a response needs that only follows a stream."""
@@ -354,7 +358,7 @@ class AsgiReader(Reader):
 
     def let_go(self) -> None:
         self._is_let_go = True
-        self._finish()
+        self.finish()
         if self._task is not None:
             self._task.cancel()
 
@@ -371,18 +375,18 @@ class AsgiReader(Reader):
                 self.last_write = self._loop.time()
                 await send({"type": _BODY, "body": chunk, "more_body": not is_last})
                 if is_last:
-                    self._finish()
+                    self.finish()
         except asyncio.CancelledError:
             if not self._is_let_go:
                 raise
         except Exception as error:  # ASGI servers raise different errors when the client is gone
             log.debug("a client is gone: %r", error)
-            self._finish()
+            self.finish()
         finally:
             self._task = None
 
-    def _finish(self) -> None:
-        super()._finish()
+    def finish(self) -> None:
+        super().finish()
         if self._owner is not None:
             # First the ASGI server may end the wait for a disconnect itself: the response is done.
             self._loop.call_soon(self._free)

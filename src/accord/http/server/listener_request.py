@@ -25,6 +25,7 @@ from accord.http.server.exchange import (
 )
 from accord.http.server.stream import Reader, Stream
 from accord.principal import Principal, as_principal
+from accord.runtime.eager import start
 from accord.runtime.handlers import DONE
 
 if TYPE_CHECKING:
@@ -509,9 +510,7 @@ class ListenerExchange(ListenerRequest, HttpExchange):
     is_on_listener = True
 
     def __init__(self, app: "HttpApp", connection: "HttpConnection", head: ReceivedHead) -> None:
-        self.connection = connection
-        self.head = head
-        self.is_last = not head.is_kept_alive
+        super().__init__(connection, head)
         self._app = app
         self.options = app.options
         self.method = head.method
@@ -569,6 +568,10 @@ class ListenerExchange(ListenerRequest, HttpExchange):
         reader = self.follower = ListenerReader(stream, among, self)
         return reader
 
+    def finish_later(self, work: Awaitable[None]) -> None:
+        listener = self.connection.listener
+        start(listener.loop, listener.finish(self, work), "http request")
+
     def expect_silence(self) -> None:
         self.connection.expect_silence()
         self.head = self.head.without_headers()
@@ -615,7 +618,7 @@ class ListenerReader(Reader):
                 break
             self.last_write = self._loop.time()
             if is_last:
-                self._finish()
+                self.finish()
             request.write(chunk, is_last=is_last)
 
     def follow(self) -> Awaitable[None]:
@@ -624,16 +627,16 @@ class ListenerReader(Reader):
         return DONE
 
     def let_go(self) -> None:
-        self._finish()
+        self.finish()
         self._request.cut_off()
 
     def client_left(self) -> None:
         """Leave the stream of a client that is gone."""
         if not self.is_done:
-            self._finish()
+            self.finish()
 
-    def _finish(self) -> None:
-        super()._finish()
+    def finish(self) -> None:
+        super().finish()
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None

@@ -5,18 +5,23 @@ import os
 import secrets
 import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Coroutine, Generator, Hashable, Iterator, Sequence
+from functools import partial
 from hashlib import sha256
 from heapq import nlargest
 from math import inf
-from typing import Final, TypeAlias
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
+
+import msgspec
 
 from accord.http.rules import gate
 from accord.http.rules.addresses import client_network
-from accord.http.server.exchange import HttpExchange
-from accord.http.server.session import HttpSession
-from accord.http.server.state import AppState, ServedSession
+from accord.http.server.exchange import SESSION, HttpExchange
+from accord.http.server.session import HttpSession, PostResponse, RequestSession
+from accord.http.server.state import DRAINING, AppState, ServedSession
+from accord.http.server.stream import Stream, parse_event_id
 from accord.principal import Principal
+from accord.protocol.exchange import Event
 
 log = logging.getLogger("accord.http")
 
@@ -117,6 +122,69 @@ SessionPlace: TypeAlias = HttpSession | _Caller
 """A place in the ring of a caller's sessions."""
 
 
+Result_co = TypeVar("Result_co", covariant=True)
+
+
+class Later(Generic[Result_co]):
+    """What a request has to wait for, before it goes on."""
+
+    __slots__ = ("_work",)
+
+    def __init__(self, work: Coroutine[Any, Any, Result_co]) -> None:
+        self._work = work
+
+    def __await__(self) -> Generator[Any, Any, Result_co]:
+        return self._work.__await__()
+
+
+Found: TypeAlias = "RequestSession | gate.HttpRefusal | Later[RequestSession | gate.HttpRefusal]"
+"""The session that serves a POST, or why it is refused."""
+FoundKept: TypeAlias = "HttpSession | gate.HttpRefusal | Later[HttpSession | gate.HttpRefusal]"
+"""The session that a request names, or why there is none."""
+FoundStream: TypeAlias = "Stream | gate.HttpRefusal | Later[Stream | gate.HttpRefusal]"
+"""The stream that a client asks for, or why it gets none."""
+Routed: TypeAlias = "Sequence[Event] | Later[Sequence[Event] | gate.HttpRefusal | None]"
+"""What came of a message; None if another process has it."""
+Refused: TypeAlias = "gate.HttpRefusal | Later[gate.HttpRefusal | None] | None"
+"""Why something cannot be done; None if it is done."""
+
+
+class SessionSource(Protocol):
+    """Where an endpoint has the sessions from that serve POSTs.
+
+    They are sessions of this process, sessions of a store that several workers share, or sessions
+    of one request each.
+    """
+
+    def choose(self, exchange: HttpExchange, verdict: gate.HeadVerdict, body: bytes) -> Found:
+        """Return the session that serves a POST: one that it names, or a new one."""
+
+    def route(self, post: PostResponse, body: bytes) -> Routed:
+        """Let a session receive a message, or another process that waits for it."""
+
+
+class _Head(msgspec.Struct):
+    method: str | None = None
+    id: int | str | None = None
+
+
+_decode_head: Final = msgspec.json.Decoder(_Head).decode
+
+
+def _read_head(body: bytes) -> _Head | None:
+    """Return the head of a message; None if it cannot be read, as that of a batch."""
+    try:
+        return _decode_head(body)
+    except (ValueError, RecursionError):
+        return None
+
+
+def is_request(body: bytes) -> bool:
+    """Whether a body is a request that can be read."""
+    head = _read_head(body)
+    return head is not None and head.method is not None and head.id is not None
+
+
 class _ProtocolSessions:
     """The protocol sessions of an app, for the server behind it."""
 
@@ -131,10 +199,14 @@ class _ProtocolSessions:
 
 
 class HttpSessions:
-    """The sessions of an app, in all and by caller."""
+    """The sessions of an app, in all and by caller: the source of those of this process.
+
+    What an endpoint asks of it, a source of sessions in a store may answer later.
+    """
 
     def __init__(self, state: AppState) -> None:
         self._state = state
+        self._has_sessions = state.options.has_sessions
         # By the bytes of the header, so that it need not be decoded.
         self._found: dict[bytes, HttpSession] = {}
         self._callers: dict[Hashable, _Caller] = {}
@@ -152,7 +224,36 @@ class HttpSessions:
     def __iter__(self) -> Iterator[HttpSession]:
         return iter(list(self._found.values()))
 
-    def find(self, key: bytes, exchange: HttpExchange) -> HttpSession | gate.HttpRefusal:
+    # -- finding
+
+    def choose(self, exchange: HttpExchange, verdict: gate.HeadVerdict, body: bytes) -> Found:
+        """Return the session that a POST names, a new one for `initialize`, or one of its own."""
+        state, revision = self._state, verdict.revision
+        if state.is_draining and is_request(body):
+            return DRAINING
+        key = exchange.headers.get(SESSION) if self._has_sessions else None
+        if key is not None:
+            if type(revision) is gate.HttpRefusal:
+                return revision
+            return self.find(key, exchange)
+        head = _read_head(body)
+        opens = head is not None and head.method == "initialize"
+        if opens and self._has_sessions:
+            # `initialize` negotiates the revision; the header is ignored.
+            return self.begin(exchange)
+        is_other = head is not None and not opens
+        if isinstance(revision, gate.HttpRefusal):
+            if is_other:
+                return revision
+        elif not self._has_sessions and not opens:
+            return HttpSession(state, revision=revision.id)
+        elif is_other:  # session.id.missing-400
+            return gate.HttpRefusal(400, "Mcp-Session-Id is missing; only initialize goes without")
+        # `initialize` without sessions, or an unreadable message: a session of one message
+        # answers it.
+        return HttpSession(state)
+
+    def find(self, key: bytes, exchange: HttpExchange) -> FoundKept:
         """Return the session that a request names, if its caller has opened it."""
         session = self._found.get(key)
         principal = exchange.principal
@@ -163,7 +264,7 @@ class HttpSessions:
             return _UNKNOWN if session is not None else self._refuse_unknown(key)
         session.used = self._state.now()
         if session.after is None:
-            self._note_first_use(session)
+            self.note_first_use(session)
         return session
 
     def _refuse_unknown(self, key: bytes) -> gate.HttpRefusal:
@@ -180,10 +281,13 @@ class HttpSessions:
             )
         return _ELSEWHERE
 
-    def _note_first_use(self, session: HttpSession) -> None:
+    def note_first_use(self, session: HttpSession) -> None:
+        """Count a session among those of its caller that are used."""
         caller = self._callers[session.caller]
         caller.remove(session)
         caller.append(session)
+
+    # -- opening
 
     def begin(self, exchange: HttpExchange) -> HttpSession | gate.HttpRefusal:
         """Make a session; it counts once it is kept."""
@@ -191,14 +295,26 @@ class HttpSessions:
             return gate.HttpRefusal(503, "the server is stopping", code=-32000, headers=_BUSY)
         principal = exchange.principal
         caller = caller_key(principal, exchange.scope.get("client"))
-        why = self._make_room(caller)
+        why = self.make_room(caller)
         if why is not None:
             return gate.HttpRefusal(503, why, -32000, _BUSY)
         return HttpSession(self._state, self._ids.make(), principal=principal, caller=caller)
 
+    def open(self, session: HttpSession) -> Refused:
+        """Let a client come back to the session that it has begun."""
+        session.is_kept = True
+        self.keep(session)
+        return None
+
+    def open_older(self, session: HttpSession) -> FoundStream:
+        """Open a session in the older form, and return the stream that it lasts as long as."""
+        stream = session.only_stream = Stream(on_overflow=partial(self.end, session))
+        self.keep(session)
+        return stream
+
     def keep(self, session: HttpSession) -> None:
-        """Let clients come back to a session."""
-        self._make_room(session.caller)  # others may have been kept since it began
+        """Count a session, and let requests find it."""
+        self.make_room(session.caller)  # others may have been kept since it began
         self._found[session.key] = session
         session.session.list_in(self._listed)
         caller = self._callers.get(session.caller)
@@ -210,7 +326,7 @@ class HttpSessions:
         else:
             caller.append(session)
 
-    def _make_room(self, caller: Hashable) -> str | None:
+    def make_room(self, caller: Hashable) -> str | None:
         """End an idle session if there are too many; return the reason if none is idle.
 
         A caller loses its own sessions first, the longest idle before others.
@@ -242,7 +358,47 @@ class HttpSessions:
                 return session
         return None
 
+    # -- messages and streams
+
+    def route(self, post: PostResponse, body: bytes) -> Routed:
+        """Let a session receive a message; return what came of it."""
+        return post.owner.session.dispatcher.receive(body, post)
+
+    def settle(self, post: PostResponse, events: Sequence[Event]) -> Refused:
+        """Save what messages have changed that have no answer: here nothing needs it."""
+        return None
+
+    def stream(self, session: HttpSession, last: str | None) -> FoundStream:
+        """Return a stream for a client that listens, or that comes back.
+
+        Args:
+            session: its session.
+            last: the last event that it has, if it comes back.
+        """
+        stream = session.listen() if last is None else _resume(session, last)
+        if isinstance(stream, gate.HttpRefusal):
+            return stream
+        if stream.count == 0 and session.session.endpoint.revision.priming_event:
+            stream.prime()
+        return stream
+
+    def leave(self, session: HttpSession, stream: Stream) -> None:
+        """Note that the response has ended with which a client followed a stream."""
+        session.used = self._state.now()
+
+    # -- ending
+
+    def delete(self, session: HttpSession) -> Refused:
+        """End a session as its client asks."""
+        self.end(session)
+        return None
+
+    def end_older(self, session: HttpSession, stream: Stream) -> None:
+        """End a session in the older form, whose stream has ended."""
+        self.end(session)
+
     def end(self, session: HttpSession) -> None:
+        """End a session, and forget it."""
         was_kept = self._found.pop(session.key, None) is not None
         caller = self._callers.get(session.caller)
         if was_kept and caller is not None:
@@ -264,6 +420,33 @@ class HttpSessions:
     def close(self) -> None:
         for session in self:
             self.end(session)
+
+
+def _resume(session: HttpSession, last: str) -> Stream | gate.HttpRefusal:
+    """Return the stream of an event, to be read from there on."""
+    found = parse_event_id(last)
+    stream = None if found is None else session.find_stream(found[0])
+    if found is None or stream is None or not stream.resume(found[1]):
+        return refuse_lost(last)
+    if stream.is_ended and not stream.unread:
+        return refuse_ended(last)
+    return stream
+
+
+def refuse_lost(last: str) -> gate.HttpRefusal:
+    """Return the refusal of a client that has missed events which are gone."""
+    why = f"Last-Event-ID {last[:80]!r} is unknown, or later events are no longer kept"
+    return gate.HttpRefusal(400, why)
+
+
+def refuse_ended(last: str) -> gate.HttpRefusal:
+    """Return the refusal of a client that has the last event of a stream.
+
+    A cancelled call has no answer. Some clients ask for it over and over while they get a stream;
+    so they get none. (gate.get.stream-or-405)
+    """
+    why = f"no event follows Last-Event-ID {last[:80]!r}: the stream has ended"
+    return gate.HttpRefusal(405, why, headers=(("allow", gate.ALLOWED),))
 
 
 class SessionIds:

@@ -38,7 +38,7 @@ _STUCK: Final = 1.0
 # How many times `body_timeout` a body may stay below `body_rate`: the speed of connections varies.
 _LENIENCY: Final = 3
 # Shorter bodies are within any sensible limit.
-_BRIEF: Final = 4096
+BRIEF: Final = 4096
 # A request that has not begun can be sent to another server, or later.
 DRAINING: Final = gate.HttpRefusal(503, "the server is stopping", -32000, (("retry-after", "1"),))
 _SILENT: Final = gate.HttpRefusal(408, "the body did not arrive in time (body_timeout)")
@@ -362,7 +362,7 @@ class Bodies:
         if body is not None:
             return self._check_size(exchange, body)
         length = exchange.headers.get(LENGTH)
-        if length is not None and length.isdigit() and int(length[:20]) > _BRIEF:
+        if length is not None and length.isdigit() and int(length[:20]) > BRIEF:
             limit, setting = self._limit(exchange)
             if int(length[:20]) > limit:
                 return exchange.refuse(_too_large(limit, setting), close=True)
@@ -380,7 +380,7 @@ class Bodies:
         return self._check_size(exchange, bytes(message.get("body", b"")))
 
     def _check_size(self, exchange: HttpExchange, body: bytes) -> bytes | Awaitable[None]:
-        if len(body) > _BRIEF:
+        if len(body) > BRIEF:
             limit, setting = self._limit(exchange)
             if len(body) > limit:
                 return exchange.refuse(_too_large(limit, setting), close=True)

@@ -6,33 +6,29 @@ since it cannot come back for the answer.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Hashable, MutableMapping
-from functools import partial
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from accord.errors import HeaderMismatch, InternalError, InvalidRequest, RequestError
-from accord.http.rules import sse, stateless
+from accord.http.rules import stateless
 from accord.http.rules.gate import HeadVerdict
 from accord.http.server.exchange import (
     VERSION,
     HttpExchange,
-    expiry_check,
     wait_for_disconnect,
 )
-from accord.http.server.session import HttpSession, PostResponse
-from accord.http.server.sessions import caller_key
-from accord.http.server.state import DRAINING, AppState, Bodies
+from accord.http.server.session import PostResponse, RequestSession
+from accord.http.server.sessions import Found, Routed, caller_key
+from accord.http.server.state import DRAINING, AppState
 from accord.http.server.stream import Stream
 from accord.protocol import codec
-from accord.protocol.exchange import Exchange, RequestReceived
+from accord.protocol.exchange import Event, Exchange
 from accord.protocol.jsonrpc import Batch, ErrorBody, Frame, MalformedMessage
 from accord.protocol.mirroring import NAME_MEMBERS, MirroredArgument
 from accord.protocol.revisions import Revision
-from accord.runtime.handlers import DONE
-from accord.types import RevisionId
 
 log = logging.getLogger("accord.http")
 
@@ -42,72 +38,27 @@ _NAMED: Final = {
 }
 # As many sessions as are in use at one time under high load.
 _SPARE_MOST: Final = 64
-# Seconds after which the client of a request that is not answered is watched.
-_SOON: Final = 0.1
 _ONE_MESSAGE: Final = "a POST of this revision has one request or one notification"
-
-
-class StatelessSession(HttpSession):
-    """The session of one request that stands on its own."""
-
-    __slots__ = ()
-
-    def __init__(self, state: AppState, revision: RevisionId) -> None:
-        # Of what sessions have, it needs nothing else.
-        self._state = state
-        self.key = b""
-        self.only_stream = None
-        begin = state.server.stateless_sessions.begin
-        self.session = begin(self, state.lifespan, revision)
-
-    def write(self, data: bytes, exchange: Exchange | None) -> None:
-        """Put a message on the response to the request that it belongs to."""
-        if exchange is None or exchange.cancelled or exchange.origin.is_over:
-            return
-        # An exchange is closed before its answer is written, and no sooner.
-        if self.session.endpoint.conversation.client.open.get(exchange.id) is exchange:
-            exchange.origin.say(data)
-        else:
-            exchange.origin.answer(data)
-
-    __call__ = write
 
 
 class StatelessResponse(PostResponse):
     """The response to a request that stands on its own.
 
-    Args:
-        exchange: the HTTP request.
-        owner: the session of one message that serves it.
-        verdict: what its head says: the revision, and how the client accepts the response.
-        requests: those under way.
-
     Attributes:
         listens_for: the caller that it counts for, if it is open for a request that only listens.
-        is_left: whether its client is gone.
-        status: that of an error, where its code alone does not say.
         end: answers a request that only listens.
         watcher: waits for the client to leave.
     """
 
+    is_stateless = True
+    # What handlers ask is part of the answer.
+    can_ask = True
     listens_for: Hashable = None
-    is_left = False
-    status: int | None = None
     end: Callable[[], None] | None = None
     watcher: asyncio.Task[None] | None = None
-
-    def __init__(
-        self,
-        exchange: HttpExchange,
-        owner: HttpSession,
-        verdict: HeadVerdict,
-        requests: "StatelessRequests",
-    ) -> None:
-        self.exchange = exchange
-        self.owner = owner
-        self.form = verdict.form
-        self._revision = verdict.stateless
-        self._requests = requests
+    owner: "StatelessSession"
+    _status: int | None = None
+    _has_ended = False
 
     # -- what the server asks of it
 
@@ -121,7 +72,7 @@ class StatelessResponse(PostResponse):
         attribute = _NAMED.get(method)
         name = None if attribute is None else getattr(params, attribute)
         if (
-            exchange.revision is self._revision
+            exchange.revision is self.owner.revision
             and not given.repeated
             and stateless.repeats(given.headers, method, name)
         ):
@@ -154,14 +105,30 @@ class StatelessResponse(PostResponse):
             InternalError: the caller has too many of them.
         """
         if self.form == "json":
-            self.status = 406
+            self._status = 406
             raise InvalidRequest(
                 "the answer is an event stream: Accept must list text/event-stream, and the "
                 "server must not be limited to JSON (answers)"
             )
-        self._requests.add_listener(self)
+        most = self.owner.source.add_listener(self)
+        if most is not None:
+            self._status = 429
+            raise InternalError(f"{most} requests of one caller listen (sessions_per_caller)")
         self.end = end
         self.open_stream()
+
+    @property
+    def status(self) -> int:  # type: ignore[override]  # in a session it is always the same
+        """The status of the response: that of its error, where its code alone does not say."""
+        request = self.request
+        if self._status is not None or request is None or request.fault is None:
+            return self._status or 200
+        return stateless.status_of(request.fault)
+
+    @property
+    def is_listening(self) -> bool:  # type: ignore[override]  # in a session it never is
+        """Whether it is kept open for a request that only listens."""
+        return self.end is not None
 
     def end_listening(self) -> None:
         """Let a request that only listens be answered; once."""
@@ -176,10 +143,12 @@ class StatelessResponse(PostResponse):
             self._wake()
         return self.stream
 
+    def expects_answers(self, events: Sequence[Event]) -> bool:
+        return False  # a batch is refused
+
     # -- waiting
 
     def watch(self) -> None:
-        """Wake once the client is gone."""
         if self.watcher is None:
             self.watcher = self.owner.session.loop.create_task(self._watch())
 
@@ -192,206 +161,102 @@ class StatelessResponse(PostResponse):
         self._wake()
 
     async def stop_watching(self) -> None:
-        """Let others wait for the disconnect."""
         watcher, self.watcher = self.watcher, None
         if watcher is not None and not watcher.done():
             watcher.cancel()
             await asyncio.wait((watcher,))
 
-    def abandon(self, request: Exchange) -> None:
-        """Cancel a request whose client is gone."""
+    def leave(self) -> None:
+        """End the request, with its answer or without it; once."""
+        if self._has_ended:
+            return
+        self._has_ended = True
+        owner, request = self.owner, self.request
+        if self.is_over:
+            owner.source.put_back(self)
+            return
         self.is_over = True
-        session = self.owner.session
-        if session.dispatcher.closed is None:
+        session = owner.session
+        if session.dispatcher.closed is None and request is not None:
             session.dispatcher.abandon(request)  # http.cancel.disconnect-is-cancel
             session.request_cancelled(request)
+        owner.source.remove(self)
+        owner.let_go()
 
 
-class StatelessRequests:
-    """The requests to one app that stand on their own.
+class StatelessSession(RequestSession):
+    """The session of one request that stands on its own.
+
+    Args:
+        source: has made it.
+        revision: that of the request.
+    """
+
+    __slots__ = ("revision", "source")
+
+    response_type = StatelessResponse
+
+    def __init__(self, source: "StatelessSource", revision: Revision) -> None:
+        super().__init__(source.state, revision.id)
+        self.source = source
+        self.revision = revision
+
+
+class StatelessSource:
+    """The source of sessions for requests that stand on their own.
 
     Args:
         state: of the app.
-        bodies: reads the bodies of its requests.
-        waiting: the responses that wait for their answer, of all POSTs.
 
     Attributes:
-        open: those that were not answered at once.
+        state: of the app.
+        open: the responses of requests that were not answered at once.
     """
 
-    def __init__(
-        self, state: AppState, bodies: Bodies, waiting: MutableMapping[PostResponse, Any]
-    ) -> None:
-        self._state = state
-        self._bodies = bodies
-        self._waiting = waiting
+    def __init__(self, state: AppState) -> None:
+        self.state = state
         self._decode = codec.codec_for(state.server.limits).decode
         self._listeners: dict[Hashable, int] = {}
         self._spare: list[StatelessSession] = []
-        self._watch_timer: asyncio.TimerHandle | None = None
-        self.open: set[StatelessResponse] = set()
+        self.open: set[PostResponse] = set()
 
     # -- one request
 
-    def serve(self, exchange: HttpExchange, verdict: HeadVerdict) -> Awaitable[None]:
-        """Serve a POST whose header names a revision without sessions."""
-        read = self._bodies.read(exchange)
-        if isinstance(read, bytes):
-            return self._take(exchange, verdict, read)
-        return self._take_later(exchange, verdict, read)
-
-    async def _take_later(
-        self, exchange: HttpExchange, verdict: HeadVerdict, read: Awaitable[bytes | None]
-    ) -> None:
-        body = await read
-        if body is not None:
-            await self._take(exchange, verdict, body)
-
-    def _take(self, exchange: HttpExchange, verdict: HeadVerdict, body: bytes) -> Awaitable[None]:
-        """Serve a POST whose body has arrived; nothing is left to await if it is answered."""
-        if self._state.is_draining:
-            return exchange.refuse(DRAINING)
-        assert verdict.stateless is not None
-        if self._state.options.principal is not None:
-            _ = exchange.principal  # a caller without an identity is refused, whatever it asks for
-        session = self._session_for(verdict.stateless)
-        post = StatelessResponse(exchange, session, verdict, self)
-        events = session.session.dispatcher.receive(body, post)
-        event = events[0]
-        if event.__class__ is not RequestReceived or len(events) > 1:
-            session.let_go()
-            return self._refuse(exchange, body, post.refusals)
-        post.is_received = True
-        request: Exchange = event.exchange
-        if post.is_over:
-            self._put_back(session)
-            return self._answer(post, request)
-        self.open.add(post)
-        if post.stream is not None:
-            return self._answer(post, request, on_end=partial(self._leave, post, request))
-        if not exchange.is_on_listener:
-            return self._answer_later(post, request)
-        self._waiting[post] = None
-        exchange.on_left = partial(self._client_left, post, request)
-        post.call_when_ready(partial(self._answer_ready, request))
-        return DONE
-
-    def _answer_ready(self, request: Exchange, post: StatelessResponse) -> None:
-        del self._waiting[post]
-        post.exchange.on_left = None
-        leave = partial(self._leave, post, request)
-        is_followed = post.stream is not None and not post.stream.is_ended
-        try:
-            self._answer(post, request, on_end=leave)
-        except BaseException:
-            leave()
-            raise
-        if not is_followed:
-            leave()
-
-    def _client_left(self, post: StatelessResponse, request: Exchange) -> None:
-        self._waiting.pop(post, None)
-        post.call_when_ready(None)
-        post.is_left = True
-        self._leave(post, request)
-
-    async def _answer_later(self, post: StatelessResponse, request: Exchange) -> None:
-        self._waiting[post] = None
-        if self._watch_timer is None:
-            self._watch_timer = post.owner.session.loop.call_later(_SOON, self._watch)
-        is_followed = False
-        try:
-            try:
-                await post.wait()
-            finally:
-                del self._waiting[post]
-                if post.watcher is not None:
-                    await post.stop_watching()
-            if not post.is_left:
-                is_followed = post.stream is not None and not post.stream.is_ended
-                await self._answer(post, request, on_end=partial(self._leave, post, request))
-        finally:
-            if not is_followed:
-                self._leave(post, request)
-
-    def _leave(self, post: StatelessResponse, request: Exchange) -> None:
-        """End a request that was not answered at once, with its answer or without it; once."""
-        if post not in self.open:
-            return
-        self.open.remove(post)
-        session = post.owner
-        assert isinstance(session, StatelessSession)
-        if post.listens_for is not None:
-            self._remove_listener(post.listens_for)
-        if post.is_over:
-            self._put_back(session)
-        else:
-            post.abandon(request)
-            session.let_go()
-
-    def _session_for(self, revision: Revision) -> StatelessSession:
+    def choose(self, exchange: HttpExchange, verdict: HeadVerdict, body: bytes) -> Found:
         """Return a session that no other request uses, and of which no handler knows."""
+        state, revision = self.state, verdict.stateless
+        if state.is_draining:
+            return DRAINING
+        assert revision is not None
+        if state.options.principal is not None:
+            _ = exchange.principal  # a caller without an identity is refused, whatever it asks for
         while self._spare:
             session = self._spare.pop()
             if session.session.is_spare and session.session.endpoint.revision is revision:
                 return session
             session.let_go()
-        return StatelessSession(self._state, revision.id)
+        return StatelessSession(self, revision)
 
-    def _put_back(self, session: StatelessSession) -> None:
+    def route(self, post: PostResponse, body: bytes) -> Routed:
+        """Let a session receive a message; return what came of it."""
+        return post.owner.session.dispatcher.receive(body, post)
+
+    def put_back(self, post: StatelessResponse) -> None:
+        """Keep the session of a request that is answered for another one."""
+        self.remove(post)
         if len(self._spare) < _SPARE_MOST:
-            self._spare.append(session)
+            self._spare.append(post.owner)
         else:
-            session.let_go()
+            post.owner.let_go()
 
-    def _watch(self) -> None:
-        """Watch the clients of requests that are not answered at once.
-
-        One timer serves all: most requests are answered before it goes off, and cost nothing.
-        """
-        self._watch_timer = None
-        for post in self._waiting:
-            if isinstance(post, StatelessResponse) and not post.exchange.is_on_listener:
-                post.watch()
-
-    def _answer(
-        self,
-        post: StatelessResponse,
-        request: Exchange,
-        on_end: Callable[[], None] | None = None,
-    ) -> Awaitable[None]:
-        """Respond with what there is; a stream that goes on calls `on_end` at its end."""
-        stream, reply, exchange = post.stream, post.reply, post.exchange
-        if stream is not None:
-            if stream.is_ended:
-                return exchange.whole_stream(stream.take_all())
-            return self._follow(post, stream, on_end)
-        if reply is None:
-            return exchange.refuse(DRAINING)
-        status = post.status or stateless.status_of(request.fault)
-        if post.form == "stream" and status == 200 and exchange.denial is None:
-            return exchange.whole_stream(sse.encode(reply, name="message"))
-        return exchange.json(reply, status=status)
-
-    def _follow(
-        self, post: StatelessResponse, stream: Stream, on_end: Callable[[], None] | None
-    ) -> Awaitable[None]:
-        state, exchange = self._state, post.exchange
-        reader = exchange.make_reader(stream, exchange.stream_headers(), state.readers)
-        reader.on_end = on_end
-        if post.end is not None:
-            reader.is_due = expiry_check(exchange.expiry(state.now()))
-            reader.is_admitted = exchange.is_admitted
-            reader.on_due = post.end_listening
-            state.listening += 1
-            reader.on_end = partial(self._stop_listening, on_end)
-        stream.attach(reader)
-        return reader.follow()
-
-    def _stop_listening(self, on_end: Callable[[], None] | None) -> None:
-        self._state.listening -= 1
-        if on_end is not None:
-            on_end()
+    def remove(self, post: StatelessResponse) -> None:
+        """Forget a request that has ended."""
+        self.open.discard(post)
+        caller = post.listens_for
+        if caller is not None:
+            self._listeners[caller] -= 1
+            if not self._listeners[caller]:
+                del self._listeners[caller]
 
     # -- refusals
 
@@ -407,9 +272,9 @@ class StatelessRequests:
                 return None
         except RequestError as error:
             return self._fail(exchange, message, error)
-        return self._refuse(exchange, body, ())
+        return self.refuse(exchange, body, ())
 
-    def _refuse(
+    def refuse(
         self, exchange: HttpExchange, body: bytes, refusals: tuple[bytes, ...]
     ) -> Awaitable[None]:
         """Respond to a POST that holds no request, or one that cannot be served."""
@@ -460,29 +325,20 @@ class StatelessRequests:
 
     @property
     def _revisions(self) -> tuple[str, ...]:
-        return self._state.server.revisions
+        return self.state.server.revisions
 
     # -- requests that only listen
 
-    def add_listener(self, post: StatelessResponse) -> None:
-        """Count a request that only listens.
-
-        Raises:
-            InternalError: its caller has too many of them.
-        """
-        most = self._state.options.sessions_per_caller
+    def add_listener(self, post: StatelessResponse) -> int | None:
+        """Count a request that only listens; return how many may, if its caller has as many."""
+        most = self.state.options.sessions_per_caller
         caller = caller_key(post.principal, post.exchange.scope.get("client"))
         count = self._listeners.get(caller, 0)
         if count >= most:
-            post.status = 429
-            raise InternalError(f"{most} requests of one caller listen (sessions_per_caller)")
+            return most
         self._listeners[caller] = count + 1
         post.listens_for = caller
-
-    def _remove_listener(self, caller: Hashable) -> None:
-        self._listeners[caller] -= 1
-        if not self._listeners[caller]:
-            del self._listeners[caller]
+        return None
 
     # -- stopping
 

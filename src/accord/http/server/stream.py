@@ -164,11 +164,11 @@ class Stream:
             self._unread.append(event)
             self.unread += len(event)
             if self.unread > _LIST_MOST:
-                self._relieve()
+                self.relieve()
         if self.reader is not None:
             self.reader.wake()
 
-    def _relieve(self) -> None:
+    def relieve(self) -> None:
         """Keep the list short while the client takes nothing."""
         if self._is_lossy and self.unread > _LOSSY_MOST:
             while self.unread > _LOSSY_MOST // 2 and len(self._unread) > 1:
@@ -449,7 +449,7 @@ class Reader(ABC):
         self._comment = False
         return chunk, (stream.is_ended or self._is_ending) and stream.is_read
 
-    def _finish(self) -> None:
+    def finish(self) -> None:
         """Leave the stream."""
         self.is_done = True
         self._among.discard(self)

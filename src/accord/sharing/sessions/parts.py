@@ -5,11 +5,9 @@ import re
 from typing import Final
 
 from accord.errors import ConfigurationError
-from accord.http.server.state import AppState, Bodies, HttpOptions
+from accord.http.server.state import AppState, HttpOptions
 from accord.sharing.backends.backend import Backend
 from accord.sharing.backends.sealed_backend import KeyRing, check_keys, read_keys
-from accord.sharing.sessions.endpoint import SharedEndpoint, SharedTwoEndpointForm
-from accord.sharing.sessions.routing import MessageRouter
 from accord.sharing.sessions.sessions import SharedSessions
 from accord.sharing.sessions.takeover import StreamTakeover
 from accord.sharing.workers.worker import Worker
@@ -37,10 +35,6 @@ class SharedParts:
         self.worker = state.worker = worker
         ask_timeout = state.server.ask_timeout
         self.sessions = SharedSessions(state, worker, state.server.session_sharing, ask_timeout)
-        self.bodies = Bodies(state, self.sessions)
-        self._router = MessageRouter(state, self.sessions)
-        self.endpoint = SharedEndpoint(state, self.sessions, self.bodies, self._router)
-        self.older_form = SharedTwoEndpointForm(state, self.sessions, self.bodies, self._router)
         self._takeover = StreamTakeover(self.sessions)
 
     async def start(self) -> None:

@@ -2,7 +2,7 @@
 
 import logging
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec import UNSET
@@ -11,8 +11,10 @@ from accord.errors import Conflict, StoreUnavailable
 from accord.http.server.state import AppState
 from accord.protocol import codec
 from accord.protocol.jsonrpc import Batch, Frame, MalformedMessage
-from accord.sharing.sessions.session import SharedSession
-from accord.sharing.sessions.sessions import SharedSessions
+
+if TYPE_CHECKING:
+    from accord.sharing.sessions.session import SharedSession
+    from accord.sharing.sessions.sessions import SharedSessions
 
 log = logging.getLogger("accord.http")
 
@@ -61,13 +63,13 @@ class MessageRouter:
         sessions: those of the app.
     """
 
-    def __init__(self, state: AppState, sessions: SharedSessions) -> None:
+    def __init__(self, state: AppState, sessions: "SharedSessions") -> None:
         self._sessions = sessions
         self._worker = sessions.worker
         self.decode = codec.codec_for(state.server.limits).decode
         self._worker.on(_FRAME, self._take_frame)
 
-    async def route(self, session: SharedSession, body: bytes) -> bytes | None:
+    async def route(self, session: "SharedSession", body: bytes) -> bytes | None:
         """Send what concerns other workers to them.
 
         Returns:
@@ -81,7 +83,9 @@ class MessageRouter:
             return None if await self._forward(session, decoded, body) else body
         return await self._route_batch(session, decoded, body)
 
-    async def _route_batch(self, session: SharedSession, batch: Batch, body: bytes) -> bytes | None:
+    async def _route_batch(
+        self, session: "SharedSession", batch: Batch, body: bytes
+    ) -> bytes | None:
         left = [
             bytes(raw)
             for part, raw in batch.parts
@@ -91,7 +95,7 @@ class MessageRouter:
             return body
         return b"[%b]" % b",".join(left) if left else None
 
-    async def _forward(self, session: SharedSession, frame: Frame, data: bytes) -> bool:
+    async def _forward(self, session: "SharedSession", frame: Frame, data: bytes) -> bool:
         """Send a message to another worker if that waits for it; return whether it was sent."""
         if frame.method is UNSET:
             return await self._forward_answer(session, frame.id, data)
@@ -113,7 +117,7 @@ class MessageRouter:
             return False
         return await self._send_to_holders(session, data)
 
-    async def _forward_answer(self, session: SharedSession, id: Any, data: bytes) -> bool:
+    async def _forward_answer(self, session: "SharedSession", id: Any, data: bytes) -> bool:
         """Send an answer to the worker that waits for it.
 
         Raises:
@@ -151,7 +155,7 @@ class MessageRouter:
             self._sessions.spawn(self._sessions.standing.persist(forget))
         return not is_here
 
-    async def _send_to_holders(self, session: SharedSession, data: bytes) -> bool:
+    async def _send_to_holders(self, session: "SharedSession", data: bytes) -> bool:
         cached = await self._sessions.records.peek(session.sid)
         holders = () if cached is None else cached.record.holders
         others = [each for each in holders if each != self._worker.id]

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import os
 import secrets
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -20,7 +20,7 @@ from accord.http.server.session import HttpSession, PostResponse
 from accord.http.server.stream import Stream
 from accord.principal import Principal
 from accord.protocol import codec
-from accord.protocol.exchange import Exchange
+from accord.protocol.exchange import Event, Exchange, RequestReceived
 from accord.protocol.jsonrpc import ErrorBody
 from accord.sharing.sessions.streams import NONCE_BYTES, LoggedStream, OutboxStream
 from accord.sharing.workers import names
@@ -89,6 +89,11 @@ class SharedResponse(PostResponse):
         waiting = self.owner.session.client.open.values()
         found = [each for each in waiting if each.origin is self]
         return found if self.answered is None else [*found, self.answered]
+
+    def expects_answers(self, events: Sequence[Event]) -> bool:
+        found = (each for each in events if isinstance(each, RequestReceived))
+        self.batch_ids = tuple(each.exchange.id for each in found)
+        return super().expects_answers(events)
 
     def skips(self, data: bytes) -> bool:
         """Whether a message must not be sent."""
@@ -168,6 +173,8 @@ class SharedSession(HttpSession):
         "touched",
         "worker",
     )
+
+    response_type = SharedResponse
 
     def __init__(
         self,
@@ -278,7 +285,7 @@ class SharedSession(HttpSession):
         response: PostResponse | None = None if exchange is None else exchange.origin
         if exchange is None or response is None or self.only_stream is not None:
             if self.only_stream is None:
-                self._write_outside(data)
+                self.write_outside(data)
             else:
                 self._write_in_order(data)
         elif self._is_answer(data, exchange, response):
@@ -291,7 +298,7 @@ class SharedSession(HttpSession):
             else:
                 response.answer(data)
         elif response.is_over:
-            self._write_outside(data)
+            self.write_outside(data)
         elif not exchange.cancelled:
             self._say(response, data)
 
@@ -334,7 +341,7 @@ class SharedSession(HttpSession):
     def _write_in_order(self, data: bytes) -> None:
         """Write a message of the older form: none may overtake one that waits to be saved."""
         if self._unsaved == 0 and not self._sessions.sharing.is_changed(self.session):
-            self._write_outside(data)
+            self.write_outside(data)
             return
         self._unsaved += 1
         self._sessions.spawn(self._save_and_write(data))
@@ -348,11 +355,11 @@ class SharedSession(HttpSession):
                     await self._save_patiently()
                 except (StoreError, InternalError) as error:
                     data = _replace_answers(data, error)
-                self._write_outside(data)
+                self.write_outside(data)
         finally:
             self._unsaved -= 1
 
-    def _write_outside(self, data: bytes) -> None:
+    def write_outside(self, data: bytes) -> None:
         if not self.is_kept and self.only_stream is None:
             return
         writer = self._outbox
@@ -373,10 +380,6 @@ class SharedSession(HttpSession):
     def write_to_outbox(self) -> None:
         """Write every message to the outbox, as the older form does."""
         self.only_stream = _OutboxWriter(self)
-
-    def append_outside(self, data: bytes) -> None:
-        """Send a message outside of any request."""
-        self._write_outside(data)
 
     def relay(self, kind: str, body: bytes) -> bytes | None:
         """Return the notification for a message to all workers; None if the client needs none."""
@@ -474,6 +477,9 @@ class SharedSession(HttpSession):
         for question in stream.asked:
             self.session.dispatcher.give_up(_decode_head(question).id, gone)
 
+    def is_standing(self, stream: Stream) -> bool:
+        return isinstance(stream, OutboxStream)
+
     def end_stream(self, stream: Stream) -> None:
         stream.end()
 
@@ -522,7 +528,7 @@ class _OutboxWriter(Stream):
         self._owner = owner
 
     def append(self, data: bytes) -> None:
-        self._owner.append_outside(data)
+        self._owner.write_outside(data)
 
 
 class ServedSharing(Protocol):

@@ -1,4 +1,8 @@
-"""The sessions of an app that several workers serve: found in the store, cached here.
+"""The source of sessions that several workers serve: found in the store, cached here.
+
+Any worker may get any request. One whose session is cached here is served as by a single process.
+Otherwise the session is read first; and an answer or a cancellation goes to the worker that waits
+for it.
 
 A session that this worker has not seen before is begun from its sealed id and its record. While the
 store does not answer, the id alone has to do.
@@ -7,26 +11,43 @@ store does not answer, the id alone has to do.
 import asyncio
 import logging
 import os
-from collections.abc import Coroutine, Hashable
+from collections.abc import Coroutine, Hashable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+from msgspec import UNSET
 
-from accord.errors import Conflict, StoreError, StoreFull, StoreUnavailable
+from accord.errors import Conflict, InternalError, StoreError, StoreFull, StoreUnavailable
 from accord.http.rules import gate
 from accord.http.server.exchange import HttpExchange
-from accord.http.server.sessions import HttpSessions, caller_key
+from accord.http.server.session import HttpSession, PostResponse
+from accord.http.server.sessions import (
+    FoundKept,
+    FoundStream,
+    HttpSessions,
+    Later,
+    Refused,
+    Routed,
+    caller_key,
+    refuse_ended,
+    refuse_lost,
+)
 from accord.http.server.state import AppState
+from accord.http.server.stream import Stream
 from accord.principal import Principal
+from accord.protocol.exchange import Event, NotificationReceived
+from accord.protocol.jsonrpc import Frame, MalformedMessage
+from accord.sharing.sessions.routing import AnsweredTwice, MessageRouter
 from accord.sharing.sessions.session import ServedSharing, SharedSession, stream_recovery_record
 from accord.sharing.sessions.standing_streams import (
     UNKNOWN,
     StandingStreams,
     listener_recovery_record,
 )
-from accord.sharing.sessions.streams import FollowedStream
+from accord.sharing.sessions.streams import FollowedStream, OutboxStream
 from accord.sharing.workers import names
+from accord.sharing.workers.event_logs import parse_outbox_event, parse_stream_event
 from accord.sharing.workers.questions import SharedQuestions
 from accord.sharing.workers.session_records import (
     UNUSED_TTL,
@@ -43,8 +64,6 @@ from accord.sharing.workers.session_tokens import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from accord.http.server.state import HttpOptions
     from accord.sharing.backends.backend import Backend
     from accord.sharing.workers.event_logs import LogWriter
@@ -70,6 +89,8 @@ COPIES: Final = "copies"
 _ASK_SLACK: Final = 60.0
 # How often finished streams are taken from the list of what a lost worker leaves behind.
 _CLEAN_EVERY: Final = 0.05
+# How many entries of a stream are read at once.
+_PAGE: Final = 256
 
 
 def make_token(session: "SharedSession", record: SessionRecord, epoch: str) -> SessionToken:
@@ -182,7 +203,7 @@ class SharedSessions(HttpSessions):
     Attributes:
         generation: rises when nothing that is cached can be relied on any more.
         records: reads and changes the records.
-        listeners: the connections on which clients listen.
+        standing: the connections on which clients listen.
         questions: the requests to clients that wait for their answers.
         writers: the logs that are being written here.
     """
@@ -216,6 +237,7 @@ class SharedSessions(HttpSessions):
         self._losses = 0
         # The responses to clients that came back, by session and stream.
         self._resumed: dict[tuple[str, str], FollowedStream] = {}
+        self._router = MessageRouter(state, self)
         worker.on_late(self._distrust)
         worker.on_broadcast(COPIES, self._drop_copies)
         worker.broadcasts.on_gap(self._drop_copies)
@@ -244,19 +266,23 @@ class SharedSessions(HttpSessions):
 
     # -- finding
 
-    def find_here(self, key: bytes, exchange: HttpExchange) -> SharedSession | None:
-        """Return a session whose record is cached here and can be relied on."""
+    def find(self, key: bytes, exchange: HttpExchange) -> FoundKept:
         session = self._fresh.get(key)
-        if session is None:
-            return None
-        principal, now = exchange.principal, self._now()
-        if now >= self.worker.valid_until or not (
-            session.principal is principal or session.principal == principal
-        ):
-            return None
-        session.used = now
-        if session.after is None:
-            self._note_first_use(session)
+        if session is not None:
+            principal, now = exchange.principal, self._now()
+            if now < self.worker.valid_until and (
+                session.principal is principal or session.principal == principal
+            ):
+                session.used = now
+                if session.after is None:
+                    self.note_first_use(session)
+                return session
+        return Later(self._read(key, exchange))
+
+    async def _read(self, key: bytes, exchange: HttpExchange) -> HttpSession | gate.HttpRefusal:
+        session = await self.load(key, exchange.principal, exchange.scope.get("client"))
+        if isinstance(session, SharedSession):
+            session.used = self._now()
         return session
 
     def find_by_sid(self, sid: str) -> SharedSession | None:
@@ -333,7 +359,7 @@ class SharedSessions(HttpSessions):
         return session
 
     def _keep_here(self, session: SharedSession) -> None:
-        self._make_room(session.caller)
+        self.make_room(session.caller)
         super().keep(session)
         self._by_sid[session.sid] = session
 
@@ -386,7 +412,10 @@ class SharedSessions(HttpSessions):
         # The id says what `initialize` agrees on; until then any value will do.
         return SharedSession(self, sid, sid.encode(), principal=principal, caller=caller)
 
-    async def open(
+    def open(self, session: Any) -> Refused:
+        return Later(self._open(session))
+
+    async def _open(
         self, session: SharedSession, *, is_older_form: bool = False
     ) -> gate.HttpRefusal | None:
         """Keep a new session in the store, and give it its id; return why that is refused."""
@@ -416,6 +445,84 @@ class SharedSessions(HttpSessions):
         self._keep_here(session)
         self._fresh[session.key] = session
         return None
+
+    # -- the older form
+
+    def open_older(self, session: Any) -> FoundStream:
+        session.write_to_outbox()
+        return Later(self._open_older(session))
+
+    async def _open_older(self, session: SharedSession) -> Stream | gate.HttpRefusal:
+        try:
+            refusal = await self._open(session, is_older_form=True)
+            if refusal is not None:
+                return refusal
+            await self.worker.keep_recovery_record(f"session/{session.sid}/")
+            return await self.standing.listen(session, after=None, has_ids=False)
+        except StoreError as error:
+            log.warning("a session cannot be opened: %s", error)
+            self.spawn(self._end_older(session))
+            return AWAY
+        except asyncio.CancelledError:
+            self.spawn(self._end_older(session))
+            raise
+
+    def end_older(self, session: Any, stream: Stream) -> None:
+        session.followed = ()
+        self.spawn(self._end_older(session, stream))
+
+    async def _end_older(self, session: SharedSession, stream: Stream | None = None) -> None:
+        self.end(session)  # nothing that runs here has a place to be answered
+
+        async def end() -> None:
+            await self.end_everywhere(session)
+            await self.worker.drop_recovery_record(f"session/{session.sid}/")
+
+        await self.standing.persist(end)
+        if isinstance(stream, OutboxStream):
+            await self.standing.stop(session, stream)
+
+    # -- messages
+
+    def route(self, post: PostResponse, body: bytes) -> Routed:
+        """Let a session receive a request; any other message may concern another worker."""
+        session, dispatcher = post.owner, post.owner.session.dispatcher
+        if not isinstance(session, SharedSession) or not session.is_kept:
+            return dispatcher.receive(body, post)
+        try:
+            frame = self._router.decode(body)
+        except MalformedMessage:
+            return dispatcher.receive(body, post)
+        if frame.__class__ is Frame and frame.method is not UNSET and frame.id is not UNSET:
+            return dispatcher.receive_request(frame, post)
+        return Later(self._route(session, post, body))
+
+    async def _route(
+        self, session: SharedSession, post: PostResponse, body: bytes
+    ) -> Sequence[Event] | gate.HttpRefusal | None:
+        try:
+            left = await self._router.route(session, body)
+        except StoreUnavailable as error:
+            self.worker.note_silence(error)
+            return AWAY
+        except StoreError as error:
+            log.warning("a message cannot be served: %s", error)
+            return AWAY
+        except AnsweredTwice as error:
+            return gate.HttpRefusal(400, str(error))  # gate.post.refused-status
+        return None if left is None else session.session.dispatcher.receive(left, post)
+
+    def settle(self, post: PostResponse, events: Sequence[Event]) -> Refused:
+        """Save what messages have changed that have no answer."""
+        session = post.owner
+        if not isinstance(session, SharedSession) or not session.is_kept:
+            return None
+        has_notifications = any(isinstance(event, NotificationReceived) for event in events)
+        if has_notifications:
+            self.sharing.note_opening(session.session)
+        elif session.only_stream is not None:
+            return None  # the older form saves before it answers
+        return Later(_save(session)) if self.sharing.is_changed(session.session) else None
 
     # -- changes of other workers
 
@@ -476,22 +583,84 @@ class SharedSessions(HttpSessions):
         for stream in session.followed:
             stream.wake()
 
-    # -- clients that come back
+    # -- clients that listen, or come back
 
-    def replace_response(self, session: SharedSession, label: str, stream: FollowedStream) -> None:
+    def stream(self, session: Any, last: str | None) -> FoundStream:
+        return Later(self._find_stream(session, last))
+
+    async def _find_stream(
+        self, session: SharedSession, last: str | None
+    ) -> Stream | gate.HttpRefusal:
+        try:
+            stream = await self._open_stream(session, last)
+        except StoreUnavailable as error:
+            self.worker.note_silence(error)
+            return AWAY
+        except StoreError as error:
+            return gate.HttpRefusal(500, str(error), -32603)
+        is_primed = session.session.endpoint.revision.priming_event and last is None
+        if is_primed and isinstance(stream, OutboxStream):
+            stream.prime()
+        return stream
+
+    async def _open_stream(
+        self, session: SharedSession, last: str | None
+    ) -> FollowedStream | OutboxStream | gate.HttpRefusal:
+        has_ids, backend = session.is_resumable, self.worker.backend
+        if last is None:
+            return await self.standing.listen(session, after=None, has_ids=has_ids)
+        positions = parse_outbox_event(last)
+        if positions is not None:
+            page = await backend.read(session.outbox_name, after=positions[0], limit=1)
+            if page is not None and page.first > positions[0] + 1:
+                return refuse_lost(last)
+            return await self.standing.listen(session, after=positions, has_ids=has_ids)
+        found = parse_stream_event(last)
+        if found is None:
+            return refuse_lost(last)
+        label, number = found
+        name = names.stream_of(session.sid, label)
+        page = await backend.read(name, after=number, limit=_PAGE)
+        if page is None or page.first > number + 1 or number > page.last:
+            return refuse_lost(last)
+        if page.is_closed and not page.items:
+            return refuse_ended(last)
+        stream = FollowedStream(self.worker, name, label, page, after=number)
+        self._replace_response(session, label, stream)
+        return stream
+
+    def leave(self, session: Any, stream: Stream) -> None:
+        super().leave(session, stream)
+        if isinstance(stream, OutboxStream):
+            self.spawn(self.standing.stop(session, stream))
+        elif isinstance(stream, FollowedStream):
+            self._end_resumed(session, stream)
+
+    def _replace_response(self, session: SharedSession, label: str, stream: FollowedStream) -> None:
         """Note the response that follows a stream; an earlier one here ends, as its client left."""
         for earlier in (session.logged.get(label), self._resumed.get((session.sid, label))):
             if earlier is not None:
                 earlier.dismiss()
         self._resumed[session.sid, label] = stream
 
-    def end_resumed(self, session: SharedSession, stream: FollowedStream) -> None:
+    def _end_resumed(self, session: SharedSession, stream: FollowedStream) -> None:
         """Note that a response which follows a stream has ended."""
         place = session.sid, stream.label
         if self._resumed.get(place) is stream:
             del self._resumed[place]
 
     # -- ending
+
+    def delete(self, session: Any) -> Refused:
+        return Later(self._delete(session))
+
+    async def _delete(self, session: SharedSession) -> gate.HttpRefusal | None:
+        try:
+            await self.end_everywhere(session)
+        except StoreUnavailable as error:
+            self.worker.note_silence(error)
+            return AWAY
+        return None
 
     async def end_everywhere(self, session: SharedSession) -> None:
         """End a session on all workers.
@@ -601,3 +770,12 @@ class SharedSessions(HttpSessions):
         await self.records.close(0.0)
         for task in [*self._tasks]:
             task.cancel()
+
+
+async def _save(session: SharedSession) -> gate.HttpRefusal | None:
+    try:
+        await session.save()
+    except (StoreError, InternalError) as error:
+        log.warning("a session cannot be saved: %s", error)
+        return AWAY
+    return None

@@ -112,7 +112,7 @@ class LoggedStream(Stream):
         if self.reader is not None:
             self.reader.let_go()
 
-    def _relieve(self) -> None:
+    def relieve(self) -> None:
         if self.reader is not None and self.reader.is_stalled():
             # It has the log to go on with, which costs no memory here.
             self.reader.let_go()
