@@ -47,13 +47,13 @@ def build(arm: str) -> Server:
 
         tools.code_without_await = lambda _: None  # type: ignore[attr-defined]
     if arm == "none":
-        from accord.http.server import handshake, listener, load
+        from accord.http.server import listener, listener_request, tls
         from accord.runtime import dispatcher
 
         def queue(loop: Any, work: Any, name: str) -> Any:
             return asyncio.Task(work, loop=loop, name=name)
 
-        for module in (dispatcher, handshake, listener, load):
+        for module in (dispatcher, listener, listener_request, tls):
             module.start = queue  # type: ignore[attr-defined]
     server = Server("steps")
     server.add_tool(add)

@@ -7,6 +7,7 @@ import pytest
 
 from accord import Server
 from accord.http.server.sessions import caller_key
+from accord.sharing import MemoryBackend
 from support.http_offer import offer
 from support.http_server import bounded
 from support.http_talk import Connection, call, initialize, notification, request, text_of
@@ -38,6 +39,18 @@ def test_without_sessions_every_request_stands_alone(talk):
                 assert (len(steps), text_of(answer), response.ids) == (2, "2", [None] * 3)
 
     serve(scenario, sessions=False)
+
+
+@pytest.mark.parametrize("kind", ["in this process", "in a store"])
+def test_without_sessions_progress_precedes_the_answer(kind, talk):
+    async def scenario(port):
+        async with talk(port) as client:
+            response = await client.post(call(1, "count", token="t", to=2))
+            *steps, answer = await response.rest()
+            assert (len(steps), text_of(answer)) == (2, "2")
+
+    store = {"store": MemoryBackend(), "store_keys": "none"} if kind == "in a store" else {}
+    serve(scenario, sessions=False, **store)
 
 
 def test_without_sessions_there_is_nothing_to_listen_to_or_to_end(talk):

@@ -16,7 +16,7 @@ import msgspec
 
 from accord.http.rules import gate, sse
 from accord.http.rules.sse import CONTENT_TYPE
-from accord.http.rules.stateless import VERSION_KEY, has_stateless
+from accord.http.rules.stateless import VERSION_KEY, has_stateless, status_of
 from accord.http.server.exchange import (
     LAST_EVENT,
     SESSION,
@@ -372,7 +372,9 @@ class HttpEndpoint:
         stream, reply, exchange = post.stream, post.reply, post.exchange
         if stream is not None and not stream.is_ended:
             return self._follow(post, stream, new_session)
-        status = post.status
+        request, status = post.request, post.status
+        if post.is_stateless and request is not None and request.fault is not None:
+            status = status_of(request.fault) if status == 200 else status
         is_stream = post.form == "stream" and status == 200 and exchange.denial is None
         if stream is not None or (reply is not None and is_stream):
             events = post.complete_stream()

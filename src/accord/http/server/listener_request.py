@@ -238,7 +238,8 @@ class ListenerRequest:
             arrived += data
         else:
             self._arrived = bytearray(arrived) + data
-        self._wake()
+        if self._waiter is not None:
+            self._wake()
 
     def end_body(self) -> None:
         """Note that the body is complete."""
@@ -378,7 +379,8 @@ class ListenerRequest:
         if not self.is_complete:
             self.is_complete = True
             self.connection.write(data)
-            self._wake()
+            if self._waiter is not None:
+                self._wake()
             self.note_end()
             self.connection.response_ended(self)
 

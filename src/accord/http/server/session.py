@@ -46,7 +46,7 @@ class PostResponse:
         refusals: the errors for messages that were not accepted as requests.
         reply: the answer.
         request: the request, if the POST holds a single one.
-        status: that of the response, unless it is refused.
+        status: that of the response, unless its answer or a refusal says another.
         stream: the stream, once it is opened.
         is_stateless: whether it stands on its own, so that its client cannot come back for it.
         is_listening: whether it is kept open for a request that only listens.

@@ -57,7 +57,6 @@ class StatelessResponse(PostResponse):
     end: Callable[[], None] | None = None
     watcher: asyncio.Task[None] | None = None
     owner: "StatelessSession"
-    _status: int | None = None
     _has_ended = False
 
     # -- what the server asks of it
@@ -105,30 +104,18 @@ class StatelessResponse(PostResponse):
             InternalError: the caller has too many of them.
         """
         if self.form == "json":
-            self._status = 406
+            self.status = 406
             raise InvalidRequest(
                 "the answer is an event stream: Accept must list text/event-stream, and the "
                 "server must not be limited to JSON (answers)"
             )
         most = self.owner.source.add_listener(self)
         if most is not None:
-            self._status = 429
+            self.status = 429
             raise InternalError(f"{most} requests of one caller listen (sessions_per_caller)")
         self.end = end
+        self.is_listening = True
         self.open_stream()
-
-    @property
-    def status(self) -> int:  # type: ignore[override]  # in a session it is always the same
-        """The status of the response: that of its error, where its code alone does not say."""
-        request = self.request
-        if self._status is not None or request is None or request.fault is None:
-            return self._status or 200
-        return stateless.status_of(request.fault)
-
-    @property
-    def is_listening(self) -> bool:  # type: ignore[override]  # in a session it never is
-        """Whether it is kept open for a request that only listens."""
-        return self.end is not None
 
     def end_listening(self) -> None:
         """Let a request that only listens be answered; once."""
@@ -243,14 +230,15 @@ class StatelessSource:
 
     def put_back(self, post: StatelessResponse) -> None:
         """Keep the session of a request that is answered for another one."""
-        self.remove(post)
+        if post.listens_for is not None or post in self.open:
+            self.remove(post)
         if len(self._spare) < _SPARE_MOST:
             self._spare.append(post.owner)
         else:
             post.owner.let_go()
 
     def remove(self, post: StatelessResponse) -> None:
-        """Forget a request that has ended."""
+        """Forget a request that was not answered at once, and has ended."""
         self.open.discard(post)
         caller = post.listens_for
         if caller is not None:
