@@ -24,6 +24,7 @@ TEXTS = {name: path.read_text() for name, path in MODULES.items()}
 TREES = {name: ast.parse(text) for name, text in TEXTS.items()}
 
 MODULE_LINES, FUNCTION_LINES = 800, 60
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 # Where revisions are described; all other code asks for features.
 DESCRIBES_REVISIONS = ("types/", "protocol/revisions.py")
@@ -277,6 +278,67 @@ HEAVY = (
     "uvicorn",
     "uvloop",
 )
+
+
+def private_methods(node: ast.ClassDef) -> set[str]:
+    functions = (each for each in node.body if isinstance(each, FUNCTIONS))
+    return {each.name for each in functions if re.fullmatch(r"_[^_].*|__.*[^_]", each.name)}
+
+
+def base_names(node: ast.ClassDef) -> Iterator[str]:
+    for base in node.bases:
+        named = base.value if isinstance(base, ast.Subscript) else base
+        yield getattr(named, "id", getattr(named, "attr", ""))
+
+
+def foreign_overrides(trees: dict[str, ast.AST]) -> list[str]:
+    """The private methods that a class overrides of a class in another file.
+
+    A base is found by its name: in the same file, or else wherever that file has it from.
+    """
+    defined: dict[str, dict[str, ast.ClassDef]] = {}
+    for name, tree in trees.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                defined.setdefault(node.name, {})[name] = node
+
+    def bases(name: str, node: ast.ClassDef, seen: set[int]) -> Iterator[tuple[str, ast.ClassDef]]:
+        for base in base_names(node):
+            homes = defined.get(base, {})
+            for home in [name] if name in homes else homes:
+                if id(homes[home]) not in seen:
+                    seen.add(id(homes[home]))
+                    yield home, homes[home]
+                    yield from bases(home, homes[home], seen)
+
+    return [
+        f"{name}: {node.name}.{method} overrides that of {base.name} in {home}"
+        for classes in defined.values()
+        for name, node in classes.items()
+        for home, base in bases(name, node, {id(node)})
+        if home != name
+        for method in sorted(private_methods(node) & private_methods(base))
+    ]
+
+
+def test_no_class_overrides_a_private_method_of_another_file():
+    assert foreign_overrides(TREES) == []
+
+
+@pytest.mark.parametrize(
+    ("derived", "count"),
+    [
+        ("from a import A\nclass B(A):\n    def _run(self): ...", 1),
+        ("from a import A\nclass B(A[int]):\n    async def _run(self): ...", 1),
+        ("import a\nclass B(a.A):\n    def _run(self): ...", 1),
+        ("from a import A\nclass B(A): ...\nclass C(B):\n    def _run(self): ...", 1),
+        ("from a import A\nclass B(A):\n    def run(self): ...\n    def __init__(self): ...", 0),
+        ("class A:\n    def _run(self): ...\nclass B(A):\n    def _run(self): ...", 0),
+    ],
+)
+def test_an_override_of_a_private_method_is_noticed(derived, count):
+    base = "class A:\n    def __init__(self): ...\n    def _run(self): ...\n    def run(self): ..."
+    assert len(foreign_overrides({"a.py": ast.parse(base), "b.py": ast.parse(derived)})) == count
 
 
 def loaded_by(statement: str) -> set[str]:
