@@ -140,7 +140,7 @@ class Later(Generic[Result_co]):
 Found: TypeAlias = "RequestSession | gate.HttpRefusal | Later[RequestSession | gate.HttpRefusal]"
 """The session that serves a POST, or why it is refused."""
 FoundKept: TypeAlias = "HttpSession | gate.HttpRefusal | Later[HttpSession | gate.HttpRefusal]"
-"""The session that a request names, or why there is none."""
+"""The session that a request names, or why it is refused."""
 FoundStream: TypeAlias = "Stream | gate.HttpRefusal | Later[Stream | gate.HttpRefusal]"
 """The stream that a client asks for, or why it gets none."""
 Routed: TypeAlias = "Sequence[Event] | Later[Sequence[Event] | gate.HttpRefusal | None]"
