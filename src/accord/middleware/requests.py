@@ -168,7 +168,7 @@ def check_choice(call: str, by: object, choices: tuple[str, ...]) -> None:
 
 def mark_passing(middleware: Callable[..., Value]) -> Callable[..., Value]:
     """Mark middleware that does not look at lists: their pages stay encoded."""
-    middleware.passes_results = True  # type: ignore[attr-defined]
+    middleware.passes_results = True  # type: ignore[attr-defined]  # of a function
     return middleware
 
 

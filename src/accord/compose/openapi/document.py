@@ -142,7 +142,7 @@ def _read_yaml(path: str, data: bytes) -> object:
 def _yaml_loader(yaml: Any) -> Any:
     """Return a safe loader that leaves dates as text, as JSON has them."""
 
-    class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # found at run time
         pass
 
     Loader.yaml_implicit_resolvers = {

@@ -449,7 +449,7 @@ def _is_names(value: object) -> bool:
 _CHECKS: Final[dict[str, Callable[[object], bool]]] = {
     "null": lambda value: value is None,
     "boolean": lambda value: isinstance(value, bool),
-    "integer": lambda value: _is_number(value) and float(value) == int(value),  # type: ignore[arg-type,call-overload]
+    "integer": lambda value: _is_number(value) and float(value) == int(value),  # type: ignore[arg-type,call-overload]  # a number
     "number": _is_number,
     "string": lambda value: isinstance(value, str),
     "array": lambda value: isinstance(value, list),

@@ -77,7 +77,7 @@ class View(Views):
         return f"a view of {self.base!r}"
 
     @property
-    def is_complete(self) -> bool:  # type: ignore[override]
+    def is_complete(self) -> bool:  # type: ignore[override]  # that of its source
         return self.base.is_complete
 
     def parts(self) -> Sequence[Views]:
@@ -512,7 +512,7 @@ def _supplier(value: Hidden) -> "Callable[[Context[Any]], object]":
     try:
         parameters = inspect.signature(value).parameters.values()
     except (TypeError, ValueError):  # a built-in function
-        parameters = ()  # type: ignore[assignment]
+        parameters = ()  # type: ignore[assignment]  # no view of a dictionary
     function: Callable[..., object] = value
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     for each in parameters:
