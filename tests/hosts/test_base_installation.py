@@ -5,12 +5,14 @@ import os
 import subprocess
 import sys
 import tomllib
+from importlib.metadata import distribution
 from pathlib import Path
 
 import msgspec
 import pytest
 
 import accord
+import accord_tools
 from support.waiting import LONG
 
 SERVER = "from accord import Server\n\nserver = Server('desk')\n"
@@ -25,9 +27,11 @@ class BaseInstallation:
             (self.home / name).mkdir(parents=True)
         self.packages = folder / "packages"
         self.packages.mkdir()
-        for module in (accord, msgspec):
-            place = Path(module.__file__).parent
-            (self.packages / place.name).symlink_to(place)
+        # Its metadata too: commands are found by entry points.
+        info = next(each for each in distribution("accord").files if each.name == "METADATA")
+        modules = (Path(each.__file__) for each in (accord, accord_tools, msgspec))
+        for file in (*modules, Path(info.locate())):
+            (self.packages / file.parent.name).symlink_to(file.parent)
         (folder / "desk.py").write_text(SERVER)
         self.folder = folder
 

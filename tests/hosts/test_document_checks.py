@@ -17,8 +17,9 @@ from accord_tools.hosts.documents.document import (
     join_edits,
     open_document,
     read_text_file,
+    render_snippet,
 )
-from accord_tools.hosts.documents.value_texts import render_snippet, render_value
+from accord_tools.hosts.documents.value_texts import format_flow, format_json, format_value
 from accord_tools.hosts.documents.verification import ABSENT, verify_edit
 
 # -- the bytes of a file
@@ -221,10 +222,10 @@ def test_a_snippet_is_a_document(keys):
 
 
 def test_a_value_is_rendered_alone():
-    assert json.loads(render_value(VALUE, "jsonc")) == VALUE
-    assert tomllib.loads(f"x = {render_value(VALUE, 'toml')}")["x"] == VALUE
-    assert yaml.safe_load(render_value(VALUE, "yaml")) == VALUE
-    assert [render_value(each, "yaml") for each in ("a", "no", [], 1)] == ["a", '"no"', "[]", "1"]
+    assert json.loads(format_json(VALUE)) == VALUE
+    assert tomllib.loads(f"x = {format_value(VALUE)}")["x"] == VALUE
+    assert yaml.safe_load(format_flow(VALUE)) == VALUE
+    assert [format_flow(each) for each in ("a", "no", [], 1)] == ["a", '"no"', "[]", "1"]
 
 
 @pytest.mark.parametrize("format", ["json", "toml", "yaml"])
@@ -236,7 +237,7 @@ def test_a_value_without_notation_is_refused(format, value):
 
 def test_invisible_characters_are_escaped_in_json():
     text = "a\x7f\u202e\u2028\ufeff\ud800\U000e0001é𝄞"
-    written = render_value({"k": text}, "json")
+    written = format_json({"k": text})
     assert json.loads(written)["k"] == text
     assert written.replace("\n", "").isprintable()
 

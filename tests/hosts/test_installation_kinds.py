@@ -275,7 +275,8 @@ def test_the_words_survive_when_the_environment_is_made_again(tmp_path):
     def make():
         venv.create(place, with_pip=False, symlinks=True)
         (site,) = place.glob("lib/python3*/site-packages")
-        shutil.copytree(SOURCE / "accord", site / "accord", ignore=lambda *_: ["__pycache__"])
+        for each in ("accord", "accord_tools"):
+            shutil.copytree(SOURCE / each, site / each, ignore=lambda *_: ["__pycache__"])
         (site / "more.pth").write_text("\n".join(packages))
 
     make()

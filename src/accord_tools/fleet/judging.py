@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
 from hashlib import sha256
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -19,7 +19,9 @@ from accord_tools.fleet.results import (
     ServerResult,
 )
 from accord_tools.fleet.rule_set import RuleSet
-from accord_tools.fleet.worker.job import WorkerReport
+
+if TYPE_CHECKING:
+    from accord_tools.fleet.worker.job import WorkerReport
 
 _EXERCISED: Final = ("pass", "fail", "warn")
 IMPROVED: Final = "better than expected: lower "
@@ -282,7 +284,7 @@ RUN_FINDINGS: Final = frozenset({_LEFT_BEHIND, _NEVER_SUCCEEDED})
 """The ids of these findings, for `accept`."""
 
 
-def count_tool_calls(report: WorkerReport) -> tuple[ToolCounts, ...]:
+def count_tool_calls(report: "WorkerReport") -> tuple[ToolCounts, ...]:
     """Return the calls of each tool, by the check and by the tests together."""
     of_check = () if report.report is None else report.report.setting.tools
     found: dict[str, ToolCounts] = {}
@@ -297,7 +299,7 @@ def count_tool_calls(report: WorkerReport) -> tuple[ToolCounts, ...]:
     return tuple(found.values())
 
 
-def find_left_behind(report: WorkerReport, server: str) -> Iterator[CatalogFinding]:
+def find_left_behind(report: "WorkerReport", server: str) -> Iterator[CatalogFinding]:
     """Yield a finding for each process that ran on after the server was stopped."""
     for each in report.left_processes:
         yield CatalogFinding(

@@ -22,11 +22,7 @@ STATES: Final[tuple[ServerState, ...]] = ("failed", "unreachable", "timed-out", 
 StageName: TypeAlias = Literal[
     "resolve", "start", "surface", "lint", "check", "test", "measure", "stop"
 ]
-STAGES: Final[tuple[StageName, ...]] = (
-    *("resolve", "start", "surface", "lint"),
-    *("check", "test", "measure", "stop"),
-)
-"""The stages of the work on one server, in their order."""
+"""A stage of the work on one server; they are made in this order."""
 
 StageState: TypeAlias = Literal["passed", "failed", "timed-out", "skipped", "reused"]
 """How a stage ended; `timed-out` left something undone because the server's time was over."""

@@ -6,7 +6,6 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from hashlib import sha256
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -325,6 +324,8 @@ def shard(names: Iterable[str], part: str) -> list[str]:
 
 
 def _place(name: str, count: int) -> int:
+    from hashlib import sha256  # loads OpenSSL, which the help of a command need not
+
     return int.from_bytes(sha256(name.encode()).digest()[:8], "big") % count
 
 

@@ -196,11 +196,6 @@ def seconds_text(seconds: float | None) -> str:
     return f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
 
 
-def version_text(result: ServerResult) -> str:
-    """Return the version that the server says it has."""
-    return result.server_version or "unknown"
-
-
 def counted_breaches(result: ServerResult) -> list[RequirementBreach]:
     """Return the breaches of a server: failures first, those that do not count last."""
     return sorted(result.breaches, key=lambda each: (not each.counts, each.verdict != "fail"))

@@ -12,7 +12,6 @@ MANIFEST_VERSIONS: Final = ("0.1", "0.2", "0.3", "0.4")
 """The versions that are read."""
 
 SettingType: TypeAlias = Literal["string", "number", "boolean", "directory", "file"]
-Platform: TypeAlias = Literal["darwin", "win32", "linux"]
 SettingValue: TypeAlias = str | bool | int | float | list[str]
 
 _PLACEHOLDER: Final = re.compile(r"\$\{([^${}]+)\}")

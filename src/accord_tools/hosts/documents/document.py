@@ -115,6 +115,21 @@ def open_document(text: str, format: FileFormat) -> Document:
     return JsonDocument(text)
 
 
+def render_snippet(keys: KeyPath, value: Any, format: FileFormat) -> str:
+    """Return a document with one value in it, to paste into a file.
+
+    Args:
+        keys: the path of the value; an index of a list becomes that of its only item.
+        value: to show.
+        format: of the file.
+
+    Raises:
+        HostsError: the format has no such value.
+    """
+    first = tuple(0 if isinstance(key, int) else key for key in keys)
+    return open_document("", format).set(first, value).apply("")
+
+
 # -- the bytes of a text file, decoded so that they can be given back as they were
 
 

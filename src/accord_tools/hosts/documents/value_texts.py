@@ -1,4 +1,4 @@
-"""Values as texts of JSON, TOML and YAML, to write or to paste."""
+"""Values as texts of JSON, TOML and YAML."""
 
 import json
 import math
@@ -7,39 +7,8 @@ from collections.abc import Iterable, Mapping
 from datetime import date
 from typing import Any, Final
 
-from accord_tools.hosts.definition import FileFormat, HostsError, KeyPath
-from accord_tools.hosts.documents.document import open_document
+from accord_tools.hosts.definition import HostsError
 from accord_tools.hosts.documents.values import to_plain
-
-
-def render_value(value: Any, format: FileFormat) -> str:
-    """Return a value as it is written in a format, without a line end after it.
-
-    Raises:
-        HostsError: the format has no such value.
-    """
-    if format == "toml":
-        return format_value(without_nulls(value))
-    if format == "yaml":
-        return format_yaml(value)
-
-    return format_json(value)
-
-
-def render_snippet(keys: KeyPath, value: Any, format: FileFormat) -> str:
-    """Return a document with one value in it, to paste into a file.
-
-    Args:
-        keys: the path of the value; an index of a list becomes that of its only item.
-        value: to show.
-        format: of the file.
-
-    Raises:
-        HostsError: the format has no such value.
-    """
-    first = tuple(0 if isinstance(key, int) else key for key in keys)
-    return open_document("", format).set(first, value).apply("")
-
 
 # -- texts in double quotes, as TOML and YAML write them
 
@@ -295,15 +264,3 @@ class BlockStyle:
 
     def _inline(self, value: Any) -> str:
         return format_flow(value) if isinstance(value, dict | list) else format_scalar(value)
-
-
-def format_yaml(value: Any) -> str:
-    """Return a value, in lines if it has members or items.
-
-    Raises:
-        HostsError: YAML has no such value.
-    """
-    plain = to_plain(value)
-    if plain and isinstance(plain, dict | list):
-        return "\n".join(BlockStyle().lines(plain))
-    return BlockStyle().item(plain)[0].removeprefix("- ")

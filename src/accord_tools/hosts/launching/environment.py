@@ -12,7 +12,6 @@ from typing import Any, Final
 
 import msgspec
 
-from accord_tools.check.probing.secret_filter import display_target
 from accord_tools.hosts.definition import EntryShape, Host, HostEntry, Machine
 from accord_tools.hosts.entries.literals import find_literals, replace_literal, variable_name
 
@@ -258,6 +257,8 @@ def variables_in(entry: HostEntry) -> list[str]:
 
 def describe_trial(entry: HostEntry) -> str:
     """Return what is launched or contacted, and which variables it gets, without secrets."""
+    from accord_tools.check.probing.secret_filter import display_target
+
     names = ", ".join(variables_in(entry))
     if entry.url:
         where = display_target(entry.url)

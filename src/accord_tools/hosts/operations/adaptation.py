@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from accord.errors import MissingExtra
 from accord_tools.hosts.definition import ConfigFile, Host, HostEntry, HostsError, Machine, Scope
-from accord_tools.hosts.documents.value_texts import render_snippet
+from accord_tools.hosts.documents.document import render_snippet
 from accord_tools.hosts.entries.literals import LiteralSecret, find_literals
 from accord_tools.hosts.entries.placeholders import NoPlaceholder
 from accord_tools.hosts.entries.shaping import ShapedEntry, to_host
