@@ -14,6 +14,7 @@ from accord.errors import FlowFailed
 from accord.http.client.guarded import HttpResponse
 from support.flows import reply
 from support.scripted_authorization import scripted
+from support.tables import cases
 from support.waiting import run
 
 JWT = "eyJhbGciOiJFUzI1NiJ9.eyJzdWIiOiJ3In0.c2ln"
@@ -109,7 +110,7 @@ def test_the_token_may_come_from_a_function():
     assert asyncio.run(ask(later)) == JWT
 
 
-@pytest.mark.parametrize(
+@cases(
     ("source", "why"),
     [
         ("not a jwt", "not a signed JWT"),
@@ -132,7 +133,7 @@ def test_a_file_that_is_not_text_is_reported(tmp_path):
         asyncio.run(ask(file))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("settings", "why"),
     [
         ({"grant": "jwt_bearer"}, "need each other"),
@@ -209,7 +210,7 @@ def test_a_given_token_endpoint_needs_no_metadata():
     assert "scope" not in dict(parse_qsl(asked[0].body.decode()))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("answer", "why"),
     [
         (

@@ -9,6 +9,7 @@ from hashlib import sha256
 import pytest
 
 from accord.auth.browser import LoopbackRedirect, UserInteraction, parse_pasted
+from support.tables import cases
 from support.waiting import run
 
 
@@ -146,7 +147,7 @@ def test_an_endless_request_is_given_up():
     run(main())
 
 
-@pytest.mark.parametrize(
+@cases(
     ("pasted", "params"),
     [
         ("http://127.0.0.1:1/callback?code=c&state=x", {"code": "c", "state": "x"}),

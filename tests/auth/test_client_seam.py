@@ -11,6 +11,7 @@ from accord.client.blocking import connect as connect_blocking
 from accord.errors import FlowFailed, Forbidden, Unauthorized
 from accord.http.client.auth import Bearer, Challenge, RequestAuthorization
 from support.http_server import serving
+from support.tables import cases
 from support.waiting import run, until
 
 
@@ -316,7 +317,7 @@ def test_a_token_goes_to_no_other_origin():
     guarded(gate, work)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("home", "there", "goes"),
     [
         ("https://h.example/mcp", "https://h.example/other", True),
@@ -368,7 +369,7 @@ def test_the_blocking_client_authorizes_as_well():
         client.ping()
 
 
-@pytest.mark.parametrize("token", ["", "a b", "a\r\nb", "ü"], ids=repr)
+@cases("token", ["", "a b", "a\r\nb", "ü"], ids=repr)
 def test_an_invalid_token_is_refused_without_being_shown(token):
     with pytest.raises(ValueError, match="characters") as caught:
         Bearer(token)

@@ -7,6 +7,7 @@ from accord.auth.urls import belongs_to, canonical_resource, is_same_issuer
 from accord.errors import FlowFailed
 from accord.http.client.guarded import HttpResponse, NoResponse
 from support.flows import drive, reply
+from support.tables import cases
 
 SERVER = "https://example.com/team/mcp"
 ISSUER = "https://login.example.org"
@@ -111,7 +112,7 @@ def test_a_server_without_any_metadata_has_default_paths():
     assert server.registration_endpoint == "https://example.com/register"
 
 
-@pytest.mark.parametrize(
+@cases(
     "resource",
     [
         "https://evil.example/team/mcp",
@@ -146,9 +147,7 @@ def test_metadata_of_another_path_of_the_server_names_the_url_to_use():
     assert caught.value.hint.startswith(f"the server is at {SERVER}: use that URL; or the metadata")
 
 
-@pytest.mark.parametrize(
-    "resource", [SERVER, f"{SERVER}/", "https://EXAMPLE.com/team", "https://example.com"]
-)
+@cases("resource", [SERVER, f"{SERVER}/", "https://EXAMPLE.com/team", "https://example.com"])
 def test_a_resource_that_the_server_is_part_of_is_its_own(resource):
     assert belongs_to(resource, SERVER)
     assert belongs_to(resource, f"{SERVER}?tenant=1")
@@ -167,7 +166,7 @@ def test_the_resource_is_exactly_what_the_metadata_names():
 
 
 @pytest.mark.requirement("auth.resource.canonical", "auth.resource.most-specific")
-@pytest.mark.parametrize(
+@cases(
     ("url", "canonical"),
     [
         ("https://example.com/mcp", "https://example.com/mcp"),
@@ -182,7 +181,7 @@ def test_the_canonical_uri_is_absolute_and_says_no_more_than_it_means(url, canon
 
 
 @pytest.mark.requirement("auth.asm.issuer-identical")
-@pytest.mark.parametrize(
+@cases(
     "issuer",
     ["https://evil.example", f"{ISSUER}/tenant", "https://LOGIN.example.org", None, ["x"]],
     ids=str,
@@ -195,7 +194,7 @@ def test_metadata_of_another_issuer_is_not_used(issuer):
     assert ISSUER in caught.value.hint
 
 
-@pytest.mark.parametrize(
+@cases(
     ("said", "expected", "same"),
     [
         ("https://a.example/", "https://a.example", True),

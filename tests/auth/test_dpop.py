@@ -19,6 +19,7 @@ from accord.client import HttpClientOptions
 from accord.errors import FlowFailed, Unauthorized
 from support.flows import drive, reply
 from support.scripted_authorization import browse, scripted
+from support.tables import cases
 from support.waiting import run
 
 ISSUER = "https://login.example"
@@ -45,7 +46,7 @@ def read_proof(proof):
 # -- proofs
 
 
-@pytest.mark.parametrize(
+@cases(
     ("make", "algorithm", "members"),
     [
         (lambda: ec.generate_private_key(ec.SECP256R1()), "ES256", ["crv", "kty", "x", "y"]),

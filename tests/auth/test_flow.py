@@ -37,6 +37,7 @@ from accord.auth.tokens import TokenGrant
 from accord.errors import FlowFailed
 from accord.http.client.guarded import NoResponse
 from support.flows import drive, reply
+from support.tables import cases
 
 ISSUER = "https://login.example.org"
 SERVER = ServerMetadata(
@@ -154,7 +155,7 @@ def test_pkce_is_used_where_it_may_be_assumed(server, request_facts):
     assert query_of(url)["code_challenge_method"] == "S256"
 
 
-@pytest.mark.parametrize("endpoint", [None, "javascript:alert(1)", "file:///etc/passwd", "data:x"])
+@cases("endpoint", [None, "javascript:alert(1)", "file:///etc/passwd", "data:x"])
 def test_only_web_pages_are_opened(endpoint):
     with pytest.raises(FlowFailed, match="authorization_endpoint"):
         authorization_url(asking(among(authorization_endpoint=endpoint)))
@@ -185,7 +186,7 @@ def test_the_code_of_our_answer_is_taken():
 
 
 @pytest.mark.requirement("auth.state.verified")
-@pytest.mark.parametrize("state", [None, "", "other", "s" * 31, "s" * 33, "ü"], ids=str)
+@cases("state", [None, "", "other", "s" * 31, "s" * 33, "ü"], ids=str)
 def test_an_answer_without_our_state_is_refused(state):
     params = {"code": "c"} | ({} if state is None else {"state": state})
     with pytest.raises(FlowFailed, match="state"):
@@ -195,7 +196,7 @@ def test_an_answer_without_our_state_is_refused(state):
 @pytest.mark.requirement(
     "auth.iss.compare-present", "auth.iss.exact-string", "auth.iss.record-issuer"
 )
-@pytest.mark.parametrize(
+@cases(
     "iss",
     [
         "https://evil.example",
@@ -285,7 +286,7 @@ def test_a_code_is_redeemed_with_verifier_and_resource():
     assert grant.issuer == ISSUER
 
 
-@pytest.mark.parametrize(
+@cases(
     "said",
     [
         {},
@@ -305,7 +306,7 @@ def test_a_token_that_is_not_a_bearer_token_is_refused(said):
         drive(exchange_code("c", asking(), 0.0), lambda _: reply(said))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("expires_in", "expires_at"),
     [
         (60, 160.0),
@@ -392,7 +393,7 @@ def test_the_client_authenticates_in_the_way_it_was_registered_for(method):
     assert fields.get("client_secret") == ("s:é" if method == "client_secret_post" else None)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("supported", "method"),
     [
         (None, "client_secret_basic"),
@@ -437,7 +438,7 @@ def supporting(*scopes, offline=False):
     "auth.scope.no-assumed-relation",
     "auth.scope.challenge-authoritative",
 )
-@pytest.mark.parametrize(
+@cases(
     ("how", "expected"),
     [
         ({"wanted": None}, ("a", "b")),
@@ -487,7 +488,7 @@ def test_a_client_registers_with_its_redirect_uri():
 
 
 @pytest.mark.requirement("auth.dcr.application-type", "auth.dcr.native", "auth.dcr.web")
-@pytest.mark.parametrize(
+@cases(
     ("uris", "kind"),
     [
         ([URI], "native"),
@@ -518,7 +519,7 @@ def test_a_refused_redirect_uri_is_reported_with_another_to_try():
     assert "OAuth(redirect_uri='http://localhost/callback')" in caught.value.hint
 
 
-@pytest.mark.parametrize(
+@cases(
     ("supported", "asked"),
     [
         (("client_secret_post", "none"), "none"),
@@ -537,7 +538,7 @@ def test_the_method_asked_for_is_one_that_the_server_supports(supported, asked):
     assert msgspec.json.decode(sent.body)["token_endpoint_auth_method"] == asked
 
 
-@pytest.mark.parametrize(
+@cases(
     ("said", "method"),
     [
         ({"client_secret": "s"}, "client_secret_basic"),
@@ -582,7 +583,7 @@ def test_a_server_without_registration_is_reported_with_a_hint():
 
 
 @pytest.mark.requirement("auth.redirect.localhost-or-https")
-@pytest.mark.parametrize(
+@cases(
     "uri",
     ["http://example.com/cb", "http://127.0.0.1.evil.example/", "myapp://cb", "https:///x", "//x"],
 )

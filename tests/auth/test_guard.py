@@ -21,6 +21,7 @@ from accord.errors import AuthError
 from accord.http.server.exchange import Admission
 from support.asgi import Asgi
 from support.issuer import ISSUER, RESOURCE, jwks, token
+from support.tables import cases
 from support.waiting import until
 
 ANN = Principal("ann", scopes=frozenset({"read"}))
@@ -133,8 +134,8 @@ def test_lifespan_passes():
     "auth.challenge.www-authenticate",
     "auth.tokens.validated-first",
 )
-@pytest.mark.parametrize("method", ["POST", "GET", "DELETE", "PUT", "HEAD"])
-@pytest.mark.parametrize("path", ["/mcp", "/sse", "/messages", "/", "/anything"])
+@cases("method", ["POST", "GET", "DELETE", "PUT", "HEAD"])
+@cases("path", ["/mcp", "/sse", "/messages", "/", "/anything"])
 def test_without_a_token_nothing_passes(method, path):
     inner = Inner()
     answer = ask(method, inner=inner, path=path)
@@ -156,7 +157,7 @@ def test_a_bad_token_is_401_and_not_repeated_in_the_answer(value):
 
 
 @pytest.mark.requirement("auth.status-codes")
-@pytest.mark.parametrize(
+@cases(
     ("headers", "query"),
     [
         ({"authorization": "Bearer a b"}, b""),
@@ -325,7 +326,7 @@ def test_web_sockets_need_a_token_too():
 
 
 @pytest.mark.requirement("auth.prm.server", "auth.prm.lists-as")
-@pytest.mark.parametrize("path", [METADATA, f"{METADATA}/", f"{METADATA}/mcp", f"{METADATA}/mcp/"])
+@cases("path", [METADATA, f"{METADATA}/", f"{METADATA}/mcp", f"{METADATA}/mcp/"])
 def test_metadata_is_at_the_root_and_below_the_path(path):
     guard = protected(scopes=["read"], resource_name="Desk").guard(Inner())
     answer = ask("GET", guard=guard, path=path)
@@ -356,7 +357,7 @@ def test_metadata_is_read_only_and_open_to_browsers():
     assert (preflight.status, preflight.headers["access-control-allow-origin"]) == (204, "*")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("public_url", "scope"),
     [
         ("https://desk.example/tools", {}),
@@ -402,12 +403,12 @@ def test_on_loopback_the_url_is_the_one_that_the_client_uses(host):
     assert on_a_path.headers == answer.headers
 
 
-@pytest.mark.parametrize("port", ["8000", None, "", "0"], ids=["text", "none", "empty", "0"])
+@cases("port", ["8000", None, "", "0"], ids=["text", "none", "empty", "0"])
 def test_servers_tell_in_several_ways_where_they_listen(port):
     assert local({"server": ("127.0.0.1", port)}, host="localhost:8000").status == 401
 
 
-@pytest.mark.parametrize(
+@cases(
     "host", ["evil.example", "evil.example:8000", "localhost:9999", "localhost", "x@localhost:8000"]
 )
 def test_a_host_that_is_not_ours_makes_no_url_of_ours(host):
@@ -503,8 +504,8 @@ def test_the_issuer_of_tokens_is_required():
     assert Protected(TOKENS, issuer=["a", "b"]).issuers == ("a", "b")
 
 
-@pytest.mark.parametrize("public_url", [RESOURCE, None])
-@pytest.mark.parametrize("scopes", [(), ("write",)])
+@cases("public_url", [RESOURCE, None])
+@cases("scopes", [(), ("write",)])
 def test_without_an_authorization_server_no_metadata_is_named_or_published(public_url, scopes):
     guard = Protected(TOKENS, public_url=public_url, scopes=scopes).guard(Inner())
     challenge = ask(guard=guard).headers["www-authenticate"]

@@ -14,6 +14,7 @@ from accord.auth.verifiers import REQUEST_SOURCE
 from accord.errors import AuthError
 from accord.http.client.guarded import HttpResponse, NoResponse
 from support.issuer import ISSUER, RESOURCE, claims
+from support.tables import cases
 
 URL = "https://issuer.example/introspect"
 
@@ -79,7 +80,7 @@ def test_credentials_may_stand_in_the_form():
 
 
 @pytest.mark.requirement("auth.token.audience-validated", "auth.token.foreign-rejected")
-@pytest.mark.parametrize(
+@cases(
     "answer",
     [
         {"active": False, **claims()},

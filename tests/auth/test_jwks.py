@@ -11,6 +11,7 @@ from accord.auth.jwks import FetchedKeys, FixedKeys, fetch_keys, read_keys
 from accord.errors import AuthError
 from accord.http.client.guarded import HttpResponse, NoResponse
 from support.issuer import ISSUER, Published, jwk, jwks
+from support.tables import cases
 
 URL = "https://issuer.example/jwks"
 
@@ -52,7 +53,7 @@ def weak():
     return jwt.get_algorithm_by_name("RS256").to_jwk(pair.public_key(), as_dict=True)
 
 
-@pytest.mark.parametrize(
+@cases(
     "unfit",
     [
         {"kty": "oct", "k": "c2VjcmV0", "kid": "a"},
@@ -80,7 +81,7 @@ def test_keys_for_other_uses_and_weak_ones_are_left_out():
     assert read_keys({"keys": others}) == []
 
 
-@pytest.mark.parametrize("document", [{}, {"keys": {}}, {"keys": "x"}, None, "x", 5])
+@cases("document", [{}, {"keys": {}}, {"keys": "x"}, None, "x", 5])
 def test_a_malformed_jwks_is_refused(document):
     with pytest.raises(ValueError, match="invalid JWKS"):
         read_keys(document)
@@ -270,8 +271,8 @@ OAUTH = f"{ISSUER}/.well-known/oauth-authorization-server"
 SAID = {"issuer": ISSUER, "jwks_uri": URL}
 
 
-@pytest.mark.parametrize("place", [OPENID, OAUTH])
-@pytest.mark.parametrize(
+@cases("place", [OPENID, OAUTH])
+@cases(
     "other", [404, None, {"issuer": ISSUER}, b"<html>"], ids=["absent", "down", "bare", "a page"]
 )
 def test_keys_are_found_by_the_metadata_of_the_issuer(place, other):

@@ -31,6 +31,7 @@ from support.issuer import (
     token,
     unsigned,
 )
+from support.tables import cases
 
 SECRET = "a secret that is long enough to be one"
 
@@ -56,12 +57,12 @@ def test_a_valid_token_has_a_principal():
     assert found.claims["extra"] == {"a": 1}
 
 
-@pytest.mark.parametrize("typ", ["at+jwt", "AT+JWT", "JWT", "application/at+jwt", None])
+@cases("typ", ["at+jwt", "AT+JWT", "JWT", "application/at+jwt", None])
 def test_access_tokens_are_called_by_several_types(typ):
     assert verify(token(header={"typ": typ})) is not None
 
 
-@pytest.mark.parametrize(
+@cases(
     ("changes", "scopes"),
     [
         ({"scope": None, "scp": "a b"}, {"a", "b"}),
@@ -99,7 +100,7 @@ def private_pem():
     return pair.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
 
 
-@pytest.mark.parametrize(
+@cases(
     ("make", "said"),
     [
         (lambda: "https://issuer.example", "text without a PEM public key; expected PEM, a JWKS"),
@@ -140,7 +141,7 @@ def test_a_key_that_changes_without_a_new_name_is_noticed(kid):
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("name", ["client_id", "azp", "cid", "appid"])
+@cases("name", ["client_id", "azp", "cid", "appid"])
 def test_a_token_without_audience_is_taken_from_clients_of_our_own(name):
     silent = token(**{"aud": None, "client_id": None, name: "desk"})
     assert verify(silent) is None
@@ -208,7 +209,7 @@ NOW = int(time.time())
 @pytest.mark.requirement(
     "auth.token.validated", "auth.token.audience-validated", "auth.token.foreign-rejected"
 )
-@pytest.mark.parametrize(
+@cases(
     "changes",
     [
         {"aud": "https://other.example/mcp"},
@@ -299,9 +300,7 @@ def test_another_key_or_a_changed_claim_is_noticed():
     assert verify(f"{head}.{_part(claims(sub='eve'))}.{signature}") is None
 
 
-@pytest.mark.parametrize(
-    "header", [{"crit": ["exp"], "exp": 1}, {"crit": []}, {"typ": "dpop+jwt"}, {"typ": 7}]
-)
+@cases("header", [{"crit": ["exp"], "exp": 1}, {"crit": []}, {"typ": "dpop+jwt"}, {"typ": 7}])
 def test_headers_that_ask_for_more_than_we_know_are_refused(header):
     assert verify(token(header=header)) is None
 
@@ -310,9 +309,7 @@ def test_algorithms_that_are_not_listed_are_refused():
     assert verify(token(), algorithms=["RS256"], keys=[jwk("first"), jwk("r", "RSA")]) is None
 
 
-@pytest.mark.parametrize(
-    "text", ["", "a", "a.b", "a.b.c", "....", "e30.e30.", "\u00e9.x.y", "." * 5000]
-)
+@cases("text", ["", "a", "a.b", "a.b.c", "....", "e30.e30.", "\u00e9.x.y", "." * 5000])
 def test_a_malformed_token_is_refused(text):
     assert verify(text) is None
 
@@ -333,7 +330,7 @@ def signed_payload(payload):
     )
 
 
-@pytest.mark.parametrize(
+@cases(
     ("settings", "why"),
     [
         ({"keys": [], "secret": SECRET}, "only one of"),

@@ -13,6 +13,7 @@ from accord.auth import MemoryStore, OAuth
 from accord.client import HttpClientOptions
 from accord.errors import FlowFailed, Forbidden, Unauthorized
 from support.scripted_authorization import browse, scripted
+from support.tables import cases
 from support.waiting import run
 
 SAID: list[str] = []
@@ -629,7 +630,7 @@ def test_a_server_that_pretends_not_to_know_pkce_gets_no_request():
     run(main())
 
 
-@pytest.mark.parametrize(
+@cases(
     "place",
     ["http://169.254.169.254/latest", "http://10.0.0.1/x", "file:///etc/passwd", "https://0.0.0.0"],
 )
@@ -657,7 +658,7 @@ def test_metadata_cannot_send_us_to_places_inside(name):
     run(main())
 
 
-@pytest.mark.parametrize(
+@cases(
     "host",
     [
         "good.example\x1bc",
@@ -669,7 +670,7 @@ def test_metadata_cannot_send_us_to_places_inside(name):
     ],
     ids=ascii,
 )
-@pytest.mark.parametrize("grant", ["authorization_code", "device"])
+@cases("grant", ["authorization_code", "device"])
 def test_a_page_whose_host_is_disguised_is_neither_opened_nor_shown(host, grant):
     async def main():
         opened, told = [], []

@@ -13,6 +13,7 @@ from accord import connect
 from accord.auth import ClientKey, MemoryStore, OAuth
 from accord.errors import FlowFailed
 from support.scripted_authorization import browse, scripted
+from support.tables import cases
 from support.waiting import run
 
 
@@ -224,7 +225,7 @@ def test_the_metadata_of_a_client_with_a_key_has_its_public_half():
         OAuth(store=MemoryStore()).client_document()
 
 
-@pytest.mark.parametrize(
+@cases(
     "wrong",
     [
         {"authenticate": "header"},

@@ -7,6 +7,7 @@ import pytest
 from accord.auth import resource
 from accord.auth.resource import AccessRefusal, bearer_token, challenge, is_for
 from accord.auth.urls import canonical_url, metadata_url
+from support.tables import cases
 
 URL = "https://desk.example/.well-known/oauth-protected-resource/mcp"
 
@@ -19,7 +20,7 @@ def bearer(value, query=b""):
 
 
 @pytest.mark.requirement("auth.resource.case-tolerant")
-@pytest.mark.parametrize(
+@cases(
     "spelling",
     [
         "https://desk.example/mcp",
@@ -32,7 +33,7 @@ def test_a_resource_has_one_canonical_spelling(spelling):
     assert canonical_url(spelling) == "https://desk.example/mcp"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("uri", "expected"),
     [
         ("http://localhost:8000", "http://localhost:8000"),
@@ -45,7 +46,7 @@ def test_significant_differences_of_resources_are_kept(uri, expected):
     assert canonical_url(uri) == expected
 
 
-@pytest.mark.parametrize(
+@cases(
     "uri",
     [
         "desk.example/mcp",
@@ -64,7 +65,7 @@ def test_an_invalid_resource_is_refused(uri):
 
 
 @pytest.mark.requirement("auth.token.audience-validated", "auth.resource.case-tolerant")
-@pytest.mark.parametrize(
+@cases(
     ("audience", "expected"),
     [
         ("https://desk.example/mcp", True),
@@ -99,14 +100,14 @@ def test_a_token_is_found_in_the_authorization_header(value):
     assert bearer(value) == value.split()[1].decode()
 
 
-@pytest.mark.parametrize("value", [b"Basic YTpi", b"abc", b"", b"Digest x"])
+@cases("value", [b"Basic YTpi", b"abc", b"", b"Digest x"])
 def test_another_scheme_is_not_a_token(value):
     assert bearer(value) is None
     assert bearer_token([]) is None
 
 
 @pytest.mark.requirement("auth.status-codes")
-@pytest.mark.parametrize(
+@cases(
     "value", [b"Bearer", b"Bearer ", b"Bearer a b", b"Bearer \xff", b'Bearer "a"', b"Bearer a,b"]
 )
 def test_a_malformed_header_is_400(value):
@@ -122,7 +123,7 @@ def test_two_authorization_headers_are_400():
 
 
 @pytest.mark.requirement("auth.token.not-in-query")
-@pytest.mark.parametrize(
+@cases(
     "query",
     [
         b"access_token=abc",
@@ -207,7 +208,7 @@ def test_the_metadata_names_the_resource_and_the_issuers():
     }
 
 
-@pytest.mark.parametrize(
+@cases(
     ("url", "path", "expected"),
     [
         ("https://a.example/mcp", "/mcp", "https://a.example/.well-known/X/mcp"),

@@ -16,13 +16,14 @@ from accord.http.client.guarded import (
 )
 from accord.http.rules.addresses import address_kind, is_loopback
 from support.certificates import self_signed, serving_with
+from support.tables import cases
 from support.waiting import run
 
 PUBLIC = AddressPolicy.beside("https://mcp.example.com/mcp")
 LOCAL = AddressPolicy.beside("http://127.0.0.1:8000/mcp")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("address", "kind"),
     [
         ("93.184.216.34", "public"),
@@ -61,7 +62,7 @@ def test_names_of_this_machine_are_known():
     assert not any(map(is_loopback, ["localhost.example", "127.0.0.1.example", "", "10.0.0.1"]))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("url", "why"),
     [
         ("http://login.example.com/x", "is not https"),
@@ -112,7 +113,7 @@ def test_a_public_server_cannot_send_us_inside(url, why):
     assert caught.value.is_refused
 
 
-@pytest.mark.parametrize(
+@cases(
     "url",
     [
         "https://login.example.com/x",
@@ -130,7 +131,7 @@ def test_names_and_canonical_addresses_are_asked(url):
     PUBLIC.check_url(url)
 
 
-@pytest.mark.parametrize("host", ["2130706433", "0177.0.0.1", "127.1", "0", "0x7f.1"])
+@cases("host", ["2130706433", "0177.0.0.1", "127.1", "0", "0x7f.1"])
 def test_a_number_for_a_host_is_never_connected_to(host):
     """Also for an aiohttp (3.11 to 3.13) that does not ask its resolver about such hosts."""
 

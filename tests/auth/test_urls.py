@@ -11,9 +11,10 @@ from accord.auth.urls import (
     redirect_fault,
     with_query,
 )
+from support.tables import cases
 
 
-@pytest.mark.parametrize(
+@cases(
     "uri",
     [
         "https://app.example/callback",
@@ -30,7 +31,7 @@ def test_https_and_loopback_can_be_registered(uri):
 
 
 @pytest.mark.requirement("auth.https.endpoints")
-@pytest.mark.parametrize(
+@cases(
     "uri",
     [
         "http://app.example/callback",
@@ -77,7 +78,7 @@ def test_other_redirect_uris_cannot_be_registered(uri):
 
 
 @pytest.mark.requirement("auth.redirect.exact-match")
-@pytest.mark.parametrize(
+@cases(
     ("registered", "asked", "same"),
     [
         ("https://a.example/cb", "https://a.example/cb", True),
@@ -112,7 +113,7 @@ def test_redirect_uris_are_the_same_character_by_character_but_for_loopback_port
     assert is_same_redirect(registered, asked) is same
 
 
-@pytest.mark.parametrize(
+@cases(
     ("url", "form"),
     [
         ("HTTPS://A.Example/mcp/", "https://a.example/mcp"),
@@ -131,7 +132,7 @@ def test_a_resource_has_one_form(url, form):
     assert canonical_http_url(url) == form
 
 
-@pytest.mark.parametrize(
+@cases(
     ("one", "other", "same"),
     [
         ("http://localhost:8000/mcp", "http://127.0.0.1:8000/mcp/", True),
@@ -148,7 +149,7 @@ def test_loopback_is_one_host_under_all_its_names(one, other, same):
     assert is_same_resource(one, other) is same
 
 
-@pytest.mark.parametrize(
+@cases(
     ("host", "local"),
     [
         ("localhost:8000", True),
@@ -165,7 +166,7 @@ def test_loopback_is_known_by_its_names_alone(host, local):
     assert is_loopback_host(host) is local
 
 
-@pytest.mark.parametrize(
+@cases(
     ("url", "local"),
     [
         ("http://127.0.0.1:8000/cb", True),

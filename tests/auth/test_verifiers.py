@@ -9,6 +9,7 @@ from accord import Principal
 from accord.auth import FirstOf, StaticTokens, TokenVerifier
 from accord.auth.verifiers import TokenMemory, for_audience
 from accord.errors import AuthError
+from support.tables import cases
 
 
 def verify(verifier, token):
@@ -43,7 +44,7 @@ def test_a_fixed_token_stands_for_its_principal():
     assert "secret-1" not in repr(verifier)
 
 
-@pytest.mark.parametrize("wrong", ["", "two words", "\u00fc", "a\n"], ids=ascii)
+@cases("wrong", ["", "two words", "\u00fc", "a\n"], ids=ascii)
 def test_an_invalid_static_token_is_refused_at_once(wrong):
     with pytest.raises(ValueError, match="token 2 is empty or has characters") as caught:
         StaticTokens({"good": ["read"], wrong: ["read"]})

@@ -1,11 +1,10 @@
 """Which hosts are taken, and what an address counts as."""
 
-import pytest
-
 from accord.http.rules.addresses import address_kind, client_network, host_fault, is_loopback
+from support.tables import cases
 
 
-@pytest.mark.parametrize(
+@cases(
     ("host", "fault"),
     [
         ("login.example.com", None),
@@ -32,7 +31,7 @@ def test_a_host_is_a_name_or_a_canonical_address(host, fault):
     assert found is None if fault is None else fault in (found or "")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("address", "source"),
     [
         ("192.0.2.1", "192.0.2.1"),
@@ -47,7 +46,7 @@ def test_an_ipv6_network_of_one_customer_counts_as_one_source(address, source):
     assert client_network(address) == source
 
 
-@pytest.mark.parametrize(
+@cases(
     ("host", "is_ours"),
     [
         ("localhost", True),
@@ -63,7 +62,7 @@ def test_a_loopback_host_is_a_name_or_an_address(host, is_ours):
     assert is_loopback(host) is is_ours
 
 
-@pytest.mark.parametrize(
+@cases(
     ("address", "kind"),
     [
         ("93.184.216.34", "public"),

@@ -1,18 +1,17 @@
 import pytest
 
 from accord.http.rules import headers
+from support.tables import cases
 
 JSON, STREAM = "application/json", "text/event-stream"
 
 
-@pytest.mark.parametrize(
-    "given", [{}, {"X-Trace": "a b\tc"}, {"authorization": "Bearer é"}, {"x": ""}]
-)
+@cases("given", [{}, {"X-Trace": "a b\tc"}, {"authorization": "Bearer é"}, {"x": ""}])
 def test_headers_of_ones_own_may_be_sent(given):
     headers.check_headers(given)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("given", "reason"),
     [
         ({"": "x"}, "'' is not a valid header name"),
@@ -33,14 +32,12 @@ def test_headers_that_would_break_a_request_are_refused(given, reason):
 
 
 @pytest.mark.requirement("session.id.visible-ascii")
-@pytest.mark.parametrize(
-    ("text", "is_one"), [("a", True), ("!~", True), ("", False), ("a b", False), ("é", False)]
-)
+@cases(("text", "is_one"), [("a", True), ("!~", True), ("", False), ("a b", False), ("é", False)])
 def test_session_ids_are_visible_ascii(text, is_one):
     assert headers.is_session_id(text) is is_one
 
 
-@pytest.mark.parametrize(
+@cases(
     ("accept", "takes_json", "takes_stream"),
     [
         (None, True, True),
@@ -68,7 +65,7 @@ def test_the_most_specific_range_of_an_accept_header_decides(accept, takes_json,
     assert headers.accepts(accept, STREAM) is takes_stream
 
 
-@pytest.mark.parametrize(
+@cases(
     ("content_type", "kind", "charset"),
     [
         (None, "", None),

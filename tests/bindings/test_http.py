@@ -2,6 +2,7 @@ import pytest
 
 from accord.http.rules import gate
 from accord.http.rules.gate import Gate, HttpGuard, HttpRefusal, RequestHead, guard_for
+from support.tables import cases
 
 REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
 
@@ -14,13 +15,13 @@ def head(method="POST", **headers):
 
 
 @pytest.mark.requirement("http.origin.validated")
-@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:80", "127.0.0.1:1", "[::1]", "[::1]:9"])
+@cases("host", ["localhost", "LOCALHOST:80", "127.0.0.1:1", "[::1]", "[::1]:9"])
 def test_loopback_hosts_are_served(host):
     assert HttpGuard().refuse(head(host=host)) is None
 
 
 @pytest.mark.requirement("http.origin.validated")
-@pytest.mark.parametrize(
+@cases(
     "host",
     [
         "",
@@ -47,8 +48,8 @@ def test_other_hosts_are_refused_by_name(host):
     assert "allowed_hosts" in refusal.message
 
 
-@pytest.mark.parametrize("guard", [HttpGuard(), guard_for(hosts=["*"])], ids=["loopback", "all"])
-@pytest.mark.parametrize("method", ["POST", "GET"])
+@cases("guard", [HttpGuard(), guard_for(hosts=["*"])], ids=["loopback", "all"])
+@cases("method", ["POST", "GET"])
 def test_a_request_without_a_host_or_with_two_is_a_bad_one(guard, method):
     for headers in ({}, {"host": "localhost, localhost"}, {"host": "localhost, evil.example"}):
         refusal = guard.refuse(head(method, **headers))
@@ -71,7 +72,7 @@ def test_pages_of_the_same_machine_are_served(origin):
 
 
 @pytest.mark.requirement("http.origin.validated")
-@pytest.mark.parametrize(
+@cases(
     "origin",
     ["null", "", "https://evil.example", "file://localhost", "http://[", "localhost", "http:"],
 )
@@ -105,7 +106,7 @@ def test_an_allowed_host_is_served_in_any_case():
         assert guard.refuse(head(host="proxy", origin=origin)) is not None
 
 
-@pytest.mark.parametrize(
+@cases(
     ("allowed", "host"),
     [
         ("tools.example:*", "tools.example:77"),
@@ -119,7 +120,7 @@ def test_a_host_may_be_written_in_several_ways(allowed, host):
     assert guard_for(None, [allowed]).refuse(head(host=host)) is None
 
 
-@pytest.mark.parametrize(
+@cases(
     ("allowed", "origin"),
     [
         ("https://tools.example:443/", "https://tools.example"),
@@ -138,7 +139,7 @@ def test_a_public_url_may_name_the_usual_port():
     assert guard.refuse(head(host="tools.example", origin="https://tools.example")) is None
 
 
-@pytest.mark.parametrize(
+@cases(
     ("hosts", "origins", "named"),
     [
         (["https://a.example"], [], "allowed_hosts has 'https://a.example'"),
@@ -162,7 +163,7 @@ def test_everything_can_be_allowed():
     assert guard.refuse(head(host="[", origin="null")) is None
 
 
-@pytest.mark.parametrize("url", ["tools.example", "ftp://tools.example", "https://", ""])
+@cases("url", ["tools.example", "ftp://tools.example", "https://", ""])
 def test_a_public_url_must_be_one(url):
     with pytest.raises(ValueError, match="public_url"):
         guard_for(url)
@@ -171,7 +172,7 @@ def test_a_public_url_must_be_one(url):
 # -- what
 
 
-@pytest.mark.parametrize(
+@cases(
     ("content_type", "status"),
     [
         ("application/json", None),
@@ -192,7 +193,7 @@ def test_a_missing_content_type_is_named():
     assert "missing" in refusal.message
 
 
-@pytest.mark.parametrize("coding", ["identity", "Identity", "", "identity, identity"])
+@cases("coding", ["identity", "Identity", "", "identity, identity"])
 def test_bodies_may_say_that_they_are_not_compressed(coding):
     given = head(content_type="application/json", content_encoding=coding)
     assert gate.refuse_content(given) is None
@@ -207,7 +208,7 @@ def test_bodies_are_not_compressed(coding):
     assert refusal.headers == (("accept-encoding", "identity"),)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("accept", "answers", "form"),
     [
         (None, "auto", "auto"),
@@ -281,7 +282,7 @@ def test_a_gate_says_everything_about_a_head():
     assert verdict.revision is gate.UNNAMED
 
 
-@pytest.mark.parametrize(
+@cases(
     ("method", "headers", "status"),
     [
         ("POST", {b"content-type": b"text/plain", b"accept": b"text/html"}, 415),

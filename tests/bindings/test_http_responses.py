@@ -13,9 +13,10 @@ from accord.http.rules.responses import (
     quote_url,
     redirect_url,
 )
+from support.tables import cases
 
 
-@pytest.mark.parametrize(
+@cases(
     "body",
     [
         b"",
@@ -42,7 +43,7 @@ def test_a_response_is_found_with_or_without_an_id():
     assert refused.error.message == "no"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("body", "text"),
     [
         (b"", ""),
@@ -61,7 +62,7 @@ def test_an_excerpt_is_one_line_that_people_can_read(body, text):
     assert excerpt(body) == text
 
 
-@pytest.mark.parametrize(
+@cases(
     ("status", "kind", "body", "words"),
     [
         (401, "text/plain", b"no", "HTTP 401: no (it wants authorization"),
@@ -118,7 +119,7 @@ def test_the_time_to_wait_is_reported(status, retry_after, words):
 BASE = "https://example.com/mcp/sse"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("named", "url"),
     [
         ("/messages?id=1", "https://example.com/messages?id=1"),
@@ -141,7 +142,7 @@ def test_an_endpoint_is_resolved_within_its_origin(named, url):
     assert endpoint_url(BASE, named) == url
 
 
-@pytest.mark.parametrize(
+@cases(
     ("base", "location", "url"),
     [
         ("https://a.org/mcp", "/mcp/", "https://a.org/mcp/"),
@@ -163,7 +164,7 @@ def test_a_redirect_leads_nowhere_but_the_same_host(base, location, url):
     assert redirect_url(base, location) == url
 
 
-@pytest.mark.parametrize(
+@cases(
     ("header", "seconds"),
     [
         (None, None),
@@ -209,7 +210,7 @@ def test_a_url_is_shown_as_seen_from_another():
 
 
 @pytest.mark.requirement("auth.challenge.client-parses")
-@pytest.mark.parametrize(
+@cases(
     ("value", "expected"),
     [
         ("Bearer", [("bearer", {})]),

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from accord.protocol.json_text import FRAGMENT
 from accord.protocol.jsonrpc import RESULT
 from accord.stdio.lines import LineReader, LineTooLong
+from support.tables import cases
 
 
 def read(*chunks: bytes, limit: int = 100) -> list[bytes | str]:
@@ -25,7 +26,7 @@ def test_a_line_in_pieces_is_put_together() -> None:
     assert read(b"o", b"n", b"e\nt", b"wo\n") == [b"one", b"two"]
 
 
-@pytest.mark.parametrize("blank", [b"\n", b"\n\n\n", b"  \n", b"\r\n", b"\t\n"])
+@cases("blank", [b"\n", b"\n\n\n", b"  \n", b"\r\n", b"\t\n"])
 def test_blank_lines_are_skipped(blank: bytes) -> None:
     assert read(blank, b"one\n", blank) == [b"one"]
 
@@ -114,8 +115,8 @@ EARLY = b'{"jsonrpc":"2.0","id":7,"result":{"text":"%b"}}\n' % (b"x" * 12_000)
 LATE = b'{"result":{"text":"%b"},"jsonrpc":"2.0","id":7}\n' % (b"x" * 12_000)
 
 
-@pytest.mark.parametrize("size", [1, 100, 5_000, 9_999, 20_000])
-@pytest.mark.parametrize("line", [EARLY, LATE], ids=["early", "late"])
+@cases("size", [1, 100, 5_000, 9_999, 20_000])
+@cases("line", [EARLY, LATE], ids=["early", "late"])
 def test_the_id_of_a_line_above_the_limit_is_read(line: bytes, size: int) -> None:
     assert errors(*cut(line, size)) == [(7, RESULT)]
 

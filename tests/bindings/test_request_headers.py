@@ -6,6 +6,7 @@ import pytest
 
 from accord.http.rules.request_headers import request_headers
 from accord.protocol.mirroring import MirroredArgument
+from support.tables import cases
 
 META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
 
@@ -24,7 +25,7 @@ def test_revision_and_method_are_repeated():
 
 
 @pytest.mark.requirement("http.headers.mcp-name", "tasks-ext.http.mcp-name")
-@pytest.mark.parametrize(
+@cases(
     ("method", "member"),
     [
         ("tools/call", "name"),

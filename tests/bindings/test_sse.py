@@ -2,6 +2,7 @@ import pytest
 
 from accord.http.rules import sse
 from accord.http.rules.sse import Decoder, Event, EventIdTooLong, EventTooLong
+from support.tables import cases
 
 STREAM = (
     b"\xef\xbb\xbf: hello\n"
@@ -22,7 +23,7 @@ EVENTS = [
 ]
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 5, 7, len(STREAM)])
+@cases("size", [1, 2, 3, 5, 7, len(STREAM)])
 def test_events_are_the_same_however_the_bytes_are_cut(size):
     decoder = Decoder()
     found = []
@@ -122,9 +123,7 @@ def test_a_retry_may_last_for_years():
     assert decoder.retry == 999_999_999_999
 
 
-@pytest.mark.parametrize(
-    "line", [b"retry: soon", b"retry: -1", b"retry: 9999999999999999", b"other: 5"]
-)
+@cases("line", [b"retry: soon", b"retry: -1", b"retry: 9999999999999999", b"other: 5"])
 def test_a_retry_that_is_not_a_time_is_ignored(line):
     decoder = Decoder()
     list(decoder.feed(line + b"\n\n"))
@@ -187,8 +186,8 @@ def test_a_long_event_name_is_cut():
     assert len(event.name) == 100
 
 
-@pytest.mark.parametrize("size", [1, 7, 100, 10_000, 1_000_000])
-@pytest.mark.parametrize("break_", [b"\n", b"\r\n"])
+@cases("size", [1, 7, 100, 10_000, 1_000_000])
+@cases("break_", [b"\n", b"\r\n"])
 def test_an_event_that_is_too_long_is_passed_over_with_its_ends_however_it_is_cut(size, break_):
     long = b'{"id":1,"result":"%b"}' % (b"x" * 20_000)
     lines = [b"data: a", b"", b"id: 5", b"data: " + long, b"data: more", b"", b"data: b", b"", b""]

@@ -12,6 +12,7 @@ from accord.protocol.codec import Codec
 from accord.protocol.jsonrpc import MalformedMessage
 from accord.protocol.mirroring import MirroredArgument
 from accord.protocol.revisions import HANDSHAKE, REVISIONS
+from support.tables import cases
 
 BOTH = tuple(REVISIONS)
 OLDER = tuple(HANDSHAKE)
@@ -90,7 +91,7 @@ TABLE = [
     "versioning.dual-era.initialize-selects-legacy",
     "http.version-header.mismatch-rejected",
 )
-@pytest.mark.parametrize(("body", "version", "expected"), TABLE)
+@cases(("body", "version", "expected"), TABLE)
 def test_the_body_decides_to_which_era_a_post_belongs(body, version, expected):
     if isinstance(expected, str):
         assert classify(read(body), version, BOTH) == expected
@@ -99,12 +100,12 @@ def test_the_body_decides_to_which_era_a_post_belongs(body, version, expected):
             classify(read(body), version, BOTH)
 
 
-@pytest.mark.parametrize(("body", "version"), [row[:2] for row in TABLE])
+@cases(("body", "version"), [row[:2] for row in TABLE])
 def test_a_server_of_older_revisions_knows_sessions_alone(body, version):
     assert classify(read(body), version, OLDER) == "session"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("body", "version", "expected"),
     [
         (message(), None, "stateless"),
@@ -127,7 +128,7 @@ def test_a_server_without_sessions_takes_no_post_for_part_of_one(body, version, 
 
 
 @pytest.mark.requirement("versioning.modern-only.initialize-names-versions")
-@pytest.mark.parametrize(
+@cases(
     ("params", "requested"),
     [
         ({"protocolVersion": "2025-11-25"}, "2025-11-25"),
@@ -172,7 +173,7 @@ CALLING = headers(mcp_method="tools/call", mcp_name="add")
     "http.headers.invalid-characters-rejected",
     "http.headers.decode-before-compare",
 )
-@pytest.mark.parametrize(
+@cases(
     ("body", "given", "error"),
     [
         (modern(), headers(), None),
@@ -255,7 +256,7 @@ def test_a_header_that_routes_occurs_once(name):
     assert f"{name.decode()} occurs twice" in fault.message
 
 
-@pytest.mark.parametrize(
+@cases(
     ("given", "name"),
     [
         (CALLING, "add"),

@@ -20,6 +20,7 @@ from check.mutants.foundation import (
     gate_mutants,
     in_memory,
 )
+from support.tables import cases
 
 MUTANTS = all_mutants()
 IN_REAL_TIME = (
@@ -81,7 +82,7 @@ def test_the_server_without_a_fault_raises_no_alarm(revision):
     assert run_in_virtual_time(found(in_memory(hook), revision)) == {}
 
 
-@pytest.mark.parametrize("area", sorted({row.area for row in rows()}))
+@cases("area", sorted({row.area for row in rows()}))
 def test_every_requirement_of_an_area_has_three_mutants_or_a_reason(area):
     counts = Counter(mutant.id for mutant in MUTANTS.values())
     excused = UNBREAKABLE | FEW

@@ -3,16 +3,15 @@
 import ast
 from pathlib import Path
 
-import pytest
-
 import accord
 from accord.cli.connection import advise_in_options
+from support.tables import cases
 
 SOURCES = Path(accord.__file__).parent
 OF_PYTHON = ("OAuth(", "ClientKey(", 'auth="', "open_browser=", "trust=[", "redirect_port")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("message", "expected"),
     [
         (

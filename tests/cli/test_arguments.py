@@ -2,6 +2,7 @@ import pytest
 
 from accord.cli.arguments import describe, read_tool_arguments, read_value, type_name
 from accord.cli.options import UsageError
+from support.tables import cases
 
 ROOT = {"$defs": {"Point": {"type": "object"}, "Loop": {"$ref": "#/$defs/Loop"}}}
 
@@ -9,7 +10,7 @@ ROOT = {"$defs": {"Point": {"type": "object"}, "Loop": {"$ref": "#/$defs/Loop"}}
 INTEGERS = {"type": "array", "items": {"type": "integer"}}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("schema", "text", "value"),
     [
         ({"type": "integer"}, "-7", -7),
@@ -42,7 +43,7 @@ def test_a_text_is_read_by_the_type_in_the_schema(schema, text, value):
     assert type(read) is type(value)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("schema", "text", "said"),
     [
         ({"type": "integer"}, "1.5", "expected integer, got '1.5'"),
@@ -62,7 +63,7 @@ def test_a_text_that_does_not_fit_its_schema_is_refused(schema, text, said):
     assert str(caught.value).startswith(said)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("schema", "name"),
     [
         ({"type": "string", "format": "date"}, "date"),

@@ -18,6 +18,7 @@ from accord_tools.diagnosis.token_facts import token_facts
 from support.http_server import bounded, free_port, serving
 from support.issuer import token
 from support.scripted_authorization import scripted
+from support.tables import cases
 from support.waiting import run
 
 REVISION = "2025-06-18"
@@ -84,7 +85,7 @@ def test_every_step_of_a_good_server_is_shown():
     run(main())
 
 
-@pytest.mark.parametrize(
+@cases(
     ("behaviour", "name", "verdict", "change"),
     [
         ({"challenge": ""}, "challenge", "warning", "WWW-Authenticate"),

@@ -12,6 +12,7 @@ from accord.cli.options import add_options
 from accord_tools.check import reporting
 from accord_tools.check.probing.secret_filter import display_target
 from check.sessions import NEW, opening, request, result, text_of
+from support.tables import cases
 
 BAD = [*opening(), request(2, "ping"), result(2), {**request(2, "ping"), "t": 1}]
 BEGINNINGS = {
@@ -105,7 +106,7 @@ def test_the_file_to_show_breaches_in_is_one_of_the_project(
     assert reporting.artifact_file(target) == shown
 
 
-@pytest.mark.parametrize(
+@cases(
     ("target", "shown"),
     [
         ("https://example.com/mcp", "https://example.com/mcp"),

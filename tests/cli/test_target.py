@@ -4,6 +4,7 @@ import pytest
 
 from accord.cli.target import suggest_url
 from cli.servers import FACTORY, GOOD, TWO
+from support.tables import cases
 
 
 @pytest.fixture
@@ -149,7 +150,7 @@ def test_a_file_is_found_by_its_whole_path(accord, folder, tmp_path):
     assert "add(" in done.stdout
 
 
-@pytest.mark.parametrize(
+@cases(
     ("target", "url"),
     [
         ("localhost:8000", "http://localhost:8000/mcp"),

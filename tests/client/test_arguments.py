@@ -14,6 +14,7 @@ from accord.types import (
     ResourceTemplateReference,
 )
 from client.stateless_server import META, StatelessServer, text
+from support.tables import cases
 
 
 @pytest.fixture
@@ -173,7 +174,7 @@ def test_single_rounds_declare_capabilities_beside_the_meta_of_the_caller(run):
             assert message["params"]["_meta"][META + "clientCapabilities"] == {}
 
 
-@pytest.mark.parametrize(
+@cases(
     "make",
     [
         lambda: Client(),

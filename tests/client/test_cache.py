@@ -10,6 +10,7 @@ from accord.errors import ConnectionClosed, InvalidParams
 from accord.testing import run_in_virtual_time
 from accord.types import ListToolsResult, PageParams, ReadResourceParams, ReadResourceResult, Tool
 from client.stateless_server import Failure, StatelessServer, ask, form
+from support.tables import cases
 
 URI = "note://1"
 
@@ -331,7 +332,7 @@ def test_a_lifetime_in_a_wrong_unit_ends_after_a_day():
 
 
 @pytest.mark.requirement("caching.client.notification-invalidates")
-@pytest.mark.parametrize(
+@cases(
     ("notice", "dropped"),
     [
         ("notifications/tools/list_changed", {"tools/list"}),

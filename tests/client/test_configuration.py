@@ -10,6 +10,7 @@ import pytest
 from accord import Server, connect
 from accord.client import ServerEntry, read_configuration, read_entry
 from accord.errors import AccordError, ConfigurationError
+from support.tables import cases
 
 SECRET = "sk-3f9a77c0d1e2"
 
@@ -71,7 +72,7 @@ def test_a_server_may_be_named_like_a_member():
     assert list(entries) == ["servers", "mcp"]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("entry", "target", "options"),
     [
         ({"type": "stdio", "command": "a", "args": ["b c"]}, ["a", "b c"], {}),
@@ -143,7 +144,7 @@ def test_an_entry_connects():
 # -- variables
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "expanded"),
     [
         ("${KEY}", "value"),

@@ -16,6 +16,7 @@ from accord.testing import run_in_virtual_time
 from accord.types import Implementation
 from client.loopback import Loopback
 from support.http_server import bounded
+from support.tables import cases
 
 ALL = list(REVISIONS)
 MODERN = "2026-07-28"
@@ -115,7 +116,7 @@ def test_a_pinned_revision_with_handshake_is_opened_by_it_alone():
 
 
 @pytest.mark.requirement("stdio.fallback.not-one-code")
-@pytest.mark.parametrize("code", [-32601, -32600, -32602, -32000, -32603, 7])
+@cases("code", [-32601, -32600, -32602, -32000, -32603, 7])
 def test_any_other_error_means_a_server_with_a_handshake(code):
     wire = Scripted([{"error": {"code": code, "message": "no"}}])
     assert talk(wire).revision == "2025-11-25"

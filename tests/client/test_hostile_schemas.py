@@ -14,6 +14,7 @@ from accord.protocol.monitor import Monitor
 from accord.trace import Record
 from support import hostile_schemas
 from support.hostile_schemas import SCHEMAS, TOOLS, nested
+from support.tables import cases
 
 SERVER = hostile_schemas.__file__
 CLIENT = """
@@ -56,7 +57,7 @@ def test_a_hostile_output_schema_fails_the_call_and_leaves_the_client_alive(name
     assert WHY[name] in done.stdout
 
 
-@pytest.mark.parametrize("name", SCHEMAS)
+@cases("name", SCHEMAS)
 def test_a_monitor_judges_a_hostile_schema_without_using_it(name):
     tool = next(each for each in TOOLS if each["name"] == name)
     info = {"name": "x", "version": "1"}

@@ -14,6 +14,7 @@ from accord.client import Client
 from accord.errors import InvalidParams, RegistrationError, RequestError
 from accord.testing import Recording, connected
 from compose import servers
+from support.tables import cases
 from support.waiting import in_loop, until
 
 ERAS = ["2025-06-18", "2026-07-28"]
@@ -479,13 +480,13 @@ def test_loops_are_refused() -> None:
             outer.mount(inner)
 
 
-@pytest.mark.parametrize("source", ["https://example.com/mcp", ["python", "x.py"], None, object()])
+@cases("source", ["https://example.com/mcp", ["python", "x.py"], None, object()])
 def test_other_values_than_sources_are_refused(source: Any) -> None:
     with pytest.raises(TypeError, match=r"mount\(\) takes a Server or another source"):
         Server("hub").mount(source)
 
 
-@pytest.mark.parametrize("prefix", ["", "a b", "a/b", "ä", "a\n"])
+@cases("prefix", ["", "a b", "a/b", "ä", "a\n"])
 def test_a_hostile_prefix_is_refused(prefix: str) -> None:
     with pytest.raises(ValueError, match="the prefix is"):
         Server("hub").mount(make_child(), prefix=prefix)

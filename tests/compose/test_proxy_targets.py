@@ -9,12 +9,13 @@ from accord import Server, connect
 from accord.compose import proxy
 from accord.errors import InvalidParams, RegistrationError
 from support.raw import RawServer
+from support.tables import cases
 from support.waiting import in_loop
 
 RESOURCE = {"uri": "memo://today", "name": "today"}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("target", "said"),
     [
         ("npx some-server", 'a command is a list, such as \\["python", "server.py"\\]'),

@@ -10,6 +10,7 @@ import pytest
 from accord import Client, Server, connect
 from accord.compose import ProxySource, configuration_server, openapi, proxy, proxy_server
 from accord.errors import ConfigurationError, ConnectFailed, RegistrationError
+from support.tables import cases
 from support.waiting import in_loop, until
 
 HERE = Path(__file__).parent
@@ -166,7 +167,7 @@ def test_a_target_that_is_mounted_without_proxy_is_refused_with_advice() -> None
             server.mount(given)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("given", "said"),
     [
         (Server, "not the class Server: mount an object of it"),

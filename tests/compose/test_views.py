@@ -16,6 +16,7 @@ from accord.types import (
     TextContent,
     ToolAnnotations,
 )
+from support.tables import cases
 from support.waiting import in_loop, until
 
 ERAS = ["2025-06-18", "2026-07-28"]
@@ -101,7 +102,7 @@ async def test_entries_are_chosen_by_name_pattern_tag_and_kind(view: Any, expect
     assert await catalog(view(make())) == expected
 
 
-@pytest.mark.parametrize(
+@cases(
     ("mistake", "message"),
     [
         (lambda crm: crm.only(), r"only\(\) needs names, tags or a kind"),

@@ -24,6 +24,7 @@ from accord.cli.main import _parse
 from accord_tools.contract.cases import read_cases
 from accord_tools.hosts.sources.configuration_file import read_file_entry
 from accord_tools.hosts.table import load_hosts
+from support.tables import cases
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -166,11 +167,12 @@ def modules_of(source):
             yield (node.module or "").split(".")[0]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@cases("page", PAGES, ids=lambda page: page.name)
 def test_a_page_says_how_to_install_what_its_blocks_import(page):
     text, blocks = page.read_text(encoding="utf-8"), blocks_of(page)
     files = {found[1] for _, source in blocks if (found := _FILE.match(source))}
-    known = {*sys.stdlib_module_names, "accord", "msgspec", "aiohttp"}  # with the extra http
+    known = {*sys.stdlib_module_names, "accord", "accord_tools"}
+    known |= {"msgspec", "aiohttp"}  # with the extra http
     known |= {re.split(r"[/.]", file)[0] for file in files}
     used = {name for _, source in blocks for name in modules_of(source)}
     assert {name for name in used - known if not re.search(rf"pip install {name}", text)} == set()

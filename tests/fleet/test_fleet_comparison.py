@@ -19,6 +19,7 @@ from accord_tools.fleet.results import (
 )
 from accord_tools.fleet.rule_set import RuleSet
 from fleet.past_runs import SMALL, breach, catalog, result, rule, run, summary, view
+from support.tables import cases
 
 
 def compare(before, after, **more):
@@ -75,7 +76,7 @@ def pairs():
             yield pytest.param(before, after, None if kind == "-" else kind, id=before + after)
 
 
-@pytest.mark.parametrize(("before", "after", "kind"), list(pairs()))
+@cases(("before", "after", "kind"), list(pairs()))
 def test_a_change_of_a_verdict_has_its_class(before, after, kind):
     found, text = classify_verdicts(NAMES[before], NAMES[after])
     assert found == kind
@@ -177,7 +178,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(("before", "after", "expected"), list(CASES.values()), ids=list(CASES))
+@cases(("before", "after", "expected"), list(CASES.values()), ids=list(CASES))
 def test_two_results_have_their_differences(before, after, expected):
     assert compare([before], [after]) == expected
 
@@ -289,7 +290,7 @@ def test_a_score_that_fell_for_other_reasons_too_is_a_regression():
 # -- times
 
 
-@pytest.mark.parametrize(
+@cases(
     ("earlier", "before", "after", "is_slower"),
     [
         (0.3, 0.9, 0.95, True),
@@ -310,7 +311,7 @@ def test_a_server_is_slower_if_it_was_slow_twice(earlier, before, after, is_slow
     assert found == ([("slower", "the start")] if is_slower else [])
 
 
-@pytest.mark.parametrize(
+@cases(
     ("cpu", "lag", "found"),
     [
         ((0.3, 0.31, 0.3), 0.0, []),  # the machine was slow, not the server
@@ -482,7 +483,7 @@ def test_members_of_a_newer_accord_are_ignored():
     assert run_from_json(export(members, more=1)) == run(OK)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "said"),
     [
         ("", "a.json: is not JSON ("),
@@ -544,7 +545,7 @@ def test_results_of_shards_are_in_the_order_of_the_file():
     assert [each.name for each in merge_runs(shards).results] == ["a", "c", "d"]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("other", "said"),
     [
         (run(result("b"), fleet="other"), "one is of the fleet 'desk', another 'other'"),

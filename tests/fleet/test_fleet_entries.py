@@ -9,6 +9,7 @@ import pytest
 
 from accord_tools.fleet.definition import Fleet, FleetError, FleetServer
 from accord_tools.fleet.file.entries import resolve_server, show_entry
+from support.tables import cases
 
 SECRET = "Zq9-hidden-value-77"
 
@@ -190,7 +191,7 @@ def test_values_of_placeholders_and_of_secret_variables_are_secrets(resolve):
     assert found.shown == "x '${env:PLAIN}' '${env:PLACE}' '${env:SHORT}'"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("entry", "shown"),
     [
         ({"command": "uvx", "args": ["a b", "c"]}, "uvx 'a b' c"),

@@ -41,6 +41,7 @@ from fleet.views import (
     server,
     unreachable,
 )
+from support.tables import cases
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -49,15 +50,13 @@ def small_view(*results, **members):
     return FleetView(run=run_of(results), **members)
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize(
-    "view", [desk_view(), hostile_view(), small_view()], ids=["desk", "hostile", "empty"]
-)
+@cases("form", FORMS)
+@cases("view", [desk_view(), hostile_view(), small_view()], ids=["desk", "hostile", "empty"])
 def test_every_form_can_be_made_of_every_view_and_written(form, view):
     assert render_fleet(view, form).encode()[-1:] in (b"\n", b"")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("name", "form"),
     [
         ("fleet.html", "html"),
@@ -78,7 +77,7 @@ def test_every_kind_of_difference_has_words():
     assert set(DIFFERENCE_WORDS) == set(get_args(DifferenceKind))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("kinds", "text"),
     [
         ((), "same"),

@@ -35,6 +35,7 @@ from fleet.past_runs import (
     summary,
     view,
 )
+from support.tables import cases
 
 LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 FORMS = ("history.sqlite", "history.jsonl")
@@ -221,7 +222,7 @@ def test_a_run_is_found_by_number_branch_and_date(tmp_path):
         assert list(found.values()) == [1, third, first, first, third, second, second, third]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "said"),
     [
         ("77", "there is no run 77 in the history; accord fleet history lists the runs"),
@@ -282,7 +283,7 @@ def test_a_result_with_the_same_key_is_reused_with_its_documents(tmp_path):
         assert history._db.value("SELECT count(*) FROM report") == 1
 
 
-@pytest.mark.parametrize(
+@cases(
     ("changes", "since", "is_reused"),
     [
         ({}, LONG_AGO, True),
@@ -319,7 +320,7 @@ def flip(history, verdicts, **more):
         save(history, result(verdicts={rule(0): name, rule(1): "pass"}, **more))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("verdicts", "is_flaky"),
     [
         ("pppppppppp", False),

@@ -18,6 +18,7 @@ from accord_tools.fleet.results import (
     TestCounts,
 )
 from accord_tools.fleet.rule_set import RuleSet, find_rule_set
+from support.tables import cases
 
 TODAY = date(2026, 11, 17)
 REVISION = "2025-06-18"
@@ -97,7 +98,7 @@ def test_a_failed_requirement_is_not_expected():
     ]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("limits", "facts", "reason"),
     [
         ({"warnings": 0}, {}, f"1 requirement warned, expected none: {IDS[1]}"),

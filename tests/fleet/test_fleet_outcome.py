@@ -2,8 +2,6 @@
 
 import subprocess
 
-import pytest
-
 from accord_tools.fleet.fleet_runner import find_origin
 from accord_tools.fleet.results import (
     CatalogChange,
@@ -15,6 +13,7 @@ from accord_tools.fleet.results import (
     ServerResult,
     exit_code,
 )
+from support.tables import cases
 
 GOOD = ServerResult(name="good", state="ok")
 BAD = ServerResult(name="bad", state="failed")
@@ -58,7 +57,7 @@ def code(*results, fail_on=("failure",), kinds=(), flaky=False, **rest):
     return exit_code(run, comparison, fail_on, **rest)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("results", "settings", "expected"),
     [
         ([GOOD], {}, 0),

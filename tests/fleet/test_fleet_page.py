@@ -29,6 +29,7 @@ from fleet.views import (
     trend,
     unreachable,
 )
+from support.tables import cases
 
 VIEWS = {
     "desk": desk_view,
@@ -51,7 +52,7 @@ def hostile():
     return as_html(hostile_view())
 
 
-@pytest.mark.parametrize("name", VIEWS)
+@cases("name", VIEWS)
 def test_elements_are_closed_ids_are_used_once_and_links_lead_somewhere(name):
     page = PageElements(as_html(VIEWS[name]()))
     ids = page.attributes("id")
@@ -207,7 +208,7 @@ def test_reused_results_are_marked_with_their_date(desk):
     assert "reused, of yesterday 14:02" in PageElements(desk).text
 
 
-@pytest.mark.parametrize(
+@cases(
     ("made", "shown"),
     [
         ("2026-11-17T02:00:00Z", "of today 02:00"),

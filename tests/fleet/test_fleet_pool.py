@@ -26,6 +26,7 @@ from accord_tools.fleet.running.pool import (
 from accord_tools.fleet.running.worker_process import DoubtfulVerdicts, WorkerOutcome
 from accord_tools.fleet.worker.job import WorkerJob, WorkerProgress, WorkerReport
 from fleet.jobs import MARK, STATES, job, marked_processes
+from support.tables import cases
 from support.waiting import in_loop, run, until
 
 CLOSED = "http://127.0.0.1:9/mcp"
@@ -190,7 +191,7 @@ PING, EMPTY = "ping.response.prompt", "ping.response.empty"
 SILENT = "falls silent: an answer to ping did not arrive within 15 s"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("verdict", "message", "lag", "is_doubtful"),
     [
         ("fail", SILENT, 0.3, True),
@@ -305,7 +306,7 @@ def test_every_server_belongs_to_one_shard() -> None:
     assert shard(names[::2], "2/5") == [name for name in names[::2] if name in parts[1]]
 
 
-@pytest.mark.parametrize("part", ["", "0/5", "6/5", "2", "a/b", "2/0", "-1/5", "2/5/7"])
+@cases("part", ["", "0/5", "6/5", "2", "a/b", "2/0", "-1/5", "2/5/7"])
 def test_a_shard_that_does_not_exist_is_refused(part: str) -> None:
     with pytest.raises(FleetError, match="expected NUMBER/COUNT, such as 2/5"):
         shard(["a"], part)

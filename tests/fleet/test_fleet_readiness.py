@@ -14,6 +14,7 @@ from accord_tools.fleet.catalogs.readiness import (
     readiness_rules,
 )
 from accord_tools.fleet.results import CatalogChange
+from support.tables import cases
 
 URL = "https://desk.example/mcp"
 BOTH = ("claude", "openai")
@@ -70,7 +71,7 @@ def test_every_rule_names_its_page_and_the_day_of_its_reading():
     assert known_findings() >= {*LINT_RULES, "directory.claude-titles", UNDECIDED}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("entry", "claude", "openai", "text"),
     [
         (tool("x" * 65), ["claude-name-length"], ["openai-name-length"], "shorten xxx"),
@@ -129,7 +130,7 @@ def test_a_tool_that_breaks_a_rule_is_named(entry, claude, openai, text):
     assert any(text in each.text for each in found)
 
 
-@pytest.mark.parametrize(
+@cases(
     "entry",
     [
         takes(state={"enum": ["open", "closed"]}),

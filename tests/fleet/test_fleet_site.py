@@ -15,6 +15,7 @@ from accord_tools.fleet.results import FleetView, ServerDocuments
 from check.reports import server_report
 from fleet.page_elements import PageElements
 from fleet.views import EVIL, failing_server, hostile_view, run_of, server, unreachable
+from support.tables import cases
 
 
 def view_of(*results, **members):
@@ -79,7 +80,7 @@ def test_the_page_of_a_server_without_a_report_says_why(tmp_path):
     assert "Cannot find module 'zod'" in text
 
 
-@pytest.mark.parametrize(
+@cases(
     ("name", "file"),
     [
         ("tickets", "tickets"),

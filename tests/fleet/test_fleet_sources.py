@@ -15,6 +15,7 @@ from accord_tools.fleet.sources.repository import find_servers
 from accord_tools.fleet.sources.source_file import read_docker_server, read_source
 from accord_tools.hosts.sources.entry_forms import FoundServer, is_server_json, read_server_json
 from accord_tools.hosts.table import load_hosts
+from support.tables import cases
 
 SECRET = "Zq9-hidden-value-77"
 
@@ -373,7 +374,7 @@ PACKAGES = [
 ]
 
 
-@pytest.mark.parametrize(("package", "line"), PACKAGES, ids=range(len(PACKAGES)))
+@cases(("package", "line"), PACKAGES, ids=range(len(PACKAGES)))
 def test_a_package_becomes_its_launch_line(package, line):
     (found,) = registry(packages=[package])
     assert lines([found]) == {"weather": line}

@@ -37,6 +37,7 @@ from accord_tools.fleet.worker.job import (
 )
 from fleet.fleet_server import HOSTILE, SCHEMA
 from fleet.jobs import command, job, marked_processes
+from support.tables import cases
 from support.waiting import LONG, until_sync
 
 SECRET = "sk-planted-4711-abcdef"
@@ -316,9 +317,7 @@ def test_every_text_of_a_report_is_masked() -> None:
     assert masked.report.violations[0].violation.mark is None
 
 
-@pytest.mark.parametrize(
-    "secret", ["passed-by-nobody", "2025-06-18", "server", "tools.list.pass", "fail-over-99"]
-)
+@cases("secret", ["passed-by-nobody", "2025-06-18", "server", "tools.list.pass", "fail-over-99"])
 def test_words_of_our_own_stay_whatever_the_secret_is(secret: str) -> None:
     report = report_with("text")
     masked = mask_message(report, SecretFilter([secret]).hide)

@@ -10,6 +10,7 @@ import pytest
 from accord_tools.hosts.bundles import archive
 from accord_tools.hosts.bundles.archive import is_private, read_bundle, unpack_bundle
 from accord_tools.hosts.definition import HostsError
+from support.tables import cases
 
 MANIFEST = {
     "manifest_version": "0.3",
@@ -206,7 +207,7 @@ def test_files_that_may_be_private_are_remarked(path):
     assert bundle.remarks == ("the bundle has server/.env, which may be private",)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("name", "expected"),
     [
         ("a/.env.local", True),

@@ -13,6 +13,7 @@ from accord_tools.hosts.definition import HostsError
 from accord_tools.hosts.launching.installation import AccordCommand
 from accord_tools.hosts.targets import TargetReader
 from hosts.launch_machine import make_machine, make_program
+from support.tables import cases
 
 ACCORD = AccordCommand(words=("/venv/bin/python", "-P", "-m", "accord"), kind="venv")
 BASE = {
@@ -49,7 +50,7 @@ def setting(kind="string", **members):
 # -- reading
 
 
-@pytest.mark.parametrize("version", ["0.1", "0.2", "0.3", "0.4"])
+@cases("version", ["0.1", "0.2", "0.3", "0.4"])
 def test_every_version_is_read(version):
     manifest, remarks = read({**BASE, "manifest_version": version})
     assert (manifest.manifest_version, remarks) == (version, ())
@@ -63,7 +64,7 @@ def test_the_older_name_of_the_version_is_read():
     assert "older name" in remarks[0]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("document", "said"),
     [
         ([], "is not an object"),
@@ -96,7 +97,7 @@ def test_a_manifest_that_is_not_json_is_refused():
             read_manifest(data)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("document", "said"),
     [
         ({**BASE, "id": "x"}, "id is not a member of a manifest"),
@@ -298,7 +299,7 @@ def test_the_folder_of_a_bundle_is_a_plain_name(tmp_path, name, version, expecte
     assert folder.parent.name == "bundles"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("version", "conditions", "expected"),
     [
         ("3.11.2", ">=3.8,<4.0", True),

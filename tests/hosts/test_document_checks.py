@@ -21,6 +21,7 @@ from accord_tools.hosts.documents.document import (
 )
 from accord_tools.hosts.documents.value_texts import format_flow, format_json, format_value
 from accord_tools.hosts.documents.verification import ABSENT, verify_edit
+from support.tables import cases
 
 # -- the bytes of a file
 
@@ -40,7 +41,7 @@ def test_a_mark_is_kept():
     assert file.encode("{ }") == b"\xef\xbb\xbf{ }"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("data", "said"),
     [
         (b'{"a": "\xff"}', r"byte 7 is not UTF-8 \(0xff\)"),
@@ -91,7 +92,7 @@ def test_the_change_itself_has_to_be_there(format):
         verify_edit(text, text, format, {("a", "none", "deep"): ABSENT})
 
 
-@pytest.mark.parametrize(
+@cases(
     ("before", "after"),
     [
         ('{"a": 1, "b": 2}', '{"b": 2, "a": 1}'),
@@ -228,8 +229,8 @@ def test_a_value_is_rendered_alone():
     assert [format_flow(each) for each in ("a", "no", [], 1)] == ["a", '"no"', "[]", "1"]
 
 
-@pytest.mark.parametrize("format", ["json", "toml", "yaml"])
-@pytest.mark.parametrize("value", [{"a": object()}, {1: 2}])
+@cases("format", ["json", "toml", "yaml"])
+@cases("value", [{"a": object()}, {1: 2}])
 def test_a_value_without_notation_is_refused(format, value):
     with pytest.raises(HostsError):
         render_snippet(("a",), value, format)

@@ -13,6 +13,7 @@ from accord_tools.hosts.documents.document import (
     open_document,
 )
 from hosts.document_edits import DocumentEdits
+from support.tables import cases
 
 PATH = ("mcpServers", "desk")
 VALUE = {"command": "/bin/desk", "args": ["-m", 'a "b"'], "env": {"K": "v"}}
@@ -68,14 +69,14 @@ EDITS = DocumentEdits("jsonc", PATH, VALUE)
 add, take = EDITS.add, EDITS.take
 
 
-@pytest.mark.parametrize("text", WITH_MEMBERS.values(), ids=WITH_MEMBERS)
+@cases("text", WITH_MEMBERS.values(), ids=WITH_MEMBERS)
 def test_adding_and_removing_gives_the_same_bytes(text):
     after = add(text)
     assert add(after) == after
     assert take(after) == text
 
 
-@pytest.mark.parametrize("text", WITHOUT_MEMBERS.values(), ids=WITHOUT_MEMBERS)
+@cases("text", WITHOUT_MEMBERS.values(), ids=WITHOUT_MEMBERS)
 def test_a_container_is_made_where_it_is_absent(text):
     after = add(text)
     left = take(after)
@@ -83,7 +84,7 @@ def test_a_container_is_made_where_it_is_absent(text):
     assert add(left) == after or text.strip() in ("", "{}") or "c */" in text
 
 
-@pytest.mark.parametrize("text", WITH_MEMBERS.values(), ids=WITH_MEMBERS)
+@cases("text", WITH_MEMBERS.values(), ids=WITH_MEMBERS)
 def test_each_member_can_be_removed(text):
     data = open_document(text, "jsonc").data
     for key in data["mcpServers"]:
@@ -176,7 +177,7 @@ def test_places_have_line_and_column():
     assert document.find(("x", "y")) is None
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "keys", "reason"),
     [
         ('{"mcpServers": "x"}', PATH, "mcpServers is a text, and not an object"),
@@ -190,7 +191,7 @@ def test_a_path_that_leads_nowhere_is_refused(text, keys, reason):
         open_document(text, "json").set(keys, VALUE)
 
 
-@pytest.mark.parametrize("keys", [(), ("b",), ("a", "b"), ("l", 1)])
+@cases("keys", [(), ("b",), ("a", "b"), ("l", 1)])
 def test_an_absent_value_cannot_be_removed(keys):
     with pytest.raises(UneditableDocument, match="is not in the document"):
         open_document('{"a": 1, "l": [0]}', "json").remove(keys)
@@ -247,9 +248,7 @@ BROKEN = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("text", "line", "column", "said"), BROKEN, ids=[each[0][:20] for each in BROKEN]
-)
+@cases(("text", "line", "column", "said"), BROKEN, ids=[each[0][:20] for each in BROKEN])
 def test_a_fault_is_explained_with_its_place(text, line, column, said):
     with pytest.raises(UnreadableDocument) as caught:
         open_document(text, "json")
@@ -282,16 +281,14 @@ VALID = [
 ]
 
 
-@pytest.mark.parametrize("text", VALID, ids=[each[:12] for each in VALID])
+@cases("text", VALID, ids=[each[:12] for each in VALID])
 def test_valid_texts_are_read(text):
     document = open_document(text, "json")
     if "/*" not in text and ",]" not in text and ",}" not in text and len(text) < 5000:
         assert document.data == json.loads(text)
 
 
-@pytest.mark.parametrize(
-    "text", ["[1}", "[/]", "[1/**2]", "tru", '"a', "[1,2", "-", "1 2", "{1:2}"]
-)
+@cases("text", ["[1}", "[/]", "[1/**2]", "tru", '"a', "[1,2", "-", "1 2", "{1:2}"])
 def test_invalid_texts_are_refused(text):
     with pytest.raises(UnreadableDocument):
         open_document(text, "json")

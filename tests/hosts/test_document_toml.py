@@ -14,6 +14,7 @@ from accord_tools.hosts.documents.document import (
 )
 from accord_tools.hosts.documents.value_texts import format_key, format_value
 from hosts.document_edits import DocumentEdits
+from support.tables import cases
 
 PATH = ("mcp_servers", "desk")
 VALUE = {"command": "/bin/desk", "args": ["-m", 'a "b"'], "env": {"K": "v"}}
@@ -62,21 +63,21 @@ EDITS = DocumentEdits("toml", PATH, VALUE)
 add, take = EDITS.add, EDITS.take
 
 
-@pytest.mark.parametrize("text", WITH_MEMBERS.values(), ids=WITH_MEMBERS)
+@cases("text", WITH_MEMBERS.values(), ids=WITH_MEMBERS)
 def test_adding_and_removing_gives_the_same_bytes(text):
     after = add(text)
     assert add(after) == after
     assert take(after) == text
 
 
-@pytest.mark.parametrize("text", WITHOUT_MEMBERS.values(), ids=WITHOUT_MEMBERS)
+@cases("text", WITHOUT_MEMBERS.values(), ids=WITHOUT_MEMBERS)
 def test_a_table_is_made_where_it_is_absent(text):
     after = add(text)
     assert open_document(after, "toml").find(PATH) is not None
     take(after)
 
 
-@pytest.mark.parametrize("text", WITH_MEMBERS.values(), ids=WITH_MEMBERS)
+@cases("text", WITH_MEMBERS.values(), ids=WITH_MEMBERS)
 def test_each_table_and_key_can_be_removed(text):
     data = tomllib.loads(text)
     for name, table in data["mcp_servers"].items():
@@ -135,7 +136,7 @@ def test_tables_of_a_list_are_appended_and_removed():
         open_document(after, "toml").set(("mcp_servers", 0, "sub", "x"), 1)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "keys", "value", "after"),
     [
         ("", ("a",), 1, "a = 1\n"),
@@ -171,7 +172,7 @@ def test_a_dotted_key_within_braces_is_refused():
     assert document.find(("a", "b")) == TextPlace(1, 1)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "keys", "value"),
     [
         ("mcp_servers = 1\n", PATH, VALUE),
@@ -220,9 +221,7 @@ BROKEN = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("text", "line", "column", "said"), BROKEN, ids=[each[0][:20] for each in BROKEN]
-)
+@cases(("text", "line", "column", "said"), BROKEN, ids=[each[0][:20] for each in BROKEN])
 def test_a_fault_is_explained_with_its_place(text, line, column, said):
     with pytest.raises(UnreadableDocument) as caught:
         open_document(text, "toml")

@@ -16,6 +16,7 @@ from accord_tools.hosts.documents.document import (
 )
 from accord_tools.hosts.documents.value_texts import format_scalar, format_yaml
 from hosts.document_edits import DocumentEdits
+from support.tables import cases
 
 PATH = ("extensions", "desk")
 VALUE = {"cmd": "/bin/desk", "args": ["-m", "a: b"], "envs": {"K": "yes"}, "enabled": True}
@@ -72,7 +73,7 @@ EDITS = DocumentEdits("yaml", PATH, VALUE)
 add, take = EDITS.add, EDITS.take
 
 
-@pytest.mark.parametrize("text", WITH_MEMBERS.values(), ids=WITH_MEMBERS)
+@cases("text", WITH_MEMBERS.values(), ids=WITH_MEMBERS)
 def test_adding_and_removing_gives_the_same_bytes(text):
     after = add(text)
     assert add(after) == after
@@ -94,13 +95,13 @@ def test_keys_that_are_not_texts_are_known():
     assert take(text, ("2",)) == "2: a\non: c\n'on': d\n"
 
 
-@pytest.mark.parametrize("text", WITHOUT_MEMBERS.values(), ids=WITHOUT_MEMBERS)
+@cases("text", WITHOUT_MEMBERS.values(), ids=WITHOUT_MEMBERS)
 def test_a_container_is_made_where_it_is_absent(text):
     after = add(text)
     assert open_document(take(after), "yaml").data["extensions"] == {}
 
 
-@pytest.mark.parametrize("text", WITH_MEMBERS.values(), ids=WITH_MEMBERS)
+@cases("text", WITH_MEMBERS.values(), ids=WITH_MEMBERS)
 def test_each_member_can_be_removed_and_replaced(text):
     data = yaml.safe_load(text)
     for name in data["extensions"] or ():
@@ -166,7 +167,7 @@ def test_a_comment_goes_with_its_entry_only_if_it_touches():
     assert take(text, ("s", "b")) == "s:\n  # all\n\n  # about a\n  a: 1 # one\n"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "keys", "said"),
     [
         ("x: &x {a: 1}\nextensions: *x\n", PATH, r"written as \*x"),
@@ -188,7 +189,7 @@ def test_an_edit_that_could_do_harm_is_refused(text, keys, said):
         open_document(text, "yaml").set(keys, VALUE)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "keys", "said"),
     [
         ("a: 1\n", ("b",), "is not in the document"),
@@ -235,7 +236,7 @@ ODD = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("text", [*TRAPS.split(), *ODD])
+@cases("text", [*TRAPS.split(), *ODD])
 def test_a_text_stays_a_text(text):
     for loader in (yaml.SafeLoader, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
         for value in ({"k": text}, {text: 1}, [text], {"k": [{"l": text}]}):
@@ -244,12 +245,12 @@ def test_a_text_stays_a_text(text):
             assert add("a: {b: 1}\n", ("a", "c"), value)
 
 
-@pytest.mark.parametrize("value", [1, -2.5, 1e20, 1e-7, 1.5e300, True, False, None, [], {}, 10**30])
+@cases("value", [1, -2.5, 1e20, 1e-7, 1.5e300, True, False, None, [], {}, 10**30])
 def test_values_keep_their_type(value):
     assert yaml.safe_load(format_yaml([value, {"k": value}])) == [value, {"k": value}]
 
 
-@pytest.mark.parametrize("value", [object(), {1: 2}, "\ud800", {"a": b"x"}])
+@cases("value", [object(), {1: 2}, "\ud800", {"a": b"x"}])
 def test_a_value_that_yaml_lacks_is_refused(value):
     with pytest.raises(HostsError):
         open_document("", "yaml").set(("a",), value)
@@ -281,7 +282,7 @@ BROKEN = [
 ]
 
 
-@pytest.mark.parametrize(("text", "line", "said"), BROKEN, ids=[each[0][:20] for each in BROKEN])
+@cases(("text", "line", "said"), BROKEN, ids=[each[0][:20] for each in BROKEN])
 def test_a_fault_is_explained_with_its_place(text, line, said):
     with pytest.raises(UnreadableDocument) as caught:
         open_document(text, "yaml")

@@ -12,6 +12,7 @@ from accord_tools.hosts.definition import ConfigFile, HostEntry, HostsError
 from accord_tools.hosts.entries.placeholders import NoPlaceholder, ReservedText
 from accord_tools.hosts.entries.shaping import entries_in, from_host, to_host
 from accord_tools.hosts.table import load_hosts
+from support.tables import cases
 
 HOSTS = load_hosts()
 ENTRIES = {
@@ -63,7 +64,7 @@ def write(id, entry, scope="user"):
     return to_host(entry, HOSTS[id], scope=scope)
 
 
-@pytest.mark.parametrize("id", HOSTS)
+@cases("id", HOSTS)
 def test_the_entry_of_each_host_is_as_the_list_says(id):
     assert {kind: shape(HOSTS[id], kind) for kind in ENTRIES} == EXPECTED[id]
 
@@ -72,8 +73,8 @@ def test_the_list_of_entries_names_no_other_hosts():
     assert set(EXPECTED) == set(HOSTS)
 
 
-@pytest.mark.parametrize("kind", ENTRIES)
-@pytest.mark.parametrize("id", HOSTS)
+@cases("kind", ENTRIES)
+@cases("id", HOSTS)
 def test_an_entry_read_back_lacks_only_what_the_remarks_say(id, kind):
     host = HOSTS[id]
     if getattr(host, kind) is None:
@@ -113,7 +114,7 @@ def test_a_refused_variable_is_named_with_its_host():
     assert refusal.value.place == "env.API_KEY"
 
 
-@pytest.mark.parametrize("id", [id for id, host in HOSTS.items() if host.stdio])
+@cases("id", [id for id, host in HOSTS.items() if host.stdio])
 def test_a_disabled_entry_stays_disabled_or_a_remark_says_so(id):
     shaped = write(id, plain(disabled=True))
     is_kept = from_host("server", shaped.value, HOSTS[id]).disabled
@@ -166,7 +167,7 @@ def test_the_tools_of_copilot_are_in_the_file_of_the_user_alone():
     }
 
 
-@pytest.mark.parametrize(
+@cases(
     ("id", "value", "transport"),
     [
         ("cline", {"url": "https://x.example"}, "sse"),
@@ -212,7 +213,7 @@ def test_numbers_and_null_in_env_are_read_as_text():
     assert entry.env == {"A": "1", "C": "false", "D": "0.5"}
 
 
-@pytest.mark.parametrize("value", [None, "run", [], 3, {}, {"command": 3}, {"command": []}])
+@cases("value", [None, "run", [], 3, {}, {"command": 3}, {"command": []}])
 def test_a_value_that_is_not_an_entry_is_refused(value):
     with pytest.raises(HostsError, match="'server' of Cursor"):
         from_host("server", value, HOSTS["cursor"])
@@ -276,7 +277,7 @@ def test_a_value_to_ask_for_becomes_an_input_or_a_variable():
         write("zed", entry)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("id", "text"),
     [
         ("claude-code", "a${NAME}"),

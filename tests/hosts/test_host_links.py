@@ -10,6 +10,7 @@ from accord_tools.hosts.definition import HostEntry, HostsError
 from accord_tools.hosts.entries.links import install_command, install_link
 from accord_tools.hosts.entries.shaping import from_host
 from accord_tools.hosts.table import LINKS, load_hosts
+from support.tables import cases
 
 HOSTS = load_hosts()
 COMMAND = HostEntry(
@@ -49,8 +50,8 @@ def test_a_link_of_lm_studio_has_the_name_and_the_entry():
     assert from_host(found["name"], value, HOSTS["lm-studio"]) == entry
 
 
-@pytest.mark.parametrize("entry", [COMMAND, URL], ids=["command", "url"])
-@pytest.mark.parametrize(
+@cases("entry", [COMMAND, URL], ids=["command", "url"])
+@cases(
     ("id", "start"),
     [
         ("vscode", "vscode:mcp/install?"),
@@ -100,7 +101,7 @@ def test_a_link_of_goose_has_each_word_and_asks_for_variables():
     assert (found["url"], found["type"]) == (["https://x.example/?a=1"], ["streamable_http"])
 
 
-@pytest.mark.parametrize(
+@cases(
     ("members", "message"),
     [
         ({"command": ("/opt/python", "x.py")}, "takes the programs jbang"),
@@ -117,7 +118,7 @@ def test_an_entry_that_a_link_of_goose_cannot_express_is_refused(members, messag
         install_link(HostEntry(**({"name": "search"} | members)), HOSTS["goose"])
 
 
-@pytest.mark.parametrize(
+@cases(
     "members",
     [
         {"command": ("uvx", "server"), "env": {"API_KEY": LITERAL}},
@@ -126,7 +127,7 @@ def test_an_entry_that_a_link_of_goose_cannot_express_is_refused(members, messag
         {"transport": "http", "url": f"https://x.example/?api_key={LITERAL}"},
     ],
 )
-@pytest.mark.parametrize("id", [id for id, host in HOSTS.items() if host.link or host.command])
+@cases("id", [id for id, host in HOSTS.items() if host.link or host.command])
 def test_a_secret_is_never_in_a_link_or_a_command(id, members):
     entry = HostEntry(name="search", **members)
     write = install_link if HOSTS[id].link else install_command

@@ -19,6 +19,7 @@ from accord_tools.hosts.table import (
     load_hosts,
     other_readers,
 )
+from support.tables import cases
 
 EXPECTED = tomllib.loads(Path(__file__).with_name("host_paths.toml").read_text())
 HOMES = {"linux": "/home/ada", "macos": "/Users/ada", "windows": "C:/Users/ada"}
@@ -46,7 +47,7 @@ def paths(files):
     return [file.path for file in files]
 
 
-@pytest.mark.parametrize("id", HOSTS)
+@cases("id", HOSTS)
 def test_the_file_of_each_host_is_where_the_list_says(id):
     found = {}
     for system, home in HOMES.items():
@@ -62,7 +63,7 @@ def test_the_list_of_paths_names_no_other_hosts():
     assert set(EXPECTED) == set(HOSTS)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("id", "system", "environ", "expected"),
     [
         ("claude-code", "linux", {"CLAUDE_CONFIG_DIR": "/c"}, "/c/.claude.json"),

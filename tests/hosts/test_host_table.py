@@ -7,6 +7,7 @@ import pytest
 
 from accord_tools.hosts.definition import HostsError, Machine
 from accord_tools.hosts.table import TABLE, expand, find_host, load_hosts
+from support.tables import cases
 
 HOSTS = load_hosts()
 ROW = """
@@ -28,7 +29,7 @@ def load(tmp_path, text):
     return load_hosts(path)
 
 
-@pytest.mark.parametrize("host", HOSTS.values(), ids=list(HOSTS))
+@cases("host", HOSTS.values(), ids=list(HOSTS))
 def test_each_row_says_when_and_where_it_was_looked_up(host):
     assert re.fullmatch(r"20\d\d-\d\d", host.checked)
     assert len(host.source) > 5
@@ -38,8 +39,8 @@ def test_each_row_says_when_and_where_it_was_looked_up(host):
     assert all(each.endswith(".") and "  " not in each for each in sentences)
 
 
-@pytest.mark.parametrize("host", HOSTS.values(), ids=list(HOSTS))
-@pytest.mark.parametrize("system", SYSTEMS)
+@cases("host", HOSTS.values(), ids=list(HOSTS))
+@cases("system", SYSTEMS)
 def test_each_pattern_expands_to_an_absolute_path(host, system):
     home = "C:/Users/ada" if system == "windows" else "/home/ada"
     names = re.findall(r"\{env:(\w+)\}", TABLE.read_text())

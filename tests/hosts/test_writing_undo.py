@@ -16,6 +16,7 @@ from accord_tools.hosts.writing.change import (
     write_changes,
 )
 from accord_tools.hosts.writing.journal import Journal, changed_spans, digest_of, reverse_spans
+from support.tables import cases
 
 BEFORE = b'{\n  // mine\n  "mcpServers": {\n    "a": {"command": "x"}\n  }\n}\n'
 ADDED = BEFORE.replace(b'"x"}\n', b'"x"},\n    "notes": {"command": "y"}\n')
@@ -280,7 +281,7 @@ def test_a_backup_that_is_lost_or_damaged_is_a_clear_error(journal, path):
     assert path.read_bytes() == ADDED
 
 
-@pytest.mark.parametrize(
+@cases(
     ("before", "after", "spans"),
     [
         (b"", b"", ()),

@@ -11,6 +11,7 @@ from accord.protocol.codec import Limits
 from support.http_offer import offer
 from support.http_server import bounded, on_listener
 from support.http_talk import BOTH, Response, call, initialize, request, text_of
+from support.tables import cases
 from support.waiting import LONG, run, until
 
 pytestmark = on_listener
@@ -419,8 +420,8 @@ def test_bodies_that_are_stuck_make_room_for_others(talk):
         run(scenario(port))
 
 
-@pytest.mark.parametrize("named", [(), ("Mcp-Session-Id: made-up",)], ids=["none", "made up"])
-@pytest.mark.parametrize("framing", ["Content-Length: 300000", CHUNKED], ids=["length", "chunked"])
+@cases("named", [(), ("Mcp-Session-Id: made-up",)], ids=["none", "made up"])
+@cases("framing", ["Content-Length: 300000", CHUNKED], ids=["length", "chunked"])
 def test_a_large_message_without_a_session_is_refused(framing, named):
     async def scenario(wire):
         await wire.send(head(framing, *named))

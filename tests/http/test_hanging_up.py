@@ -13,6 +13,7 @@ from support.asgi import Asgi
 from support.http_talk import call, text_of
 from support.stateless import Modern
 from support.stored_apps import in_one_process
+from support.tables import cases
 from support.waiting import run
 
 
@@ -129,7 +130,7 @@ def test_a_thread_may_hang_up():
     assert serve(scenario, in_time=run) == [True]  # a thread takes real time
 
 
-@pytest.mark.parametrize(
+@cases(
     ("revision", "options", "headers"),
     [
         ("2025-06-18", {}, {}),

@@ -13,6 +13,7 @@ from support.http_offer import offer
 from support.http_server import serving
 from support.listened import Wire, head, listened
 from support.stored_apps import in_one_process
+from support.tables import cases
 from support.waiting import until_sync
 
 pytestmark = in_one_process
@@ -158,7 +159,7 @@ def test_openmetrics_is_served_to_readers_that_prefer_it():
     assert list(text_string_to_metric_families("\n".join(lines) + "\n"))
 
 
-@pytest.mark.parametrize(
+@cases(
     "accept",
     [
         "text/plain",

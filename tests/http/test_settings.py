@@ -12,6 +12,7 @@ from support.http_offer import offer
 from support.http_server import bounded
 from support.http_talk import Connection, call, initialize, notification, request, text_of
 from support.stored_apps import in_one_process
+from support.tables import cases
 from support.waiting import run
 
 
@@ -304,7 +305,7 @@ def test_sessions_of_other_callers_that_were_just_used_are_not_ended(talk):
     serve(scenario, sessions=2, principal=by_header)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("one", "other", "is_same"),
     [
         ((None, ("10.0.0.1", 5)), (None, ("10.0.0.1", 6)), True),
@@ -418,7 +419,7 @@ def test_any_origin_can_be_allowed(talk):
 # -- mistakes
 
 
-@pytest.mark.parametrize(
+@cases(
     ("options", "why"),
     [
         ({"path": "mcp"}, "begins with /"),

@@ -17,6 +17,7 @@ from support.http_talk import call as session_call
 from support.http_talk import notification, text_of
 from support.modern import PREFIX, REVISION, meta
 from support.stateless import Modern, call, headers_of, modern
+from support.tables import cases
 from support.waiting import run, until
 
 OLDER = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
@@ -255,7 +256,7 @@ DISCOVER = modern("server/discover", "d")
     "http.method-not-found.404",
     "versioning.unsupported.error-code",
 )
-@pytest.mark.parametrize(
+@cases(
     ("message", "changed", "status", "code"),
     [
         (modern("server/discover", "d", _meta={}), {}, 400, -32602),
@@ -312,7 +313,7 @@ def test_an_unknown_revision_is_answered_with_those_that_are_spoken():
     serve(scenario)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("body", "code"),
     [
         (b"{", -32700),
@@ -591,7 +592,7 @@ def regional():
     "http.param-headers.server-not-expected-without-value",
     "http.headers.integers-compared-numerically",
 )
-@pytest.mark.parametrize(
+@cases(
     ("arguments", "headers", "status"),
     [
         ({}, {}, 200),

@@ -6,11 +6,12 @@ from accord.errors import ConfigurationError
 from accord.http.server.state import HttpOptions
 from accord.server import MemoryEventStore
 from support.http_offer import offer
+from support.tables import cases
 
 KEY = "k" * 32
 
 
-@pytest.mark.parametrize(
+@cases(
     ("settings", "why"),
     [
         ({"store_keys": [KEY]}, "store_keys seals what is written to a store; name that too"),

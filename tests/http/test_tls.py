@@ -16,6 +16,7 @@ from accord.http.server.tls import load_certificate
 from support.certificates import self_signed
 from support.http_offer import offer
 from support.listened import call_body, call_lines, head, listened, post
+from support.tables import cases
 from support.waiting import LONG, run, until_sync
 
 
@@ -202,7 +203,7 @@ def test_an_encrypted_key_needs_its_password(files, tmp_path):
         load_certificate(files[0], locked, "wrong")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("settings", "why"),
     [
         ({"key": "key.pem"}, "key is the key of a certificate"),

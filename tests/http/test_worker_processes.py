@@ -17,6 +17,7 @@ from accord.sharing.serving import worker_processes
 from accord.sharing.serving.worker_processes import count_workers, usable_cores
 from support.http_talk import call, initialize
 from support.listened import Wire, head
+from support.tables import cases
 from support.waiting import LONG, in_loop, until_sync
 from support.worker_processes import CallingLoop, is_gone, run_script
 
@@ -302,7 +303,7 @@ def test_workers_end_when_their_parent_is_killed(tmp_path):
 # -- settings
 
 
-@pytest.mark.parametrize("workers", [0, -1, True, "two", 1.5, None])
+@cases("workers", [0, -1, True, "two", 1.5, None])
 def test_values_that_are_not_a_number_of_workers_are_refused(workers):
     with pytest.raises(ValueError, match="expected 1 or more, or 'auto'"):
         Server("desk").run("http", port=0, workers=workers)

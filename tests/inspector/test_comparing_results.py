@@ -9,6 +9,7 @@ from accord_tools.inspector.differences import DIFFERENCES_MOST, find_difference
 from inspector.reached_servers import ask, call_of, make_server, session_of, url_target
 from support.http_server import serving
 from support.running import on_a_loop
+from support.tables import cases
 
 
 def found(left, right):
@@ -16,7 +17,7 @@ def found(left, right):
     return [(each.pointer, each.change, each.left, each.right) for each in made]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("left", "right"),
     [
         ('{"a": 1, "b": [1, 2]}', '{ "b": [1, 2], "a": 1 }'),
@@ -31,7 +32,7 @@ def test_equal_values_have_no_difference(left, right):
     assert found(left, right) == []
 
 
-@pytest.mark.parametrize(
+@cases(
     ("left", "right", "expected"),
     [
         ('{"a": 1}', '{"a": 2}', [("/a", "changed", "1", "2")]),

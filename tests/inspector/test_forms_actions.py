@@ -7,6 +7,7 @@ from accord_tools.inspector.actions import Action, perform
 from accord_tools.inspector.definition import ActionRefused, InspectOptions, InspectTarget
 from accord_tools.inspector.forms import form_actions
 from accord_tools.inspector.session import Changes, InspectedSession
+from support.tables import cases
 
 RUN = {
     "forms.validate": form_actions.validate,
@@ -41,7 +42,7 @@ def test_a_name_that_comes_twice_is_an_error():
     assert "more than once" in found.errors[0].message
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "places"),
     [
         ('{"path": "a"}', []),
@@ -107,7 +108,7 @@ def test_a_thing_without_a_schema_has_no_example():
         ask("forms.example", kind="text", name="x")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("values", "uri"),
     [
         ('{"path": "a b/c"}', "file:///a%20b%2Fc"),
@@ -121,7 +122,7 @@ def test_a_template_is_expanded(values, uri):
     assert ask("forms.expand", name=TEMPLATE, text=values) == {"uri": uri}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("template", "values", "why"),
     [
         (TEMPLATE, "{", "line 1"),

@@ -4,6 +4,7 @@ import pytest
 
 from accord_tools.inspector.forms import errors
 from accord_tools.inspector.forms.errors import MOST_ERRORS, find_errors, parse_text
+from support.tables import cases
 
 PETS = {
     "oneOf": [
@@ -52,7 +53,7 @@ def test_all_errors_are_found_with_their_places():
     assert listed(schema, '{"y": 1, "z": 1}').keys() == {"/y", "/z"}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("schema", "text", "message"),
     [
         ({"type": ["integer", "null"]}, '"x"', 'expected an integer or null, got a string ("x")'),
@@ -88,7 +89,7 @@ def test_an_error_is_a_sentence(schema, text, message):
     assert (found.pointer, found.message[: len(message)]) == ("", message)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "found"),
     [
         ('{"kind": "cat", "lives": 9}', {}),
@@ -136,9 +137,7 @@ def test_a_long_message_is_cut():
     assert len(found.message) < 400
 
 
-@pytest.mark.parametrize(
-    "schema", [{"type": "strin"}, {"$ref": "https://example.com/x"}, {"$ref": "#"}, 5], ids=str
-)
+@cases("schema", [{"type": "strin"}, {"$ref": "https://example.com/x"}, {"$ref": "#"}, 5], ids=str)
 def test_a_schema_that_cannot_be_used_is_one_error(schema):
     (found,) = find_errors(schema, {})
     assert "the schema cannot be used" in found.message
@@ -162,7 +161,7 @@ def without_validator(monkeypatch):
 
 
 @pytest.mark.usefixtures("without_validator")
-@pytest.mark.parametrize(
+@cases(
     ("schema", "value", "found"),
     [
         ({"properties": {"a": {"type": "integer"}}}, {"a": "x"}, ["/a"]),

@@ -1,7 +1,6 @@
 from typing import Any
 
 import msgspec
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +13,7 @@ from accord_tools.inspector.forms.building import (
     MOST_OPTIONS,
 )
 from accord_tools.inspector.forms.model import build_form, prompt_form, prompt_schema, template_form
+from support.tables import cases
 
 
 def form(schema: object) -> Any:
@@ -26,7 +26,7 @@ def field(schema: object) -> Any:
     return form({"type": "object", "properties": {"a": schema}})["fields"][0]["model"]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("schema", "expected"),
     [
         ({"type": "string"}, {"kind": "text"}),
@@ -155,7 +155,7 @@ def test_a_root_may_refer_to_itself():
     assert made["defs"].keys() == {"d1"}
 
 
-@pytest.mark.parametrize(
+@cases(
     "schema",
     [
         {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}},
@@ -209,7 +209,7 @@ def test_schemas_that_all_hold_are_joined():
     ]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("members", "kind", "limits"),
     [
         ([{"type": "number"}, {"type": "integer"}], "integer", None),
@@ -288,7 +288,7 @@ def test_options_that_are_only_rules_are_noted():
     assert made["note"] == "Has to fit exactly one of 2 further rules (oneOf)."
 
 
-@pytest.mark.parametrize(
+@cases(
     ("schema", "note"),
     [
         ({"enum": [*range(MOST_CHOICES + 1)], "type": "integer"}, "too many to offer"),
@@ -324,7 +324,7 @@ def doubling(pair: object) -> object:
     return {"$ref": "#/$defs/d0", "$defs": made}
 
 
-@pytest.mark.parametrize(
+@cases(
     "schema",
     [
         deep(),

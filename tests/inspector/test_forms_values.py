@@ -13,9 +13,10 @@ from accord_tools.inspector.forms.errors import (
     read_text,
     write_text,
 )
+from support.tables import cases
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
     [
         "1.10",
@@ -37,7 +38,7 @@ def test_a_number_is_sent_as_typed(text):
     assert isinstance(as_plain(value)["a"][0], int | float)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "line", "column", "message"),
     [
         ("", 1, 1, "expected a value"),

@@ -13,6 +13,7 @@ from accord_tools.inspector.definition import InspectOptions, InspectTarget
 from accord_tools.inspector.inspection import Inspection
 from accord_tools.inspector.web.answer_masking import AnswerMasks
 from support.page_client import page_of
+from support.tables import cases
 from support.waiting import LONG, in_loop
 
 HOSTILE = Path(__file__).with_name("hostile_server.py")
@@ -176,7 +177,7 @@ def test_texts_are_masked_and_names_stay():
     assert clean["changes"] == ["x (secret)"]
 
 
-@pytest.mark.parametrize("secret", ['qu"oted\\word', "caf\u00e9-word", "a/b/c/d/e", "tab\tword-1"])
+@cases("secret", ['qu"oted\\word', "caf\u00e9-word", "a/b/c/d/e", "tab\tword-1"])
 def test_an_escaped_credential_is_masked_within_json(secret):
     masks = AnswerMasks((secret,))
     for inner in (json.dumps({"a": secret}), json.dumps({"a": secret}, ensure_ascii=False)):

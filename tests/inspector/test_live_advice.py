@@ -1,7 +1,5 @@
 """What the page says to do about a server that cannot be reached."""
 
-import pytest
-
 from accord import Server
 from accord.auth import AuthorizationServer
 from accord.cli.connection import advise_in_options
@@ -11,6 +9,7 @@ from accord_tools.inspector.live.live_connection import advise_connection
 from inspector.live_page import launch, live_page
 from support.http_server import serving
 from support.running import on_a_loop
+from support.tables import cases
 
 FAILURES = [
     ("no connection: connection refused", "start the server, and check that it listens at desk:1"),
@@ -26,7 +25,7 @@ FAILURES = [
 ]
 
 
-@pytest.mark.parametrize(("failure", "advice"), FAILURES)
+@cases(("failure", "advice"), FAILURES)
 def test_each_failure_of_an_address_has_an_advice(failure, advice):
     target = InspectTarget(title="desk", url="http://user:word@desk:1/mcp")
     error = TransportError(f"http://desk:1/mcp: {failure}")

@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 from accord.trace import HttpFacts
 from accord_tools.inspector.log.log_entry import (
     BRIEF_MOST,
@@ -11,6 +9,7 @@ from accord_tools.inspector.log.log_entry import (
     describe_result,
     sketch_message,
 )
+from support.tables import cases
 
 VALUES = [None, True, 0, -1.5, 10**30, "", "a\x1b[31m\u202eb", "x" * 5000, [], [1], {}, {"a": [{}]}]
 METHODS = [
@@ -37,7 +36,7 @@ RESULTS = {
 }
 
 
-@pytest.mark.parametrize(
+@cases(
     ("method", "words"),
     [
         ("tools/call", "error: 3"),
@@ -74,7 +73,7 @@ def test_any_value_in_any_result_is_described():
             describe_result("tools/call", json.dumps(task).encode())
 
 
-@pytest.mark.parametrize(
+@cases(
     ("facts", "words"),
     [
         (HttpFacts(method="GET", path="/mcp"), "GET /mcp"),

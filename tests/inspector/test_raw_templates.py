@@ -2,16 +2,15 @@
 
 import json
 
-import pytest
-
 from accord.protocol.catalogue import catalogue
 from accord.protocol.revisions import REVISIONS
 from accord_tools.inspector.raw.templates import build_templates
+from support.tables import cases
 
 ALL = [(revision, transport) for revision in REVISIONS for transport in ("stdio", "http", "sse")]
 
 
-@pytest.mark.parametrize(("revision", "transport"), ALL)
+@cases(("revision", "transport"), ALL)
 def test_each_template_names_a_clause_that_holds_in_the_revision(revision, transport):
     found = build_templates(revision, transport)
     assert len(found) >= 14
@@ -25,7 +24,7 @@ def test_each_template_names_a_clause_that_holds_in_the_revision(revision, trans
             assert each.http_method == "POST"
 
 
-@pytest.mark.parametrize("revision", REVISIONS)
+@cases("revision", REVISIONS)
 def test_each_fault_of_the_list_is_there(revision):
     found = {each.id: each for each in build_templates(revision, "http")}
     everywhere = {
@@ -40,7 +39,7 @@ def test_each_fault_of_the_list_is_there(revision):
     assert ("wrong-version-header" in found) == row.version_header
 
 
-@pytest.mark.parametrize("revision", REVISIONS)
+@cases("revision", REVISIONS)
 def test_a_template_has_only_its_own_fault(revision):
     for each in build_templates(revision, "stdio"):
         if each.id in ("not-json", "not-an-object", "batch", "two-lines"):

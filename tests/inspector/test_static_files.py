@@ -4,7 +4,7 @@ import hashlib
 import re
 from pathlib import Path
 
-import pytest
+from support.tables import cases
 
 STATIC = Path(__file__).parents[2] / "src/accord_tools/inspector/static"
 VENDORED = {
@@ -40,7 +40,7 @@ def test_each_vendored_file_has_its_version_and_licence_recorded() -> None:
         assert f"| {name} " in table or f"{name} |" in table
 
 
-@pytest.mark.parametrize("path", OURS, ids=NAMES)
+@cases("path", OURS, ids=NAMES)
 def test_a_module_cannot_turn_text_into_code_or_markup(path: Path) -> None:
     found = DANGEROUS.search(path.read_text())
     assert found is None or found[0] in ALLOWED.get(path.name, ())
@@ -50,12 +50,12 @@ def test_a_module_cannot_turn_text_into_code_or_markup(path: Path) -> None:
 ALLOWED: dict[str, tuple[str, ...]] = {"app.js": ("import(",)}
 
 
-@pytest.mark.parametrize("path", OURS, ids=NAMES)
+@cases("path", OURS, ids=NAMES)
 def test_a_module_is_short_enough_to_be_read(path: Path) -> None:
     assert len(path.read_text().splitlines()) <= LONGEST
 
 
-@pytest.mark.parametrize("path", OURS, ids=NAMES)
+@cases("path", OURS, ids=NAMES)
 def test_only_one_module_talks_to_the_server(path: Path) -> None:
     assert path.name == "api.js" or not re.search(r"\bfetch\(", path.read_text())
 

@@ -5,6 +5,7 @@ from itertools import product
 import pytest
 
 from accord_tools.inspector.web.gate import GateRequest, examine, loopback_address, public_address
+from support.tables import cases
 
 KEY = "k" * 43
 HOST = "127.0.0.1:4711"
@@ -22,7 +23,7 @@ def status(method, path, *headers, host=HOST, key=None, address=HOME):
     return 200 if refusal is None else refusal.status
 
 
-@pytest.mark.parametrize(
+@cases(
     ("method", "path", "key", "expected"),
     [
         ("GET", "/", None, 200),
@@ -54,7 +55,7 @@ def test_all_but_the_files_of_the_page_needs_the_key(method, path, key, expected
     assert status(method, path, JSON, key=key) == expected
 
 
-@pytest.mark.parametrize(
+@cases(
     "host",
     [
         "127.0.0.1:4711",
@@ -68,7 +69,7 @@ def test_the_names_of_loopback_with_the_right_port_are_let_in(host):
     assert status("POST", "/api/x", JSON, ("origin", origin), host=host, key=KEY) == 200
 
 
-@pytest.mark.parametrize(
+@cases(
     "host",
     [
         None,
@@ -91,7 +92,7 @@ def test_the_names_of_loopback_with_the_right_port_are_let_in(host):
         "[::ffff:127.0.0.1]:4711",
     ],
 )
-@pytest.mark.parametrize(("method", "path"), [("GET", "/"), ("POST", "/api/x")])
+@cases(("method", "path"), [("GET", "/"), ("POST", "/api/x")])
 def test_any_other_host_is_refused_even_with_the_key(host, method, path):
     assert status(method, path, JSON, host=host, key=KEY) == 403
 
@@ -100,7 +101,7 @@ def test_two_hosts_are_refused():
     assert status("GET", "/", ("host", HOST)) == 403
 
 
-@pytest.mark.parametrize(
+@cases(
     "origin",
     [
         "null",
@@ -117,7 +118,7 @@ def test_two_hosts_are_refused():
         "chrome-extension://abcdefghijklmnopabcdefghijklmnop",
     ],
 )
-@pytest.mark.parametrize(("method", "path"), [("GET", "/"), ("GET", "/feed"), ("POST", "/api/x")])
+@cases(("method", "path"), [("GET", "/"), ("GET", "/feed"), ("POST", "/api/x")])
 def test_pages_of_other_origins_are_refused_even_with_the_key(origin, method, path):
     assert status(method, path, JSON, ("origin", origin), key=KEY) == 403
 
@@ -128,7 +129,7 @@ def test_two_origins_are_refused():
     assert status("POST", "/api/x", JSON, own, own, key=KEY) == 403
 
 
-@pytest.mark.parametrize("site", ["same-origin", "same-site", "cross-site", "none", "", "x"])
+@cases("site", ["same-origin", "same-site", "cross-site", "none", "", "x"])
 def test_only_the_page_itself_is_opened_from_outside(site):
     header = ("sec-fetch-site", site)
     own = site == "same-origin"
@@ -138,7 +139,7 @@ def test_only_the_page_itself_is_opened_from_outside(site):
     assert status("POST", "/api/x", JSON, header, key=KEY) == (200 if own else 403)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("types", "expected"),
     [
         (["application/json"], 200),

@@ -21,6 +21,7 @@ from accord.types import (
 from interaction.servers import failing
 from support.http_server import IS_UVICORN, bounded
 from support.processes import Child, python
+from support.tables import cases
 from support.waiting import LONG, run, until_sync
 
 SERVER = Path(failing.__file__)
@@ -163,8 +164,8 @@ def test_callbacks_of_a_client_that_fail_are_answered(way: str, is_async: bool) 
     run(main())
 
 
-@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
-@pytest.mark.parametrize("way", failing.WAYS)
+@cases("is_async", [False, True], ids=["sync", "async"])
+@cases("way", failing.WAYS)
 def test_in_rounds_a_callback_that_fails_ends_its_call_alone(way: str, is_async: bool) -> None:
     server: Server[None] = Server("asking")
 
@@ -317,8 +318,8 @@ def test_a_child_forked_by_a_callback_of_a_client_ends(is_async: bool) -> None:
 # -- lifespans
 
 
-@pytest.mark.parametrize("way", [each for each in failing.FAILURES if each not in NESTED])
-@pytest.mark.parametrize("when", ["start", "end"])
+@cases("way", [each for each in failing.FAILURES if each not in NESTED])
+@cases("when", ["start", "end"])
 def test_a_lifespan_that_fails_ends_the_connection_and_nothing_else(way: str, when: str) -> None:
     @asynccontextmanager
     async def lifespan(_: Any) -> AsyncIterator[None]:

@@ -3,6 +3,7 @@
 import pytest
 
 from accord.json_schema.cost import Cost, SchemaRefused
+from support.tables import cases
 
 TOO_LONG = "the schema and the size of the value make it take too long"
 
@@ -51,13 +52,13 @@ LOOPS = {
 }
 
 
-@pytest.mark.parametrize("what", LOOPS)
+@cases("what", LOOPS)
 def test_a_loop_that_takes_nothing_of_the_value_is_refused(what):
     with pytest.raises(SchemaRefused, match="leads back to itself and takes no part of the value"):
         Cost(LOOPS[what])
 
 
-@pytest.mark.parametrize(
+@cases(
     "link",
     [
         lambda following: {"allOf": [following, following]},
@@ -89,7 +90,7 @@ def test_too_many_subschemas_are_refused():
         Cost({"properties": {str(n): {"type": "string"} for n in range(25_000)}})
 
 
-@pytest.mark.parametrize(
+@cases(
     "schema",
     [
         {"pattern": "(a{1,1000}){1,1000}b{2}"},
@@ -117,7 +118,7 @@ BY_PATTERN = {
 }
 
 
-@pytest.mark.parametrize(
+@cases(
     ("schema", "around"),
     [
         (TWICE, lambda inner: {"x": inner}),
@@ -198,9 +199,7 @@ def test_each_position_counts_its_own_subschemas():
         assert cost.excess(nested(60, lambda inner: ["x", inner])) == TOO_LONG
 
 
-@pytest.mark.parametrize(
-    "value", [10**30, {1: 2}, object(), {"x": {1, 2}}], ids=["integer", "key", "object", "set"]
-)
+@cases("value", [10**30, {1: 2}, object(), {"x": {1, 2}}], ids=["integer", "key", "object", "set"])
 def test_values_that_are_not_json_are_walked_through(value):
     assert Cost({"additionalProperties": {"type": "string"}}).excess(value) is None
 
@@ -263,7 +262,7 @@ def test_recursive_schemas_that_meet_each_value_a_few_times_are_bounded(schema):
     assert visits <= 10
 
 
-@pytest.mark.parametrize(
+@cases(
     ("schema", "around"),
     [
         (TREE, lambda inner: {"left": inner, "right": None, "tags": ["a"]}),
@@ -295,7 +294,7 @@ def test_a_large_result_under_a_plain_schema_is_not_walked_through():
     assert cost.excess({"rows": [{f"c{n}": n for n in range(15)}] * 20_000}) is None
 
 
-@pytest.mark.parametrize(
+@cases(
     "schema",
     [
         True,

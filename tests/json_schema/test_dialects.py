@@ -4,10 +4,11 @@ import pytest
 
 from accord.json_schema.dialects import DIALECTS, find_schema_fault
 from accord.json_schema.validation import compile_schema
+from support.tables import cases
 
 
 @pytest.mark.requirement("schema.dialect.default-2020-12", "schema.dialect.documented")
-@pytest.mark.parametrize(
+@cases(
     "schema",
     [
         {},
@@ -39,8 +40,8 @@ def test_another_dialect_is_a_fault(dialect: Any) -> None:
 
 
 @pytest.mark.requirement("schema.ref.unresolved-rejected")
-@pytest.mark.parametrize("reference", ["https://example.com/a.json", "a.json", "#/$defs/none"])
-@pytest.mark.parametrize(
+@cases("reference", ["https://example.com/a.json", "a.json", "#/$defs/none"])
+@cases(
     "place",
     [
         lambda ref: ref,

@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from accord.json_schema.mismatch import explain, path_text
+from support.tables import cases
 
 
-@pytest.mark.parametrize(
+@cases(
     ("schema", "value", "path", "reason"),
     [
         ({"const": "a"}, "b", "", 'expected "a", got a string ("b")'),

@@ -2,9 +2,8 @@
 
 import re
 
-import pytest
-
 from accord.json_schema.patterns import text_for_pattern
+from support.tables import cases
 
 PATTERNS = [
     r"^\d{5}$",
@@ -29,7 +28,7 @@ PATTERNS = [
 ]
 
 
-@pytest.mark.parametrize("pattern", PATTERNS)
+@cases("pattern", PATTERNS)
 def test_the_text_of_a_pattern_matches_it(pattern):
     for least, turn in ((0, 0), (12, 0), (0, 1), (0, 7)):
         text = text_for_pattern(pattern, least=least, turn=turn)
@@ -42,7 +41,7 @@ def test_a_text_is_as_long_as_was_asked_for_if_the_pattern_allows_it():
     assert len(text_for_pattern("^[a-z]{2,4}$", least=30)) == 4
 
 
-@pytest.mark.parametrize(
+@cases(
     "pattern",
     [
         "^(?=a)b$",

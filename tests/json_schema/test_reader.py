@@ -17,6 +17,7 @@ from accord.json_schema.reader import (
     resolve,
     type_of,
 )
+from support.tables import cases
 
 ROOT: dict[str, Any] = {
     "$defs": {
@@ -30,7 +31,7 @@ ROOT: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize(
+@cases(
     ("schema", "resolved"),
     [
         ({"type": "integer"}, {"type": "integer"}),
@@ -85,7 +86,7 @@ def test_alternatives_are_joined_with_the_rest(keyword):
     assert alternatives({"type": "string"}, ROOT) == []
 
 
-@pytest.mark.parametrize(
+@cases(
     ("schema", "declared", "likely"),
     [
         ({"type": "string"}, ["string"], ["string"]),
@@ -113,7 +114,7 @@ def test_keywords_of_a_wrong_type_are_ignored():
     assert number_at({"minimum": 2.5}, "minimum") == 2.5
 
 
-@pytest.mark.parametrize(
+@cases(
     ("schema", "type_", "admitted"),
     [
         ({}, "string", True),
@@ -132,7 +133,7 @@ def test_a_schema_admits_types_of_values(schema: Any, type_: str, admitted: bool
     assert admits(schema, [type_], {"$defs": {"A": {"type": "object"}}}) is admitted
 
 
-@pytest.mark.parametrize(
+@cases(
     ("value", "type_"),
     [
         (None, "null"),

@@ -2,15 +2,14 @@
 
 from typing import Any
 
-import pytest
-
 from accord.json_schema.samples import sample, short_durations
 from accord.json_schema.validation import compile_schema
+from support.tables import cases
 
 NAME = {"$defs": {"name": {"type": "string", "minLength": 6}}}
 
 
-@pytest.mark.parametrize(
+@cases(
     "schema",
     [
         {"const": 5},
@@ -75,7 +74,7 @@ def test_true_allows_any_value_and_false_none():
     assert sample(False) is None
 
 
-@pytest.mark.parametrize(
+@cases(
     ("name", "rule", "duration"),
     [
         ("seconds", {"type": "number"}, 0.2),

@@ -6,6 +6,7 @@ import pytest
 from accord.errors import MissingExtra
 from accord.json_schema import validation
 from accord.json_schema.validation import compile_for_lists, compile_schema
+from support.tables import cases
 
 POINT = {
     "type": "object",
@@ -17,7 +18,7 @@ POINT = {
 }
 
 
-@pytest.mark.parametrize(
+@cases(
     ("instance", "wrong"),
     [
         ({"x": 1}, None),
@@ -45,7 +46,7 @@ def test_the_dialect_named_by_the_schema_is_used():
     assert validate([5]) is None
 
 
-@pytest.mark.parametrize(
+@cases(
     ("schema", "why"),
     [
         ({"type": "strin"}, "not valid"),

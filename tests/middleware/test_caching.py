@@ -13,6 +13,7 @@ from accord.server import Proceed
 from accord.testing import connected
 from accord.types import PromptReference
 from support.stateless import Modern, call
+from support.tables import cases
 from support.waiting import in_loop
 
 READ_ONLY = {"readOnlyHint": True}
@@ -294,7 +295,7 @@ async def test_servers_that_share_a_cache_do_not_share_results() -> None:
     assert calls == ["look"]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("settings", "message"),
     [
         ({"ttl": 0}, "ttl is 0, expected a number above 0"),

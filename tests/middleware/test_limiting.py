@@ -12,6 +12,7 @@ from accord.middleware import rate_limit, time_limit
 from accord.middleware.limiting import Buckets
 from accord.testing import connected
 from support.stateless import Modern, call
+from support.tables import cases
 from support.waiting import LONG, in_loop, until
 
 
@@ -195,7 +196,7 @@ def test_threads_share_a_bucket() -> None:
     assert sum(wait == 0 for wait in taken) == 100
 
 
-@pytest.mark.parametrize(
+@cases(
     ("rate", "settings", "message"),
     [
         (0, {}, "rate is 0, expected a number above 0"),

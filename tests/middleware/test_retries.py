@@ -9,6 +9,7 @@ from accord.errors import RequestError
 from accord.middleware import retry, time_limit
 from accord.server import Proceed
 from accord.testing import connected
+from support.tables import cases
 from support.waiting import in_loop
 
 
@@ -170,7 +171,7 @@ async def test_middleware_sees_the_exception_of_the_last_attempt_alone() -> None
     assert isinstance(seen[2], ConnectionError)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("settings", "error", "message"),
     [
         ({"attempts": 0}, ValueError, "attempts is 0, expected 1 or more"),

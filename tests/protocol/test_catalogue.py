@@ -4,10 +4,9 @@ import sys
 from collections import Counter
 from importlib.resources import files
 
-import pytest
-
 from accord.protocol.catalogue import AREAS, CHECKS, LEVELS, PARTIES, catalogue, requirements
 from accord.types._base import REVISION_IDS
+from support.tables import cases
 
 IMPLIED = {
     "jsonrpc.request.answered",
@@ -48,7 +47,7 @@ def test_every_id_starts_with_its_area_and_is_the_key():
         assert id_.startswith(f"{row.area}.")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("revision", "counts", "also"),
     [
         ("2024-11-05", (80, 6, 10, 2, 18, 47), 13),
@@ -139,9 +138,7 @@ def test_all_rows_by_level_and_check():
     }
 
 
-@pytest.mark.parametrize(
-    ("revision", "count"), list(zip(REVISION_IDS, (263, 334, 390, 570, 681), strict=True))
-)
+@cases(("revision", "count"), list(zip(REVISION_IDS, (263, 334, 390, 570, 681), strict=True)))
 def test_rows_that_hold_in_a_revision(revision, count):
     assert len(list(requirements(revision=revision))) == count
 
@@ -211,7 +208,7 @@ HOLDS = [
 ]
 
 
-@pytest.mark.parametrize(("id_", "revisions"), HOLDS, ids=[id_ for id_, _ in HOLDS])
+@cases(("id_", "revisions"), HOLDS, ids=[id_ for id_, _ in HOLDS])
 def test_a_row_holds_in_exactly_its_revisions(id_, revisions):
     row = catalogue()[id_]
     assert tuple(each for each in REVISION_IDS if row.holds_in(each)) == tuple(revisions)
@@ -280,7 +277,7 @@ JUDGED = [
 ]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("id_", "revision", "level", "severity"), JUDGED, ids=[f"{row[0]} {row[1]}" for row in JUDGED]
 )
 def test_the_level_and_severity_of_a_row_in_a_revision(id_, revision, level, severity):

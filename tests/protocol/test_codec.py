@@ -19,6 +19,7 @@ from accord.protocol.jsonrpc import (
     Frame,
     MalformedMessage,
 )
+from support.tables import cases
 
 VERSION = "jsonrpc.message.version-2-0"
 UTF8 = "jsonrpc.encoding.utf8"
@@ -96,7 +97,7 @@ NOT_JSON = {
 }
 
 
-@pytest.mark.parametrize(("data", "why"), NOT_JSON.values(), ids=NOT_JSON)
+@cases(("data", "why"), NOT_JSON.values(), ids=NOT_JSON)
 def test_invalid_json_is_answered_with_a_parse_error_that_says_where(data, why):
     error = malformed(data)
     assert (error.code, error.id, error.requirement) == (-32700, None, VERSION)
@@ -113,7 +114,7 @@ NOT_UTF8 = {
 
 
 @pytest.mark.requirement(UTF8)
-@pytest.mark.parametrize(("data", "position"), NOT_UTF8.values(), ids=NOT_UTF8)
+@cases(("data", "position"), NOT_UTF8.values(), ids=NOT_UTF8)
 def test_invalid_utf8_is_refused_with_the_position_of_the_byte(data, position):
     error = malformed(data)
     assert (error.code, error.id, error.requirement) == (-32700, None, UTF8)
@@ -300,7 +301,7 @@ NO_MESSAGE = {
     ERROR_MEMBERS,
     ERROR_CODE,
 )
-@pytest.mark.parametrize(("data", "requirement", "id", "why"), NO_MESSAGE.values(), ids=NO_MESSAGE)
+@cases(("data", "requirement", "id", "why"), NO_MESSAGE.values(), ids=NO_MESSAGE)
 def test_json_that_is_not_a_message_is_an_invalid_request_under_its_readable_id(
     data, requirement, id, why
 ):
@@ -309,7 +310,7 @@ def test_json_that_is_not_a_message_is_an_invalid_request_under_its_readable_id(
     assert why in str(error)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("data", "kind"),
     [
         (b'{"id":1,"method":"x"}', REQUEST),
@@ -347,7 +348,7 @@ MESSAGES = {
 }
 
 
-@pytest.mark.parametrize(("data", "kind"), MESSAGES.values(), ids=MESSAGES)
+@cases(("data", "kind"), MESSAGES.values(), ids=MESSAGES)
 def test_every_kind_of_message_is_recognized(data, kind):
     assert decoded(data).kind == kind
 
@@ -366,7 +367,7 @@ IDS = {
 }
 
 
-@pytest.mark.parametrize(("text", "id"), IDS.values(), ids=IDS)
+@cases(("text", "id"), IDS.values(), ids=IDS)
 def test_ids_keep_their_type_and_value(text, id):
     frame = decoded(request(b'"id":%b,"method":"x"' % text))
     assert frame.id == id
@@ -461,8 +462,8 @@ def nested_objects(depth: int) -> bytes:
     return request(b'"id":1,"method":"x","params":%b' % inner)
 
 
-@pytest.mark.parametrize("nested", [nested, nested_objects])
-@pytest.mark.parametrize("depth", [3, 64, 128])
+@cases("nested", [nested, nested_objects])
+@cases("depth", [3, 64, 128])
 def test_a_message_at_the_limit_of_depth_passes_and_one_level_more_is_refused(depth, nested):
     limits = Limits(depth=depth)
     assert Codec(limits).decode(nested(depth))
@@ -481,7 +482,7 @@ def test_a_batch_at_the_limit_of_its_length_passes_and_one_message_more_is_refus
     assert str(error) == "batch of 4 messages exceeds the limit of 3 (batch_length)"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("data", "limit"),
     [
         (b" " * (16 * 1024 * 1024 + 1), "the limit of 16777216 bytes"),
@@ -526,7 +527,7 @@ UNBALANCED = {
 }
 
 
-@pytest.mark.parametrize(("data", "why"), UNBALANCED.values(), ids=UNBALANCED)
+@cases(("data", "why"), UNBALANCED.values(), ids=UNBALANCED)
 def test_brackets_that_are_not_closed_are_a_parse_error_however_deep(data, why):
     error = malformed(data)
     assert (error.code, error.id) == (-32700, None)
@@ -543,8 +544,8 @@ MANY = {
 }
 
 
-@pytest.mark.parametrize("batch", [False, True], ids=["in params", "as a batch"])
-@pytest.mark.parametrize(("value", "last"), MANY.values(), ids=MANY)
+@cases("batch", [False, True], ids=["in params", "as a batch"])
+@cases(("value", "last"), MANY.values(), ids=MANY)
 def test_a_message_of_very_many_values_is_refused_before_it_is_decoded(value, last, batch):
     array = b"[" + value * (1_000_000 // len(value)) + last + b"]"
     data = array if batch else request(b'"id":1,"method":"x","params":{"a":%b}' % array)
@@ -568,8 +569,8 @@ def test_a_message_at_the_limit_of_its_values_passes_and_one_value_more_is_refus
         codec.check_size(message(1_002), "x")
 
 
-@pytest.mark.parametrize("nested", [nested, nested_objects])
-@pytest.mark.parametrize("depth", [3, 64, 2_000])
+@cases("nested", [nested, nested_objects])
+@cases("depth", [3, 64, 2_000])
 def test_a_message_of_ours_that_nests_too_deep_is_refused_with_its_depth(depth, nested):
     codec = Codec(Limits(depth=depth))
     assert codec.check_size(nested(depth), "x")
@@ -589,8 +590,8 @@ def test_a_message_of_ours_is_refused_together_with_what_leaves_with_it():
             codec.check_size(data, "x", **around)
 
 
-@pytest.mark.parametrize("wide", [b"[%b]" % (b"0," * 4_000 + b"0"), b"[" * 9 + b"]" * 9])
-@pytest.mark.parametrize("late", [False, True], ids=["id first", "id last"])
+@cases("wide", [b"[%b]" % (b"0," * 4_000 + b"0"), b"[" * 9 + b"]" * 9])
+@cases("late", [False, True], ids=["id first", "id last"])
 def test_a_result_beyond_a_limit_is_refused_by_its_id(wide, late):
     parts = [b'"jsonrpc":"2.0"', b'"id":"a"', b'"result":{"x":%b}' % wide]
     if late:
@@ -605,10 +606,8 @@ def test_a_long_text_is_one_value():
     assert len(frame.params) > 900_000
 
 
-@pytest.mark.parametrize("tail", [b"", b'"\\ud800"'], ids=["plain", "lone surrogate inside"])
-@pytest.mark.parametrize(
-    "head", [b'{"jsonrpc":"2.0","id":1.0,"result":', b"[["], ids=["result", "batch"]
-)
+@cases("tail", [b"", b'"\\ud800"'], ids=["plain", "lone surrogate inside"])
+@cases("head", [b'{"jsonrpc":"2.0","id":1.0,"result":', b"[["], ids=["result", "batch"])
 def test_depth_beyond_what_the_machine_can_read_is_refused_and_does_no_harm(head, tail):
     data = head + b"[" * 100_000 + tail + b"]" * 100_000 + (b"]]" if head == b"[[" else b"}")
     error = malformed(data, Limits(depth=1_000_000))
@@ -649,7 +648,7 @@ TWICE = {
 }
 
 
-@pytest.mark.parametrize("data", TWICE.values(), ids=TWICE)
+@cases("data", TWICE.values(), ids=TWICE)
 def test_a_member_that_occurs_twice_is_refused(data):
     error = malformed(data)
     assert (error.code, error.requirement) == (-32600, VERSION)
@@ -658,7 +657,7 @@ def test_a_member_that_occurs_twice_is_refused(data):
     assert error.id == (1 if b'"id"' in data else None)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("data", "kind"),
     [
         (b'{"jsonrpc":"2.0","id":1,"id":2,"method":"a"}', REQUEST),
@@ -690,7 +689,7 @@ ONCE = {
 }
 
 
-@pytest.mark.parametrize("data", ONCE.values(), ids=ONCE)
+@cases("data", ONCE.values(), ids=ONCE)
 def test_text_that_only_looks_like_a_repeated_member_is_read(data):
     frame = decoded(data)
     assert frame.id == json.loads(data)["id"]
@@ -735,7 +734,7 @@ def test_messages_are_written_in_the_usual_order_and_without_space():
     )
 
 
-@pytest.mark.parametrize("data", [data for data, _ in MESSAGES.values()], ids=MESSAGES)
+@cases("data", [data for data, _ in MESSAGES.values()], ids=MESSAGES)
 def test_a_frame_is_written_as_it_was_read(data):
     known = {"jsonrpc", "id", "method", "params", "result", "error"}
     expected = {key: value for key, value in json.loads(data).items() if key in known}

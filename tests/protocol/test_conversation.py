@@ -11,6 +11,7 @@ from accord.protocol.party import Memory, capability_paths
 from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS, Phase
 from accord.protocol.violation import CLIENT, OTHER, SERVER
 from support.endpoints import ALL_OF_CLIENT, ALL_OF_SERVER, HANDSHAKE, META, opened
+from support.tables import cases
 
 LATEST = REVISIONS[HANDSHAKE[-1]]
 NEWEST = REVISIONS["2026-07-28"]
@@ -52,12 +53,12 @@ def requirements(violations) -> list[str]:
     return [violation.requirement for violation in violations]
 
 
-@pytest.mark.parametrize("steps", range(4))
+@cases("steps", range(4))
 def test_the_opening_passes_through_every_phase(steps):
     assert walk(steps).phase is PHASES[steps]
 
 
-@pytest.mark.parametrize("key", list(TRANSITIONS), ids=lambda key: f"{key[1]}-{key[2]}-{key[3]}")
+@cases("key", list(TRANSITIONS), ids=lambda key: f"{key[1]}-{key[2]}-{key[3]}")
 def test_every_transition_is_taken_by_its_party_alone(key):
     phase, sender, name, kind = key
     for party in (CLIENT, SERVER):
@@ -71,10 +72,10 @@ def test_every_transition_is_taken_by_its_party_alone(key):
         assert conversation.phase is (TRANSITIONS[key] if party == sender else phase)
 
 
-@pytest.mark.parametrize("phase", range(4), ids=lambda number: PHASES[number].value)
-@pytest.mark.parametrize("sender", [CLIENT, SERVER])
-@pytest.mark.parametrize("kind", [REQUEST, NOTIFICATION, RESULT, FAULT])
-@pytest.mark.parametrize("name", ["initialize", "notifications/initialized", "ping", "tools/list"])
+@cases("phase", range(4), ids=lambda number: PHASES[number].value)
+@cases("sender", [CLIENT, SERVER])
+@cases("kind", [REQUEST, NOTIFICATION, RESULT, FAULT])
+@cases("name", ["initialize", "notifications/initialized", "ping", "tools/list"])
 def test_nothing_else_moves_the_phase(phase, sender, kind, name):
     if (PHASES[phase], sender, name, kind) in TRANSITIONS:
         return
@@ -111,7 +112,7 @@ def test_the_opening_teaches_the_capabilities_of_the_parties():
     assert conversation.capabilities(SERVER) == {"tools"}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("named", "agreed"),
     [(id, id) for id in HANDSHAKE]
     + [("2026-07-28", None), ("1999-01-01", None), (None, None), (5, None), ([], None)],
@@ -126,7 +127,7 @@ def test_only_a_known_revision_with_a_handshake_is_agreed_on(named, agreed):
     assert conversation.current is (conversation.revision or BEFORE_HANDSHAKE)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("named", "revision"),
     [
         ("2026-07-28", NEWEST),
@@ -177,7 +178,7 @@ def busy(revision) -> Conversation:
     return conversation
 
 
-@pytest.mark.parametrize("revision", HANDSHAKE)
+@cases("revision", HANDSHAKE)
 def test_the_same_step_breaks_the_same_rules_in_any_conversation(revision):
     row = REVISIONS[revision]
     first, second = busy(row), busy(row)
@@ -185,8 +186,8 @@ def test_the_same_step_breaks_the_same_rules_in_any_conversation(revision):
         assert first.judge(one) == second.judge(other)
 
 
-@pytest.mark.parametrize("revision", HANDSHAKE)
-@pytest.mark.parametrize(
+@cases("revision", HANDSHAKE)
+@cases(
     ("name", "body", "requirement"),
     [
         ("ping", None, "jsonrpc.request.id-unique"),
@@ -308,7 +309,7 @@ def test_only_so_many_cancelled_requests_are_remembered():
     assert conversation.find_answered(SERVER, 1_999) is not None
 
 
-@pytest.mark.parametrize("key", [True, 1.0, None, [1], {}], ids=str)
+@cases("key", [True, 1.0, None, [1], {}], ids=str)
 def test_a_value_that_is_not_an_id_finds_no_exchange(key):
     conversation = walk(3)
     conversation.apply(ask(CLIENT, 1, "ping", token=1))
@@ -317,7 +318,7 @@ def test_a_value_that_is_not_an_id_finds_no_exchange(key):
     assert tell(conversation, SERVER, "progress", {"progressToken": key}).exchange is None
 
 
-@pytest.mark.parametrize(
+@cases(
     ("values", "kept"),
     [((1, 2), 2), ((2, 1), 2), ((0, -1), 0), ((0.5, "x"), 0.5), ((0, True), 0), ((None,), None)],
     ids=str,
@@ -332,9 +333,7 @@ def test_the_highest_progress_is_kept(values, kept):
     assert step.exchange.progress == kept
 
 
-@pytest.mark.parametrize(
-    ("token", "found"), [("t", 0), (1, 1), ("1", None), (True, None), (None, None), ([], None)]
-)
+@cases(("token", "found"), [("t", 0), (1, 1), ("1", None), (True, None), (None, None), ([], None)])
 def test_progress_that_crossed_a_cancellation_is_recognised(token, found):
     conversation = walk(3)
     asked = [ask(CLIENT, 1, "ping", token="t"), ask(CLIENT, 2, "ping", token=1)]
@@ -425,7 +424,7 @@ def test_a_progress_token_is_free_again_after_the_short_way():
     assert conversation.judged == 1
 
 
-@pytest.mark.parametrize(
+@cases(
     ("name", "token", "revision"),
     [
         ("initialize", None, LATEST),
@@ -580,9 +579,7 @@ DECLARED = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("declared", "paths"), DECLARED, ids=[str(declared) for declared, _ in DECLARED]
-)
+@cases(("declared", "paths"), DECLARED, ids=[str(declared) for declared, _ in DECLARED])
 def test_capabilities_become_dotted_paths(declared, paths):
     assert capability_paths(declared) == paths
 

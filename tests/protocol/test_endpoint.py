@@ -50,6 +50,7 @@ from support.endpoints import (
     request,
     result,
 )
+from support.tables import cases
 
 LATEST = HANDSHAKE[-1]
 NEWEST = REVISIONS[STATELESS[-1]]
@@ -74,7 +75,7 @@ def breach(call, *args, **options) -> list[str]:
 # The opening
 
 
-@pytest.mark.parametrize("revision", HANDSHAKE)
+@cases("revision", HANDSHAKE)
 def test_the_opening_leads_both_parties_to_the_same_revision(revision):
     client, server = Endpoint("client"), Endpoint("server")
     exchange, data = client.request("initialize", initialize(revision))
@@ -107,7 +108,7 @@ def test_the_revision_of_the_answer_counts_not_the_one_asked_for():
 
 
 @pytest.mark.requirement("lifecycle.initialize.first")
-@pytest.mark.parametrize("revision", HANDSHAKE)
+@cases("revision", HANDSHAKE)
 def test_a_request_before_initialize_is_refused_by_the_server(revision):
     server = Endpoint("server", revisions=[revision])
     event = only(server.receive(request(1, "tools/list")))
@@ -152,8 +153,8 @@ def opened_again(server, revision, *, id=0, capabilities=NOTHING_OF_CLIENT):
     return plain(server.respond(event.exchange, initialized(revision)))
 
 
-@pytest.mark.parametrize("revision", HANDSHAKE)
-@pytest.mark.parametrize("other", HANDSHAKE)
+@cases("revision", HANDSHAKE)
+@cases("other", HANDSHAKE)
 def test_a_second_initialize_is_answered_and_what_it_agrees_on_counts(revision, other):
     server = opened(revision).server
     assert opened_again(server, other)["result"]["protocolVersion"] == other
@@ -246,8 +247,8 @@ def test_a_refused_opening_can_be_tried_again():
 
 
 @pytest.mark.requirement("lifecycle.initialize.first")
-@pytest.mark.parametrize("role", ["client", "server"])
-@pytest.mark.parametrize("steps", range(4), ids=["opening", "negotiating", "negotiated", "ready"])
+@cases("role", ["client", "server"])
+@cases("steps", range(4), ids=["opening", "negotiating", "negotiated", "ready"])
 def test_ping_is_answered_in_every_phase(role, steps):
     pair = opened(LATEST) if steps == 3 else None
     client, server = pair or (Endpoint("client"), Endpoint("server"))
@@ -273,8 +274,8 @@ def test_a_server_asks_nothing_but_ping_before_the_opening_is_over():
 # Methods and capabilities
 
 
-@pytest.mark.parametrize("revision", HANDSHAKE)
-@pytest.mark.parametrize("role", ["client", "server"])
+@cases("revision", HANDSHAKE)
+@cases("role", ["client", "server"])
 def test_an_unknown_method_is_not_found(revision, role):
     pair = opened(revision)
     endpoint = getattr(pair, role)
@@ -285,7 +286,7 @@ def test_an_unknown_method_is_not_found(revision, role):
 
 
 @pytest.mark.requirement("lifecycle.capabilities.only-declared")
-@pytest.mark.parametrize(
+@cases(
     ("revision", "sender", "name"),
     [
         ("2024-11-05", "client", "server/discover"),
@@ -308,8 +309,8 @@ def test_a_method_outside_its_revision_or_from_the_wrong_party_is_not_found(revi
 
 
 @pytest.mark.requirement("lifecycle.capabilities.respected")
-@pytest.mark.parametrize("revision", HANDSHAKE)
-@pytest.mark.parametrize(
+@cases("revision", HANDSHAKE)
+@cases(
     ("sender", "name", "params"),
     [
         ("client", "tools/call", t.CallToolParams("add")),
@@ -333,8 +334,8 @@ def test_an_undeclared_method_is_not_found_and_not_sent(revision, sender, name, 
     assert "did not declare" in event.why
 
 
-@pytest.mark.parametrize("revision", HANDSHAKE)
-@pytest.mark.parametrize(
+@cases("revision", HANDSHAKE)
+@cases(
     ("sender", "name", "params", "requirement"),
     [
         ("server", "tools/list_changed", None, "tools.list-changed.capability-required"),
@@ -429,7 +430,7 @@ UNFIT = {
 }
 
 
-@pytest.mark.parametrize(("name", "params", "code", "why"), UNFIT.values(), ids=UNFIT)
+@cases(("name", "params", "code", "why"), UNFIT.values(), ids=UNFIT)
 def test_params_that_do_not_fit_are_refused_with_where_and_why(name, params, code, why):
     pair = opened(LATEST)
     event = only(pair.server.receive(request("p", name, params)))
@@ -463,7 +464,7 @@ def test_meta_that_the_protocol_does_not_know_is_read_on_demand(number):
         pair.server.respond(event.exchange, b"{}")
 
 
-@pytest.mark.parametrize("body", [b"5", b"[1]", b"{}", b'{"progressToken":1}', b"null"])
+@cases("body", [b"5", b"[1]", b"{}", b'{"progressToken":1}', b"null"])
 def test_params_of_a_notification_that_do_not_fit_are_ignored(body):
     pair = opened(LATEST)
     data = b'{"jsonrpc":"2.0","method":"notifications/progress","params":%b}' % body
@@ -472,9 +473,7 @@ def test_params_of_a_notification_that_do_not_fit_are_ignored(body):
     assert event.reply is None
 
 
-@pytest.mark.parametrize(
-    "name", ["message", "progress", "resources/updated", "elicitation/complete"]
-)
+@cases("name", ["message", "progress", "resources/updated", "elicitation/complete"])
 def test_a_notification_that_lacks_its_params_is_ignored(name):
     pair = opened(LATEST)
     event = only(pair.client.receive(notification(name)))
@@ -493,7 +492,7 @@ def test_members_that_an_older_revision_lacks_cannot_spoil_a_message():
 
 
 @pytest.mark.requirement("jsonrpc.request.id-unique")
-@pytest.mark.parametrize("revision", HANDSHAKE)
+@cases("revision", HANDSHAKE)
 def test_an_id_in_flight_is_refused_and_its_first_request_still_answered(revision):
     pair = opened(revision)
     first = only(pair.server.receive(request("a", "tools/call", {"name": "x"})))
@@ -526,8 +525,8 @@ def test_both_parties_count_their_own_requests():
 
 
 @pytest.mark.requirement("jsonrpc.response.id-echo")
-@pytest.mark.parametrize("revision", HANDSHAKE)
-@pytest.mark.parametrize("reply", [result(77, {}), error(77)], ids=["result", "error"])
+@cases("revision", HANDSHAKE)
+@cases("reply", [result(77, {}), error(77)], ids=["result", "error"])
 def test_an_answer_to_nothing_is_ignored(revision, reply):
     pair = opened(revision)
     event = only(pair.client.receive(reply))
@@ -592,8 +591,8 @@ def test_an_error_reaches_the_caller_with_code_message_and_data():
     assert (event.error.code, event.error.message, event.error.data) == (7, "no", {"a": None})
 
 
-@pytest.mark.parametrize("revision", HANDSHAKE)
-@pytest.mark.parametrize(
+@cases("revision", HANDSHAKE)
+@cases(
     ("body", "why"),
     [
         ({}, "missing required field `tools`"),
@@ -681,7 +680,7 @@ MALFORMED = {
 }
 
 
-@pytest.mark.parametrize(("data", "id", "code"), MALFORMED.values(), ids=MALFORMED)
+@cases(("data", "id", "code"), MALFORMED.values(), ids=MALFORMED)
 def test_a_server_answers_malformed_input_and_goes_on(data, id, code):
     pair = opened(LATEST)
     waiting = asked(pair.client, pair.server, "tools/call", t.CallToolParams("x"))
@@ -691,7 +690,7 @@ def test_a_server_answers_malformed_input_and_goes_on(data, id, code):
     assert pair.server.respond(waiting, TEXT)
 
 
-@pytest.mark.parametrize(("data", "id", "code"), MALFORMED.values(), ids=MALFORMED)
+@cases(("data", "id", "code"), MALFORMED.values(), ids=MALFORMED)
 def test_a_client_never_answers_malformed_input(data, id, code):
     pair = opened(LATEST)
     event = only(pair.client.receive(data))
@@ -708,8 +707,8 @@ BROKEN_REPLIES = {
 }
 
 
-@pytest.mark.parametrize("text", BROKEN_REPLIES.values(), ids=BROKEN_REPLIES)
-@pytest.mark.parametrize("role", ["client", "server"])
+@cases("text", BROKEN_REPLIES.values(), ids=BROKEN_REPLIES)
+@cases("role", ["client", "server"])
 def test_a_reply_that_cannot_be_read_fails_its_request_and_is_not_answered(role, text):
     pair = opened(LATEST)
     endpoint = getattr(pair, role)
@@ -854,7 +853,7 @@ def test_the_answers_to_a_batch_are_bounded_together():
 # Cancellation
 
 
-@pytest.mark.parametrize("revision", HANDSHAKE)
+@cases("revision", HANDSHAKE)
 def test_a_cancelled_request_is_not_answered(revision):
     pair = opened(revision)
     ours, data = pair.client.request("tools/call", t.CallToolParams("x"))
@@ -918,8 +917,8 @@ def test_a_server_cancels_its_own_requests():
 # Progress
 
 
-@pytest.mark.parametrize("revision", HANDSHAKE)
-@pytest.mark.parametrize("token", ["t", 7, 0])
+@cases("revision", HANDSHAKE)
+@cases("token", ["t", 7, 0])
 def test_progress_reaches_the_request_that_asked_for_it(revision, token):
     pair = opened(revision)
     params = t.CallToolParams("x", meta={"progressToken": token})
@@ -1044,7 +1043,7 @@ def test_a_notification_that_the_revision_cannot_express_raises():
 
 
 @pytest.mark.requirement("jsonrpc.batch.receive")
-@pytest.mark.parametrize("order", list(permutations(range(3))), ids=str)
+@cases("order", list(permutations(range(3))), ids=str)
 def test_a_batch_is_answered_as_one_array_when_the_last_answer_is_there(order):
     pair = opened(WITH_BATCHES)
     events = pair.server.receive(
@@ -1270,7 +1269,7 @@ def test_members_that_an_older_peer_lacks_are_not_sent():
     }
 
 
-@pytest.mark.parametrize("revision", HANDSHAKE)
+@cases("revision", HANDSHAKE)
 def test_the_opening_is_shaped_by_the_revision_it_names(revision):
     info = t.Implementation("someone", "1", title="Someone")
     knows_titles = revision not in ("2024-11-05", "2025-03-26")
@@ -1286,7 +1285,7 @@ def test_the_opening_is_shaped_by_the_revision_it_names(revision):
     assert ("completions" in sent["capabilities"]) is (revision != "2024-11-05")
 
 
-@pytest.mark.parametrize("revision", HANDSHAKE)
+@cases("revision", HANDSHAKE)
 def test_both_parties_know_the_same_capabilities(revision):
     everything = msgspec.structs.replace(ALL_OF_SERVER, tasks=t.ServerTasksCapability(list={}))
     pair = opened(revision, server=everything)
@@ -1317,7 +1316,7 @@ def test_requests_and_notifications_are_narrowed_too():
 
 
 @pytest.mark.requirement("errors.code.resource-not-found")
-@pytest.mark.parametrize("revision", REVISIONS)
+@cases("revision", REVISIONS)
 def test_the_revision_decides_the_code_of_a_missing_resource(revision):
     meta = None if REVISIONS[revision].handshake else MODERN
     server = opened(revision).server if REVISIONS[revision].handshake else Endpoint("server")
@@ -1328,7 +1327,7 @@ def test_the_revision_decides_the_code_of_a_missing_resource(revision):
 
 
 @pytest.mark.requirement("errors.reserved-range.only-defined-codes")
-@pytest.mark.parametrize(
+@cases(
     ("raised", "sent"),
     [(-32019, -32019), (-32020, -32020), (-32023, -32603), (-32099, -32603), (-32100, -32100)],
 )
@@ -1361,7 +1360,7 @@ def test_a_request_that_names_its_revision_needs_no_opening():
     assert server.conversation.phase is Phase.OPENING
 
 
-@pytest.mark.parametrize("revision", HANDSHAKE)
+@cases("revision", HANDSHAKE)
 def test_both_ways_live_side_by_side_on_one_endpoint(revision):
     pair = opened(revision)
     with_handshake = only(pair.server.receive(request(50, "tools/list")))
@@ -1403,8 +1402,8 @@ def test_an_opening_may_follow_requests_without_one():
     assert "resultType" in plain(server.respond(listing.exchange, t.ListToolsResult([])))["result"]
 
 
-@pytest.mark.parametrize("named", ["2027-01-01", "2025-06-18", "", 5, None, ["2026-07-28"]])
-@pytest.mark.parametrize("ready", [False, True], ids=["before an opening", "after it"])
+@cases("named", ["2027-01-01", "2025-06-18", "", 5, None, ["2026-07-28"]])
+@cases("ready", [False, True], ids=["before an opening", "after it"])
 def test_a_revision_that_is_not_spoken_is_refused_with_those_that_are(named, ready):
     server = opened(LATEST).server if ready else Endpoint("server")
     body = modern(**{f"{META}protocolVersion": named})
@@ -1431,7 +1430,7 @@ def test_a_server_without_a_modern_revision_answers_as_servers_did_before_there_
     assert event.exchange.revision is REVISIONS["2025-11-25"]
 
 
-@pytest.mark.parametrize("capabilities", [None, 5, [], "all"])
+@cases("capabilities", [None, 5, [], "all"])
 def test_a_request_without_capabilities_in_its_meta_is_refused(capabilities):
     server = Endpoint("server")
     body = modern(**{f"{META}clientCapabilities": capabilities})
@@ -1475,8 +1474,8 @@ MODERN_FAULTS = {
 }
 
 
-@pytest.mark.parametrize(("name", "params", "code"), MODERN_FAULTS.values(), ids=MODERN_FAULTS)
-@pytest.mark.parametrize("ready", [False, True], ids=["before an opening", "after it"])
+@cases(("name", "params", "code"), MODERN_FAULTS.values(), ids=MODERN_FAULTS)
+@cases("ready", [False, True], ids=["before an opening", "after it"])
 def test_each_fault_of_a_request_without_handshake_has_its_own_code(name, params, code, ready):
     server = opened("2024-11-05").server if ready else Endpoint("server")
     body = {**params, "_meta": MODERN | params.get("_meta", {})}
@@ -1628,8 +1627,8 @@ def test_a_result_without_type_is_complete():
 
 
 @pytest.mark.requirement("result.type.unknown-is-invalid")
-@pytest.mark.parametrize("more", [{}, {"tools": []}], ids=["other shape", "shape of the method"])
-@pytest.mark.parametrize("named", ["moonlight", "input_required"])
+@cases("more", [{}, {"tools": []}], ids=["other shape", "shape of the method"])
+@cases("named", ["moonlight", "input_required"])
 def test_a_result_of_an_unknown_type_fails_the_request_and_is_named(named, more):
     client = stateless_client()
     exchange, _ = client.request("tools/list", revision=NEWEST)
@@ -1793,7 +1792,7 @@ UNDECLARED = [
 ]
 
 
-@pytest.mark.parametrize(("requirement", "capabilities", "name", "params"), UNDECLARED)
+@cases(("requirement", "capabilities", "name", "params"), UNDECLARED)
 def test_a_question_beyond_what_the_client_declared_raises_before_it_is_sent(
     requirement, capabilities, name, params
 ):
@@ -1802,7 +1801,7 @@ def test_a_question_beyond_what_the_client_declared_raises_before_it_is_sent(
     assert breach(pair.server.request, name, params) == [requirement]
 
 
-@pytest.mark.parametrize(("requirement", "capabilities", "name", "params"), UNDECLARED)
+@cases(("requirement", "capabilities", "name", "params"), UNDECLARED)
 def test_a_question_beyond_what_the_client_declared_is_refused_by_the_client(
     requirement, capabilities, name, params
 ):
@@ -1814,7 +1813,7 @@ def test_a_question_beyond_what_the_client_declared_is_refused_by_the_client(
     assert requirements(event.violations) == [requirement]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("capabilities", "name", "params"),
     [
         ({"elicitation": {}}, "elicitation/create", FORM),

@@ -2,12 +2,12 @@
 
 import json
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from accord.protocol.json_text import FRAGMENT, may_be_message, read_envelope
 from accord.protocol.jsonrpc import FAULT, NOTIFICATION, REQUEST, RESULT
+from support.tables import cases
 
 LARGE = "x" * (4 * FRAGMENT)
 DEEP = {"id": 9, "text": 'a "quoted" {bracket', "list": [1, {"id": 8}, "]"]}
@@ -18,9 +18,9 @@ def ends(message: object, **options: object) -> tuple[bytes, bytes]:
     return data[:FRAGMENT], data[-FRAGMENT:]
 
 
-@pytest.mark.parametrize("separators", [(",", ":"), (" , ", " : ")], ids=["compact", "spaced"])
-@pytest.mark.parametrize("id", [0, -3, 17, "seven", 'with "quotes" and {', "é", ""])
-@pytest.mark.parametrize(
+@cases("separators", [(",", ":"), (" , ", " : ")], ids=["compact", "spaced"])
+@cases("id", [0, -3, 17, "seven", 'with "quotes" and {', "é", ""])
+@cases(
     ("message", "kind"),
     [
         ({"jsonrpc": "2.0", "id": None, "result": {"text": LARGE}}, RESULT),
@@ -40,7 +40,7 @@ def test_the_id_is_found_at_either_end(message, kind, id, separators) -> None:
     assert read_envelope(*ends(message, separators=separators)) == (id, kind)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("message", "expected"),
     [
         ({"jsonrpc": "2.0", "method": "x", "params": {"a": LARGE, "id": 4}}, (None, NOTIFICATION)),
@@ -67,9 +67,7 @@ def test_before_its_end_a_message_without_id_may_still_have_one() -> None:
     assert read_envelope(head, tail) == (3, REQUEST)
 
 
-@pytest.mark.parametrize(
-    "head", [b'{"id" 1', b'{"id":', b'{"a":"', b'{"a":{"b', b'{"a":]', b'{"a":?,"id":1}', b"{"]
-)
+@cases("head", [b'{"id" 1', b'{"id":', b'{"a":"', b'{"a":{"b', b'{"a":]', b'{"a":?,"id":1}', b"{"])
 def test_text_that_is_not_json_is_not_a_message(head: bytes) -> None:
     assert read_envelope(head, head)[1] is None
 

@@ -4,18 +4,19 @@ import pytest
 
 from accord.protocol.endpoint import translate_code
 from accord.protocol.revisions import REVISIONS
+from support.tables import cases
 
 HANDSHAKE = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 
 
-@pytest.mark.parametrize("revision", HANDSHAKE)
-@pytest.mark.parametrize("code", [-32002, -32050, -32603, -31050, 5])
+@cases("revision", HANDSHAKE)
+@cases("code", [-32002, -32050, -32603, -31050, 5])
 def test_handshake_revisions_have_the_codes_as_they_are(revision: str, code: int) -> None:
     assert translate_code(code, REVISIONS[revision]) == code  # type: ignore[index]
 
 
 @pytest.mark.requirement("errors.reserved-range.only-defined-codes")
-@pytest.mark.parametrize(
+@cases(
     ("code", "expected"),
     [
         (-32002, -32602),  # a resource that is not found

@@ -2,9 +2,8 @@
 
 import json
 
-import pytest
-
 from accord.protocol.verdict import excerpt, make_pointer, split_pointer
+from support.tables import cases
 
 TOOLS = [
     {"name": f"tool_{number}", "description": "does " * 30, "inputSchema": {"type": "object"}}
@@ -36,7 +35,7 @@ def test_a_long_list_is_shortened_around_one_member_of_one_item():
     assert found.text[slice(*found.mark)] == '"tool_50"'
 
 
-@pytest.mark.parametrize(
+@cases(
     ("pointer", "start", "end"),
     [
         ("/result/tools", "[{...},{...},{...},{...},(96 more)]", "]"),
@@ -109,7 +108,7 @@ def test_of_equal_names_the_last_one_counts():
     assert marked(f'{{"a": 1, "a": 2, "b": "{"x" * 500}"}}', "/a") == "2"
 
 
-@pytest.mark.parametrize(
+@cases(
     "pointer", ["/nothing", "/result/tools/100", "/result/tools/x", "/id/x", "/result/tools/0/0"]
 )
 def test_a_long_message_without_the_value_is_cut(pointer):
@@ -117,7 +116,7 @@ def test_a_long_message_without_the_value_is_cut(pointer):
     assert found == (f"{LONG[:400]}...", None)
 
 
-@pytest.mark.parametrize("text", ["not JSON", "", '{"a": [1', '{"a"', "{", '{"a": ' + "[" * 99999])
+@cases("text", ["not JSON", "", '{"a": [1', '{"a"', "{", '{"a": ' + "[" * 99999])
 def test_text_that_is_not_json_is_not_marked(text):
     assert excerpt(text, "/a/0").mark is None
     assert excerpt(text, "/a/0").text.startswith(text[:100])

@@ -3,6 +3,7 @@ import pytest
 from accord.protocol.exchange import Exchange, member, meta_of
 from accord.protocol.revisions import R2026_07_28
 from accord.types import CancelledParams, EmptyParams, ProgressParams
+from support.tables import cases
 
 
 @pytest.mark.parametrize(("name", "lasting"), [("subscriptions/listen", True), ("ping", False)])
@@ -10,7 +11,7 @@ def test_only_subscriptions_stay_open_by_design(name, lasting):
     assert Exchange(1, name, "client", R2026_07_28, None).is_lasting is lasting
 
 
-@pytest.mark.parametrize(
+@cases(
     ("body", "name", "value"),
     [
         ({"requestId": 1}, "requestId", 1),
@@ -28,7 +29,7 @@ def test_members_are_read_by_their_wire_name_from_json_and_from_types(body, name
     assert member(body, name) == value
 
 
-@pytest.mark.parametrize(
+@cases(
     ("body", "meta"),
     [
         ({"_meta": {"a": 1}}, {"a": 1}),

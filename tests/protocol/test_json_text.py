@@ -1,7 +1,5 @@
 """How deep JSON text nests, how many values it holds, which members occur twice."""
 
-import pytest
-
 from accord.protocol.json_text import (
     balance,
     count_levels,
@@ -9,6 +7,7 @@ from accord.protocol.json_text import (
     nests_deeper,
     repeated_member,
 )
+from support.tables import cases
 
 DEPTHS = {
     "no brackets": (b"1", 0),
@@ -24,13 +23,13 @@ DEPTHS = {
 }
 
 
-@pytest.mark.parametrize(("text", "depth"), DEPTHS.values(), ids=DEPTHS)
+@cases(("text", "depth"), DEPTHS.values(), ids=DEPTHS)
 def test_depth_is_counted_in_brackets_outside_of_strings(text, depth):
     assert not nests_deeper(text, depth)
     assert depth == 0 or nests_deeper(text, depth - 1)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "left_open"),
     [(b"[]", 0), (b'["]"', 1), (b'{"a":[', 2), (b"]]", -2), (b'["\\"]"]', 0), (b'["\\\\"]]', -1)],
 )
@@ -51,7 +50,7 @@ VALUES = {
 }
 
 
-@pytest.mark.parametrize(("text", "count"), VALUES.values(), ids=VALUES)
+@cases(("text", "count"), VALUES.values(), ids=VALUES)
 def test_values_are_counted_by_commas_and_opening_brackets_outside_of_strings(text, count):
     assert not holds_more_values(text, count)
     assert count == 0 or holds_more_values(text, count - 1)
@@ -63,8 +62,8 @@ def test_an_empty_object_repeats_nothing():
     assert repeated_member(b'{"id":1,"x":{},"id":1}') == "id"
 
 
-@pytest.mark.parametrize("width", [1, 3, 40])
-@pytest.mark.parametrize("depth", [1, 2, 16, 17, 40, 3_000])
+@cases("width", [1, 3, 40])
+@cases("depth", [1, 2, 16, 17, 40, 3_000])
 def test_the_nesting_is_exact_however_many_levels_hold_how_much(depth, width):
     text = b'["a",]'
     for _ in range(depth - 1):

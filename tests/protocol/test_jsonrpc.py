@@ -1,5 +1,4 @@
 import msgspec
-import pytest
 from msgspec import Raw
 
 from accord.errors import RemoteProtocolError
@@ -12,11 +11,12 @@ from accord.protocol.jsonrpc import (
     Frame,
     MalformedMessage,
 )
+from support.tables import cases
 
 ERROR = ErrorBody(-1, "no")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("frame", "kind"),
     [
         (Frame("2.0", id=1, method="x"), REQUEST),

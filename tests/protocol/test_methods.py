@@ -9,6 +9,7 @@ from accord.protocol.jsonrpc import Frame
 from accord.protocol.revisions import KNOWN, METHODS, REQUESTS, REVISIONS
 from accord.types._base import REVISION_IDS, lifetime_of
 from schema.official import ABSENT_REASON, PRESENT, definitions_key, schema
+from support.tables import cases
 
 NAMES = [method.name for method in METHODS]
 
@@ -32,12 +33,12 @@ def test_methods_and_requests_are_distinguished():
     assert not any(name.startswith("notifications/") for name in REQUESTS)
 
 
-@pytest.mark.parametrize("method", METHODS, ids=NAMES)
+@cases("method", METHODS, ids=NAMES)
 def test_params_have_a_meta(method):
     assert "meta" in {field.name for field in msgspec.structs.fields(method.params)}
 
 
-@pytest.mark.parametrize("method", METHODS, ids=NAMES)
+@cases("method", METHODS, ids=NAMES)
 def test_params_can_be_left_out_exactly_where_nothing_in_them_is_required(method):
     required = any(
         field.default is msgspec.NODEFAULT and field.default_factory is msgspec.NODEFAULT
@@ -49,7 +50,7 @@ def test_params_can_be_left_out_exactly_where_nothing_in_them_is_required(method
         decode_params(frame, method, REVISIONS["2025-11-25"])
 
 
-@pytest.mark.parametrize("method", METHODS, ids=NAMES)
+@cases("method", METHODS, ids=NAMES)
 def test_params_and_result_live_as_long_as_their_method(method):
     for carried in filter(None, (method.params, method.result)):
         for revision in REVISION_IDS:
@@ -71,7 +72,7 @@ def official(revision: str, union: str) -> set[str]:
 
 
 @pytest.mark.skipif(not PRESENT, reason=ABSENT_REASON)
-@pytest.mark.parametrize("revision", REVISION_IDS)
+@cases("revision", REVISION_IDS)
 def test_each_revision_has_the_methods_of_its_official_schema(revision):
     row = REVISIONS[revision]
     for party in ("client", "server"):
@@ -80,7 +81,7 @@ def test_each_revision_has_the_methods_of_its_official_schema(revision):
             assert set(index[party]) - EXTENSION == named - EXTENSION
 
 
-@pytest.mark.parametrize(
+@cases(
     ("revision", "sender", "present", "absent"),
     [
         ("2024-11-05", "client", "completion/complete", "server/discover"),

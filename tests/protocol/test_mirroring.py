@@ -12,6 +12,7 @@ from accord.protocol.mirroring import (
     mirrored_arguments,
     name_to_mirror,
 )
+from support.tables import cases
 
 REGION = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
 
@@ -20,7 +21,7 @@ def schema_of(**properties):
     return {"type": "object", "properties": properties}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("value", "header"),
     [
         ("eu-1", "eu-1"),
@@ -46,7 +47,7 @@ def test_values_are_encoded_where_a_header_cannot_carry_them(value, header):
         assert decode_header(header) == value
 
 
-@pytest.mark.parametrize(
+@cases(
     ("header", "value"),
     [
         ("=?base64?SGVsbG8=?=", "Hello"),
@@ -79,7 +80,7 @@ def test_mirrored_arguments_are_found_by_their_path_of_properties():
     assert mirrored_arguments(True) == ()
 
 
-@pytest.mark.parametrize(
+@cases(
     ("schema", "why"),
     [
         (schema_of(a={"type": "string", "x-mcp-header": ""}), "is not an HTTP token"),
@@ -117,7 +118,7 @@ def test_schemas_that_nest_without_end_are_not_followed_for_ever():
     assert find_annotations(schema) == []
 
 
-@pytest.mark.parametrize(
+@cases(
     ("arguments", "headers", "mismatch"),
     [
         ({"region": "eu"}, {"mcp-param-region": "eu"}, None),
@@ -140,7 +141,7 @@ def test_headers_are_compared_with_the_arguments(arguments, headers, mismatch):
     assert found is None if mismatch is None else mismatch in (found or "")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("method", "params", "name"),
     [
         ("tools/call", {"name": "add"}, "add"),

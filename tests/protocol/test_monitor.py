@@ -9,6 +9,7 @@ import pytest
 from accord.protocol.monitor import JUDGED_HERE, Monitor
 from accord.protocol.revisions import REVISIONS
 from accord.trace import Record
+from support.tables import cases
 from support.traces import INFO, META, C, S, judge, opening, records
 
 LATEST = "2025-11-25"
@@ -48,7 +49,7 @@ def modern(**meta) -> dict:
 # The revision
 
 
-@pytest.mark.parametrize("revision", HANDSHAKE)
+@cases("revision", HANDSHAKE)
 def test_the_revision_is_found_in_the_handshake(revision):
     monitor, found = judge([], revision)
     assert monitor.revision == revision
@@ -86,7 +87,7 @@ def test_the_revision_is_found_in_meta():
     assert found == []
 
 
-@pytest.mark.parametrize("revision", REVISIONS)
+@cases("revision", REVISIONS)
 def test_the_revision_may_be_given(revision):
     monitor = Monitor(revision=revision)
     assert monitor.revision == revision
@@ -106,7 +107,7 @@ def test_there_is_a_revision_only_after_it_was_named():
     assert monitor.revision is None
 
 
-@pytest.mark.parametrize("named", ["2027-01-01", 5, None, ["2026-07-28"], "2025-06-18"])
+@cases("named", ["2027-01-01", 5, None, ["2026-07-28"], "2025-06-18"])
 def test_a_name_in_meta_that_no_revision_without_handshake_has_decides_nothing(named):
     monitor = Monitor()
     message = {
@@ -119,7 +120,7 @@ def test_a_name_in_meta_that_no_revision_without_handshake_has_decides_nothing(n
     assert monitor.revision is None
 
 
-@pytest.mark.parametrize("named", ["2027-01-01", "2026-07-28", 5, None, []])
+@cases("named", ["2027-01-01", "2026-07-28", 5, None, []])
 def test_an_answer_that_names_no_revision_with_handshake_decides_nothing(named):
     monitor = Monitor()
     client, _, _ = opening(LATEST)
@@ -281,7 +282,7 @@ def test_an_opening_that_opens_nothing_anew_is_judged_at_once(told, before, spea
     assert monitor.messages == len(before) + 1
 
 
-@pytest.mark.parametrize(
+@cases(
     "params",
     [None, {"protocolVersion": "2030-01-01"}, {}, {"protocolVersion": MODERN}],
 )
@@ -311,7 +312,7 @@ def test_a_batch_is_judged_message_by_message():
 
 
 @pytest.mark.requirement("jsonrpc.batch.removed")
-@pytest.mark.parametrize("revision", [id for id in REVISIONS if not REVISIONS[id].batching])
+@cases("revision", [id for id in REVISIONS if not REVISIONS[id].batching])
 def test_a_batch_in_a_revision_without_batches_is_reported(revision):
     _, found = judge([C.batch(C.request("b", "ping"))], revision)
     assert "jsonrpc.batch.removed" in requirements(found)
@@ -391,7 +392,7 @@ def test_a_malformed_element_is_reported_beside_the_others():
 # Malformed messages
 
 
-@pytest.mark.parametrize(
+@cases(
     ("said", "requirement"),
     [
         (S.text("Starting up"), "stdio.server.stdout-only-messages"),
@@ -399,7 +400,7 @@ def test_a_malformed_element_is_reported_beside_the_others():
     ],
     ids=["server", "client"],
 )
-@pytest.mark.parametrize("revision", REVISIONS)
+@cases("revision", REVISIONS)
 def test_text_on_stdio_that_is_not_a_message_is_reported(said, requirement, revision):
     _, found = judge([C.request(1, "ping")] * (revision in HANDSHAKE) + [said], revision)
     assert found[-1].party == said.sender
@@ -626,8 +627,8 @@ def test_a_subscription_is_never_overdue_and_hides_nothing():
     ]
 
 
-@pytest.mark.parametrize("t", [float("nan"), float("inf"), -1e300, 1e300])
-@pytest.mark.parametrize("patience", [0.0, -5.0, float("inf")])
+@cases("t", [float("nan"), float("inf"), -1e300, 1e300])
+@cases("patience", [0.0, -5.0, float("inf")])
 def test_strange_times_come_to_an_end(t, patience):
     monitor = Monitor(revision=MODERN, patience=patience)
     said = [
@@ -689,8 +690,8 @@ def test_a_requirement_that_held_passes_with_its_count():
     assert verdict(monitor, "lifecycle.initialized.sent").message == "held"
 
 
-@pytest.mark.parametrize("revision", HANDSHAKE)
-@pytest.mark.parametrize(
+@cases("revision", HANDSHAKE)
+@cases(
     ("method", "params", "result", "areas"),
     [
         ("ping", None, {}, {"ping"}),
@@ -763,7 +764,7 @@ def test_a_requirement_that_was_not_exercised_says_why():
     assert "no recording can show this; it takes a check of kind server-probe" in reasons
 
 
-@pytest.mark.parametrize("revision", REVISIONS)
+@cases("revision", REVISIONS)
 def test_every_requirement_of_the_revision_has_a_verdict(revision):
     from accord.protocol.catalogue import catalogue
 
@@ -907,8 +908,8 @@ def test_where_one_party_is_judged_what_the_other_does_well_proves_nothing():
 
 
 @pytest.mark.requirement("jsonrpc.message.version-2-0")
-@pytest.mark.parametrize("text", ["unknown method", '{"detail": "unknown method"}'])
-@pytest.mark.parametrize(("status", "broken"), [(400, []), (503, []), (200, [VERSION])])
+@cases("text", ["unknown method", '{"detail": "unknown method"}'])
+@cases(("status", "broken"), [(400, []), (503, []), (200, [VERSION])])
 def test_the_body_of_an_error_status_may_be_anything(text, status, broken):
     said = [C.request(1, "tools/list"), S.text(text).over(status=status)]
     _, found = judge(said, "2025-06-18", server=TOOLS)
@@ -925,8 +926,8 @@ LISTED = {"tools": []}
     "lifecycle.initialize-result.server-info",
     "tools.list.array",
 )
-@pytest.mark.parametrize("is_reversed", [False, True])
-@pytest.mark.parametrize("second", [S.result("open", LISTED), S.error("open", -32600)])
+@cases("is_reversed", [False, True])
+@cases("second", [S.result("open", LISTED), S.error("open", -32600)])
 def test_an_id_that_a_client_uses_twice_in_flight_is_not_held_against_the_server(
     second, is_reversed
 ):
@@ -972,7 +973,7 @@ _PROGRESS_1 = S.notify("progress", {"progressToken": 1, "progress": 1})
 _PROGRESS_2 = S.notify("progress", {"progressToken": 2, "progress": 1})
 
 
-@pytest.mark.parametrize(
+@cases(
     "said",
     [
         [*_TWICE, S.result(5, _DONE), S.result(5, {"tools": []})],
@@ -996,7 +997,7 @@ _PROGRESS_2 = S.notify("progress", {"progressToken": 2, "progress": 1})
     ],
     ids=["in-order", "crossed", "refused", "refused-without-id", "cancelled", "progress"],
 )
-@pytest.mark.parametrize("revision", [LATEST, MODERN])
+@cases("revision", [LATEST, MODERN])
 def test_server_is_not_blamed_for_an_id_that_the_client_uses_twice(said, revision):
     _, found = judge(said, revision, client={}, server={"tools": {}})
     assert {each.party for each in found} == {"client"}

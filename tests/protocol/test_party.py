@@ -24,9 +24,10 @@ from accord.protocol.party import (
 from accord.protocol.revisions import REVISIONS, Revision
 from accord.types import Implementation
 from support.endpoints import HANDSHAKE, opened
+from support.tables import cases
 
 
-@pytest.mark.parametrize(
+@cases(
     ("capabilities", "modes"),
     [
         ({}, set()),
@@ -45,7 +46,7 @@ URL = capability_paths({"elicitation": {"url": {}}})
 FORM = capability_paths({"elicitation": {}})
 
 
-@pytest.mark.parametrize(
+@cases(
     ("params", "declared", "mode"),
     [
         ({}, URL, "form"),
@@ -67,7 +68,7 @@ def test_a_known_mode_that_was_not_declared_is_named(params, declared, mode):
 PLAIN = capability_paths({"sampling": {}})
 
 
-@pytest.mark.parametrize(
+@cases(
     ("params", "declared", "member"),
     [
         ({"tools": []}, PLAIN, "tools"),
@@ -181,7 +182,7 @@ def test_setdefault_keeps_the_bound_as_well():
     assert list(kept) == [3, 4]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("added", "asked", "known"),
     [
         ([], 1, False),

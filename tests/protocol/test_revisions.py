@@ -15,6 +15,7 @@ from accord.protocol.revisions import (
 )
 from accord.types import EmptyParams, EmptyResult
 from accord.types._base import REVISION_IDS, Lifetime
+from support.tables import cases
 
 ASK = Method(name="ask", by=("server",), params=EmptyParams, result=EmptyResult, needs="answers")
 TELL = Method(name="notifications/tell", by=("client", "server"), params=EmptyParams)
@@ -69,7 +70,7 @@ def test_a_revision_evolves_without_changing_the_one_before():
     assert repr(later) == "Revision('2025-03-26')"
 
 
-@pytest.mark.parametrize("row", REVISIONS.values(), ids=str)
+@cases("row", REVISIONS.values(), ids=str)
 def test_indexes_are_made_once(row):
     assert row.requests is row.requests
     assert row.notifications is row.notifications
@@ -99,7 +100,7 @@ def test_every_revision_id_has_its_row_in_order():
     assert [row.id for row in REVISIONS.values()] == list(REVISION_IDS)
 
 
-@pytest.mark.parametrize("feature", FEATURES)
+@cases("feature", FEATURES)
 def test_features_come_and_go_with_the_revisions(feature):
     assert tuple(getattr(row, feature) for row in REVISIONS.values()) == FEATURES[feature]
 
@@ -110,13 +111,13 @@ def test_the_table_of_features_is_complete():
 
 
 @pytest.mark.requirement("lifecycle.version.server-echoes")
-@pytest.mark.parametrize("requested", OPENED)
+@cases("requested", OPENED)
 def test_the_revision_asked_for_is_chosen_where_it_is_supported(requested):
     assert negotiate(requested, REVISION_IDS).id == requested
 
 
 @pytest.mark.requirement("lifecycle.version.server-offers-other")
-@pytest.mark.parametrize("requested", ["1999-01-01", "2026-07-28", "2099-01-01", ""])
+@cases("requested", ["1999-01-01", "2026-07-28", "2099-01-01", ""])
 def test_otherwise_the_newest_with_a_handshake_is_offered(requested):
     assert negotiate(requested, REVISION_IDS).id == OPENED[-1]
     assert negotiate(requested, ["2025-03-26", "2024-11-05"]).id == "2025-03-26"

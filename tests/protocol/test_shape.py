@@ -11,6 +11,7 @@ from accord.errors import LocalProtocolError
 from accord.protocol.shape import decode, derive, narrow
 from accord.types import REVISION_IDS, RevisionId
 from schema import from_types
+from support.tables import cases
 
 OLDEST, NEWEST = REVISION_IDS[0], REVISION_IDS[-1]
 LEGACY = REVISION_IDS[:-1]
@@ -32,7 +33,7 @@ def tool(**members: Any) -> t.Tool:
 # Members outside their lifetime
 
 
-@pytest.mark.parametrize(
+@cases(
     ("value", "last_without", "member"),
     [
         (tool(title="Add"), "2025-03-26", "title"),
@@ -72,7 +73,7 @@ def test_a_member_leaves_only_from_its_revision_on(
     assert member in wire(narrow(value, following))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("value", "member"),
     [
         (tool(execution=t.ToolExecution("optional")), "execution"),
@@ -111,7 +112,7 @@ def test_values_of_a_map_are_narrowed() -> None:
 # What stays the same
 
 
-@pytest.mark.parametrize("revision", LEGACY)
+@cases("revision", LEGACY)
 def test_the_same_object_returns_when_nothing_differs(revision: RevisionId) -> None:
     result = t.CallToolResult([t.TextContent("3"), t.ImageContent("AAAA", "image/png")])
     assert narrow(result, revision) is result
@@ -127,12 +128,12 @@ def test_the_same_map_returns_when_nothing_differs() -> None:
     assert narrow(asked, NEWEST) is asked
 
 
-@pytest.mark.parametrize("value", [{"title": 1}, [1], "text", None], ids=repr)
+@cases("value", [{"title": 1}, [1], "text", None], ids=repr)
 def test_plain_json_is_returned_as_it_is(value: Any) -> None:
     assert narrow(value, OLDEST) is value
 
 
-@pytest.mark.parametrize("revision", REVISION_IDS)
+@cases("revision", REVISION_IDS)
 def test_the_callers_object_is_not_touched(revision: RevisionId) -> None:
     block = t.TextContent("x", meta={"k": 1})
     result = t.CallToolResult([block, AUDIO, LINK], structured_content=[1])
@@ -182,7 +183,7 @@ def test_lists_are_stamped_with_careful_cache_hints() -> None:
     }
 
 
-@pytest.mark.parametrize("revision", LEGACY)
+@cases("revision", LEGACY)
 def test_older_results_are_not_stamped(revision: RevisionId) -> None:
     assert wire(narrow(t.ListToolsResult([]), revision)) == {"tools": []}
 
@@ -204,7 +205,7 @@ def test_always_sent_members_are_sent() -> None:
     assert wire(t.TaskHandle("t", "working", "", ""))["resultType"] == "task"
 
 
-@pytest.mark.parametrize("revision", [*LEGACY[:-1], NEWEST])
+@cases("revision", [*LEGACY[:-1], NEWEST])
 def test_a_cancellation_names_its_request(revision: RevisionId) -> None:
     with pytest.raises(LocalProtocolError, match="request_id is required in 20"):
         narrow(t.CancelledParams(), revision)
@@ -273,7 +274,7 @@ def test_a_readable_block_only_loses_what_is_new_in_it() -> None:
 # Values that widened
 
 
-@pytest.mark.parametrize(
+@cases(
     ("content", "narrowed"),
     [
         ([t.ImageContent("AAAA", "image/png")], t.ImageContent("AAAA", "image/png")),
@@ -306,7 +307,7 @@ def test_sampling_content_becomes_one_block(content: Any, narrowed: Any) -> None
     assert narrow(message, "2025-11-25") is message
 
 
-@pytest.mark.parametrize("value", [None, 1, "x", [1]], ids=repr)
+@cases("value", [None, 1, "x", [1]], ids=repr)
 def test_structured_content_that_is_not_an_object_leaves_only_where_any_json_may(
     value: Any,
 ) -> None:
@@ -392,7 +393,7 @@ def test_a_form_is_written_in_the_older_words() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@cases(
     "field",
     [
         {"type": "string"},
@@ -465,7 +466,7 @@ def test_a_derived_type_demands_what_the_revision_demands() -> None:
 TASK = b'{"taskId":"1","status":"working","createdAt":"","lastUpdatedAt":""%b}'
 
 
-@pytest.mark.parametrize(
+@cases(
     ("type_", "revision", "text", "fits"),
     [
         (t.SamplingMessage, "2025-06-18", b'{"role":"user","content":[]}', False),
@@ -510,7 +511,7 @@ def test_a_type_that_a_revision_does_not_have_cannot_be_derived(type_: Any) -> N
 # Decoding
 
 
-@pytest.mark.parametrize(
+@cases(
     ("type_", "revision", "raw", "expected"),
     [
         (t.EmptyResult, "2025-06-18", b'{"resultType":5}', t.EmptyResult()),

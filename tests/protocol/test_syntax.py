@@ -4,18 +4,19 @@ import pytest
 
 from accord.protocol import syntax
 from accord.protocol.syntax import is_base64, is_http_token, is_mime_type, is_uri, scheme_of
+from support.tables import cases
 
 
 def test_the_examples_in_the_docstrings_hold() -> None:
     assert doctest.testmod(syntax).failed == 0
 
 
-@pytest.mark.parametrize("text", ["", "aGk=", "aA==", "aGky", "+/+/", "A" * 4_000_000])
+@cases("text", ["", "aGk=", "aA==", "aGky", "+/+/", "A" * 4_000_000])
 def test_base64_is_recognised(text: str) -> None:
     assert is_base64(text)
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
     [
         "a",
@@ -36,7 +37,7 @@ def test_text_that_is_not_base64_is_refused(text: str) -> None:
     assert not is_base64(text)
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
     [
         "text/plain",
@@ -52,7 +53,7 @@ def test_mime_types_are_recognised(text: str) -> None:
     assert is_mime_type(text)
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
     [
         "",
@@ -72,7 +73,7 @@ def test_text_that_is_not_a_mime_type_is_refused(text: str) -> None:
     assert not is_mime_type(text)
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
     [
         "https://example.com/a?b=c#d",
@@ -94,7 +95,7 @@ def test_uris_are_recognised(text: str) -> None:
     assert is_uri(text)
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
     [
         "",
@@ -134,6 +135,6 @@ def test_the_scheme_of_a_uri_is_found(text: str, scheme: str | None) -> None:
     assert scheme_of(text) == scheme
 
 
-@pytest.mark.parametrize("text", ["a:b", "a\n", "(a)", "ä", "a,b"])
+@cases("text", ["a:b", "a\n", "(a)", "ä", "a,b"])
 def test_text_that_is_not_a_header_name_is_refused(text: str) -> None:
     assert not is_http_token(text)

@@ -4,7 +4,6 @@ import json
 from typing import Any
 
 import msgspec
-import pytest
 
 from accord.protocol import shape
 from accord.protocol.unknown import UnknownMembers, find_unknown
@@ -15,6 +14,7 @@ from accord.types import (
     ResourceContents,
     TextContent,
 )
+from support.tables import cases
 
 SCHEMA = {"type": "object"}
 
@@ -101,7 +101,7 @@ def test_members_are_copied_so_that_the_rest_of_the_message_is_not_kept() -> Non
     assert bytes(found.members["x"]) == b"12345"
 
 
-@pytest.mark.parametrize("value", ["1", '"\\u00e9"', "null", "[{}]", "1.0", '{"a":1,"a":2}'])
+@cases("value", ["1", '"\\u00e9"', "null", "[{}]", "1.0", '{"a":1,"a":2}'])
 def test_values_are_passed_on_as_they_are_written(value: str) -> None:
     raw = b'{"content":[],"isError":false,"x":' + value.encode() + b"}"
     typed = msgspec.json.decode(raw, type=CallToolResult)

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accord.protocol.uri_template import Several, parse
+from support.tables import cases
 
 VALUES = {
     "count": ["one", "two", "three"],
@@ -149,12 +150,12 @@ EXPANSIONS = {
 }
 
 
-@pytest.mark.parametrize(("template", "uri"), EXPANSIONS.items())
+@cases(("template", "uri"), EXPANSIONS.items())
 def test_expands_as_the_standard_says(template: str, uri: str) -> None:
     assert parse(template).expand(VALUES) == uri
 
 
-@pytest.mark.parametrize(
+@cases(
     ("template", "why"),
     [
         ("a/{x", "position 2: this brace is never closed"),
@@ -247,14 +248,14 @@ MATCHES = [
 ]
 
 
-@pytest.mark.parametrize(("template", "uri", "values"), MATCHES)
+@cases(("template", "uri", "values"), MATCHES)
 def test_matches_what_expansion_makes(
     template: str, uri: str, values: dict[str, str] | None
 ) -> None:
     assert parse(template).match(uri) == values
 
 
-@pytest.mark.parametrize(
+@cases(
     ("template", "uri", "values"),
     [
         ("x/{a}", "x/1,2%2C3", ["1", "2,3"]),
@@ -314,7 +315,7 @@ def test_a_template_is_shown_by_its_text():
     assert repr(template) == "UriTemplate('note://{name}')"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("template", "spanning"),
     [
         ("note://{name}", set()),

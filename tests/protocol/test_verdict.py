@@ -9,6 +9,7 @@ from accord.protocol.verdict import (
     specificity,
 )
 from accord.protocol.violation import Violation
+from support.tables import cases
 
 ROWS = catalogue()
 PAGED = ("tools", "resources", "prompts")
@@ -25,7 +26,7 @@ def conversation(client=None, server=None) -> Conversation:
     return made
 
 
-@pytest.mark.parametrize(
+@cases(
     ("area", "transports", "reason"),
     [
         ("stdio", {"stdio"}, None),
@@ -44,7 +45,7 @@ def test_requirements_of_another_transport_do_not_apply(area, transports, reason
     assert out_of_scope(first_of(area), conversation(), transports) == reason
 
 
-@pytest.mark.parametrize(
+@cases(
     ("area", "client", "server", "reason"),
     [
         ("tools", (), ("tools",), None),
@@ -103,7 +104,7 @@ def test_areas_with_conditions_exist():
         assert area in AREAS
 
 
-@pytest.mark.parametrize(
+@cases(
     "ids",
     [
         # one method before all messages

@@ -13,6 +13,7 @@ from accord.types._base import lifetime_of
 from schema import from_schema, from_types
 from schema.official import ABSENT_REASON, PRESENT, complaints, definitions
 from schema.table import EXCLUDED, EXTRA, LOOSE, ROWS, Row
+from support.tables import cases
 
 pytestmark = pytest.mark.skipif(not PRESENT, reason=ABSENT_REASON)
 
@@ -26,17 +27,17 @@ few = settings(
 )
 
 
-def cases(*, without: tuple[str, ...] = ()) -> Any:
+def each_definition(*, without: tuple[str, ...] = ()) -> Any:
     found = [
         pytest.param(revision, row, id=f"{revision}-{row.definition}")
         for revision in REVISION_IDS
         for row in ROWS
         if revision in row.lifetime and row.form not in without
     ]
-    return pytest.mark.parametrize(("revision", "row"), found)
+    return cases(("revision", "row"), found)
 
 
-@pytest.mark.parametrize("revision", REVISION_IDS)
+@cases("revision", REVISION_IDS)
 def test_every_definition_has_one_row_or_a_reason_to_have_none(revision: RevisionId) -> None:
     rows = [row.definition for row in ROWS if revision in row.lifetime]
     listed = {*rows, *EXCLUDED}
@@ -51,7 +52,7 @@ def test_every_exclusion_is_of_a_definition_that_exists() -> None:
     assert not EXCLUDED.keys() & {row.definition for row in ROWS}
 
 
-@pytest.mark.parametrize("revision", REVISION_IDS)
+@cases("revision", REVISION_IDS)
 def test_members_and_required_members_are_those_of_the_definitions(revision: RevisionId) -> None:
     own = ("object", "request", "notification")
     rows = [row for row in ROWS if revision in row.lifetime and row.strict and row.form in own]
@@ -93,7 +94,7 @@ def members_of(struct: Any) -> tuple[set[str], set[str]]:
     return names | always, {field.encode_name for field in fields if field.required} | always
 
 
-@cases(without=("free",))
+@each_definition(without=("free",))
 def test_a_message_built_from_a_derived_type_is_valid(revision: RevisionId, row: Row) -> None:
     @few
     @given(built(row, derive(row.type, revision), revision))
@@ -103,7 +104,7 @@ def test_a_message_built_from_a_derived_type_is_valid(revision: RevisionId, row:
     check()
 
 
-@cases(without=("free",))
+@each_definition(without=("free",))
 def test_a_narrowed_message_is_valid(revision: RevisionId, row: Row) -> None:
     @few
     @given(built(row, row.type, revision))
@@ -117,7 +118,7 @@ def test_a_narrowed_message_is_valid(revision: RevisionId, row: Row) -> None:
     check()
 
 
-@cases(without=("response",))
+@each_definition(without=("response",))
 def test_a_valid_message_decodes_and_keeps_every_member(revision: RevisionId, row: Row) -> None:
     @few
     @given(from_schema.instances(revision, row.definition))

@@ -13,6 +13,7 @@ from accord.server import CacheHints
 from accord.testing import run_in_virtual_time
 from accord.types import ReadResourceResult, ResourceContents
 from support.listening import SERVER_INFO, ListeningClient
+from support.tables import cases
 
 LISTS = {
     "tools/list": "tools",
@@ -158,14 +159,14 @@ def test_clients_of_older_revisions_get_no_hints() -> None:
 
 
 @pytest.mark.requirement("meta.result.server-info", "discover.result.server-info")
-@pytest.mark.parametrize("method", LISTS)
+@cases("method", LISTS)
 def test_every_list_names_the_server(method: str) -> None:
     result = ask(make(), method)
     assert result["_meta"] == {SERVER_INFO: {"name": "desk", "version": "3"}}
     assert result["resultType"] == "complete"
 
 
-@pytest.mark.parametrize("ttl", [-1, nan, inf, True, "60", None])
+@cases("ttl", [-1, nan, inf, True, "60", None])
 def test_a_time_that_is_not_a_number_of_seconds_is_refused(ttl: Any) -> None:
     with pytest.raises(RegistrationError, match=r"tools is .*, expected seconds, at least 0"):
         CacheHints(tools=ttl)

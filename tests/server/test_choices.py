@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple, TypedDict
 
 import msgspec
-import pytest
 from typing_extensions import TypeAliasType
 
 from accord.server.schema.conversion import schema_of
+from support.tables import cases
 
 Pace = TypeAliasType("Pace", Literal["slow", "fast"])
 
@@ -56,10 +56,8 @@ def choices_in(node: Any) -> list[list[Any]]:
     return own + [found for each in node.values() for found in choices_in(each)]
 
 
-@pytest.mark.parametrize("output", [False, True], ids=["read", "written"])
-@pytest.mark.parametrize(
-    "type_", [Plain, Dictionary, Data, Tuple], ids=lambda type_: type_.__name__
-)
+@cases("output", [False, True], ids=["read", "written"])
+@cases("type_", [Plain, Dictionary, Data, Tuple], ids=lambda type_: type_.__name__)
 def test_choices_in_fields_keep_the_authors_order(type_, output):
     found = choices_in(schema_of(dict[str, type_], output=output))
     assert ["slow", "fast"] in found

@@ -16,6 +16,7 @@ from accord.server.entries.registry import Registry, Resources
 from accord.server.entries.resources import build_resource
 from accord.server.schema.signature import inspect
 from accord.types import Completion, PromptReference, ResourceTemplateReference
+from support.tables import cases
 
 
 class Size(Enum):
@@ -103,7 +104,7 @@ def test_a_template_may_be_named_by_a_uri_that_it_makes(completions: Completions
 
 
 @pytest.mark.requirement("completion.server.care")
-@pytest.mark.parametrize(
+@cases(
     ("typed", "expected"),
     [
         ("", ["Anna", "Hannah", "ANNE", "Bob"]),
@@ -253,7 +254,7 @@ def test_a_disabled_prompt_is_not_completed(completions: Completions) -> None:
     "completion.values-max-100",
     "completion.result.total-and-has-more",
 )
-@pytest.mark.parametrize(
+@cases(
     ("count", "kept", "has_more"),
     [(0, 0, False), (1, 1, False), (100, 100, False), (101, 100, True), (5000, 100, True)],
 )
@@ -265,7 +266,7 @@ def test_at_most_100_values_are_sent_with_their_total(
     assert trim(value for value in values) == trim(values)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("given", "expected"),
     [
         (Completion(["a"]), Completion(["a"], None, False)),
@@ -283,7 +284,7 @@ def test_total_and_has_more_of_a_completer_are_kept(
     assert trim(given) == expected
 
 
-@pytest.mark.parametrize("values", ["soup", b"soup", {"a": 1}, [1], ["a", None], Completion([1])])  # type: ignore[list-item]
+@cases("values", ["soup", b"soup", {"a": 1}, [1], ["a", None], Completion([1])])  # type: ignore[list-item]
 def test_values_that_are_not_texts_raise_a_type_error(values: Any) -> None:
     with pytest.raises(TypeError, match="expected a"):
         trim(values)

@@ -10,6 +10,7 @@ from accord import Context, Server, connect
 from accord.errors import RequestTimeout
 from accord.types import PromptReference
 from support.raw import RawClient
+from support.tables import cases
 from support.waiting import LONG, run, until
 
 
@@ -47,7 +48,7 @@ def test_values_are_kept_by_their_type() -> None:
     run(main())
 
 
-@pytest.mark.parametrize(
+@cases(
     ("mistake", "reported"),
     [
         pytest.param(
@@ -119,7 +120,7 @@ def test_waiting_after_the_cancellation_ends_at_once() -> None:
     assert outcome == ["begun", "CancelledError"]
 
 
-@pytest.mark.parametrize("data", [object(), {1: object()}, float("nan"), "\ud800"])
+@cases("data", [object(), {1: object()}, float("nan"), "\ud800"])
 def test_values_that_json_cannot_express_are_logged_as_text(data: Any) -> None:
     heard: list[Any] = []
 

@@ -8,6 +8,7 @@ import pytest
 from accord import Server
 from accord.errors import RegistrationError
 from accord.types import Icon, ToolAnnotations
+from support.tables import cases
 
 
 def add(a: int, b: int) -> int:
@@ -30,7 +31,7 @@ def test_a_misspelt_keyword_of_a_tool_is_refused(given: Any, reported: str) -> N
         Server("desk").tool(**given)(add)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("given", "reported"),
     [
         pytest.param({"timeout": "5"}, "timeout: expected float, got str", id="text for a number"),
@@ -80,7 +81,7 @@ def test_misspelt_keywords_of_prompts_resources_and_servers_are_refused() -> Non
         Server("desk", **settings)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("settings", "reported"),
     [
         pytest.param({"page_size": "3"}, "page_size is '3'", id="page size"),
@@ -148,7 +149,7 @@ def test_replace_replaces_the_entry_of_the_same_name() -> None:
     assert [entry.item.description for entry in server.resource_entries.templates] == ["new"]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("settings", "reported"),
     [
         pytest.param({"lifespn": None}, "did you mean 'lifespan'", id="misspelt"),

@@ -11,6 +11,7 @@ from msgspec import Meta, json
 from msgspec.structs import astuple
 
 from accord.server.schema.signature import ArgumentsError, Signature, inspect
+from support.tables import cases
 
 T = TypeVar("T")
 Key = TypeVar("Key")
@@ -77,7 +78,7 @@ def taking(annotation: Any) -> Signature:
     return inspect(function)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("annotation", "given", "read"),
     [
         (Box[int], {"value": 2}, Box(2)),
@@ -112,7 +113,7 @@ def test_a_generic_class_is_decoded_with_its_type_arguments(annotation, given, r
     assert type(value) is type(read)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("annotation", "given", "reported"),
     [
         (Box[int], {"value": "a"}, '"value.value": expected an integer, got a string ("a")'),

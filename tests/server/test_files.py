@@ -16,6 +16,7 @@ from accord.server.entries.registry import Resources
 from accord.server.media import build_contents
 from accord.types import Annotations, ResourceContents
 from support.leftovers import Leftovers
+from support.tables import cases
 
 needs_walking = pytest.mark.skipif(not module._WALKS, reason="no openat on this platform")
 needs_fifos = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names here")
@@ -44,7 +45,7 @@ def names(directory: DirectoryResource) -> list[str]:
 # -- paths, by their text alone
 
 
-@pytest.mark.parametrize(
+@cases(
     "path",
     [
         "a",
@@ -144,19 +145,19 @@ WINDOWS_ATTACKS = {
 
 
 @pytest.mark.requirement("resources.file.sanitise-paths")
-@pytest.mark.parametrize("windows", [False, True], ids=["posix", "windows"])
-@pytest.mark.parametrize("path", ATTACKS.values(), ids=ATTACKS.keys())
+@cases("windows", [False, True], ids=["posix", "windows"])
+@cases("path", ATTACKS.values(), ids=ATTACKS.keys())
 def test_paths_that_may_lead_elsewhere_are_refused_by_their_text(path: str, windows: bool) -> None:
     assert split_safe_path(path, windows=windows) is None
 
 
 @pytest.mark.requirement("resources.file.sanitise-paths")
-@pytest.mark.parametrize("path", WINDOWS_ATTACKS.values(), ids=WINDOWS_ATTACKS.keys())
+@cases("path", WINDOWS_ATTACKS.values(), ids=WINDOWS_ATTACKS.keys())
 def test_names_that_mean_something_else_on_windows_are_refused_there(path: str) -> None:
     assert split_safe_path(path, windows=True) is None
 
 
-@pytest.mark.parametrize("path", ["config.txt", "null", "com10", "lpt", "auxiliary.c", "prn1"])
+@cases("path", ["config.txt", "null", "com10", "lpt", "auxiliary.c", "prn1"])
 def test_names_that_only_resemble_devices_are_taken_on_windows(path: str) -> None:
     assert split_safe_path(path, windows=True) == [path]
 

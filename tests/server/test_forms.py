@@ -8,6 +8,7 @@ import pytest
 
 from accord.errors import RegistrationError, ToolError
 from accord.server.schema.forms import form_of
+from support.tables import cases
 
 
 class Size(Enum):
@@ -112,7 +113,7 @@ def test_a_type_without_fields_or_single_value_is_refused(type_: Any, reported: 
 
 
 @pytest.mark.requirement("elicitation.schema.flat-primitive")
-@pytest.mark.parametrize(
+@cases(
     ("type_", "field", "given", "answer"),
     [
         pytest.param(str, {"type": "string"}, "Ann", "Ann", id="text"),

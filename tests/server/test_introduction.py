@@ -9,6 +9,7 @@ from accord.errors import RegistrationError
 from accord.types import Icon, Implementation
 from support.links import over
 from support.raw import RawServer
+from support.tables import cases
 from support.waiting import run
 
 ICON = Icon("https://desk.example/i.png", mime_type="image/png", sizes=["48x48"], theme="light")
@@ -57,7 +58,7 @@ def test_a_client_introduces_itself_as_far_as_the_revision_goes(revision: Any) -
     assert run(main()) == expected
 
 
-@pytest.mark.parametrize(
+@cases(
     ("settings", "reported"),
     [
         ({"description": 3}, "description: expected text, got 3"),

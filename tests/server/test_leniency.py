@@ -11,6 +11,7 @@ from accord import Server, ToolError
 from accord.errors import RegistrationError
 from accord.server.schema.signature import ArgumentsError, inspect
 from accord.testing import connected
+from support.tables import cases
 from support.waiting import in_loop
 
 
@@ -52,7 +53,7 @@ READ: list[tuple[Any, Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("type_", "given", "expected"), READ)
+@cases(("type_", "given", "expected"), READ)
 def test_text_is_read_where_the_schema_admits_no_text(
     type_: Any, given: Any, expected: Any
 ) -> None:
@@ -61,13 +62,13 @@ def test_text_is_read_where_the_schema_admits_no_text(
     assert type(found) is type(expected)
 
 
-@pytest.mark.parametrize(("type_", "given", "expected"), READ)
+@cases(("type_", "given", "expected"), READ)
 def test_a_strict_tool_refuses_text(type_: Any, given: Any, expected: Any) -> None:
     with pytest.raises(ArgumentsError, match='argument "value'):
         read(type_, given, is_strict=True)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("type_", "given"),
     [(str, "5"), (str | int, "5"), (str | None, "null"), (Any, "true"), (list[str], ["1"])],
 )
@@ -75,7 +76,7 @@ def test_text_stays_text_where_text_is_admitted(type_: Any, given: Any) -> None:
     assert read(type_, given) == given
 
 
-@pytest.mark.parametrize(
+@cases(
     ("type_", "given", "message"),
     [
         (int, "five", r'expected an integer, got a string \("five"\)'),

@@ -31,6 +31,7 @@ from accord.types import (
     Tool,
     ToolAnnotations,
 )
+from support.tables import cases
 
 NEWEST = REVISION_IDS[-1]
 OLDEST = REVISION_IDS[0]
@@ -71,7 +72,7 @@ def walk(listing: Listing, **how: Any) -> list[str]:
 
 
 @pytest.mark.requirement("pagination.operation.tools-list", "pagination.end.no-next-cursor")
-@pytest.mark.parametrize(
+@cases(
     ("count", "sizes"),
     [(0, [0]), (1, [1]), (3, [3]), (4, [3, 1]), (6, [3, 3]), (7, [3, 3, 1])],
 )
@@ -259,7 +260,7 @@ def damaged(cursor: str) -> list[str]:
 
 
 @pytest.mark.requirement("pagination.bad-cursor-32602")
-@pytest.mark.parametrize("at", range(17))
+@cases("at", range(17))
 def test_a_cursor_that_was_not_given_out_is_refused(at: int) -> None:
     _, listing = filled(4, page_size=2)
     cursor = read(listing)[1]

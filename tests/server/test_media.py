@@ -7,13 +7,14 @@ import pytest
 
 from accord.server import media
 from accord.server.media import Image, guess_mime_type, is_textual
+from support.tables import cases
 
 
 def test_the_examples_in_the_docstrings_hold() -> None:
     assert doctest.testmod(media).failed == 0
 
 
-@pytest.mark.parametrize(
+@cases(
     ("uri", "mime_type"),
     [
         ("notes.md", "text/markdown"),
@@ -39,7 +40,7 @@ def test_the_ending_of_a_name_suggests_a_type(uri: str, mime_type: str | None) -
     assert guess_mime_type(uri) == mime_type
 
 
-@pytest.mark.parametrize(
+@cases(
     "mime_type",
     [
         "text/plain",
@@ -60,7 +61,7 @@ def test_types_that_can_be_shown_are_text(mime_type: str) -> None:
     assert is_textual(mime_type)
 
 
-@pytest.mark.parametrize(
+@cases(
     "mime_type",
     ["image/png", "application/octet-stream", "application/pdf", "audio/wav", "text", "json", ""],
 )
@@ -68,7 +69,7 @@ def test_all_other_types_are_not(mime_type: str) -> None:
     assert not is_textual(mime_type)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("given", "named", "said"),
     [
         ((b"x", "image/png"), {}, r"Image\(data, 'image/png'\): write mime_type='image/png'"),

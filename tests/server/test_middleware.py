@@ -12,6 +12,7 @@ from accord.server import Proceed
 from accord.testing import connected
 from accord.types import CallToolParams, CallToolResult, ListToolsResult, TextContent
 from accord.types._base import REVISION_IDS
+from support.tables import cases
 from support.waiting import in_loop
 
 
@@ -251,7 +252,7 @@ async def test_a_handler_sees_params_and_meta_without_middleware() -> None:
     assert found == ["look", {"a": 1}, True, "v"]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("function", "methods", "message"),
     [
         (5, (), "expected an async function of ctx and proceed"),

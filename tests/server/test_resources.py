@@ -29,6 +29,7 @@ from accord.types import (
     ResourceContents,
     ResourceTemplate,
 )
+from support.tables import cases
 
 
 def entry(uri: str, function: Callable[..., Any], **details: Any) -> ResourceEntry | TemplateEntry:
@@ -147,7 +148,7 @@ class Reader:
         return ""
 
 
-@pytest.mark.parametrize(
+@cases(
     ("function", "name"),
     [
         (Reader(), "Reader"),
@@ -166,15 +167,13 @@ def test_anything_callable_can_read(function: Callable[..., Any], name: str) -> 
 
 
 @pytest.mark.requirement("resources.uri.custom-scheme")
-@pytest.mark.parametrize(
-    "uri", ["", "today", "/etc/passwd", "note", "no te://x", "note://a b", "1st://a", "x://%zz"]
-)
+@cases("uri", ["", "today", "/etc/passwd", "note", "no te://x", "note://a b", "1st://a", "x://%zz"])
 def test_an_invalid_uri_cannot_be_registered(uri: str) -> None:
     with pytest.raises(RegistrationError, match="invalid URI"):
         fixed(uri)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("uri", "why"),
     [
         ("note://{name", "never closed"),
@@ -204,7 +203,7 @@ def two(a: str, b: str) -> None: ...
 def defaulted(a: str, b: str = "") -> None: ...
 
 
-@pytest.mark.parametrize(
+@cases(
     ("template", "function", "why"),
     [
         ("x://{b}", note, "'b' in the template but not a parameter; 'name' a parameter without"),
@@ -224,7 +223,7 @@ def test_variables_and_parameters_must_match(
     assert f"{__file__}:{function.__code__.co_firstlineno}" in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("template", "function"),
     [
         ("x://{a}", defaulted),
@@ -245,7 +244,7 @@ def test_a_template_has_no_size() -> None:
         entry("note://{name}", note, size=3)
 
 
-@pytest.mark.parametrize("mime_type", ["", "text", "text/", "a b/c"])
+@cases("mime_type", ["", "text", "text/", "a b/c"])
 def test_an_invalid_mime_type_is_refused(mime_type: str) -> None:
     with pytest.raises(RegistrationError, match="invalid MIME type"):
         fixed(mime_type=mime_type)
@@ -281,7 +280,7 @@ def test_a_template_is_found_with_its_variables_decoded() -> None:
     assert found.match("note://a%20b?page=2") == {"name": "a b", "page": "2"}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("templates", "uri", "winner"),
     [
         (["x://{a}", "x://special/{a}"], "x://special/1", "x://special/{a}"),
@@ -305,7 +304,7 @@ def test_the_most_specific_template_wins(templates: list[str], uri: str, winner:
     assert found.key == winner
 
 
-@pytest.mark.parametrize(
+@cases(
     "uri",
     [
         "",
@@ -434,7 +433,7 @@ ESCAPES = [
 
 
 @pytest.mark.requirement("resources.uri.validated")
-@pytest.mark.parametrize(("template", "function", "uri"), ESCAPES)
+@cases(("template", "function", "uri"), ESCAPES)
 def test_a_variable_that_leads_out_of_a_path_is_refused_unless_allowed(
     template: str, function: Callable[..., Any], uri: str
 ) -> None:
@@ -448,7 +447,7 @@ def test_a_variable_that_leads_out_of_a_path_is_refused_unless_allowed(
     assert astuple(allowed.bind(variables))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("template", "function", "uri", "read"),
     [
         ("note://{path}", at, "note://a..b", "a..b"),
@@ -541,7 +540,7 @@ PNG = b"\x89PNG\r\n\x1a\n"
     "resources.contents.mime-type",
     "resources.binary.encoded",
 )
-@pytest.mark.parametrize(
+@cases(
     ("uri", "value", "mime_type", "text", "blob"),
     [
         ("x://a", "hello", "text/plain", "hello", None),
@@ -577,7 +576,7 @@ def test_values_become_text_or_blob_by_their_kind(
     )
 
 
-@pytest.mark.parametrize("value", ["a", b"a", {"a": 1}, Image(PNG)])
+@cases("value", ["a", b"a", {"a": 1}, Image(PNG)])
 def test_a_type_that_was_given_is_kept(value: object) -> None:
     made = fixed(mime_type="application/x-own")
     (content,) = build_contents(made, made.key, value).contents

@@ -25,6 +25,7 @@ from accord.types import (
     TextContent,
 )
 from support.labels import label
+from support.tables import cases
 from support.type_corpus import NAMED_TUPLES, ROWS, Row, Size
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ TYPED = {
 }
 
 
-@pytest.mark.parametrize("row", TYPED.values(), ids=TYPED)
+@cases("row", TYPED.values(), ids=TYPED)
 def test_a_typed_value_is_sent_as_text_and_as_structured_content(row: Row):
     returns = ReturnType(row.annotation)
     schema = returns.output_schema
@@ -77,7 +78,7 @@ def test_a_typed_value_is_sent_as_text_and_as_structured_content(row: Row):
     assert text == value or json.decode(text) == value
 
 
-@pytest.mark.parametrize("row", TYPED.values(), ids=TYPED)
+@cases("row", TYPED.values(), ids=TYPED)
 def test_output_schemas_have_no_titles_or_references(row: Row):
     text = json.encode(ReturnType(row.annotation).output_schema).decode()
     assert '"title"' not in text
@@ -91,7 +92,7 @@ def test_most_of_the_corpus_has_an_output_schema():
 # Schemas
 
 
-@pytest.mark.parametrize(
+@cases(
     "annotation",
     [
         str,
@@ -126,7 +127,7 @@ def test_content_has_no_schema(annotation: Any):
     assert ReturnType(annotation).output_schema is None
 
 
-@pytest.mark.parametrize(
+@cases(
     ("annotation", "schema"),
     [
         (int, {"type": "integer"}),
@@ -147,9 +148,7 @@ def test_a_value_that_is_not_an_object_is_wrapped(annotation: Any, schema: Any):
     }
 
 
-@pytest.mark.parametrize(
-    "annotation", [Point, Report, Weather, Size, dict, dict[str, int]], ids=label
-)
+@cases("annotation", [Point, Report, Weather, Size, dict, dict[str, int]], ids=label)
 def test_objects_have_their_own_schema(annotation: Any):
     schema = ReturnType(annotation).output_schema
     assert schema["type"] == "object"
@@ -187,7 +186,7 @@ def test_bytes_are_an_embedded_blob(value: Any):
     )
 
 
-@pytest.mark.parametrize(
+@cases(
     ("value", "text"),
     [(5, "5"), (1.5, "1.5"), (True, "true"), ({"a": [1]}, '{"a":[1]}'), ([1, "a"], '[1,"a"]')],
     ids=label,
@@ -198,7 +197,7 @@ def test_untyped_values_are_json_in_text(value: Any, text: str):
     assert result.structured_content is msgspec.UNSET
 
 
-@pytest.mark.parametrize(
+@cases(
     ("value", "text"),
     [(5, "5"), (True, "true"), (False, "false"), (2.0, "2.0"), (2**70, str(2**70))],
 )
@@ -260,7 +259,7 @@ def test_a_finished_result_keeps_the_promise_of_its_schema():
 # Images and sounds
 
 
-@pytest.mark.parametrize(
+@cases(
     ("data", "mime_type"),
     [
         (PNG, "image/png"),
@@ -307,7 +306,7 @@ def test_an_image_is_data_or_a_file():
 # What breaks its schema
 
 
-@pytest.mark.parametrize(
+@cases(
     ("annotation", "value", "text"),
     [
         (int, "5", 'the result: expected an integer, got a string ("5")'),

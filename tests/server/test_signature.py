@@ -25,6 +25,7 @@ from accord.errors import RegistrationError, ToolError
 from accord.server.schema.encoding import encode
 from accord.server.schema.signature import ArgumentsError, Signature, inspect
 from support.labels import label
+from support.tables import cases
 from support.type_corpus import NAMED_TUPLES, ROWS, Row
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def refusal(signature: Signature, arguments: Any) -> str:
 # The corpus
 
 
-@pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
+@cases("row", ROWS.values(), ids=ROWS)
 def test_a_value_fits_its_schema_and_round_trips(row: Row):
     signature = taking(row.annotation)
     assert jsonschema_rs.validator_for(signature.input_schema).is_valid(
@@ -97,7 +98,7 @@ def test_a_value_fits_its_schema_and_round_trips(row: Row):
     assert type(value) is type(row.value)
 
 
-@pytest.mark.parametrize("row", NAMED_TUPLES.values(), ids=NAMED_TUPLES)
+@cases("row", NAMED_TUPLES.values(), ids=NAMED_TUPLES)
 def test_a_named_tuple_is_read_from_an_object(row: Row):
     signature = taking(row.annotation)
     (value,) = astuple(signature.bind(b'{"value":' + row.data + b"}"))
@@ -106,9 +107,7 @@ def test_a_named_tuple_is_read_from_an_object(row: Row):
     assert '"width"' in json.encode(item).decode()
 
 
-@pytest.mark.parametrize(
-    "row", [*ROWS.values(), *NAMED_TUPLES.values()], ids=[*ROWS, *NAMED_TUPLES]
-)
+@cases("row", [*ROWS.values(), *NAMED_TUPLES.values()], ids=[*ROWS, *NAMED_TUPLES])
 def test_a_value_round_trips_through_a_string(row: Row):
     signature = taking(row.annotation)
     plain = json.decode(row.data)
@@ -126,13 +125,13 @@ STRUCTURED = {
 }
 
 
-@pytest.mark.parametrize("row", STRUCTURED.values(), ids=STRUCTURED)
+@cases("row", STRUCTURED.values(), ids=STRUCTURED)
 def test_an_object_or_array_may_arrive_as_a_string(row: Row):
     (value,) = astuple(taking(row.annotation).bind(json.encode({"value": row.data.decode()})))
     assert value == row.value
 
 
-@pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
+@cases("row", ROWS.values(), ids=ROWS)
 def test_schemas_have_no_titles_or_references(row: Row):
     schema = taking(row.annotation).input_schema
     text = json.encode(schema).decode()
@@ -234,7 +233,7 @@ async def fetch(height: int) -> int:
     return height
 
 
-@pytest.mark.parametrize(
+@cases(
     ("function", "name", "is_async"),
     [
         (Desk().lift, "lift", False),
@@ -412,7 +411,7 @@ def test_an_annotation_that_cannot_be_resolved_is_named():
     )
 
 
-@pytest.mark.parametrize("annotation", [object(), Desk, list[Desk], Desk | int, complex, "1 +"])
+@cases("annotation", [object(), Desk, list[Desk], Desk | int, complex, "1 +"])
 def test_a_parameter_type_without_a_json_form_is_refused(annotation: Any):
     with pytest.raises(RegistrationError, match='function "handler": parameter "value": '):
         taking(annotation)
@@ -571,7 +570,7 @@ def test_none_as_a_default_makes_null_acceptable():
 # Reading arguments
 
 
-@pytest.mark.parametrize("raw", [b"", b"null", b"{}", msgspec.Raw(b"{}"), msgspec.UNSET, None])
+@cases("raw", [b"", b"null", b"{}", msgspec.Raw(b"{}"), msgspec.UNSET, None])
 def test_empty_input_and_null_are_an_empty_object(raw: Any):
     def f(a: int = 1): ...
 
@@ -598,7 +597,7 @@ def test_whole_numbers_are_integers_however_they_are_written():
     assert astuple(taking(list[dict[str, int]]).bind(b'{"value":[{"a":1.0}]}')) == ([{"a": 1}],)
 
 
-@pytest.mark.parametrize("annotation", [str, str | list[str], Any, str | dict[str, int]])
+@cases("annotation", [str, str | list[str], Any, str | dict[str, int]])
 def test_a_string_stays_one_where_a_string_is_wanted(annotation: Any):
     assert astuple(taking(annotation).bind(b'{"value":"[1]"}')) == ("[1]",)
 
@@ -693,7 +692,7 @@ REFUSALS = [
 ]
 
 
-@pytest.mark.parametrize(("annotation", "value", "text"), REFUSALS, ids=lambda x: str(x)[:40])
+@cases(("annotation", "value", "text"), REFUSALS, ids=lambda x: str(x)[:40])
 def test_an_error_names_the_argument_the_expectation_and_the_value(
     annotation: Any, value: Any, text: str
 ):
@@ -771,7 +770,7 @@ def test_any_json_is_bound_or_refused(value: Any):
 # Strings
 
 
-@pytest.mark.parametrize(
+@cases(
     ("annotation", "text", "value"),
     [
         (int, "5", 5),
@@ -904,7 +903,7 @@ class Far:
     x: int = 0
 
 
-@pytest.mark.parametrize(
+@cases(
     ("annotation", "given", "value"),
     [
         (Near | Far, {"y": 1}, Far(1)),
@@ -955,7 +954,7 @@ class Square(msgspec.Struct, tag="square"):
     side: float
 
 
-@pytest.mark.parametrize(
+@cases(
     ("given", "reported"),
     [
         ({"type": "square"}, 'argument "value.side" is missing'),

@@ -67,18 +67,16 @@ def cases(names: str | Sequence[str], rows: Iterable[Any], *, ids: Ids = None) -
 
 
 def _read(columns: list[str], rows: list[Any], ids: Ids) -> Iterator[Case]:
-    for number, row in enumerate(rows):
-        given = None
+    listed = [None] * len(rows) if ids is None or callable(ids) else [*ids]
+    for number, (row, given) in enumerate(zip(rows, listed, strict=True)):
         if isinstance(row, type(pytest.param())):
             if row.marks:
                 raise ValueError(f"row {number} has marks; use pytest.mark.parametrize for it")
-            given, values = row.id, row.values
+            given, values = given or row.id, row.values
         else:
             values = (row,) if len(columns) == 1 else tuple(row)
         if len(values) != len(columns):
             raise ValueError(f"row {number} has {len(values)} values, expected {len(columns)}")
-        if given is None and ids is not None and not callable(ids):
-            given = ids[number]
         if given is None:
             words = [None if not callable(ids) else ids(value) for value in values]
             given = "-".join(

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from accord.testing.masking import Masks, is_secret_name
 from accord.trace import HttpFacts, Record
+from support.tables import cases
 
 
 def record(message=None, raw=None, **headers):
@@ -20,15 +21,13 @@ def masked(message, masks=None):
     return json.loads(bytes((masks or Masks()).apply(record(message)).message))
 
 
-@pytest.mark.parametrize(
-    "key", ["password", "apiKey", "api_key", "client_secret", "access_token", "Authorization"]
-)
+@cases("key", ["password", "apiKey", "api_key", "client_secret", "access_token", "Authorization"])
 def test_a_member_with_the_name_of_a_secret_is_masked_at_any_depth(key):
     assert masked({"a": [{key: "hush"}]}) == {"a": [{key: "masked-1"}]}
     assert masked({"b": {key: ""}}) == {"b": {key: ""}}
 
 
-@pytest.mark.parametrize(
+@cases(
     "secret",
     [
         "sk-0123456789abcdefghij",
@@ -154,12 +153,12 @@ PLAIN_NAMES = [
 ]
 
 
-@pytest.mark.parametrize("name", SECRET_NAMES)
+@cases("name", SECRET_NAMES)
 def test_the_name_of_a_secret_is_recognised(name):
     assert is_secret_name(name)
 
 
-@pytest.mark.parametrize("name", PLAIN_NAMES)
+@cases("name", PLAIN_NAMES)
 def test_an_ordinary_name_is_not_the_name_of_a_secret(name):
     assert not is_secret_name(name)
 
@@ -231,7 +230,7 @@ PROSE = [
 ]
 
 
-@pytest.mark.parametrize("text", PROSE)
+@cases("text", PROSE)
 def test_ordinary_text_stays_as_it_is(text):
     whole = record({"text": text})
     assert Masks().apply(whole) is whole
@@ -272,7 +271,7 @@ CARDS = [
 ]
 
 
-@pytest.mark.parametrize("number", CARDS)
+@cases("number", CARDS)
 def test_the_number_of_a_card_is_masked_in_any_text(number):
     assert masked({"text": f"charge {number}, please"}) == {"text": "charge masked-1, please"}
     assert masked({"text": f"it is {number}."}) == {"text": "it is masked-1."}
@@ -307,7 +306,7 @@ FORMS = [
 ]
 
 
-@pytest.mark.parametrize("secret", FORMS)
+@cases("secret", FORMS)
 def test_a_key_is_recognised_by_its_form(secret):
     assert masked({"text": f"use {secret}"}) == {"text": "use masked-1"}
     assert Masks().mask_text(f'{{"x": "{secret}') == '{"x": "masked-1'
@@ -340,7 +339,7 @@ GIVEN = [
 ]
 
 
-@pytest.mark.parametrize(("text", "shown"), GIVEN)
+@cases(("text", "shown"), GIVEN)
 def test_a_secret_is_recognised_by_the_text_before_it(text, shown):
     masks = Masks()
     assert masked({"text": text}, masks) == {"text": shown}

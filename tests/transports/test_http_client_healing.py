@@ -10,6 +10,7 @@ from accord.client import connect
 from accord.errors import ConnectionClosed, RequestError
 from accord.http.client.sender import HttpClientOptions
 from support.raw_http import OlderServer, RawServer
+from support.tables import cases
 from support.waiting import run, until
 
 QUICK = HttpClientOptions(patience=1.0, listen=False)
@@ -114,7 +115,7 @@ def test_a_stream_cut_at_any_byte_loses_and_doubles_nothing(repeats, monkeypatch
     run(main(), seconds=120)
 
 
-@pytest.mark.parametrize("limit", [0, 100, 150, 200, 300, 400])
+@cases("limit", [0, 100, 150, 200, 300, 400])
 def test_a_stream_that_is_reset_loses_and_doubles_nothing(limit):
     async def main():
         async with Replaying() as server, connect(server.url, http=QUICK) as client:
@@ -131,7 +132,7 @@ def test_a_stream_that_is_reset_loses_and_doubles_nothing(limit):
     run(main())
 
 
-@pytest.mark.parametrize("limit", range(0, 400, 7))
+@cases("limit", range(0, 400, 7))
 def test_a_json_answer_cut_at_any_byte_is_a_clear_error(limit):
     def call(request, reply):
         reply.limit = limit
@@ -396,7 +397,7 @@ def test_a_server_that_forgot_the_event_is_listened_to_from_now_on():
     run(main())
 
 
-@pytest.mark.parametrize("status", [400, 401, 404, 405, 501])
+@cases("status", [400, 401, 404, 405, 501])
 def test_a_server_that_offers_no_listening_is_not_asked_again(status):
     def listen(request, reply):
         reply.empty(status)
@@ -673,7 +674,7 @@ def test_a_server_that_refuses_the_opening_of_its_new_session_gives_one_clear_er
     run(main())
 
 
-@pytest.mark.parametrize("status", [400, 401, 403, 404])
+@cases("status", [400, 401, 403, 404])
 def test_a_server_that_refuses_every_new_session_gives_one_clear_error(status):
     def refuse(request, reply):
         reply.body(status, b"go away", "text/plain")

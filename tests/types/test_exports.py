@@ -5,10 +5,10 @@ import pkgutil
 from typing import Any
 
 import msgspec
-import pytest
 
 from accord import types as t
 from accord.types._base import Struct
+from support.tables import cases
 
 MODULES = [name for _, name, _ in pkgutil.iter_modules(t.__path__) if not name.startswith("_")]
 STRUCTS = [
@@ -21,7 +21,7 @@ def test_the_exported_names_are_unique_and_exist() -> None:
     assert [name for name in t.__all__ if not hasattr(t, name)] == []
 
 
-@pytest.mark.parametrize("module", MODULES)
+@cases("module", MODULES)
 def test_every_public_struct_of_a_module_is_exported(module: str) -> None:
     members = vars(importlib.import_module(f"accord.types.{module}"))
     own = {
@@ -32,7 +32,7 @@ def test_every_public_struct_of_a_module_is_exported(module: str) -> None:
     assert own <= set(t.__all__)
 
 
-@pytest.mark.parametrize("struct", STRUCTS, ids=lambda struct: struct.__name__)
+@cases("struct", STRUCTS, ids=lambda struct: struct.__name__)
 def test_members_travel_in_camel_case_and_meta_with_its_underscore(struct: Any) -> None:
     for field in msgspec.structs.fields(struct):
         if field.name == "meta":
@@ -42,7 +42,7 @@ def test_members_travel_in_camel_case_and_meta_with_its_underscore(struct: Any) 
             assert field.encode_name == head + "".join(part.capitalize() for part in tail)
 
 
-@pytest.mark.parametrize("struct", STRUCTS, ids=lambda struct: struct.__name__)
+@cases("struct", STRUCTS, ids=lambda struct: struct.__name__)
 def test_optional_members_are_left_out_unless_they_are_always_sent(struct: Any) -> None:
     always = {
         field.encode_name

@@ -15,6 +15,7 @@ from accord.types import (
     ToolAnnotations,
 )
 from accord.types._base import Struct, constructor
+from support.tables import cases
 
 STRUCTS = [
     value for value in vars(t).values() if isinstance(value, type) and issubclass(value, Struct)
@@ -53,7 +54,7 @@ def test_a_keyword_given_under_both_names_is_refused() -> None:
         ToolAnnotations(**wrong)
 
 
-@pytest.mark.parametrize("struct", TAGGED, ids=lambda struct: struct.__name__)
+@cases("struct", TAGGED, ids=lambda struct: struct.__name__)
 def test_every_tag_can_be_read_as_an_attribute(struct: Any) -> None:
     config = struct.__struct_config__
     assert getattr(struct, config.tag_field) == config.tag
@@ -74,9 +75,7 @@ def test_a_block_is_matched_by_its_fields() -> None:
             pytest.fail(f"no match: {other}")
 
 
-@pytest.mark.parametrize(
-    ("struct", "field"), RENAMED, ids=lambda each: getattr(each, "__name__", None) or each.name
-)
+@cases(("struct", "field"), RENAMED, ids=lambda each: getattr(each, "__name__", None) or each.name)
 def test_a_name_of_the_wire_is_taken_for_the_keyword(struct: Any, field: Any) -> None:
     needed = {
         each.name: "x" for each in msgspec.structs.fields(struct) if each.required and each != field
@@ -96,7 +95,7 @@ def test_a_missing_argument_names_the_type() -> None:
         make("add")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("name", "meant"),
     [
         ("structuredContent", "structured_content"),

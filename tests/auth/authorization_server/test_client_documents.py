@@ -22,6 +22,7 @@ from support.flows import reply
 from support.http_server import bounded
 from support.oauth import ISSUER, RETURN, Desk, claims_of, request_query
 from support.scripted_authorization import browse
+from support.tables import cases
 from support.waiting import run
 
 URL = "https://app.example/client.json"
@@ -42,7 +43,7 @@ def needs_document(desk, url=URL):
 
 
 @pytest.mark.requirement("auth.cimd.https-hosted")
-@pytest.mark.parametrize(
+@cases(
     ("url", "fault"),
     [
         (URL, None),
@@ -101,7 +102,7 @@ def test_a_redirect_uri_that_the_document_lacks_is_refused(uri):
 @pytest.mark.requirement(
     "auth.cimd.as-checks-id", "auth.cimd.as-checks-structure", "auth.cimd.required-members"
 )
-@pytest.mark.parametrize(
+@cases(
     ("change", "why"),
     [
         ({"client_id": "https://app.example/Client.json"}, "is for another client_id"),
@@ -131,7 +132,7 @@ def test_an_invalid_document_is_refused_and_not_stored(change, why):
 
 
 @pytest.mark.requirement("auth.cimd.as-checks-structure")
-@pytest.mark.parametrize(
+@cases(
     ("response", "why"),
     [
         (HttpResponse(status=404), "HTTP 404"),
@@ -162,7 +163,7 @@ def test_grants_and_scopes_that_are_not_offered_are_dropped():
 
 
 @pytest.mark.requirement("auth.cimd.as-fetches")
-@pytest.mark.parametrize(
+@cases(
     ("headers", "seconds"),
     [
         ({}, 300),

@@ -12,6 +12,7 @@ from accord.auth.authorization_server.clients import KnownClient
 from accord.auth.authorization_server.pages import ConsentQuestion, PageForm, consent_page
 from accord.auth.authorization_server.secrets import hash_password
 from support.oauth import ADA, FORM, RETURN, Desk, request_query
+from support.tables import cases
 
 # At its usual price, so that many are checked at once.
 SLOW_ADA = hash_password("lovelace")
@@ -194,7 +195,7 @@ def test_a_browser_that_logged_in_before_has_a_limit_of_its_own(desk):
     assert statuses == [401] * 10 + [429]
 
 
-@pytest.mark.parametrize("kind", ["forged", "of another person", "of the future", "old", "garbage"])
+@cases("kind", ["forged", "of another person", "of the future", "old", "garbage"])
 def test_only_a_browser_that_logged_in_before_is_let_past_the_limit(kind):
     desk = Desk(users={"ada": ADA, "eve": ADA})
     client = desk.client()

@@ -4,6 +4,7 @@ import pytest
 
 from accord.auth.authorization_server.endpoints import Deployment, check_issuer
 from accord.auth.authorization_server.models import OAuthRefusal
+from support.tables import cases
 
 ISSUER = "https://auth.example/login"
 DESK = "https://desk.example/mcp"
@@ -12,7 +13,7 @@ SET = Deployment(issuer=ISSUER, resources=(DESK,), path="/mcp")
 NEAR = Deployment(path="/mcp")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("path", "found"),
     [
         ("/token", "/token"),
@@ -51,7 +52,7 @@ def test_an_issuer_is_reached_over_https_or_on_this_machine():
             check_issuer(wrong)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("place", "issuer", "asked", "resources"),
     [
         (SET, ISSUER, (), (DESK,)),
@@ -81,7 +82,7 @@ def test_tokens_are_for_what_is_there_and_for_further_endpoints_on_demand(
     assert place.resources_of(issuer, asked) == resources
 
 
-@pytest.mark.parametrize(
+@cases(
     ("place", "headers", "client"),
     [
         (NEAR, {"host": "evil.example"}, None),
@@ -99,7 +100,7 @@ def test_a_request_for_another_host_or_without_https_is_refused(place, headers, 
     assert caught.value.status == 403
 
 
-@pytest.mark.parametrize(
+@cases(
     ("place", "scope", "host", "issuer"),
     [
         (NEAR, {}, "LOCALHOST:8000", "http://localhost:8000"),

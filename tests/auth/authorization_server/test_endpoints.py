@@ -4,6 +4,7 @@ import pytest
 
 from accord.auth.authorization_server.clients import KnownClient
 from support.oauth import ISSUER, Desk
+from support.tables import cases
 
 METADATA = "/.well-known/oauth-authorization-server"
 OPENID = "/.well-known/openid-configuration"
@@ -67,7 +68,7 @@ def test_metadata_names_client_credentials_if_a_client_may_use_them():
     assert "client_credentials" in document["grant_types_supported"]
 
 
-@pytest.mark.parametrize("path", [METADATA, OPENID, "/jwks", "/token", "/register", "/revoke"])
+@cases("path", [METADATA, OPENID, "/jwks", "/token", "/register", "/revoke"])
 def test_pages_of_other_sites_may_ask_and_read(path):
     desk = Desk()
     preflight = desk.send("OPTIONS", path)
@@ -80,7 +81,7 @@ def test_pages_of_other_sites_may_ask_and_read(path):
     assert "access-control-allow-credentials" not in answer.headers
 
 
-@pytest.mark.parametrize(
+@cases(
     ("method", "path", "allowed"),
     [
         ("GET", "/token", "POST"),

@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from accord.auth.authorization_server.access_tokens import OwnTokenVerifier, RevokedGrants
 from accord.auth.authorization_server.clients import KnownClient
 from support.oauth import ADA, FORM, ISSUER, RESOURCE, RETURN, Desk, basic, challenge_of, claims_of
+from support.tables import cases
 
 OTHER = "https://auth.example/other"
 MACHINE = KnownClient(client_id="machine", secret="long secret", scopes=("read",))
@@ -360,7 +361,7 @@ def test_the_token_of_a_machine_can_be_revoked():
     assert verified(desk, given["access_token"]) is None
 
 
-@pytest.mark.parametrize(
+@cases(
     ("headers", "form", "error"),
     [
         ({}, {}, "invalid_client"),

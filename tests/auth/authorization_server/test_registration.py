@@ -5,6 +5,7 @@ import json
 import pytest
 
 from support.oauth import RESOURCE, RETURN, Desk, basic
+from support.tables import cases
 
 
 @pytest.mark.requirement("auth.dcr.authorization-server")
@@ -70,7 +71,7 @@ def test_grant_types_that_are_not_offered_are_dropped():
     assert told["grant_types"] == ["authorization_code"]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("fields", "error"),
     [
         ({"redirect_uris": []}, "invalid_redirect_uri"),
@@ -111,9 +112,7 @@ def test_registration_does_not_allow_client_credentials():
     assert (answer.status, answer.error) == (400, "invalid_client_metadata")
 
 
-@pytest.mark.parametrize(
-    "body", [b"", b"[]", b"{", b"\xff", b"null", b'{"redirect_uris": null}', b"[" * 5000]
-)
+@cases("body", [b"", b"[]", b"{", b"\xff", b"null", b'{"redirect_uris": null}', b"[" * 5000])
 def test_a_registration_that_cannot_be_read_is_refused(body):
     answer = Desk().send("POST", "/register", body=body, content_type="application/json")
     assert (answer.status, answer.error) == (400, "invalid_client_metadata")

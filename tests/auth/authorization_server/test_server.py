@@ -22,6 +22,7 @@ from accord.auth.authorization_server import Request
 from accord.errors import AuthError
 from support.http_server import bounded, serving
 from support.oauth import ADA, VERIFIER, Answer, Desk, challenge_of, claims_of, request_query
+from support.tables import cases
 
 PRM = "/.well-known/oauth-protected-resource"
 ASM = "/.well-known/oauth-authorization-server"
@@ -523,7 +524,7 @@ def test_a_head_request_has_no_body():
         assert int(reply.headers["content-length"]) > 0
 
 
-@pytest.mark.parametrize(
+@cases(
     ("settings", "told"),
     [
         ({"users": {}}, "users is empty"),

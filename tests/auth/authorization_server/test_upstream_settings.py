@@ -8,6 +8,7 @@ from accord.auth import AuthorizationServer, Upstream, upstreams
 from accord.auth.authorization_server.upstream.provider import ProviderMetadata, UpstreamProvider
 from accord.auth.client_identity import new_pkce
 from support.oauth import query_of
+from support.tables import cases
 
 TENANT = "8eaef023-2b34-4da1-9baa-8bc8c9d6a490"
 OTHER = "9188040d-6c67-4c5b-b112-36a304b66dad"
@@ -51,7 +52,7 @@ def test_secrets_are_not_shown():
     assert not [each for each in MADE.values() if SECRET in repr(each)]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("given", "why"),
     [
         ({"allow": "ada@example.com"}, "expected a list such as ['ada@example.com']"),
@@ -94,7 +95,7 @@ def user(of, **claims):
     return of.read_user({"sub": "17", **claims})
 
 
-@pytest.mark.parametrize(
+@cases(
     ("rule", "claims", "enters"),
     [
         ("ada@example.com", {"email": "Ada@Example.com", "email_verified": True}, True),
@@ -118,7 +119,7 @@ def test_rules_count_ids_and_verified_addresses_alone(rule, claims, enters):
     assert of.allows_by_rules(user(of, **claims)) is enters
 
 
-@pytest.mark.parametrize(
+@cases(
     ("claims", "email"),
     [
         ({"email": "a@corp.com", "hd": "corp.com"}, "a@corp.com"),

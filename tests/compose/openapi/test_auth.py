@@ -13,6 +13,7 @@ from accord.compose.openapi.security import Credentials
 from accord.compose.openapi.sending import ApiSender
 from accord.errors import InvalidParams, RegistrationError, ToolError
 from support.api import call_tool, document, parameter, refusal, running_api, send, text_of
+from support.tables import cases
 
 SCHEMES = {
     "header": {"type": "apiKey", "in": "header", "name": "X-Key"},
@@ -136,7 +137,7 @@ def test_a_refusal_without_credentials_says_how_to_give_them(api):
     assert "(no credentials were sent; auth= gives them)" in why
 
 
-@pytest.mark.parametrize(
+@cases(
     ("auth", "schemes", "why"),
     [
         ({"other": "x"}, SCHEMES, "auth has a value for 'other', and the document has 'header'"),

@@ -14,6 +14,7 @@ from accord.compose import openapi
 from accord.errors import RegistrationError
 from accord.testing import connected
 from support.api import document, json_answer, json_body, parameter
+from support.tables import cases
 
 BASE = "http://127.0.0.1:1"
 
@@ -116,7 +117,7 @@ def test_a_file_that_does_not_exist_and_a_url_are_refused(tmp_path):
         load("https://example.com/openapi.json")
 
 
-@pytest.mark.parametrize("url", ["api.example.com", "ftp://example.com", "http://", "http://a b"])
+@cases("url", ["api.example.com", "ftp://example.com", "http://", "http://a b"])
 def test_a_base_url_that_is_not_a_url_is_refused(url):
     with pytest.raises(RegistrationError, match="expected a URL such as"):
         openapi(document(), base_url=url)
@@ -209,7 +210,7 @@ def test_a_tool_says_what_its_operation_says():
     assert tool_of(document()).description == "GET /items"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("method", "hints"),
     [
         ("get", (True, None, None)),
@@ -241,7 +242,7 @@ def test_tags_choose_tools_and_views_rename_them():
 # -- schemas
 
 
-@pytest.mark.parametrize(
+@cases(
     ("old", "new"),
     [
         ({"type": "string", "nullable": True}, {"type": ["string", "null"]}),
@@ -440,7 +441,7 @@ def test_an_answer_that_cannot_be_expressed_leaves_the_tool_without_output_schem
     assert tool_of(document(responses=json_answer({"$ref": "o.yaml#/A"}))).output_schema is None
 
 
-@pytest.mark.parametrize(
+@cases(
     ("answer", "properties"),
     [
         ({"type": "array", "items": {"type": "string"}}, ["result"]),

@@ -8,6 +8,7 @@ import pytest
 
 from accord.protocol.monitor import Monitor
 from protocol.rules.pairs._samples import CACHE, TEXT, TOOL, asked, called, discovered, tools
+from support.tables import cases
 from support.traces import META, C, S, Said, judge, opening, records
 
 NEWEST_WITH_HANDSHAKE = "2025-11-25"
@@ -119,7 +120,7 @@ def test_a_log_message_after_the_error_of_its_request_is_reported() -> None:
     assert reported([call, S.error(1), log], STATELESS) == ["logging.own-stream-only"]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("sender", "member", "value", "requirement"),
     [
         ("client", "protocolVersion", 5, "initialize.protocol-version"),
@@ -148,7 +149,7 @@ def test_a_member_of_the_opening_with_another_type_is_reported(
     assert (f"lifecycle.{requirement}", sender) in found
 
 
-@pytest.mark.parametrize(
+@cases(
     ("transport", "recorded", "breaches"),
     [("http", "all", 1), ("http", (), 0), ("http", ("accept", "mcp-name"), 0), ("sse", "all", 0)],
     ids=["http", "headers not recorded", "some headers recorded", "sse"],

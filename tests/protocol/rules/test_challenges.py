@@ -4,13 +4,14 @@ import pytest
 
 from accord.protocol.rules.http.exchanges import bearer_challenge
 from accord.trace import HttpFacts
+from support.tables import cases
 
 
 def read(text):
     return bearer_challenge(HttpFacts(status=401, headers={"www-authenticate": text}))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "found"),
     [
         ("Basic realm=x", None),

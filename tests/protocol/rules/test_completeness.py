@@ -1,7 +1,5 @@
 """Every requirement that traffic can decide has a rule, and every rule has a pair of traces."""
 
-import pytest
-
 from accord.protocol.catalogue import catalogue
 from accord.protocol.monitor import JUDGED_HERE
 from accord.protocol.revisions import REVISIONS
@@ -9,11 +7,12 @@ from accord.protocol.rules import complete
 from accord.protocol.rules._rule import RULES
 from accord.protocol.rules.http import HTTP_RULES, NEEDED_BY_MESSAGES, needed_facts
 from protocol.rules.test_pairs import PAIRS
+from support.tables import cases
 
 MISSION = ("2024-11-05", "2025-03-26", "2025-06-18")
 
 
-@pytest.mark.parametrize("revision", REVISIONS)
+@cases("revision", REVISIONS)
 def test_every_wire_requirement_has_a_rule(revision: str) -> None:
     ruled = {rule.requirement for rule in complete(revision).rules} | JUDGED_HERE
     wire = {
@@ -39,7 +38,7 @@ def test_a_row_that_needs_http_facts_says_which() -> None:
         assert (needed_facts(row.id) is not None) == (row.recording == "http"), row.id
 
 
-@pytest.mark.parametrize("revision", REVISIONS)
+@cases("revision", REVISIONS)
 def test_every_rule_has_its_pair_of_traces(revision: str) -> None:
     paired = {
         pair.requirement for pair in PAIRS if pair.revisions is None or revision in pair.revisions
@@ -58,7 +57,7 @@ def test_undecidable_requirements_are_of_later_revisions_and_have_no_rule() -> N
     assert {rule.requirement for rule in RULES}.isdisjoint(UNDECIDABLE)
 
 
-@pytest.mark.parametrize("revision", REVISIONS)
+@cases("revision", REVISIONS)
 def test_endpoints_enforce_a_state_rule_in_exactly_the_revisions_of_the_catalogue(
     revision: str,
 ) -> None:

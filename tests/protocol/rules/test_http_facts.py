@@ -37,6 +37,7 @@ from protocol.rules.http_sessions import (
     stateless,
     streamable,
 )
+from support.tables import cases
 
 
 def _clean() -> dict[str, Session]:
@@ -54,13 +55,13 @@ def _clean() -> dict[str, Session]:
     return found
 
 
-@pytest.mark.parametrize("name", _clean())
+@cases("name", _clean())
 def test_a_session_that_keeps_the_rules_raises_no_alarm(name: str) -> None:
     _, found = judge(_clean()[name])
     assert [str(each) for each in found] == []
 
 
-@pytest.mark.parametrize("name", _clean())
+@cases("name", _clean())
 def test_a_recording_without_facts_accuses_no_party(name: str) -> None:
     session = _clean()[name]
     for label, record in session.items():
@@ -424,7 +425,7 @@ _ALLOWED: dict[str, tuple[Session, Callable[[Session], None]]] = {
 }
 
 
-@pytest.mark.parametrize("name", _ALLOWED)
+@cases("name", _ALLOWED)
 def test_odd_forms_that_the_text_allows_raise_no_alarm(name: str) -> None:
     session, change = _ALLOWED[name]
     change(session)

@@ -18,6 +18,7 @@ from protocol.rules.http_sessions import (
     request,
     streamable,
 )
+from support.tables import cases
 
 NEWEST = HANDSHAKE_OVER_HTTP[-1]
 
@@ -116,8 +117,8 @@ def come_back(revision: str, status: int, body: Any = None, *, pause: float = 0.
 
 
 @pytest.mark.requirement("jsonrpc.request.id-unique")
-@pytest.mark.parametrize("revision", HANDSHAKE_OVER_HTTP)
-@pytest.mark.parametrize("body", [None, error(None, -32001), error(0, -32001), {"error": "none"}])
+@cases("revision", HANDSHAKE_OVER_HTTP)
+@cases("body", [None, error(None, -32001), error(0, -32001), {"error": "none"}])
 def test_a_request_that_was_refused_with_401_may_be_sent_again(revision: str, body: Any) -> None:
     if body is not None and body.get("id") == 0:
         body = {**body, "id": initialize(revision)["id"]}

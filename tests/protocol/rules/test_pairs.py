@@ -7,6 +7,7 @@ import pytest
 
 from accord.protocol.catalogue import catalogue
 from accord.protocol.revisions import REVISIONS
+from support.tables import cases
 from support.traces import Pair, judge
 
 AREAS = sorted(path.stem for path in Path(__file__).with_name("pairs").glob("[a-z]*.py"))
@@ -26,7 +27,7 @@ def _cases() -> list[object]:
     return cases
 
 
-@pytest.mark.parametrize(("pair", "revision"), _cases())
+@cases(("pair", "revision"), _cases())
 def test_shortest_legal_trace_raises_no_alarm(pair: Pair, revision: str) -> None:
     monitor, found = judge(
         pair.legal, revision, client=pair.client, server=pair.server, opened=pair.opened
@@ -37,7 +38,7 @@ def test_shortest_legal_trace_raises_no_alarm(pair: Pair, revision: str) -> None
     assert monitor.tallies[pair.requirement].exercised > 0, "the trace does not test the rule"
 
 
-@pytest.mark.parametrize(("pair", "revision"), _cases())
+@cases(("pair", "revision"), _cases())
 def test_shortest_illegal_trace_breaks_just_this_rule(pair: Pair, revision: str) -> None:
     monitor, found = judge(
         pair.illegal, revision, client=pair.client, server=pair.server, opened=pair.opened

@@ -3,7 +3,6 @@
 import json
 
 import msgspec
-import pytest
 
 from accord.protocol.catalogue import catalogue
 from accord.protocol.exchange import META_CAPABILITIES, Step
@@ -13,6 +12,7 @@ from accord.protocol.revisions import REVISIONS
 from accord.protocol.rules.places import find_place
 from accord.trace import Record
 from protocol.rules.test_pairs import PAIRS
+from support.tables import cases
 from support.traces import judge
 
 LATEST = REVISIONS["2025-11-25"]
@@ -62,7 +62,7 @@ def step(body, kind=RESULT, error=None):
     return Step("server", kind, "tools/list", LATEST, 1, body, error)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("body", "names", "pointer"),
     [
         ({"tools": [{}, {"name": 1}]}, ("tools[1]", "name"), "/result/tools/1/name"),
@@ -145,7 +145,7 @@ def hundred_tools(**broken):
     return tools
 
 
-@pytest.mark.parametrize(
+@cases(
     ("broken", "id", "pointer", "value"),
     [
         (

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from support.tables import cases
 from support.traces import C, S, Said, judge
 
 REVISION = "2025-06-18"
@@ -26,7 +27,7 @@ def notified_then_asked(method: str, code: int, text: str) -> list[Said]:
 
 
 @pytest.mark.requirement("jsonrpc.notification.not-answered")
-@pytest.mark.parametrize(
+@cases(
     ("method", "code", "text", "requirement"),
     [
         ("ping", -32601, "not found", "jsonrpc.notification.not-answered"),

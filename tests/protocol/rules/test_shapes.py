@@ -2,12 +2,11 @@
 
 from typing import Any
 
-import pytest
-
 from accord.protocol.rules._rule import Breach, combine
 from accord.protocol.rules.shapes import BodyShape, judge_member
 from accord.protocol.rules.values import join_words, quote
 from accord.protocol.violation import FAIL
+from support.tables import cases
 
 
 def _judge(text: str, holder: Any, place: str = "the task") -> list[str]:
@@ -21,7 +20,7 @@ def _judge(text: str, holder: Any, place: str = "the task") -> list[str]:
     return [f"{each.why} (fail)" if each.severity == FAIL else each.why for each in breaches]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "holder", "findings"),
     [
         ("name: string", {"name": "a"}, ["True"]),
