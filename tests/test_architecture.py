@@ -398,7 +398,6 @@ FOR_OTHERS = {
     "accord.server.entries.prompts",
     "accord.server.entries.resources",
     "accord.server.schema.arguments",
-    "accord.server.schema.compiling",
     "accord.server.schema.conversion",
     "accord.server.schema.docstrings",
     "accord.server.schema.msgspec_types",

@@ -22,8 +22,8 @@ from accord.server.schema.conversion import (
     schema_of,
     stand_in,
 )
-from accord.server.schema.encoding import encode, to_plain
 from accord.server.schema.msgspec_types import to_msgspec_type
+from accord.server.schema.plain import encode, to_plain
 
 
 @dataclass

@@ -22,7 +22,7 @@ from msgspec.structs import astuple
 from typing_extensions import TypeAliasType
 
 from accord.errors import RegistrationError, ToolError
-from accord.server.schema.encoding import encode
+from accord.server.schema.plain import encode
 from accord.server.schema.signature import ArgumentsError, Signature, inspect
 from support.labels import label
 from support.tables import cases

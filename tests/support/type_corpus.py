@@ -21,7 +21,7 @@ from msgspec import Meta
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, TypeAdapter
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
-from accord.server.schema.encoding import encode
+from accord.server.schema.plain import encode
 
 
 class Colour(enum.Enum):

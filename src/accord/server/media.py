@@ -11,7 +11,7 @@ import msgspec
 
 from accord.errors import ResourceNotFound
 from accord.keywords import refuse_unknown
-from accord.server.schema.encoding import encode
+from accord.server.schema.plain import encode
 from accord.types import (
     AudioContent,
     ContentBlock,

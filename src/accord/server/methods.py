@@ -274,10 +274,9 @@ METHODS: Final[dict[str, Handler]] = {
 def find_rare_handler(server: "ServerCore", exchange: Exchange) -> Callable[..., Any] | None:
     """Load the handler of a method that few servers need; None if there is no such method."""
     if exchange.revision.tasks and server.has_task_tools:
-        from accord.server.tasks import core
+        from accord.server.tasks.methods import CORE_METHODS
 
-        return core.METHODS.get(exchange.name)
-
+        return CORE_METHODS.get(exchange.name)
     return find_handler(server, exchange)
 
 
@@ -296,7 +295,7 @@ class Extension(msgspec.Struct, frozen=True, kw_only=True):
         is_offered: whether a server has anything to do with it.
         methods: the requests that it adds.
         result_types: the values of `resultType` that it adds.
-        module: has a table `METHODS` of its handlers, and is loaded when one is first called.
+        module: has a table `EXTENSION_METHODS` of its handlers; loaded when one is first called.
     """
 
     id: str
@@ -330,7 +329,7 @@ class Extension(msgspec.Struct, frozen=True, kw_only=True):
             MissingCapability: the request does not declare the extension.
         """
         self.require(exchange, exchange.name)
-        handler: Callable[..., Any] = import_module(self.module).METHODS[exchange.name]
+        handler: Callable[..., Any] = import_module(self.module).EXTENSION_METHODS[exchange.name]
         return handler(session, exchange, params)
 
 
@@ -340,7 +339,7 @@ TASKS: Final = Extension(
     is_offered=lambda server: server.has_task_tools,
     methods=frozenset({"tasks/get", "tasks/update", "tasks/cancel"}),
     result_types=frozenset({"task"}),
-    module="accord.server.tasks.extension",
+    module="accord.server.tasks.methods",
 )
 
 EXTENSIONS: Final = (TASKS,)

@@ -37,7 +37,7 @@ from accord.server.entries.tools import ToolEntry, build_tool, is_described
 from accord.server.hub import ListKind
 from accord.server.middleware import Middleware
 from accord.server.schema import signature
-from accord.server.schema.encoding import encode
+from accord.server.schema.plain import encode
 from accord.server.session import Session
 from accord.server.settings import ServerSettings, ToolDetails, warn_about_tool
 from accord.types import (

@@ -209,7 +209,7 @@ def check_settings(settings: ServerSettings, *, lifespan: object = None) -> None
             f"auth is a {name}, expected Protected or AuthorizationServer of accord.auth; {remedy}"
         )
     if "tasks" in settings:
-        from accord.server.tasks.settings import TaskSettings
+        from accord.server.tasks.task_store import TaskSettings
 
         tasks: object = settings["tasks"]
         if not isinstance(tasks, TaskSettings):

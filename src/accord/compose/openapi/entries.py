@@ -23,7 +23,7 @@ from accord.json_schema.reader import admits
 from accord.server.context import Context
 from accord.server.entries.resources import ResourceEntry, TemplateEntry, build_resource
 from accord.server.entries.tools import ToolEntry
-from accord.server.schema.leniency import read_texts
+from accord.server.schema.arguments import read_texts
 from accord.server.schema.results import ReturnType
 from accord.server.schema.signature import ArgumentsError, Parameter, Signature
 from accord.types import CallToolResult, JsonObject, ResourceContents, Tool, ToolAnnotations

@@ -215,7 +215,7 @@ class ProxySource(Source):
         except RequestError as error:
             explained = _explain(error, exchange)
             if isinstance(explained, UrlElicitationRequired):
-                from accord.server.calls import require_pages as require
+                from accord.server.entries.entry import require_pages as require
 
                 return require(explained, session.context(exchange))
             raise explained from None

@@ -10,8 +10,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args, get_
 
 from accord.errors import InvalidParams, RegistrationError
 from accord.protocol.exchange import Exchange
-from accord.server.calls import call_completer
-from accord.server.entries.entry import Entry, EntryKind, FunctionEntry, source_location
+from accord.server.entries.entry import (
+    Entry,
+    EntryKind,
+    FunctionEntry,
+    call_completer,
+    source_location,
+)
 from accord.server.entries.prompts import unknown_prompt
 from accord.server.entries.registry import Registry, Resources
 from accord.server.schema.parameters import (

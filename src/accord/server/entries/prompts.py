@@ -8,8 +8,7 @@ import msgspec
 from accord.errors import InvalidParams, ToolError
 from accord.protocol.exchange import Exchange
 from accord.server.access import parse_scopes, parse_tags
-from accord.server.calls import call_user
-from accord.server.entries.entry import EntryKind, FunctionEntry
+from accord.server.entries.entry import EntryKind, FunctionEntry, call_user
 from accord.server.media import content_block
 from accord.server.schema.signature import BoundArguments, Signature
 from accord.server.settings import EntryDetails, check_details, check_name

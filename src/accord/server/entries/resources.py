@@ -18,8 +18,7 @@ from accord.protocol.syntax import is_mime_type, is_uri
 from accord.protocol.uri_template import UriTemplate
 from accord.server.access import parse_scopes, parse_tags
 from accord.server.caching import add_read_hints, to_milliseconds
-from accord.server.calls import call_user
-from accord.server.entries.entry import EntryKind, FunctionEntry, source_location
+from accord.server.entries.entry import EntryKind, FunctionEntry, call_user, source_location
 from accord.server.media import (
     build_contents,
     guess_mime_type,

@@ -70,7 +70,7 @@ class Duplex:
         if more is not None and params is not None:
             params.meta = {**(params.meta or {}), **more()}
         if getattr(params, "task", None) is not None:
-            from accord.server.tasks.client_tasks import ask_as_task
+            from accord.server.tasks.asking import ask_as_task
 
             return await ask_as_task(self._session, self._exchange, name, params, timeout)
         return await self._session.dispatcher.request(

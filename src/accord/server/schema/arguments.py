@@ -1,6 +1,9 @@
 """Arguments that the strict decode refused: read leniently, or refused with all that is wrong.
 
-Loaded for the first such call, and for prompts and resource templates, whose arguments are text.
+Hosts send numbers, booleans, objects and arrays as text: models write `"5"` where a number is
+wanted. Text is read as another value only where the schema admits no text, so no argument changes
+its meaning. Loaded for the first such call, and for prompts and resource templates, whose arguments
+are text.
 """
 
 import re
@@ -12,12 +15,84 @@ from msgspec import UNSET, UnsetType
 
 from accord.errors import lower_first
 from accord.json_schema.mismatch import Mismatch, explain, path_text
-from accord.json_schema.reader import admits
+from accord.json_schema.reader import admits, alternatives, merge_all_of, resolve, type_of
 from accord.server.schema.conversion import convert, dec_hook
-from accord.server.schema.encoding import encode
-from accord.server.schema.leniency import floats_to_integers, parse_json, read_texts
+from accord.server.schema.plain import encode
 from accord.server.schema.signature import ArgumentsError, BoundArguments
 from accord.types import JsonObject
+
+_LITERALS: Final[Mapping[str, bool]] = {"true": True, "false": False}
+# Deeper than any arguments that a message may hold would need.
+_DEEPEST: Final = 32
+
+
+def read_texts(value: object, schema: JsonObject, root: JsonObject, depth: int = 0) -> object:
+    """Return a value with the texts in it read as what the schema admits in their place.
+
+    Args:
+        value: plain JSON.
+        schema: what it should fit.
+        root: the schema that references are resolved in.
+        depth: how deep in the arguments it is.
+    """
+    if depth > _DEEPEST:
+        return value
+    schema = merge_all_of(resolve(schema, root), root)
+    if isinstance(value, str) and not admits(schema, ("string",), root):
+        value = _read_text(value, schema, root)
+    if not isinstance(value, dict | list):
+        return value
+    # Of several alternatives, the one for values of this type; between two there is no telling.
+    fitting = [each for each in alternatives(schema, root) if admits(each, (type_of(value),), root)]
+    if len(fitting) == 1:
+        schema = fitting[0]
+    if isinstance(value, list):
+        items = schema.get("items")
+        if not isinstance(items, dict):
+            return value
+        return [read_texts(each, items, root, depth + 1) for each in value]
+    members, rest = schema.get("properties"), schema.get("additionalProperties")
+    known = members if isinstance(members, dict) else {}
+    other = rest if isinstance(rest, dict) else {}
+    return {
+        name: read_texts(each, known.get(name, other), root, depth + 1)
+        for name, each in value.items()
+    }
+
+
+def _read_text(text: str, schema: JsonObject, root: JsonObject) -> object:
+    stripped = text.strip()
+    if stripped.lower() in _LITERALS and admits(schema, ("boolean",), root):
+        return _LITERALS[stripped.lower()]
+    parsed = parse_json(stripped)
+    if parsed is UNSET or isinstance(parsed, str | bool):
+        return text
+    types: tuple[str, ...] = ("null",)
+    if isinstance(parsed, int | float):
+        types = ("number", "integer")
+    elif parsed is not None:
+        types = ("object", "array")  # a named tuple is listed as an object, and may be an array
+    return parsed if admits(schema, types, root) else text
+
+
+def parse_json(text: str) -> object:
+    """Return the value of a string of JSON; UNSET if it is not JSON."""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return UNSET
+
+
+def floats_to_integers(value: object) -> object:
+    """Turn floats such as 2.0 into integers: in JSON both are the same number."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, list):
+        return [floats_to_integers(each) for each in value]
+    if isinstance(value, dict):
+        return {key: floats_to_integers(each) for key, each in value.items()}
+    return value
+
 
 _LONGEST_ERROR: Final = 300
 _WORDS: Final = {"yes": True, "on": True, "no": False, "off": False}

@@ -12,7 +12,7 @@ from accord.json_schema.mismatch import explain, path_text
 from accord.protocol.questions import asks_for_secret
 from accord.server.schema.annotations import Choices
 from accord.server.schema.conversion import convert, schema_of
-from accord.server.schema.encoding import to_plain
+from accord.server.schema.plain import to_plain
 from accord.types._base import JsonObject
 
 log = logging.getLogger("accord.server")

@@ -1,12 +1,16 @@
 """Plain types: those that msgspec decodes as they are, so that nothing made of them can fail.
 
 Most parameters have one. Their schemas and decoders are made when they are first needed; those of
-other types are made at registration, where the author learns of what is wrong.
+other types are made at registration, where the author learns of what is wrong. `encode` and
+`to_plain` write values as JSON, those of other libraries too.
 """
 
+import sys
 import typing
 from types import GenericAlias, NoneType, UnionType
 from typing import Any, Final
+
+import msgspec
 
 SIMPLE: Final = (str, int, bool, float, Any)
 
@@ -77,3 +81,28 @@ def order_of(type_: object) -> object:
     (True, False)
     """
     return type_.__args__ if type(type_) in _UNIONS else type_  # type: ignore[attr-defined]  # of a union
+
+
+# By name, so that none of them is loaded for a server that does not use it.
+TEXT_MODULES: Final = ("pathlib", "pathlib._local", "ipaddress")
+
+
+def enc_hook(value: object) -> object:
+    """Encode a value of a type that msgspec does not know."""
+    if type(value).__module__ in TEXT_MODULES:
+        return str(value)
+    if "pydantic" in sys.modules:
+        from accord.server.schema import pydantic_types
+
+        return pydantic_types.encode(value)
+    raise TypeError(f"{type(value).__name__} cannot be written as JSON")
+
+
+encode: Final = msgspec.json.Encoder(enc_hook=enc_hook).encode
+"""Write any supported value as compact JSON."""
+
+
+def to_plain(value: object) -> object:
+    """Turn a value into what its JSON would decode to."""
+    plain: object = msgspec.to_builtins(value, str_keys=True, enc_hook=enc_hook)
+    return plain

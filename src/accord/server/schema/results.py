@@ -14,9 +14,8 @@ from typing import Annotated, Any, Final, TypeAlias, Union, get_args, get_origin
 from accord.errors import AccordError, RegistrationError
 from accord.server.media import BINARY, BLOCKS, Audio, Image, content_block, encode_base64
 from accord.server.schema.annotations import ANYTHING, AnnotationResolver, callable_name
-from accord.server.schema.encoding import encode
 from accord.server.schema.parameters import is_bare
-from accord.server.schema.plain import is_plain, order_of
+from accord.server.schema.plain import encode, is_plain, order_of
 from accord.types import (
     CallToolResult,
     ContentBlock,

@@ -5,30 +5,28 @@ into one lambda that makes the call. Lenient reading happens only after the stri
 
 What cannot fail is made when it is first needed: the schema for a list, the struct and the lambda
 for a call. Parameters of other than plain types are compiled at registration, where their author
-learns of what is wrong.
+learns of what is wrong. `SignatureWithSchema` has a schema that its author wrote.
 """
 
 import functools
 import logging
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from accord.errors import ToolError
+from accord.errors import RegistrationError, ToolError
 from accord.server.schema.annotations import callable_name
-from accord.server.schema.parameters import (
-    ParsedParameter,
-    ParsedParameters,
-    is_async,
-    is_bare,
-)
+from accord.server.schema.parameters import ParsedParameter, ParsedParameters, is_async, is_bare
+from accord.server.schema.plain import encode
 from accord.types import JsonObject
 
 if TYPE_CHECKING:
+    from accord.json_schema.validation import Validate
     from accord.server.injection import Plan
     from accord.server.schema.arguments import ArgumentsReader
     from accord.server.schema.docstrings import Docstring
+
 
 log = logging.getLogger("accord.server")
 
@@ -128,7 +126,7 @@ class Signature:
     @functools.cached_property
     def input_schema(self) -> JsonObject:
         """The JSON Schema of the arguments."""
-        from accord.server.schema.compiling import input_schema
+        from accord.server.schema.conversion import input_schema
 
         where = f'function "{self.name}"'
         return input_schema(self._declared, self._docstring.parameters, where)
@@ -154,12 +152,12 @@ class Signature:
 
     @functools.cached_property
     def _struct(self) -> type[BoundArguments]:
-        from accord.server.schema.compiling import struct_of
+        from accord.server.schema.conversion import struct_of
 
         return struct_of(self._declared, forbids_unknown=self._forbids_unknown)
 
     def _compile(self) -> None:
-        from accord.server.schema.compiling import build_call, decoder_of
+        from accord.server.schema.conversion import build_call, decoder_of
 
         self._decode = decoder_of(NoArguments if self._takes_nothing else self._struct)
         self.call = build_call(self._order, self._declared, self._filled_in)
@@ -234,7 +232,6 @@ def inspect(
     """
     if written_schema is None:
         return Signature(function, context_type, is_strict=is_strict)
-    from accord.server.schema.written_signature import SignatureWithSchema
 
     return SignatureWithSchema(function, context_type, written_schema, is_strict=is_strict)
 
@@ -243,6 +240,127 @@ def _build_plan(reader: ParsedParameters) -> "Plan | None":
     if not reader.dependencies:
         return None
     from accord.server.injection import Plan
-    from accord.server.schema.compiling import fields_of
+    from accord.server.schema.conversion import argument_expressions
 
-    return Plan([*reader.dependencies.values()], fields_of(reader.client_parameters), reader.where)
+    return Plan(
+        [*reader.dependencies.values()],
+        argument_expressions(reader.client_parameters),
+        reader.where,
+    )
+
+
+def compile_written(schema: JsonObject, what: str) -> "Validate":
+    """Return the validator of a schema.
+
+    Args:
+        schema: in a dialect of `DIALECTS`, 2020-12 by default.
+        what: names it in errors.
+
+    Raises:
+        RegistrationError: it is invalid, in another dialect, or refers to something outside itself.
+        MissingExtra: no validator is installed; the faults above are found without one.
+    """
+    # Most tools have no written schema, and need neither of these.
+    from accord.json_schema.dialects import find_schema_fault
+    from accord.json_schema.validation import compile_schema
+
+    fault = find_schema_fault(schema)
+    if fault is not None:
+        raise RegistrationError(f"{what} {fault}" if fault[:6] == "refers" else f"{what}: {fault}")
+    try:
+        return compile_schema(schema)
+    except ValueError as error:
+        raise RegistrationError(f"{what} is invalid: {error}") from None
+
+
+class BoundWithRest(NamedTuple):
+    """Decoded arguments, and those that the function takes by `**`."""
+
+    bound: BoundArguments
+    rest: dict[str, object]
+
+
+class SignatureWithSchema(Signature):
+    """A function with a JSON Schema of its arguments that the author wrote: listed, and enforced.
+
+    The schema decides first, by a full validator; then the annotations of the parameters decode
+    what it let through. `**rest` gets the arguments that have no parameter of their own.
+
+    Raises:
+        RegistrationError: the schema is invalid, or it and the function disagree on a name.
+        MissingExtra: no validator is installed.
+    """
+
+    _forbids_unknown = False  # the schema decides
+
+    def __init__(
+        self,
+        function: Callable[..., object],
+        context_type: type | None,
+        schema: JsonObject,
+        *,
+        is_strict: bool = False,
+    ) -> None:
+        self._is_strict = is_strict
+        reader = ParsedParameters(function, context_type, has_schema=True)
+        self._read(function, reader)
+        self._compile()
+        self.is_plain = False
+        self.listed_schema = schema
+        if schema.get("type") != "object":
+            raise RegistrationError(f'{reader.where}: input_schema has to say "type": "object"')
+        self._validate = compile_written(schema, f"{reader.where}: input_schema")
+        _compare_names(schema, reader)
+        self._taken = frozenset(each.key for each in reader.client_parameters)
+        self._takes_rest = reader.takes_rest
+        if reader.takes_rest:
+            self.call = functools.partial(_call_with_rest, self.call)
+
+    def bind(self, raw: bytes | msgspec.Raw) -> Any:
+        """Hold the arguments to the schema, and decode them.
+
+        Raises:
+            ArgumentsError: they do not fit; the message names the place.
+        """
+        from accord.server.schema.arguments import decode_object, read_texts, shorten
+
+        given = decode_object(raw)
+        wrong = self._validate(given)
+        if wrong is not None and not self._is_strict:
+            read = read_texts(given, self.listed_schema, self.listed_schema)
+            if read != given and isinstance(read, dict) and self._validate(read) is None:
+                given, raw, wrong = read, encode(read), None
+        if wrong is not None:
+            raise ArgumentsError(shorten(f"the arguments do not fit the input schema: {wrong}"))
+        bound = super().bind(raw)
+        if not self._takes_rest:
+            return bound
+        rest = {name: value for name, value in given.items() if name not in self._taken}
+        return BoundWithRest(bound, rest)
+
+
+def _compare_names(schema: JsonObject, reader: ParsedParameters) -> None:
+    for each in reader.client_parameters:
+        if each.is_required and each.key not in schema.get("required", ()):
+            raise RegistrationError(
+                f'{reader.where}: parameter "{each.key}" has no default, and input_schema does '
+                "not require it"
+            )
+    taken = {each.key for each in reader.client_parameters}
+    properties = schema.get("properties")
+    for name in properties if isinstance(properties, dict) else ():
+        if name not in taken and not reader.takes_rest:
+            raise RegistrationError(
+                f'{reader.where}: input_schema has the property "{name}", and the function '
+                f"does not take it; add a parameter {name} or **rest"
+            )
+
+
+def _call_with_rest(
+    call: Callable[..., object],
+    function: Callable[..., object],
+    bound: BoundWithRest,
+    context: object,
+    values: Sequence[object] = (),
+) -> object:
+    return call(functools.partial(function, **bound.rest), bound.bound, context, values)

@@ -17,8 +17,8 @@ from accord.json_schema.mismatch import Mismatch, explain, path_text
 from accord.json_schema.reader import inline
 from accord.server.schema.annotations import class_of, is_named_tuple
 from accord.server.schema.conversion import Collector, dec_hook
-from accord.server.schema.encoding import to_plain
 from accord.server.schema.msgspec_types import is_described, to_msgspec_type
+from accord.server.schema.plain import to_plain
 from accord.server.schema.results import (
     Convert,
     ResultError,
@@ -26,7 +26,7 @@ from accord.server.schema.results import (
     refuse_surrogates,
     to_json,
 )
-from accord.server.schema.written import compile_written
+from accord.server.schema.signature import compile_written
 from accord.types import CallToolResult, JsonObject, TextContent
 from accord.types._base import constructor
 

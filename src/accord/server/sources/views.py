@@ -15,7 +15,7 @@ from accord.keywords import refuse_unknown
 from accord.server.access import parse_tags
 from accord.server.entries.entry import ENTRY_KINDS, EntryKind
 from accord.server.hub import LIST_KINDS, UPDATED, Hub, ListKind, ServerChange, list_topic
-from accord.server.schema.encoding import encode
+from accord.server.schema.plain import encode
 from accord.server.sources.entries import (
     UriPrefix,
     UriRename,

@@ -1,27 +1,22 @@
 """Tasks: calls whose results are fetched later, of 2025-11-25 and of the later extension.
 
-settings    what servers allow: how long, how many, where they are kept
-runner      runs tasks, and changes their records
-finding     finds tasks for requests
+task_store  records of tasks in memory, and what servers allow: how long, how many, where
+sqlite_task_store  keeps the records in a file
+fields      the members of a task in messages, and those that its end adds
+runner      finds and runs tasks, and changes their records
 watching    how changes of tasks are noticed
-channel     how the handler of a task asks its client
-asking      questions of a task that another process runs
-repeating   what is needed to run a task again
-fields      the members of a task in messages
-outcomes    how the work of a task ended
-calls       from a tool call to a task
-core        the methods of 2025-11-25
-extension   the methods of the extension
-task_store  records of tasks, in memory; sqlite_task_store keeps them in a file
+channel     a task while it runs: how its handler asks its client, and what it reports
+asking      questions that the client answers later, or that another process asks
+calls       from a tool call to a task, and to the same call again on another worker
+methods     the methods of 2025-11-25, and of the extension
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from accord.server.tasks.settings import TaskSettings
     from accord.server.tasks.sqlite_task_store import SqliteTaskStore
-    from accord.server.tasks.task_store import MemoryTaskStore, TaskRecord, TaskStore
+    from accord.server.tasks.task_store import MemoryTaskStore, TaskRecord, TaskSettings, TaskStore
 
 __all__ = ["MemoryTaskStore", "SqliteTaskStore", "TaskRecord", "TaskSettings", "TaskStore"]
 
@@ -30,7 +25,7 @@ _HOMES = {
     "MemoryTaskStore": "accord.server.tasks.task_store",
     "SqliteTaskStore": "accord.server.tasks.sqlite_task_store",
     "TaskRecord": "accord.server.tasks.task_store",
-    "TaskSettings": "accord.server.tasks.settings",
+    "TaskSettings": "accord.server.tasks.task_store",
     "TaskStore": "accord.server.tasks.task_store",
 }
 

@@ -1,8 +1,10 @@
-"""Questions of a task of 2025-11-25 that another process runs.
+"""Questions of 2025-11-25 that are tasks, or stand in one.
 
-They stand in the task. The process that serves a `tasks/result` for it asks them on that stream,
-and writes the answer into the task, where the process that runs it finds it. A question is asked on
-one stream at a time: the request that claims it first, until that ends.
+`ask_as_task` asks what a client answers later, as a task of its own. `TaskAsker` asks the questions
+of a task that another process runs. They stand in the task. The process that serves a
+`tasks/result` for it asks them on that stream, and writes the answer into the task, where the
+process that runs it finds it. A question is asked on one stream at a time: the request that claims
+it first, until that ends.
 """
 
 import asyncio
@@ -21,18 +23,21 @@ from accord.errors import (
     MissingCapability,
     RemoteProtocolError,
     RequestError,
+    RequestTimeout,
     StoreError,
+    lower_first,
 )
 from accord.protocol import shape
 from accord.protocol.exchange import Exchange
 from accord.protocol.jsonrpc import ErrorBody
 from accord.server.tasks.channel import QUESTIONS
 from accord.server.tasks.task_store import TaskRecord
-from accord.types import RevisionId
+from accord.types import CancelTaskParams, CreateTaskResult, RevisionId, TaskResultParams
 
 if TYPE_CHECKING:
     from accord.server.session import Session
     from accord.server.tasks.runner import TaskRunner
+
 
 log = logging.getLogger("accord.server")
 
@@ -181,8 +186,6 @@ class TaskAsker:
             return _Answer(missing="answers are plain JSON here, so nothing can be asked")
         try:
             if getattr(params, "task", None) is not None:
-                from accord.server.tasks.client_tasks import ask_as_task
-
                 # The handler waits no longer than it wants, and takes the question away then.
                 result = await ask_as_task(session, within, asked.method, params, None)
             else:
@@ -197,3 +200,51 @@ class TaskAsker:
         except AccordError as error:
             return _Answer(fault=str(error))
         return _Answer(result=msgspec.Raw(_encode(shape.narrow(result, within.revision.id))))
+
+
+async def ask_as_task(
+    session: "Session", within: Exchange | None, name: str, params: Any, timeout: float | None
+) -> Any:
+    """Ask the client, as a task where it can be one, and wait for the answer.
+
+    Args:
+        session: the connection to the client.
+        within: the request during which we ask.
+        name: the method of the question.
+        params: its params, with `task`.
+        timeout: seconds to wait in all; then the task is cancelled. None waits on.
+
+    Raises:
+        RequestTimeout: there was no answer in time.
+        RemoteProtocolError: the answer is not one to this question.
+    """
+    request = session.dispatcher.request
+    # tasks.capability.requestor-respects
+    if f"tasks.requests.{name.replace('/', '.')}" not in session.peer.capabilities:
+        params.task = None
+    try:
+        async with asyncio.timeout(timeout) as limit:
+            answer = await request(name, params, within=within)
+            if not isinstance(answer, CreateTaskResult):
+                return answer
+            answer = await _fetch(session, within, answer.task.task_id)
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        raise RequestTimeout(f"{name}: no answer within {timeout:g} s (timeout)") from None
+    try:
+        return msgspec.convert(answer, QUESTIONS[name][2])
+    except msgspec.ValidationError as error:
+        why = f"the task of {name} has a result that is not an answer to it"
+        raise RemoteProtocolError(f"{why}: {lower_first(error)}") from None
+
+
+async def _fetch(session: "Session", within: Exchange | None, id: str) -> Any:
+    try:
+        return await session.dispatcher.request("tasks/result", TaskResultParams(id), within=within)
+    except asyncio.CancelledError:
+        # cancellation.not-for-tasks-2025: the task itself is what has to end.
+        if session.is_ready and "tasks.cancel" in session.peer.capabilities:
+            cancelling = session.dispatcher.request("tasks/cancel", CancelTaskParams(id))
+            session.dispatcher.spawn(cancelling)
+        raise

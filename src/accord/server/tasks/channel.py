@@ -8,7 +8,7 @@ Where processes share the tasks, those of 2025-11-25 stand there too: the proces
 """
 
 import asyncio
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
@@ -22,7 +22,6 @@ from accord.protocol import shape
 from accord.protocol.exchange import Exchange
 from accord.server.questions.channels import KeptResults
 from accord.server.tasks.fields import core_fields
-from accord.server.tasks.notices import TaskNotices, describe_progress
 from accord.server.tasks.task_store import Change, TaskRecord
 from accord.server.tasks.watching import RungWork, task_change
 from accord.types import (
@@ -43,17 +42,6 @@ if TYPE_CHECKING:
     from accord.server.context import Context
     from accord.server.session import Session
     from accord.server.tasks.runner import TaskRunner
-
-RELATED: Final = "io.modelcontextprotocol/related-task"
-QUESTIONS: Final[dict[str, tuple[str, type[InputRequest], Any]]] = {
-    "elicitation/create": ("elicit", ElicitRequest, ElicitResult),
-    "sampling/createMessage": ("sample", CreateMessageRequest, CreateMessageResult),
-    "roots/list": ("roots", ListRootsRequest, ListRootsResult),
-}
-"""By method: the start of its keys, its request, and the type of its answer."""
-_encode: Final = msgspec.json.Encoder(order="sorted").encode
-# Seconds between two reports of what a handler says many times.
-_REPORTED_EVERY: Final = 0.1
 
 
 class DetachedOrigin:
@@ -383,7 +371,7 @@ class CoreChannel(TaskChannel):
                 raise MissingCapability("answers are plain JSON here, so nothing can be asked")
             try:
                 if getattr(params, "task", None) is not None:
-                    from accord.server.tasks.client_tasks import ask_as_task
+                    from accord.server.tasks.asking import ask_as_task
 
                     return await ask_as_task(session, within, name, params, timeout)
                 return await session.dispatcher.request(name, params, within=within)
@@ -419,3 +407,63 @@ def _without_question(record: TaskRecord, key: str) -> TaskRecord:
     asked = {each: value for each, value in record.asked.items() if each != key}
     status = "input_required" if left else "working"
     return msgspec.structs.replace(record, questions=left, asked=asked, status=status)
+
+
+# -- progress and log messages of a task whose request is answered
+#
+# The extension has no notifications for either. What is new stands in the task, numbered, for the
+# client that asks about it; what a person should read is its status message as well.
+
+
+# What is kept for a client that asks now and then; beyond it, the oldest are dropped.
+_COUNT_MOST: Final = 100
+_BYTES_MOST: Final = 64 * 1024
+_encode_notice: Final = msgspec.json.Encoder().encode
+
+
+class TaskNotices:
+    """The latest progress and log messages of one task."""
+
+    def __init__(self) -> None:
+        self._latest: deque[bytes] = deque()
+        self._size = 0
+        self._count = 0
+
+    def add(self, name: str, params: Any) -> None:
+        """Keep one more."""
+        self._count += 1
+        if isinstance(params, ProgressParams):
+            # Without the token: that of a request that is answered.
+            names = ("progress", "total", "message")
+            members = {each: getattr(params, each) for each in names}
+            said: Any = {name: value for name, value in members.items() if value is not None}
+        else:
+            said = params
+        notice = _encode_notice({"number": self._count, "method": name, "params": said})
+        self._latest.append(notice)
+        self._size += len(notice)
+        while len(self._latest) > _COUNT_MOST or self._size > _BYTES_MOST:
+            self._size -= len(self._latest.popleft())
+
+    def encode(self) -> bytes | None:
+        """Return them as JSON; None before the first."""
+        return b"[%b]" % b",".join(self._latest) if self._latest else None
+
+
+def describe_progress(params: ProgressParams) -> str:
+    """Return progress in words, for clients that show the status message alone."""
+    if params.message is not None:
+        return params.message
+    return f"{params.progress:g}" + ("" if params.total is None else f" of {params.total:g}")
+
+
+RELATED: Final = "io.modelcontextprotocol/related-task"
+QUESTIONS: Final[dict[str, tuple[str, type[InputRequest], Any]]] = {
+    "elicitation/create": ("elicit", ElicitRequest, ElicitResult),
+    "sampling/createMessage": ("sample", CreateMessageRequest, CreateMessageResult),
+    "roots/list": ("roots", ListRootsRequest, ListRootsResult),
+}
+"""By method: the start of its keys, its request, and the type of its answer."""
+_encode: Final = msgspec.json.Encoder(order="sorted").encode
+# Seconds between two reports of what a handler says many times.
+_REPORTED_EVERY: Final = 0.1

@@ -330,7 +330,7 @@ class Takeover:
 
     async def _take(self, id: str, lost: str) -> TaskRecord | None:
         """End a task of a lost worker, or run it here; None if it is not one of its tasks."""
-        from accord.server.tasks.repeating import find_tool
+        from accord.server.tasks.calls import find_tool
 
         runner, worker = self._runner, self._runner.worker
         assert worker is not None
@@ -387,7 +387,7 @@ class Takeover:
         return fail_lost(record, self._runner.store.now())
 
     async def _run_again(self, record: TaskRecord) -> None:
-        from accord.server.tasks.repeating import find_tool, run_again
+        from accord.server.tasks.calls import find_tool, run_again
 
         runner, found = self._runner, find_tool(self._runner, record.call or b"")
         assert found is not None  # it was there a moment ago

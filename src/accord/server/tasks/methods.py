@@ -1,19 +1,20 @@
-"""The methods for tasks of 2025-11-25."""
+"""The methods for tasks: of 2025-11-25, and of the extension `io.modelcontextprotocol/tasks`."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from accord.errors import InternalError, InvalidParams, RequestError
-from accord.protocol.exchange import Exchange
+from accord.errors import InternalError, InvalidParams, RequestError, lower_first
+from accord.protocol.exchange import META_NOTICES, Exchange
 from accord.protocol.jsonrpc import ErrorBody
-from accord.server.tasks.channel import RELATED
-from accord.server.tasks.fields import core_fields
+from accord.server.tasks.channel import QUESTIONS, RELATED
+from accord.server.tasks.fields import core_fields, outcome_fields
 from accord.server.tasks.task_store import TaskRecord
 from accord.types import (
     CancelTaskParams,
     CancelTaskResult,
+    EmptyResult,
     GetTaskParams,
     GetTaskResult,
     JsonObject,
@@ -21,10 +22,12 @@ from accord.types import (
     PageParams,
     Task,
     TaskResultParams,
+    UpdateTaskParams,
 )
 
 if TYPE_CHECKING:
     from accord.server.session import Session
+
 
 _PAGE: Final = 100
 _CURSOR: Final = "after-"
@@ -105,9 +108,63 @@ async def cancel_task(
     return CancelTaskResult(**core_fields(cancelled))
 
 
-METHODS: Final[dict[str, Callable[..., Any]]] = {
+CORE_METHODS: Final[dict[str, Callable[..., Any]]] = {
     "tasks/get": get_task,
     "tasks/result": task_result,
     "tasks/list": list_tasks,
     "tasks/cancel": cancel_task,
+}
+
+
+# -- the extension
+
+
+class _Question(msgspec.Struct):
+    method: str
+
+
+async def get_extension_task(
+    session: "Session", exchange: Exchange, params: GetTaskParams
+) -> GetTaskResult:
+    runner = session.server.tasks
+    record = await runner.find(session, exchange, params.task_id)
+    meta = None if record.notices is None else {META_NOTICES: msgspec.Raw(record.notices)}
+    return GetTaskResult(**outcome_fields(record, runner.store.now()), meta=meta)
+
+
+async def update_task(
+    session: "Session", exchange: Exchange, params: UpdateTaskParams
+) -> EmptyResult:
+    """Take answers. Those to questions that do not wait are left out, as the text asks."""
+    runner = session.server.tasks
+    record = await runner.find(session, exchange, params.task_id)
+    answers = {
+        key: bytes(answer)
+        for key, answer in params.input_responses.items()
+        if key in record.questions
+    }
+    for key, answer in answers.items():
+        method = msgspec.json.decode(record.questions[key], type=_Question).method
+        try:
+            msgspec.json.decode(answer, type=QUESTIONS[method][2])
+        except (ValueError, RecursionError) as error:
+            raise InvalidParams(f"inputResponses[{key!r}]: {lower_first(error)}") from None
+    await runner.answer(record.id, answers)
+    return EmptyResult()
+
+
+async def cancel_extension_task(
+    session: "Session", exchange: Exchange, params: CancelTaskParams
+) -> EmptyResult:
+    """Cancel a task, if it is not finished; either is acknowledged."""
+    runner = session.server.tasks
+    record = await runner.find(session, exchange, params.task_id)
+    await runner.cancel(record.id)
+    return EmptyResult()
+
+
+EXTENSION_METHODS: Final[dict[str, Callable[..., Any]]] = {
+    "tasks/get": get_extension_task,
+    "tasks/update": update_task,
+    "tasks/cancel": cancel_extension_task,
 }
