@@ -56,6 +56,7 @@ _OTHERS = {
     "accord.access",
     "accord.requests",
     "accord.lock",
+    "accord.commands",  # a group of entry points
     "client.address",
     *("accord.worker", "accord.worker.id", "accord.store"),
     *map(instrument_name, COUNTS),
