@@ -4,17 +4,17 @@ import doctest
 
 import pytest
 
-from accord import keywords
+from accord import errors
 
 
 def test_the_examples_in_the_docstrings_hold() -> None:
-    assert doctest.testmod(keywords).failed == 0
+    assert doctest.testmod(errors).failed == 0
 
 
 def test_an_unknown_keyword_is_reported_with_those_that_exist() -> None:
     with pytest.raises(TypeError, match="tool\\(\\) has no keyword 'q'; it has name, timeout"):
-        keywords.refuse_unknown("tool()", ["q"], ["timeout", "name"])
+        errors.refuse_unknown("tool()", ["q"], ["timeout", "name"])
 
 
 def test_keywords_that_exist_are_passed_on() -> None:
-    keywords.refuse_unknown("tool()", ["timeout", "name"], ["name", "timeout"])
+    errors.refuse_unknown("tool()", ["timeout", "name"], ["name", "timeout"])

@@ -42,7 +42,6 @@ JOBS = {
     "accord.trace": "recordings",
     "accord.types": "what travels, as typed data with lifetimes",
     "accord.errors": "every exception, as one tree",
-    "accord.keywords": "misspelt keywords and what was meant",
     "accord.principal": "the authenticated caller",
     "accord.private_files": "files that only their owner may use",
 }

@@ -1,10 +1,18 @@
-"""Files with secrets, which only their owner may use. Imported by what has to start fast."""
+"""Files of this user: their folder, and those with secrets, which only their owner may use.
+
+Imported by what has to start fast.
+"""
 
 import os
 import stat
 import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from accord.errors import StoreUnavailable
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def find_exposure(path: str, found: os.stat_result) -> str | None:
@@ -59,3 +67,21 @@ def _check_file(path: str) -> None:
     exposure = find_exposure(path, found)
     if exposure is not None:
         raise StoreUnavailable(exposure)
+
+
+def user_folder(environ: Mapping[str, str] | None = None) -> "Path":
+    """Return the folder in which accord keeps files of this user; it may not exist yet.
+
+    Args:
+        environ: the variables that may name it; those of this process by default.
+    """
+    from pathlib import Path
+
+    environ = os.environ if environ is None else environ
+    if sys.platform == "win32":
+        base = environ.get("LOCALAPPDATA") or str(Path.home() / "AppData" / "Local")
+    elif sys.platform == "darwin":
+        base = str(Path.home() / "Library" / "Application Support")
+    else:
+        base = environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
+    return Path(base) / "accord"

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accord.private_files import find_exposure
-from accord.user_folder import user_folder
+from accord.private_files import find_exposure, user_folder
 from accord_tools.hosts.definition import HostsError
 from accord_tools.hosts.writing.secret_files import (
     read_env_file,

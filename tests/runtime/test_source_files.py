@@ -1,8 +1,7 @@
 import contextlib
 import traceback
 
-from accord.errors import ToolError
-from accord.keywords import refuse_unknown
+from accord.errors import ToolError, refuse_unknown
 from accord.runtime.source_files import trim_traceback
 
 

@@ -23,7 +23,7 @@ import msgspec
 
 from accord.auth.client_identity import ClientIdentity
 from accord.errors import FlowFailed
-from accord.user_folder import user_folder
+from accord.private_files import user_folder
 
 log = logging.getLogger("accord.auth")
 

@@ -1,4 +1,4 @@
-"""Output of the commands: results and errors, with colours on a terminal only."""
+"""The terminal of the commands: results and errors, with colours there only; consent, signals."""
 
 import errno
 import os
@@ -252,3 +252,45 @@ def progress(
     with Progress(*columns, console=Console(stderr=True), transient=True, expand=True) as bar:
         task = bar.add_task(what, total=total, now="")
         yield lambda done, now="": bar.update(task, completed=done, now=escape_controls(now))
+
+
+def confirm(question: str, *, instead: str = "") -> bool:
+    """Ask on the terminal; without one, say what to do instead.
+
+    Args:
+        question: it ends with the answers.
+        instead: another way than `--yes`, such as an option that makes the question needless.
+
+    Raises:
+        UsageError: there is no terminal to ask on.
+    """
+    if sys.stdin is None or not sys.stdin.isatty():
+        from accord.cli.options import UsageError
+
+        other = f", {instead}" if instead else ""
+        raise UsageError(f"there is no terminal to ask on; --yes answers the question{other}")
+    try:
+        return input(escape_unprintable(question)).strip().lower() in ("y", "yes")
+    except EOFError:
+        return False
+
+
+_SIGNALS: Final = ("SIGINT", "SIGTERM", "SIGHUP")
+
+
+def end_by_signals() -> None:
+    """Let signals cancel this task; those that are ignored, by nohup for example, stay ignored.
+
+    Raised as an exception in whatever runs, a signal may be lost: in a callback, or in code that
+    survives all exceptions.
+    """
+    import asyncio
+    import signal
+
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
+    assert task is not None
+    for name in _SIGNALS:
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) != signal.SIG_IGN:
+            with suppress(NotImplementedError):  # on Windows, where Ctrl-C raises
+                loop.add_signal_handler(number, task.cancel)

@@ -28,10 +28,10 @@ from accord.errors import (
     RegistrationError,
     RequestError,
     RequestTimeout,
+    refuse_unknown,
 )
 from accord.http.client.auth import Auth, Authorizer, Bearer
 from accord.http.client.sender import HttpClientOptions
-from accord.keywords import refuse_unknown
 from accord.protocol.revisions import HANDSHAKE, newest
 from accord.runtime.wire import Wire
 from accord.stdio.client import Process

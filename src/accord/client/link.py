@@ -29,10 +29,10 @@ from accord.errors import (
     RequestTimeout,
     ResourceNotFound,
     UrlElicitationRequired,
+    refuse_unknown,
 )
 from accord.http.client.auth import pause_deadline
 from accord.http.rules.headers import check_headers
-from accord.keywords import refuse_unknown
 from accord.protocol import shape
 from accord.protocol.endpoint import Endpoint
 from accord.protocol.exchange import META_CAPABILITIES, META_VERSION

@@ -21,8 +21,8 @@ from accord.errors import (
     LocalProtocolError,
     RemoteProtocolError,
     RequestTimeout,
+    refuse_unknown,
 )
-from accord.keywords import refuse_unknown
 from accord.protocol import shape
 from accord.protocol.exchange import META_CAPABILITIES, Exchange
 from accord.protocol.party import capability_paths, undeclared_mode, undeclared_tools

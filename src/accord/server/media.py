@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Final, Generic, Never, TypeVar, get_args
 
 import msgspec
 
-from accord.errors import ResourceNotFound
-from accord.keywords import refuse_unknown
+from accord.errors import ResourceNotFound, refuse_unknown
 from accord.server.schema.plain import encode
 from accord.types import (
     AudioContent,

@@ -17,8 +17,7 @@ from typing import (
 
 import msgspec
 
-from accord.errors import RegistrationError, lower_first
-from accord.keywords import refuse_unknown
+from accord.errors import RegistrationError, lower_first, refuse_unknown
 from accord.principal import Principal
 from accord.protocol.codec import Limits
 from accord.protocol.revisions import REVISIONS

@@ -11,8 +11,7 @@ if TYPE_CHECKING:
     from accord.testing.catalog import CatalogChanged, catalog_of, check_catalog
     from accord.testing.clock import run_in_virtual_time
     from accord.testing.connection import Connected, connected, unattended
-    from accord.testing.recording import ProtocolBroken, Recording
-    from accord.testing.tapped_wire import TappedWire
+    from accord.testing.recording import ProtocolBroken, Recording, TappedWire
 
 __all__ = [
     "CatalogChanged",
@@ -30,9 +29,8 @@ __all__ = [
 _HOMES = {
     "clock": ("run_in_virtual_time",),
     "connection": ("Connected", "connected", "unattended"),
-    "recording": ("ProtocolBroken", "Recording"),
+    "recording": ("ProtocolBroken", "Recording", "TappedWire"),
     "catalog": ("CatalogChanged", "check_catalog", "catalog_of"),
-    "tapped_wire": ("TappedWire",),
 }
 
 # Names of 0.2, until 0.4.

@@ -18,8 +18,7 @@ from accord.http.server.app import HttpApp
 from accord.http.server.state import HttpOptions
 from accord.runtime.wire import MemoryWire, Wire
 from accord.stdio.client import Process
-from accord.testing.recording import ProtocolBroken, Recording
-from accord.testing.tapped_wire import TappedWire
+from accord.testing.recording import ProtocolBroken, Recording, TappedWire
 
 if TYPE_CHECKING:
     from accord.auth.oauth import OAuth

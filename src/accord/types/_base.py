@@ -20,8 +20,7 @@ from typing import (
 
 import msgspec
 
-from accord.errors import lower_first
-from accord.keywords import suggest_keyword
+from accord.errors import lower_first, suggest_keyword
 
 __all__ = [
     "REVISION_IDS",

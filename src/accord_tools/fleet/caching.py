@@ -22,7 +22,7 @@ from typing import Any, Final
 import msgspec
 
 from accord.errors import AccordError
-from accord.user_folder import user_folder
+from accord.private_files import user_folder
 from accord.version import __version__
 from accord_tools.contract.data_files import read_data_file
 from accord_tools.contract.expectations import snapshot_file

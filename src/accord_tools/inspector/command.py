@@ -11,8 +11,7 @@ from urllib.parse import urlsplit
 
 from accord.cli.connection import CONNECTION, advise_in_options
 from accord.cli.options import Commands, UsageError, add_command, headers_of
-from accord.cli.signals import end_by_signals
-from accord.cli.terminal import note, say
+from accord.cli.terminal import end_by_signals, note, say
 from accord.errors import MissingExtra, TransportError
 from accord_tools.inspector.command_targets import read_targets
 

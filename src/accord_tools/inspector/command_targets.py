@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
-from accord.cli.confirmation import confirm
 from accord.cli.connection import auth_of
 from accord.cli.options import UsageError, did_you_mean, known_revision, one_of
 from accord.cli.target import ServerPlace, locate
-from accord.cli.terminal import note
+from accord.cli.terminal import confirm, note
 from accord_tools.inspector.definition import InspectTarget
 
 if TYPE_CHECKING:

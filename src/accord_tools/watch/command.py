@@ -12,8 +12,7 @@ from typing import IO, TYPE_CHECKING, Final, Self
 from urllib.parse import urlsplit
 
 from accord.cli.options import CREDENTIALS, ENV, Commands, UsageError, add_command, headers_of
-from accord.cli.signals import end_by_signals
-from accord.cli.terminal import complain, escape_controls, note
+from accord.cli.terminal import complain, end_by_signals, escape_controls, note
 from accord.errors import ConnectFailed, MissingExtra, TransportError
 from accord.http.server.sockets import listen
 from accord.protocol.violation import Violation

@@ -27,9 +27,8 @@ from accord.compose.openapi.entries import (
 )
 from accord.compose.openapi.schemas import InputConverter, OutputConverter
 from accord.compose.openapi.security import AuthOption, Credentials, Security
-from accord.errors import RegistrationError, ToolError
+from accord.errors import RegistrationError, ToolError, refuse_unknown
 from accord.http.client.sender import HttpClientOptions
-from accord.keywords import refuse_unknown
 from accord.server.context import Context
 from accord.server.entries.entry import EntryKind
 from accord.server.entries.resources import ResourceEntry

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, get_args
 
 from accord.client.options import ClientSettings, check_seconds
-from accord.keywords import refuse_unknown
+from accord.errors import refuse_unknown
 from accord.protocol.party import elicitation_modes
 from accord.types import (
     ClientCapabilities,

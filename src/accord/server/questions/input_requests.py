@@ -3,8 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict, get_args
 
-from accord.errors import ElicitationRefused, LocalProtocolError, MissingCapability
-from accord.keywords import refuse_unknown
+from accord.errors import ElicitationRefused, LocalProtocolError, MissingCapability, refuse_unknown
 from accord.protocol.party import Peer
 from accord.protocol.questions import find_tool_fault
 from accord.protocol.revisions import Revision

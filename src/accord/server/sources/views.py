@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict
 
 import msgspec
 
-from accord.errors import RegistrationError, ToolError, lower_first
-from accord.keywords import refuse_unknown
+from accord.errors import RegistrationError, ToolError, lower_first, refuse_unknown
 from accord.server.access import parse_tags
 from accord.server.entries.entry import ENTRY_KINDS, EntryKind
 from accord.server.hub import LIST_KINDS, UPDATED, Hub, ListKind, ServerChange, list_topic
@@ -310,7 +309,7 @@ class ChangeView(View):
     """A source with another form of one tool."""
 
     def __init__(self, base: Views, tool: str, change: ToolChange) -> None:
-        from accord.keywords import refuse_unknown
+        from accord.errors import refuse_unknown
 
         refuse_unknown("change()", change, ToolChange.__annotations__)
         if not change:

@@ -237,7 +237,7 @@ def _demand_consent(fleet: "Fleet", options: argparse.Namespace) -> None:
     Raises:
         UsageError: they are not confirmed.
     """
-    from accord.cli.confirmation import confirm
+    from accord.cli.terminal import confirm
     from accord_tools.fleet.commands.trust import launch_list
     from accord_tools.fleet.file.trust import TrustStore
 

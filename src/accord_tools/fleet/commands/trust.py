@@ -5,9 +5,8 @@ from pathlib import Path
 from shlex import join
 from typing import TYPE_CHECKING, Final
 
-from accord.cli.confirmation import confirm
 from accord.cli.options import Commands, add_command
-from accord.cli.terminal import note, say
+from accord.cli.terminal import confirm, note, say
 from accord_tools.fleet.definition import DEFAULT_FILE
 
 if TYPE_CHECKING:

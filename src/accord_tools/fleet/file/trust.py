@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from accord.user_folder import user_folder
+from accord.private_files import user_folder
 from accord_tools.fleet.definition import Fleet, FleetError
 from accord_tools.hosts.writing.destination import replace_file
 

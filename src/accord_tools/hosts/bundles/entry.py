@@ -93,7 +93,7 @@ _ASKING_TIMEOUT: Final = 20.0
 
 def bundle_folder(bundle: Bundle, environ: Mapping[str, str] | None = None) -> Path:
     """Return the folder in which accord unpacks a bundle."""
-    from accord.user_folder import user_folder
+    from accord.private_files import user_folder
 
     manifest = bundle.manifest
     version = re.sub(r"[^A-Za-z0-9._+-]+", "-", manifest.version).strip(".-")[:60] or "0"

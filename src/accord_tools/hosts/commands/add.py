@@ -7,9 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from accord.cli.confirmation import confirm
 from accord.cli.options import TEXT_OR_JSON, Commands, UsageError, add_command, is_json, one_of
-from accord.cli.terminal import complain, escape_controls, note, painter, say, say_json
+from accord.cli.terminal import complain, confirm, escape_controls, note, painter, say, say_json
 from accord_tools.hosts.commands.changes import WRITING, describe_plan, show_plans, write_plans
 from accord_tools.hosts.commands.selection import (
     FILES,

@@ -4,9 +4,8 @@ import argparse
 import os
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from accord.cli.confirmation import confirm
 from accord.cli.options import TEXT_OR_JSON, Commands, UsageError, add_command, is_json
-from accord.cli.terminal import escape_controls, note, painter, say, say_json
+from accord.cli.terminal import confirm, escape_controls, note, painter, say, say_json
 from accord_tools.hosts.commands.selection import read_hosts
 
 if TYPE_CHECKING:

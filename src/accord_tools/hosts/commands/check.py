@@ -3,9 +3,8 @@
 import argparse
 from typing import TYPE_CHECKING, Any, Final
 
-from accord.cli.confirmation import confirm
 from accord.cli.options import TEXT_OR_JSON, Commands, add_command, is_json
-from accord.cli.terminal import escape_controls, note, painter, progress, say, say_json
+from accord.cli.terminal import confirm, escape_controls, note, painter, progress, say, say_json
 from accord_tools.hosts.commands.selection import FILES, demand_names, existing_files, read_hosts
 
 if TYPE_CHECKING:

@@ -109,7 +109,7 @@ def _read_entry(
 
 def _fill_plugin(members: Mapping[str, Any], folder: Path, name: str) -> Mapping[str, Any]:
     """Fill in the folders of an agent plugin."""
-    from accord.user_folder import user_folder
+    from accord.private_files import user_folder
     from accord_tools.hosts.sources.entry_forms import map_texts
 
     def fill(text: str) -> str:

@@ -211,7 +211,7 @@ class Journal:
         kept_bytes: int = _KEPT_BYTES,
     ) -> None:
         if folder is None:
-            from accord.user_folder import user_folder
+            from accord.private_files import user_folder
 
             folder = user_folder() / "hosts"
         self.folder = folder

@@ -34,7 +34,7 @@ def secret_file(name: str, folder: "Path | None" = None) -> "Path":
         folder: where such files are kept; None is the folder of this user.
     """
     if folder is None:
-        from accord.user_folder import user_folder
+        from accord.private_files import user_folder
 
         folder = user_folder() / "secrets"
     plain = re.sub(r"[^a-z0-9_-]+", "-", name.lower()).strip("-")[:60]

@@ -15,7 +15,7 @@ from accord.client.options import ClientSettings, ConnectOptions
 from accord.runtime.wire import Lost, Receive, Wire
 from accord.stdio.client import Process
 from accord.testing.http_wires import TappedHttpWire
-from accord.testing.tapped_wire import TappedWire
+from accord.testing.recording import TappedWire
 from accord.trace import HttpFacts, Party, Transport
 from accord_tools.inspector.definition import InspectTarget
 
