@@ -46,12 +46,14 @@ class ProxiedEntry(Entry, frozen=True, kw_only=True):
         source: the proxy.
         unknown: members of the item that no revision defines.
         template: of a resource template.
+        prefix: the text with which all URIs of it begin.
     """
 
     item: Any
     source: "ProxySource"
     unknown: UnknownMembers | None = None
     template: UriTemplate | None = None
+    prefix: str = ""
 
     is_mounted: ClassVar[bool] = True
 
@@ -84,10 +86,9 @@ class ProxiedEntry(Entry, frozen=True, kw_only=True):
         return source.ask(session, exchange, ReadResourceParams(params.uri))
 
     def match(self, uri: str) -> dict[str, str] | None:
-        template = self.template
-        if template is None or not may_match(uri, literal_prefix(self.key)):
+        if self.template is None or not may_match(uri, self.prefix):
             return None
-        return template.match(uri)
+        return self.template.match(uri)
 
     @property
     def arguments(self) -> Iterable[str]:
@@ -149,7 +150,13 @@ def _build(
     text = item.uri_template
     if not _PRINTABLE.fullmatch(text):
         raise ValueError(f"{text!r:.200} is not a URI template")
-    return ProxiedEntry(key=text, item=item, template=uri_template.parse(text), **members)
+    return ProxiedEntry(
+        key=text,
+        item=item,
+        template=uri_template.parse(text),
+        prefix=literal_prefix(text),
+        **members,
+    )
 
 
 def _build_tool(name: str, item: Any, members: dict[str, Any]) -> ProxiedEntry:

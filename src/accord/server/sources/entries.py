@@ -129,12 +129,14 @@ class DerivedEntry(WrappedEntry, frozen=True, kw_only=True):
         listed: the description that clients see, where it is another one.
         owner: the server that it belongs to, where the request goes on in a session of that one.
         uris: how the URIs of its source become those that clients know.
+        prefix: the text with which all URIs of a template with such `uris` begin.
         changes: what the arguments of a tool become.
     """
 
     listed: Any = None
     owner: "ServerCore | None" = None
     uris: "Uris | None" = None
+    prefix: str = ""
     changes: "ArgumentChanges | None" = None
 
     @property
@@ -174,7 +176,7 @@ class DerivedEntry(WrappedEntry, frozen=True, kw_only=True):
     def match(self, uri: str) -> dict[str, str] | None:
         if self.uris is None:
             return self.inner.match(uri)
-        if not may_match(uri, literal_prefix(self.key)):
+        if not may_match(uri, self.prefix):
             return None
         inner_uri = self.uris.inward(uri)
         return None if inner_uri == uri else self.inner.match(inner_uri)
@@ -394,9 +396,12 @@ def relocate(entry: Entry, uris: "Uris") -> DerivedEntry:
             return _change(entry, uris=uris)
         return wrap(DerivedEntry, entry, uris=uris)
     uri = uris.outward(entry.key)
-    member = "uri" if entry.kind == "resources" else "uri_template"
-    listed = msgspec.structs.replace(entry.item, **{member: uri})
-    return wrap(DerivedEntry, entry, key=uri, listed=listed, uris=uris)
+    if entry.kind == "resources":
+        listed = msgspec.structs.replace(entry.item, uri=uri)
+        return wrap(DerivedEntry, entry, key=uri, listed=listed, uris=uris)
+    listed = msgspec.structs.replace(entry.item, uri_template=uri)
+    prefix = literal_prefix(uri)
+    return wrap(DerivedEntry, entry, key=uri, listed=listed, uris=uris, prefix=prefix)
 
 
 def change_arguments(entry: Entry, changes: "ArgumentChanges") -> DerivedEntry:
@@ -479,19 +484,19 @@ def map_uris(kind: EntryKind, result: Any, uris: Uris) -> Any:
     if result.__class__ is bytes and b'"uri"' in result:  # which a proxy passes as it is
         result = msgspec.json.decode(result, type=_RESULTS[kind])
     replace = msgspec.structs.replace
-    if isinstance(result, ReadResourceResult):
+    if isinstance(result, CallToolResult):
+        for block in result.content:
+            if isinstance(block, ResourceLink | EmbeddedResource):
+                return replace(result, content=[_map_block(each, uris) for each in result.content])
+    elif isinstance(result, ReadResourceResult):
         contents = [_with_uri(each, uris.outward(each.uri)) for each in result.contents]
         return replace(result, contents=contents)
-    if isinstance(result, GetPromptResult):
+    elif isinstance(result, GetPromptResult):
         messages = [
             replace(each, content=_map_block(each.content, uris)) for each in result.messages
         ]
         return replace(result, messages=messages)
-    if not isinstance(result, CallToolResult) or not any(
-        isinstance(each, ResourceLink | EmbeddedResource) for each in result.content
-    ):
-        return result
-    return replace(result, content=[_map_block(each, uris) for each in result.content])
+    return result
 
 
 def _map_block(block: Any, uris: Uris) -> Any:
