@@ -437,3 +437,23 @@ def test_an_import_leaves_the_garbage_collector_as_it_was():
         "gc.enable(); from accord import connect; assert gc.isenabled()"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+def private_imports(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "accord":
+            for each in node.names:
+                path = f"{node.module}.{each.name}"
+                if any(part.startswith("_") for part in path.split(".")):
+                    yield path
+
+
+def test_the_tools_import_nothing_of_the_library_with_an_underscore():
+    found = {
+        f"{name}: {path}"
+        for name, tree in TREES.items()
+        if name.startswith("accord_tools/")
+        for path in private_imports(tree)
+        if not path.endswith("__")
+    }
+    assert found == set()

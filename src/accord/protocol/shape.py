@@ -494,3 +494,13 @@ def _whole(text: str) -> int | float:
 
 
 _WHOLE_NUMBERS: Final = msgspec.json.Decoder(float_hook=_whole).decode
+
+
+def exists_in(type_: object, revision: RevisionId) -> bool:
+    """Return whether a revision has a type of messages.
+
+    >>> from accord.types import ToolAnnotations
+    >>> exists_in(ToolAnnotations, "2024-11-05"), exists_in(ToolAnnotations, "2025-03-26")
+    (False, True)
+    """
+    return revision in lifetime_of(type_)

@@ -7,8 +7,7 @@ from typing import Final
 import msgspec
 
 from accord.protocol.catalogue import Requirement, catalogue
-from accord.protocol.rules import complete
-from accord.protocol.rules._rule import RULES
+from accord.protocol.rules import RULES, complete
 from accord.protocol.verdict import (
     Evidence,
     Mark,
@@ -19,8 +18,7 @@ from accord.protocol.verdict import (
     excerpt,
 )
 from accord.protocol.violation import Party
-from accord.types import RevisionId
-from accord.types._base import REVISION_IDS
+from accord.types import REVISION_IDS, RevisionId
 from accord_tools.check.report import rank
 
 NO_OCCASION: Final = "the {} gave no occasion for it"

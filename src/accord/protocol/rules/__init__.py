@@ -10,7 +10,7 @@ import accord.protocol.rules.state  # noqa: F401  # registers the state rules
 from accord.protocol.rules._rule import RULES, Breach, Index, Rule, enforced_rules
 from accord.types._base import RevisionId
 
-__all__ = ["Breach", "Index", "Rule", "complete", "enforced_rules"]
+__all__ = ["RULES", "Breach", "Index", "Rule", "complete", "enforced_rules"]
 
 
 @cache

@@ -17,10 +17,10 @@ from accord.errors import AccordError, ConnectFailed
 from accord.json_schema.samples import sample, short_durations
 from accord.protocol.mirroring import MirroredArgument, mirrored_arguments
 from accord.protocol.revisions import BEFORE_HANDSHAKE, in_order
+from accord.protocol.shape import exists_in
 from accord.protocol.verdict import Verdict
 from accord.trace import Transport
 from accord.types import JsonObject, RevisionId, ToolAnnotations
-from accord.types._base import lifetime_of
 from accord_tools.check.probing.messages import is_question
 from accord_tools.check.probing.raw_connection import (
     AuthorizationRequired,
@@ -234,7 +234,7 @@ async def later_annotations(target: ServerTarget, revisions: Sequence[RevisionId
 
     The first revision has no annotations, and the tools are the same.
     """
-    is_known = any(revision in lifetime_of(ToolAnnotations) for revision in revisions)
+    is_known = any(exists_in(ToolAnnotations, revision) for revision in revisions)
     # The only copy of a server that runs once at a time is in use.
     if is_known or target.one_at_a_time:
         return {}
