@@ -1,11 +1,13 @@
 """The history keeps whole runs, gives them back as they were, and is never destroyed."""
 
+import json
 import os
 import signal
 import sqlite3
 import subprocess
 import sys
 import tempfile
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Thread
@@ -126,6 +128,25 @@ def test_json_lines_have_catalogs_but_no_reports(tmp_path):
         assert history.documents("tickets", id).report
     with open_history(path) as history:
         assert history.documents("tickets", id) == ServerDocuments(catalog=catalog("add"))
+
+
+def test_a_catalog_is_called_surface_in_stored_data(tmp_path):
+    """As 0.2 wrote it, in the JSON of a run, in lines and in the database."""
+    given = result(catalog=summary("add"), catalog_revision="2025-11-25")
+    members = msgspec.to_builtins(given)
+    assert members["surface"]["digest"] == "catalog-add"
+    assert members["surface_revision"] == "2025-11-25"
+    assert not {"catalog", "catalog_revision"} & members.keys()
+    with open_history(tmp_path / "runs.jsonl") as history:
+        save(history, given)
+    _, *lines = map(json.loads, (tmp_path / "runs.jsonl").read_text().splitlines())
+    assert {each["kind"] for each in lines} >= {"surface", "run"}
+    assert lines[-1]["results"][0]["surface"] == "catalog-add"
+    with open_history(tmp_path / "runs.sqlite") as history:
+        save(history, given)
+    with closing(sqlite3.connect(tmp_path / "runs.sqlite")) as db:
+        query = "SELECT surface.digest FROM result JOIN surface ON surface.id = result.surface"
+        assert db.execute(query).fetchall() == [("catalog-add",)]
 
 
 def test_a_catalog_that_becomes_known_later_is_added(path):

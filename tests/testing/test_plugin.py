@@ -247,7 +247,8 @@ def test_runs_without_fixtures_do_not_load_the_library(project: pytest.Pytester)
         def test_nothing():
             loaded = {name for name in sys.modules if name.partition(".")[0] == "accord"}
             assert loaded <= {
-                "accord", "accord.testing", "accord.testing.plugin", "accord.version",
+                "accord", "accord.cli", "accord.cli.commands",
+                "accord.testing", "accord.testing.plugin", "accord.version",
                 "accord_tools.check", "accord_tools.contract", "accord_tools.contract.plugin",
             }
             assert "msgspec" not in sys.modules
