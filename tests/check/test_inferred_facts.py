@@ -15,6 +15,7 @@ from protocol.rules.http_sessions import (
     stateless,
     streamable,
 )
+from support.tables import cases
 
 HTTP = frozenset(rule.requirement for rule in HTTP_RULES)
 POST = {
@@ -84,11 +85,11 @@ CLEAN = {
 }
 
 
-@pytest.mark.parametrize(
+@cases(
     "left_out",
     [(), ("host",), ("authorization",), ("mcp-session-id",), ("authorization", "mcp-session-id")],
 )
-@pytest.mark.parametrize("name", CLEAN)
+@cases("name", CLEAN)
 def test_a_session_that_keeps_the_rules_raises_no_alarm(name, left_out):
     assert broken(without_marks(CLEAN[name](), left_out=left_out)) == set()
 

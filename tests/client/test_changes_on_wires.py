@@ -12,6 +12,7 @@ from accord.client.subscriptions import NoticesLost, ResourceUpdated, ToolsChang
 from accord.errors import InternalError, ResourceNotFound
 from accord.testing import connected, run_in_virtual_time
 from support.raw_http import RawServer
+from support.tables import cases
 from support.waiting import until
 
 CHANGING = Path(__file__).parents[1] / "transports" / "servers" / "changing.py"
@@ -45,8 +46,8 @@ def desk() -> Server:
     return server
 
 
-@pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25", REVISION])
-@pytest.mark.parametrize("transport", ["memory", "http"])
+@cases("revision", ["2025-06-18", "2025-11-25", REVISION])
+@cases("transport", ["memory", "http"])
 def test_changes_and_questions_reach_the_client(transport, revision):
     heard = []
 

@@ -9,6 +9,7 @@ from accord.client import blocking, connect
 from accord.client.results import MOST_PAGES, PageGuard
 from accord.errors import RemoteProtocolError
 from support.raw_http import RawServer
+from support.tables import cases
 from support.waiting import run
 
 
@@ -28,10 +29,10 @@ class Endless(RawServer):
         reply.result(request, {"tools": self.entries(number), "nextCursor": f"c{number}"})
 
 
-@pytest.mark.parametrize(
+@cases(
     "entries", [lambda number: [], lambda number: [tool("a"), tool("b")]], ids=["empty", "the same"]
 )
-@pytest.mark.parametrize(("options", "most"), [({}, 100), ({"empty_pages": 3}, 3)], ids=str)
+@cases(("options", "most"), [({}, 100), ({"empty_pages": 3}, 3)], ids=str)
 def test_pages_without_a_new_entry_are_given_up(entries, options, most):
     async def main():
         async with Endless(entries) as server, connect(server.url, **options) as client:

@@ -25,6 +25,7 @@ from support.http_server import bounded
 from support.links import text
 from support.modern import accept, meta
 from support.running import in_virtual_time
+from support.tables import cases
 from support.waiting import in_loop, run, until, until_sync
 
 
@@ -71,8 +72,8 @@ class User:
         return {"value": self.name}
 
 
-@pytest.mark.parametrize("client", ["2025-06-18", "2026-07-28"])
-@pytest.mark.parametrize("server", ["2025-11-25", "2026-07-28"])
+@cases("client", ["2025-06-18", "2026-07-28"])
+@cases("server", ["2025-11-25", "2026-07-28"])
 def test_questions_logs_and_progress_reach_only_the_client_of_the_call(
     server: str, client: Any
 ) -> None:

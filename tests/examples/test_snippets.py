@@ -199,7 +199,7 @@ def test_the_servers_of_the_pages_on_authorization_pass_the_type_checker(tmp_pat
     assert done.returncode == 0, done.stdout
 
 
-@pytest.mark.parametrize(
+@cases(
     "page",
     [
         page

@@ -4,7 +4,7 @@ import json
 
 import msgspec
 
-from accord_tools.inspector.actions import _actions, perform
+from accord_tools.inspector.actions import load_actions, perform
 from accord_tools.inspector.definition import InspectOptions, InspectTarget
 from accord_tools.inspector.log.message_log import InspectedLog
 from accord_tools.inspector.session import Changes, InspectedSession
@@ -19,7 +19,7 @@ def make_session(kind="live", *, target=None, **options):
 
 async def ask(session, action, /, **params):
     """Run an action as the page does; the answer has travelled as JSON."""
-    made = await perform(session, _actions[action], json.dumps(params).encode())
+    made = await perform(session, load_actions()[action], json.dumps(params).encode())
     return json.loads(msgspec.json.encode(made))
 
 

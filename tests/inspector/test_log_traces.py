@@ -14,6 +14,7 @@ from accord_tools.inspector.log.message_log import InspectedLog, write_trace
 from accord_tools.inspector.log.trace_session import open_trace
 from inspector.logged import answer, ask, call, make_session, opening, rows_of
 from support.running import on_a_loop
+from support.tables import cases
 from support.waiting import until
 
 TRACES = Path(__file__).parents[2] / "examples" / "traces"
@@ -28,7 +29,7 @@ OPENING = b"".join(line(*each) for each in opening())
 SHORT = OPENING + line("client", call()) + line("server", answer())
 
 
-@pytest.mark.parametrize("name", ALL)
+@cases("name", ALL)
 def test_verdicts_are_those_of_the_trace_check(name):
     session = make_session("trace")
 

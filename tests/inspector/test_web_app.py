@@ -30,6 +30,7 @@ from accord_tools.inspector.web.gate import loopback_address
 from accord_tools.inspector.web.static_files import StaticFiles
 from support.page_client import page_of, read_answer, read_head
 from support.running import in_virtual_time
+from support.tables import cases
 from support.waiting import in_loop, until
 
 PROTECTING = {
@@ -149,7 +150,7 @@ async def test_the_page_holds_no_secret():
             assert page.key.encode() not in answer.body
 
 
-@pytest.mark.parametrize(
+@cases(
     "path",
     [
         "/../session.py",
@@ -476,7 +477,7 @@ async def test_a_feed_ends_in_order_when_the_inspector_ends():
     await feed.__aexit__(None, None, None)
 
 
-@pytest.mark.parametrize("query", ["since=-1", "since=x", "since=1.5", "since=%D9%A3"])
+@cases("query", ["since=-1", "since=x", "since=1.5", "since=%D9%A3"])
 def test_a_version_is_a_number(query):
     @in_loop
     async def run():

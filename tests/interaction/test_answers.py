@@ -87,8 +87,8 @@ def test_every_request_for_a_resource_prompt_or_completion_is_answered(transport
     run(main())
 
 
-@pytest.mark.parametrize("way", failing.FAILURES)
-@pytest.mark.parametrize("transport", ["memory", "http"])
+@cases("way", failing.FAILURES)
+@cases("transport", ["memory", "http"])
 def test_middleware_that_fails_is_answered(transport: str, way: str) -> None:
     async def main() -> None:
         async with client_of(transport, failing.failing_middleware(way)) as client:
@@ -128,8 +128,8 @@ def test_failed_calls_do_not_count_as_in_flight() -> None:
     run(main())
 
 
-@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
-@pytest.mark.parametrize("way", failing.WAYS)
+@cases("is_async", [False, True], ids=["sync", "async"])
+@cases("way", failing.WAYS)
 def test_callbacks_of_a_client_that_fail_are_answered(way: str, is_async: bool) -> None:
     server: Server[None] = Server("asking", ask_timeout=LONG)
 
@@ -192,7 +192,7 @@ def test_in_rounds_a_callback_that_fails_ends_its_call_alone(way: str, is_async:
     run(main())
 
 
-@pytest.mark.parametrize("way", failing.FAILURES)
+@cases("way", failing.FAILURES)
 def test_failing_notification_callbacks_of_a_client_end_nothing(way: str) -> None:
     server: Server[None] = Server("telling")
 

@@ -872,8 +872,8 @@ def test_a_message_of_which_only_the_id_was_readable_excuses_one_error_and_no_re
     assert [each.party for each in found] == ["client", "server"]
 
 
-@pytest.mark.parametrize("revision", [None, *REVISIONS])
-@pytest.mark.parametrize("opens", [False, True], ids=["from the start", "after the opening"])
+@cases("revision", [None, *REVISIONS])
+@cases("opens", [False, True], ids=["from the start", "after the opening"])
 def test_hostile_input_never_raises(revision, opens):
     monitor = Monitor(revision=revision)
     if opens:

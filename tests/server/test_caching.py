@@ -57,7 +57,7 @@ def hints(server: Any, method: str, **params: Any) -> tuple[int, str]:
     "caching.ttl.non-negative",
     "caching.scope.value",
 )
-@pytest.mark.parametrize("method", LISTS)
+@cases("method", LISTS)
 def test_lists_say_how_long_they_may_be_kept(method: str) -> None:
     assert hints(make(), method) == (0, "public")
     chosen = CacheHints(**{LISTS[method]: 1.5}, scope="private")
@@ -67,7 +67,7 @@ def test_lists_say_how_long_they_may_be_kept(method: str) -> None:
 
 
 @pytest.mark.requirement("caching.server.public-may-be-shared")
-@pytest.mark.parametrize("method", LISTS)
+@cases("method", LISTS)
 def test_lists_are_private_where_callers_may_differ(method: str) -> None:
     async def layer(ctx: Any, proceed: Any) -> Any:
         return await proceed()

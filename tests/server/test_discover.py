@@ -7,6 +7,7 @@ import pytest
 from accord import Server
 from accord.testing import run_in_virtual_time
 from support.listening import SERVER_INFO, ListeningClient
+from support.tables import cases
 
 METHODS = {
     "tools": {"tools/list": {}, "tools/call": {"name": "look", "arguments": {}}},
@@ -70,7 +71,7 @@ def test_the_server_names_its_revisions_and_itself() -> None:
     "discover.unadvertised-method-not-found",
     "tools.list.answers-when-declared",
 )
-@pytest.mark.parametrize("kinds", [(), ("tools",), ("prompts",), ("resources",)])
+@cases("kinds", [(), ("tools",), ("prompts",), ("resources",)])
 def test_methods_are_served_if_their_capability_is_declared(kinds: tuple[str, ...]) -> None:
     async def main() -> None:
         async with ListeningClient(make(*kinds)) as raw:

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Callable
 
-import pytest
 from msgspec.structs import replace
 
 import protocol.rules.http_mutants_later  # noqa: F401  # registers mutants
@@ -76,7 +75,7 @@ ROWS = sorted({each.requirement for each in MUTANTS})
 HTTP = frozenset(rule.requirement for rule in HTTP_RULES)
 
 
-@pytest.mark.parametrize("row", ROWS)
+@cases("row", ROWS)
 def test_every_mutant_is_found_under_its_requirement_alone(row: str) -> None:
     for mutant in [each for each in MUTANTS if each.requirement == row]:
         session = mutant.session()
@@ -108,7 +107,7 @@ def _changed(session: Session, change: Callable[[HttpFacts], HttpFacts]) -> Sess
     }
 
 
-@pytest.mark.parametrize("row", ROWS)
+@cases("row", ROWS)
 def test_a_recording_without_marked_headers_accuses_no_party_of_missing_ones(row: str) -> None:
     """What is not marked as recorded is unknown: only what is there can be wrong."""
     for mutant in [each for each in MUTANTS if each.requirement == row][:4]:
