@@ -303,6 +303,14 @@ async def test_a_client_hears_of_changes_of_all_kinds_through_a_wrapper(
         assert (await client.call_tool(name_of("later"))).content[0].text == "later"  # type: ignore[union-attr]
 
 
+@in_loop
+async def test_a_prefix_that_is_percent_encoded_is_taken_out_of_a_uri() -> None:
+    hub: Server[Any] = Server("hub")
+    hub.mount(make(), prefix="x")
+    (contents,) = (await hub.read_resource("note://%78/by/Ann")).contents
+    assert (contents.text, contents.uri) == ("Ann, note://by/Ann", "note://x/by/Ann")
+
+
 # -- of an API
 
 PATHS = {
