@@ -201,7 +201,7 @@ class KnownHeaders:
         self._known[header] = found
 
 
-class _Resource(msgspec.Struct, frozen=True):
+class ProtectedEndpoint(msgspec.Struct, frozen=True):
     """One endpoint as its clients reach it: its URL, its metadata, its verifier."""
 
     resource: str
@@ -221,7 +221,7 @@ class TokenHead(NamedTuple):
         query: its query string, where a token is refused.
     """
 
-    target: _Resource
+    target: ProtectedEndpoint
     given: tuple[bytes, ...]
     query: bytes = b""
 
@@ -266,7 +266,7 @@ class Guard:
         if getattr(getattr(app, "options", None), "metrics", False):
             own = (*_HEALTH, _METRICS)
         self._open = frozenset(each.rstrip("/") for each in (*own, *open_paths))
-        self._resources: dict[str, _Resource] = {}
+        self._resources: dict[str, ProtectedEndpoint] = {}
         self._required = protection.scopes
         self._implied = protection.implied_scopes
         # Metadata has to name an authorization server (auth.prm.lists-as).
@@ -362,7 +362,7 @@ class Guard:
             return resource.invalid_token(scopes=self._challenged_scopes)
         return self._grant(verified)
 
-    def _recall(self, target: _Resource, given: bytes) -> Admission | None:
+    def _recall(self, target: ProtectedEndpoint, given: bytes) -> Admission | None:
         """Return what `admit` would decide about a header whose token its verifier remembers."""
         known = target.known
         if known is None:
@@ -409,7 +409,7 @@ class Guard:
             return _is_preflight(scope)
         return local_path(scope).rstrip("/") in self._open
 
-    def _find_resource(self, scope: Scope) -> _Resource | AccessRefusal:
+    def _find_resource(self, scope: Scope) -> ProtectedEndpoint | AccessRefusal:
         path = self._path_of(scope)
         if self._public is not None:
             above = self._public.resource.removesuffix(self.path)
@@ -435,7 +435,7 @@ class Guard:
         """The prefix of our path in the public URL."""
         return urlsplit(self.public_url or "").path.removesuffix(self.path)
 
-    def _resource_at(self, url: str, path: str) -> _Resource:
+    def _resource_at(self, url: str, path: str) -> ProtectedEndpoint:
         found = self._resources.get(url)
         if found is None:
             verifier = for_audience(self.protection.verifier, url)
@@ -448,7 +448,7 @@ class Guard:
             described_at = metadata_url(url, path) if self._has_metadata else None
             challenge_for = partial(_challenge_for, self._required, described_at)
             known = None if memory is None else KnownHeaders(memory)
-            found = _Resource(url, described_at, verifier, known, challenge_for)
+            found = ProtectedEndpoint(url, described_at, verifier, known, challenge_for)
             if len(self._resources) < _RESOURCES_MOST:
                 self._resources[url] = found
         return found
@@ -466,7 +466,7 @@ class Guard:
         paths = (self.path, *self._other_paths.values())
         return not rest or any(rest in (path, f"{prefix}{path}") for path in paths)
 
-    async def _publish(self, target: _Resource, scope: Scope, send: Send) -> None:
+    async def _publish(self, target: ProtectedEndpoint, scope: Scope, send: Send) -> None:
         method = scope["method"]
         if not self._has_metadata:
             await respond(send, 404, [_JSON, _ANY_ORIGIN], _NO_METADATA, is_head=method == "HEAD")
@@ -505,7 +505,7 @@ class Guard:
     async def _refuse(
         self,
         refusal: AccessRefusal,
-        target: _Resource | None,
+        target: ProtectedEndpoint | None,
         scope: Scope,
         receive: Receive,
         send: Send,
