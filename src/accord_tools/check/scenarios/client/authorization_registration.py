@@ -46,7 +46,8 @@ _FLAG: Final = "client_id_metadata_document_supported"
 REGISTRATION: Final = (_BEFORE_FLOW, _SUPPORT, _TYPE, _NATIVE, _WEB, _GRANTS)
 # What programs send that have no id: the text of an empty value.
 _NO_ID: Final = frozenset({"", "undefined", "null", "none"})
-# As many registrations with the same metadata are a loop.
+# As many registrations with the same metadata, or attempts for one operation, are a loop; the
+# specification names no number.
 _MANY: Final = 5
 _SECONDS: Final = 5.0
 
