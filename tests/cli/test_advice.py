@@ -41,7 +41,7 @@ def hints():
     """Return the texts of the sources that name parameters of the library."""
     places = [
         *(SOURCES / "auth").glob("*.py"),
-        SOURCES / "transports" / "http" / "client" / "auth.py",
+        SOURCES / "http" / "client" / "auth.py",
     ]
     for place in places:
         tree = ast.parse(place.read_text())

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from accord.cli.main import _parse, _split, main
+from accord.cli.main import _parse, main
 from accord_tools.inspector.command_targets import read_targets
 from cli.conftest import ACCORD, PLAIN
 from support.waiting import LONG, until_sync
@@ -43,10 +43,7 @@ def write_servers(path, **servers):
 
 
 def targets(*words):
-    own, command = _split(["inspect", *map(str, words)])
-    options = _parse(own)
-    options.command = command
-    return read_targets(options)
+    return read_targets(_parse(["inspect", *map(str, words)]))
 
 
 def complaint(capsys, *words):
