@@ -12,6 +12,7 @@ import pytest
 import accord
 from accord.protocol.revisions import Revision
 from accord.types import REVISION_IDS
+from support.tables import cases
 
 SOURCE = Path(accord.__file__).parents[1]
 # Modules of the library by their path in it, such as `types/content.py`; those of the tools by
@@ -163,7 +164,7 @@ def test_code_outside_the_tables_reads_every_flag_of_a_revision():
     assert set(FLAGS) - set().union(*map(flags_read, trees)) == set()
 
 
-@pytest.mark.parametrize(
+@cases(
     ("source", "is_read"),
     [
         ("revision.batching", True),
@@ -194,7 +195,7 @@ def test_no_code_orders_revisions_outside_the_tables():
     assert ordered == []
 
 
-@pytest.mark.parametrize(
+@cases(
     ("source", "faults"),
     [
         ("x = '2025-06-18'", 1),
@@ -207,7 +208,7 @@ def test_a_revision_literal_is_noticed(source, faults):
     assert len(list(revision_literals("server/x.py", ast.parse(source)))) == faults
 
 
-@pytest.mark.parametrize(
+@cases(
     ("source", "faults"),
     [
         ("Lifetime(since='2025-06-18')", 0),
@@ -220,7 +221,7 @@ def test_rules_name_revisions_in_lifetimes_only(source, faults):
     assert len(list(revision_literals("protocol/rules/x.py", ast.parse(source)))) == faults
 
 
-@pytest.mark.parametrize(
+@cases(
     ("source", "faults"),
     [
         ("revision.id < other", 1),
@@ -325,7 +326,7 @@ def test_no_class_overrides_a_private_method_of_another_file():
     assert foreign_overrides(TREES) == []
 
 
-@pytest.mark.parametrize(
+@cases(
     ("derived", "count"),
     [
         ("from a import A\nclass B(A):\n    def _run(self): ...", 1),
@@ -355,7 +356,7 @@ def test_an_import_loads_nothing_that_is_optional_or_slow(name):
     assert loaded_by(f"import {name}") & set(HEAVY) == set()
 
 
-@pytest.mark.parametrize("words", ["--help", "add --help", "hosts --help", "run --help"])
+@cases("words", ["--help", "add --help", "hosts --help", "run --help"])
 def test_help_loads_none_of_what_the_command_needs(words):
     # Modules are listed on standard error while they are imported.
     command = [sys.executable, "-X", "importtime", "-m", "accord", *words.split()]

@@ -5,7 +5,7 @@ import importlib.util
 import re
 from pathlib import Path
 
-import pytest
+from support.tables import cases
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "design.md").read_text()
@@ -38,7 +38,7 @@ def test_there_are_five_walks():
     assert len(WALKS) == 5
 
 
-@pytest.mark.parametrize("walk", DIAGRAMS)
+@cases("walk", DIAGRAMS)
 def test_a_walk_names_functions_that_exist(walk):
     files = dict(re.findall(r"participant (\w+) as (\S+)", walk))
     steps = re.findall(r"\w+-+>>(\w+): (\w+)", walk)

@@ -1,8 +1,6 @@
 import inspect
 import re
 
-import pytest
-
 import accord.errors as errors
 from accord.errors import (
     AccordError,
@@ -12,6 +10,7 @@ from accord.errors import (
     RequestError,
     TraceError,
 )
+from support.tables import cases
 
 CODES = {
     "ParseError": -32700,
@@ -31,7 +30,7 @@ CLASSES = [
 ]
 
 
-@pytest.mark.parametrize("name", CODES)
+@cases("name", CODES)
 def test_every_request_error_has_its_code(name):
     error = getattr(errors, name)("why")
     assert isinstance(error, RequestError)

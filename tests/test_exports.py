@@ -13,6 +13,7 @@ import pytest
 import accord
 import accord_tools
 from accord.errors import MissingExtra
+from support.tables import cases
 
 
 def _modules() -> dict[str, ModuleType]:
@@ -83,7 +84,7 @@ def in_order(name: str) -> tuple[int, str]:
     return (0 if name.isupper() else 1 if name[:1].isupper() else 2, name)
 
 
-@pytest.mark.parametrize("name", EXPORTING)
+@cases("name", EXPORTING)
 def test_exports_exist_and_are_listed_once_in_order(name):
     module = MODULES[name]
     listed = list(module.__all__)
@@ -185,7 +186,7 @@ def test_the_top_level_exports_what_it_lists():
     assert set(accord.__all__) <= set(dir(accord))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("name", "hint"),
     [
         ("ElicitationRefused", "from accord.errors import ElicitationRefused"),

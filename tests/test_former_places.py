@@ -4,6 +4,8 @@ from importlib import import_module
 
 import pytest
 
+from support.tables import cases
+
 FORMER = {
     "accord.stores": {
         "accord.server": ("EventStore", "MemoryEventStore"),
@@ -23,7 +25,7 @@ NAMES = [
 ]
 
 
-@pytest.mark.parametrize(("former", "name", "place"), NAMES)
+@cases(("former", "name", "place"), NAMES)
 def test_a_name_is_found_in_its_former_place_with_a_warning(former, name, place):
     expected = f"{former} will go in 0.4; write: from {place} import {name}"
     with pytest.warns(DeprecationWarning, match="will go in 0.4") as warned:

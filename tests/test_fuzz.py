@@ -8,7 +8,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
-import pytest
+from support.tables import cases
 
 FOLDER = Path(__file__).parents[1] / "fuzz"
 
@@ -47,7 +47,7 @@ def test_a_seed_gives_the_same_cases():
     assert first == second
 
 
-@pytest.mark.parametrize("data", [b"", b"\x00", b"\x01{}\n{}", b"\xffx\ny\nz"])
+@cases("data", [b"", b"\x00", b"\x01{}\n{}", b"\xffx\ny\nz"])
 def test_any_bytes_make_a_case(data):
     case = fuzz.case_from_bytes(data)
     fuzz.run(case, thorough=False)

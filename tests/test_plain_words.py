@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-import pytest
+from support.tables import cases
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("src", "tests", "docs", "examples", "benchmarks", "fuzz", "interop", "tools")
@@ -219,7 +219,7 @@ def test_tests_are_named_by_condition_and_outcome():
     assert faults == []
 
 
-@pytest.mark.parametrize(
+@cases(
     ("name", "is_old"),
     [
         ("StandaloneRequests", True),
@@ -245,7 +245,7 @@ def test_a_name_of_before_is_noticed(name, is_old):
     assert bool(list(old_words_of(name, is_name=True))) == is_old
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "is_old"),
     [
         ("# a bell rings", True),
@@ -269,7 +269,7 @@ def test_public_classes_have_one_name_each():
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("name", "is_bare"),
     [
         ("told", True),
@@ -285,7 +285,7 @@ def test_a_bare_participle_is_noticed(name, is_bare):
     assert is_bare_participle(name) == is_bare
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "count"),
     [
         ("'x' is no tool", 1),

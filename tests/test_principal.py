@@ -9,6 +9,7 @@ import pytest
 
 from accord import Principal
 from accord.principal import as_principal, identity_text
+from support.tables import cases
 
 
 def test_a_principal_is_the_same_whatever_its_token_allows():
@@ -86,7 +87,7 @@ def test_different_callers_have_different_identities():
     assert all(text.isascii() for text in texts)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("value", "same"),
     [
         ("ann", Principal("ann")),
@@ -109,7 +110,7 @@ def test_the_subject_is_what_the_caller_is_named_by(value, subject):
     assert as_principal(value).subject == subject
 
 
-@pytest.mark.parametrize("value", [1.5, True, object(), frozenset(), [], ("a", 1.5)])
+@cases("value", [1.5, True, object(), frozenset(), [], ("a", 1.5)])
 def test_a_value_without_an_identity_of_its_own_is_refused(value):
     with pytest.raises(TypeError, match="let `principal=` return a Principal, a str"):
         as_principal(value)

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 import accord
+from support.tables import cases
 
 ROOT = Path(__file__).parents[1]
 KINDS = ("breaking", "feature", "fix", "docs")
@@ -30,7 +31,7 @@ def test_the_installed_version_is_the_one_in_the_source():
     assert importlib.metadata.version("accord") == accord.__version__
 
 
-@pytest.mark.parametrize("path", FRAGMENTS, ids=lambda path: path.name)
+@cases("path", FRAGMENTS, ids=lambda path: path.name)
 def test_a_fragment_describes_one_change_of_a_known_kind(path):
     _, kind, suffix = path.name.rsplit(".", 2)
     assert (kind in KINDS, suffix) == (True, "md")
@@ -44,9 +45,7 @@ def test_a_fragment_describes_one_change_of_a_known_kind(path):
     ] == []
 
 
-@pytest.mark.parametrize(
-    "path", sorted((ROOT / ".github").rglob("*.yml")), ids=lambda path: path.name
-)
+@cases("path", sorted((ROOT / ".github").rglob("*.yml")), ids=lambda path: path.name)
 def test_workflows_and_templates_are_valid_yaml(path):
     assert isinstance(yaml.safe_load(path.read_text()), dict)
 
@@ -54,7 +53,7 @@ def test_workflows_and_templates_are_valid_yaml(path):
 WORKFLOWS = [*sorted((ROOT / ".github" / "workflows").glob("*.yml")), ROOT / "action.yml"]
 
 
-@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+@cases("path", WORKFLOWS, ids=lambda path: path.name)
 def test_each_action_is_pinned_by_the_hash_of_a_commit_whose_version_is_named(path):
     uses = re.findall(r"uses: (.*)", path.read_text())
     assert uses

@@ -9,6 +9,7 @@ from hypothesis import strategies as some
 
 from accord.errors import TraceError
 from accord.trace import HttpFacts, Record, read, write
+from support.tables import cases
 
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
 
@@ -136,14 +137,14 @@ def test_facts_of_http_are_read_as_they_were_written():
     assert record.http == facts
 
 
-@pytest.mark.parametrize(
+@cases(
     ("status", "is_refusal"), [(None, False), (200, False), (399, False), (400, True), (503, True)]
 )
 def test_a_request_is_refused_from_400_on(status, is_refusal):
     assert HttpFacts(status=status).is_refusal is is_refusal
 
 
-@pytest.mark.parametrize(
+@cases(
     ("data", "reason"),
     [
         (b"", "the recording is empty"),

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
+from support.tables import cases
 
 TESTS = Path(__file__).parent
 REASON = "# clock: "
@@ -71,7 +71,7 @@ def test_tests_wait_for_conditions_or_say_why_for_the_clock():
     assert found == []
 
 
-@pytest.mark.parametrize(
+@cases(
     ("source", "lines"),
     [
         ("async def test_it():\n    await asyncio.sleep(0.1)", [2]),

@@ -11,8 +11,6 @@ import re
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 import accord
 import accord.auth
 import accord.client
@@ -30,6 +28,7 @@ from accord.server.settings import ServerSettings, ToolDetails
 from accord.server.tasks import TaskSettings
 from accord.sharing.serving.otel import instrument_name
 from accord.sharing.workers.metrics import COUNTS
+from support.tables import cases
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -151,12 +150,12 @@ def codes_of(page):
             yield found[1].replace("\\|", "|")
 
 
-@pytest.mark.parametrize("page", CURRENT_PAGES, ids=lambda page: page.name)
+@cases("page", CURRENT_PAGES, ids=lambda page: page.name)
 def test_names_and_keywords_in_sentences_exist(page):
     assert [fault for code in codes_of(page) for fault in faults_of(code)] == []
 
 
-@pytest.mark.parametrize(
+@cases(
     ("code", "expected"),
     [
         ("ctx.stat", ["ctx.stat"]),
@@ -193,7 +192,7 @@ def anchors_of(page):
     return {re.sub(r"[^\w -]", "", each.lower()).strip().replace(" ", "-") for each in headings}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@cases("page", PAGES, ids=lambda page: page.name)
 def test_links_of_a_page_lead_somewhere(page):
     faults = []
     for link in _LINK.findall(_FENCED.sub("", page.read_text(encoding="utf-8"))):

@@ -4,9 +4,8 @@ import ast
 import re
 from pathlib import Path
 
-import pytest
-
 import accord
+from support.tables import cases
 
 PAGE = (Path(__file__).parents[2] / "docs" / "troubleshooting.md").read_text()
 MESSAGES = re.findall(r"^### (.*)$", PAGE, re.MULTILINE)
@@ -26,7 +25,7 @@ def texts():
 TEXTS = "\n\n".join(each.replace("\n", " ") for each in texts())
 
 
-@pytest.mark.parametrize("message", MESSAGES)
+@cases("message", MESSAGES)
 def test_a_message_of_the_page_is_in_the_source(message):
     pattern = "[^\n]*".join(map(re.escape, message.split("...")))
     assert re.search(pattern, TEXTS), message

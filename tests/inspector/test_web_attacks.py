@@ -16,6 +16,7 @@ from accord_tools.inspector.inspection import Inspection
 from accord_tools.inspector.web.serving import PageSockets, serve_inspection
 from accord_tools.inspector.web.static_files import StaticFiles
 from support.page_client import PageClient, page_of, read_answer
+from support.tables import cases
 from support.waiting import LONG, in_loop
 
 SHELL = "command=sh&args=-c+id&transportType=stdio&env=%7B%7D&url=http%3A%2F%2Fevil.example"
@@ -90,7 +91,7 @@ async def test_an_upgrade_is_refused():
             assert answer.status == status
 
 
-@pytest.mark.parametrize(
+@cases(
     "head",
     [
         b"GET / HTTP/1.0\r\n\r\n",

@@ -12,6 +12,7 @@ from accord.types import (
     ToolResultContent,
     ToolUseContent,
 )
+from support.tables import cases
 
 TEXT = TextContent("hello")
 USE = ToolUseContent("u1", "weather", {"city": "Oslo"})
@@ -28,7 +29,7 @@ def assistant(*blocks):
     return SamplingMessage("assistant", list(blocks))
 
 
-@pytest.mark.parametrize(
+@cases(
     "messages",
     [
         [],
@@ -49,7 +50,7 @@ def test_tool_results_beside_other_content_are_a_fault():
 
 
 @pytest.mark.requirement("sampling.tool-use.balanced", "sampling.error.missing-tool-result")
-@pytest.mark.parametrize(
+@cases(
     "after",
     [[], [user(TEXT)], [user(RESULT)], [user(TEXT), user(RESULT, OTHER_RESULT)], [assistant(TEXT)]],
 )
@@ -67,7 +68,7 @@ def test_a_result_of_a_tool_use_that_does_not_exist_is_a_fault():
 
 
 @pytest.mark.requirement("sampling.tool-choice.none", "sampling.tool-choice.required")
-@pytest.mark.parametrize(
+@cases(
     ("mode", "messages", "content", "fault"),
     [
         (None, [], TEXT, None),
@@ -88,7 +89,7 @@ def test_an_answer_is_held_to_the_choice_of_tools(mode, messages, content, fault
 
 
 @pytest.mark.requirement("elicitation.form.no-secrets")
-@pytest.mark.parametrize(
+@cases(
     ("name", "schema", "is_secret"),
     [
         ("password", {"type": "string"}, True),

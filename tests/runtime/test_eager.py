@@ -11,6 +11,7 @@ import pytest
 
 from accord import Context, Server, ToolError, connect
 from accord.runtime.eager import HAS_EAGER_TASKS, code_without_await, run_at_once
+from support.tables import cases
 from support.waiting import LONG, run, until_sync
 
 NUMBER: ContextVar[int] = ContextVar("NUMBER", default=0)
@@ -71,7 +72,7 @@ def test_a_coroutine_function_without_await_is_brief(function: Any) -> None:
     assert code_without_await(function) is function.__code__
 
 
-@pytest.mark.parametrize("function", [waits, iterates, enters, numbers, sync, Shop(), print])
+@cases("function", [waits, iterates, enters, numbers, sync, Shop(), print])
 def test_other_functions_are_not_brief(function: Any) -> None:
     assert code_without_await(function) is None
 
@@ -193,7 +194,7 @@ def test_a_brief_tool_that_cancels_its_task_is_answered() -> None:
     assert call(tool, 2) == ["done", "done"]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("error", "text"),
     [
         (ToolError("too hot"), "too hot"),

@@ -10,6 +10,7 @@ from accord.json_schema.reader import inline
 from accord.server.schema.conversion import Collector, plain_schema
 from accord.server.schema.plain import admits_plainly, is_plain, takes_none
 from accord.server.schema.signature import inspect
+from support.tables import cases
 
 PLAIN = [
     str,
@@ -45,7 +46,7 @@ OTHER = [
 ]
 
 
-@pytest.mark.parametrize("type_", PLAIN, ids=repr)
+@cases("type_", PLAIN, ids=repr)
 def test_the_schema_of_a_plain_type_is_the_general_one(type_):
     assert is_plain(type_)
     collector = Collector()
@@ -53,7 +54,7 @@ def test_the_schema_of_a_plain_type_is_the_general_one(type_):
     assert plain_schema(type_) == plain_schema(type_) == inline(general, collector.components)
 
 
-@pytest.mark.parametrize("type_", OTHER, ids=repr)
+@cases("type_", OTHER, ids=repr)
 def test_other_types_are_not_plain(type_):
     assert not is_plain(type_)
 
@@ -63,7 +64,7 @@ def test_a_schema_that_was_changed_changes_no_other():
     assert plain_schema(list[str]) == {"type": "array", "items": {"type": "string"}}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("type_", "default", "fits"),
     [
         (int, 1, True),

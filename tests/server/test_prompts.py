@@ -25,6 +25,7 @@ from accord.types import (
     ResourceLink,
     TextContent,
 )
+from support.tables import cases
 
 
 class Context: ...
@@ -127,7 +128,7 @@ def test_missing_arguments_are_named() -> None:
 
 
 @pytest.mark.requirement("prompts.arguments.validated")
-@pytest.mark.parametrize(
+@cases(
     ("given", "why"),
     [
         (
@@ -194,7 +195,7 @@ def assistant(content: Any) -> PromptMessage:
     "prompts.message.content",
     "prompts.message.content-type",
 )
-@pytest.mark.parametrize(
+@cases(
     ("value", "expected"),
     [
         ("a", [user(TEXT)]),
@@ -231,7 +232,7 @@ def test_values_become_messages(value: object, expected: list[PromptMessage]) ->
     assert build_messages(value) == GetPromptResult(expected)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("value", "why"),
     [
         (None, "cannot be made of a NoneType"),

@@ -30,6 +30,7 @@ from accord.server.schema.conversion import schema_of
 from accord.server.schema.results import ResultError, ReturnType
 from accord.server.schema.signature import ArgumentsError, Signature, inspect
 from support.labels import label
+from support.tables import cases
 
 
 class Address(BaseModel):
@@ -126,7 +127,7 @@ class Dog(BaseModel):
     age: Annotated[int, AfterValidator(lambda age: 1 // age)]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("given", "reported"),
     [
         ({"kind": "cat"}, 'argument "value.lives" is missing'),
@@ -135,7 +136,7 @@ class Dog(BaseModel):
     ],
     ids=["missing", "unknown", "wrong"],
 )
-@pytest.mark.parametrize(
+@cases(
     "annotation",
     [Cat | Dog, Annotated[Cat | Dog, Field(discriminator="kind")]],
     ids=["plain", "discriminated"],
@@ -161,7 +162,7 @@ def test_the_title_of_a_field_stays_unless_it_is_its_name():
     assert properties["again"]["title"] == "Once more"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("annotation", "value", "text"),
     [
         (
@@ -218,7 +219,7 @@ def test_a_model_may_arrive_as_a_string():
     assert bound(Person | None, '{"name":"a"}') == Person(name="a")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("annotation", "given", "value"),
     [
         (Annotated[int, AfterValidator(even)], 4, 4),

@@ -12,6 +12,7 @@ from accord.errors import RegistrationError
 from accord.server.entries import entry as module
 from accord.server.entries.entry import EntryKind, FunctionEntry, source_location
 from accord.server.entries.registry import Registry
+from support.tables import cases
 
 
 def first() -> None: ...
@@ -133,7 +134,7 @@ def test_a_disabled_entry_is_hidden_but_keeps_its_key_and_its_place() -> None:
     assert keys(registry) == ["a", "b", "c"]
 
 
-@pytest.mark.parametrize("operation", ["remove", "enable", "disable", "is_enabled"])
+@cases("operation", ["remove", "enable", "disable", "is_enabled"])
 def test_changing_an_unknown_entry_raises_a_key_error(operation: str) -> None:
     registry = filled("a")
     with pytest.raises(KeyError, match="no tool is registered as 'x'"):
@@ -241,7 +242,7 @@ LINE = second.__code__.co_firstlineno
 HERE = f"{__file__}:{LINE}"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("thing", "place"),
     [
         (second, HERE),

@@ -18,6 +18,7 @@ from accord.errors import (
 from accord.principal import Principal
 from accord.types import InputRequiredResult, SamplingMessage, TextContent, ToolAnnotations
 from support.modern import ModernClient, accept
+from support.tables import cases
 from support.waiting import run, until
 
 KEY = "k" * 32
@@ -465,7 +466,7 @@ def test_a_question_that_the_client_cannot_answer_is_an_error_that_names_the_cap
 @pytest.mark.requirement(
     "mrtr.state.untrusted", "mrtr.state.integrity", "mrtr.state.reject-tampered"
 )
-@pytest.mark.parametrize(
+@cases(
     ("alter", "why"),
     [
         (lambda state: f"{state}-TAMPERED", "it was altered"),
@@ -615,7 +616,7 @@ def test_state_of_another_server_with_the_same_keys_is_refused() -> None:
     run(main())
 
 
-@pytest.mark.parametrize(
+@cases(
     "keys",
     [["short"], [b"x" * 31], "k" * 40, [5], []],
     ids=["short", "short bytes", "one text", "a number", "none"],

@@ -5,6 +5,7 @@ import pytest
 
 from accord import Context, Server, connect
 from accord.errors import ConnectFailed, RegistrationError
+from support.tables import cases
 from support.waiting import run
 
 
@@ -170,7 +171,7 @@ def test_one_server_serves_loops_one_after_another() -> None:
     assert len(server._core._watchdogs) <= 2
 
 
-@pytest.mark.parametrize("name", ["auth", "debug", "principal", "lifespan", "limits"])
+@cases("name", ["auth", "debug", "principal", "lifespan", "limits"])
 def test_a_setting_that_is_assigned_later_is_refused(name: str) -> None:
     server = Server("desk")
     with pytest.raises(AttributeError, match=f"{name} is set when a server is made"):

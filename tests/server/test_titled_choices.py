@@ -14,6 +14,7 @@ from accord.errors import RegistrationError, ToolError
 from accord.server.schema.conversion import schema_of
 from accord.server.schema.forms import form_of
 from support.links import IN_MEMORY, over, text
+from support.tables import cases
 
 pytestmark = IN_MEMORY
 
@@ -51,7 +52,7 @@ def test_answers_of_choices_are_read_into_the_type() -> None:
 
 
 @pytest.mark.requirement("elicitation.answers.validated")
-@pytest.mark.parametrize(
+@cases(
     ("changed", "reported"),
     [
         ({"size": "m"}, 'size: expected "s" or "l", got a string \\("m"\\)'),
@@ -122,7 +123,7 @@ def test_a_list_that_is_not_a_choice_cannot_be_asked_for(items: Any) -> None:
         form_of(items)
 
 
-@pytest.mark.parametrize("options", [[], {}, "ab", [1], {"a": 1}])
+@cases("options", [[], {}, "ab", [1], {"a": 1}])
 def test_choices_without_texts_are_refused(options: Any) -> None:
     with pytest.raises(RegistrationError, match="Choices takes"):
         Choices(options)
@@ -265,7 +266,7 @@ def test_choices_alone_may_have_a_default() -> None:
     assert form["properties"]["value"]["default"] == ["b"]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("several", "default", "reported"),
     [
         (False, "c", "'c' is not among the choices"),
@@ -282,7 +283,7 @@ def test_a_default_outside_the_choices_is_refused(
 
 
 @pytest.mark.requirement("elicitation.form.flat-primitives", "elicitation.form.formats")
-@pytest.mark.parametrize(
+@cases(
     ("written", "reported"),
     [
         ({"type": "object", "properties": {}}, "'x' cannot be asked for"),
@@ -299,7 +300,7 @@ def test_a_written_field_that_clients_cannot_show_is_refused(written: Any, repor
 
 
 @pytest.mark.requirement("elicitation.form.enum-forms")
-@pytest.mark.parametrize(
+@cases(
     "written",
     [
         {"type": "string", "enum": ["a"], "enumNames": ["A"], "default": "a"},

@@ -7,6 +7,7 @@ import pytest
 
 from accord import Choices, Header, Server
 from accord.errors import RegistrationError
+from support.tables import cases
 
 
 def register(annotation, **details):
@@ -18,7 +19,7 @@ def register(annotation, **details):
 
 
 @pytest.mark.requirement("tools.x-mcp-header.token-syntax", "tools.x-mcp-header.not-empty")
-@pytest.mark.parametrize(
+@cases(
     "annotation",
     [
         Annotated[str, Header("Region")],
@@ -47,7 +48,7 @@ def test_most_tools_have_none():
     assert register(str).facts.mirrored == ()
 
 
-@pytest.mark.parametrize(
+@cases(
     ("annotation", "why"),
     [
         (Annotated[float, Header("Region")], "on type 'number'"),
@@ -70,7 +71,7 @@ def test_two_arguments_have_two_headers():
         Server("any").add_tool(tool)
 
 
-@pytest.mark.parametrize("name", ["", "two words", "a:b", "é", "a\n"])
+@cases("name", ["", "two words", "a:b", "é", "a\n"])
 def test_the_name_of_a_header_is_a_token(name):
     with pytest.raises(RegistrationError, match="letters, digits and hyphens"):
         Header(name)

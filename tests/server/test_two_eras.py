@@ -11,6 +11,7 @@ from accord.server import ClientLogHandler
 from accord.testing import run_in_virtual_time
 from support.listening import ListeningClient
 from support.modern import PREFIX, ModernClient, meta
+from support.tables import cases
 
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 UPDATED = "notifications/resources/updated"
@@ -79,7 +80,7 @@ def test_a_request_gets_the_logs_it_asks_for(standard_logs: Any, level: Any) -> 
 
 
 @pytest.mark.requirement("logging.bad-level-32602")
-@pytest.mark.parametrize("level", ["loud", "", 3, {"a": 1}])
+@cases("level", ["loud", "", 3, {"a": 1}])
 def test_an_unknown_log_level_is_refused(level: Any) -> None:
     async def main() -> None:
         async with ListeningClient(make()) as raw:

@@ -13,6 +13,7 @@ from accord.server.questions.url_elicitation import UrlElicitations, check_url
 from accord.types import ElicitParams, PromptReference
 from support.links import IN_MEMORY, over, text
 from support.raw import RawClient
+from support.tables import cases
 from support.waiting import run, until
 
 pytestmark = IN_MEMORY
@@ -163,7 +164,7 @@ def test_a_revision_without_url_mode_is_not_asked_by_url() -> None:
 
 
 @pytest.mark.requirement("elicitation.url.https", "elicitation.url.no-personal-data")
-@pytest.mark.parametrize(
+@cases(
     ("url", "reported"),
     [
         ("http://desk.example/", "the URL 'http://desk.example' has to begin with https"),

@@ -6,10 +6,9 @@ import inspect
 from collections.abc import Callable
 from typing import Annotated, Any
 
-import pytest
-
 from accord import Context, Depends, Server, connect
 from accord.types import CallToolResult, PromptReference, ResourceContents, TextContent
+from support.tables import cases
 from support.waiting import run
 
 
@@ -120,8 +119,8 @@ WRAPPERS = [
 ]
 
 
-@pytest.mark.parametrize("is_async", [False, True], ids=["plain", "async"])
-@pytest.mark.parametrize("wrapper", WRAPPERS)
+@cases("is_async", [False, True], ids=["plain", "async"])
+@cases("wrapper", WRAPPERS)
 def test_a_tool_behind_a_wrapper_gets_its_arguments(
     wrapper: Callable[..., Any], is_async: bool
 ) -> None:

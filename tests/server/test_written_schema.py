@@ -10,6 +10,7 @@ from accord import Context, Server
 from accord.errors import RegistrationError
 from accord.types import CallToolResult, TextContent
 from support.links import IN_MEMORY, over, text
+from support.tables import cases
 
 pytestmark = IN_MEMORY
 
@@ -88,7 +89,7 @@ def one(name: str) -> str:
     return name
 
 
-@pytest.mark.parametrize(
+@cases(
     ("schema", "reported"),
     [
         ({"type": "string"}, 'has to say "type": "object"'),

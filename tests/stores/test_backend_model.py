@@ -13,6 +13,7 @@ from hypothesis import strategies as some
 from accord.errors import StoreError
 from accord.sharing import Backend, MemoryBackend, SqliteBackend
 from support.store_model import Event, State, explain
+from support.tables import cases
 from support.waiting import LONG
 
 NAMES = some.sampled_from(["a", "b"])
@@ -222,7 +223,7 @@ def added(result: int, item: bytes) -> Event:
     return event("append", result, items=[item], ttl=5.0, fence=0)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("own", "others"),
     [
         ([added(1, b"x")], [added(1, b"y")]),

@@ -4,6 +4,7 @@ import pytest
 
 from accord.errors import ConfigurationError
 from accord.sharing.backends.sealed_backend import KEYS_VARIABLE, KeyRing, read_keys
+from support.tables import cases
 
 FIRST = "first-key-of-the-deployment-0123456789"
 SECOND = b"\x00\xffsecond key of the deployment, in bytes"
@@ -48,7 +49,7 @@ def test_a_code_verifies_with_any_key_of_the_ring():
     assert not rotated.verify("x", b"other", code)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("keys", "message"),
     [
         ([], "a store needs at least one key"),

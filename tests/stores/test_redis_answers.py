@@ -8,6 +8,7 @@ from accord.errors import StoreError, StoreFull, StoreUnavailable
 from accord.sharing.backends.redis_backend import RedisBackend
 from accord.sharing.backends.redis_connection import Broken, EngineError, ReplyParser
 from support.redis_stores import encode_reply, opened, scripted_engine
+from support.tables import cases
 from support.waiting import in_loop
 
 REPLIES = st.recursive(
@@ -28,9 +29,7 @@ def test_replies_are_read_from_pieces_of_any_size(replies, size):
     assert repr(found) == repr(replies)
 
 
-@pytest.mark.parametrize(
-    "data", [b"HTTP/1.1 200 OK\r\n", b"$x\r\n", b"*1\r\n:\r\n", b"%1\r\n", b"x" * 70_000]
-)
+@cases("data", [b"HTTP/1.1 200 OK\r\n", b"$x\r\n", b"*1\r\n:\r\n", b"%1\r\n", b"x" * 70_000])
 def test_bytes_of_another_protocol_are_refused(data):
     with pytest.raises(Broken, match="it does not speak the protocol of Redis"):
         ReplyParser().feed(data)
@@ -157,7 +156,7 @@ async def test_a_reply_of_another_form_is_an_error_of_the_store(name):
     assert failed
 
 
-@pytest.mark.parametrize(
+@cases(
     ("start", "piece", "limit"),
     [
         (b"$%d\r\n" % (65 * 2**20), b"", "sends a value of 68157440 bytes, more than 67108864"),

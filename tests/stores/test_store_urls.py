@@ -10,6 +10,7 @@ from accord.sharing.backends.redis_backend import RedisBackend
 from accord.sharing.backends.sqlite_backend import SqliteBackend
 from accord.sharing.backends.urls import Address, open_backend, parse_redis_url
 from support.certificates import self_signed
+from support.tables import cases
 from support.waiting import in_loop
 
 PASSWORD = "tr0ub4dor"
@@ -62,7 +63,7 @@ def test_options_of_a_redis_url_win_over_arguments():
     assert open_backend("redis://h", namespace="test").namespace == "test"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("url", "kind", "addresses"),
     [
         ("redis://host", "single", [("host", 6379)]),
@@ -86,7 +87,7 @@ def test_forms_of_redis_urls(url, kind, addresses):
     assert open_backend(url).is_remote == (kind != "unix")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("url", "db"),
     [
         ("redis://host/3", 3),
@@ -100,7 +101,7 @@ def test_the_database_is_in_the_path_or_an_option(url, db):
     assert parse_redis_url(url).db == db
 
 
-@pytest.mark.parametrize(
+@cases(
     ("url", "shown"),
     [
         (f"redis://:{PASSWORD}@host/1", "redis://host/1"),
@@ -218,7 +219,7 @@ def test_tls_is_set_by_options(tmp_path):
     assert (unchecked.check_hostname, unchecked.verify_mode.name) == (False, "CERT_NONE")
 
 
-@pytest.mark.parametrize("timeout", [0, -1, float("inf"), float("nan")])
+@cases("timeout", [0, -1, float("inf"), float("nan")])
 def test_a_timeout_that_is_not_a_time_is_refused(timeout):
     with pytest.raises(ConfigurationError, match="a number of seconds above 0"):
         RedisBackend("redis://h", timeout=timeout)

@@ -17,6 +17,7 @@ from accord.testing import Recording, connected
 from accord.testing.connection import TransportName
 from support import testing_servers as servers
 from support.http_server import bounded
+from support.tables import cases
 from support.waiting import run
 
 OVER_HTTP: list[TransportName] = ["http", "http-stream", "sse"]
@@ -31,8 +32,8 @@ async def called(target: Any, recording: Recording | None = None, **options: Any
         assert await client.call_tool("add", {"a": 1, "b": 2}, result_type=int) == 3
 
 
-@pytest.mark.parametrize("transport", OVER_HTTP)
-@pytest.mark.parametrize("target", [servers.good, servers.make], ids=["server", "maker"])
+@cases("transport", OVER_HTTP)
+@cases("target", [servers.good, servers.make], ids=["server", "maker"])
 def test_a_server_is_served_in_this_process(target: Any, transport: TransportName) -> None:
     async def main() -> None:
         async with connected(target, transport=transport) as client:

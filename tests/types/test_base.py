@@ -1,7 +1,5 @@
 """Lifetimes: how they are written, joined and asked."""
 
-import pytest
-
 from accord.types._base import (
     ALWAYS,
     REVISION_IDS,
@@ -14,11 +12,12 @@ from accord.types._base import (
     until,
     was,
 )
+from support.tables import cases
 
 MIDDLE = Lifetime("2025-03-26", "2025-06-18")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("revision", "alive"),
     [
         ("2024-11-05", False),
@@ -62,12 +61,12 @@ def test_a_lifetime_is_not_inherited() -> None:
     assert lifetime_of(Child) == ALWAYS
 
 
-@pytest.mark.parametrize("unmarked", [int, Struct, "text", list[int]], ids=str)
+@cases("unmarked", [int, Struct, "text", list[int]], ids=str)
 def test_a_type_without_a_mark_lives_always(unmarked: object) -> None:
     assert lifetime_of(unmarked) == ALWAYS
 
 
-@pytest.mark.parametrize("revision", REVISION_IDS)
+@cases("revision", REVISION_IDS)
 def test_a_demand_without_ends_holds_always(revision: RevisionId) -> None:
     assert revision in must_send(stamp=1).lifetime
 

@@ -3,7 +3,6 @@
 from typing import Any
 
 import msgspec
-import pytest
 
 from accord.types import (
     AudioContent,
@@ -15,9 +14,10 @@ from accord.types import (
     ToolResultContent,
     ToolUseContent,
 )
+from support.tables import cases
 
 
-@pytest.mark.parametrize(
+@cases(
     ("block", "kind"),
     [
         (TextContent("x"), "text"),

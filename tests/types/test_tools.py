@@ -2,12 +2,11 @@
 
 from typing import Any
 
-import pytest
-
 from accord.types import CallToolResult, TextContent
+from support.tables import cases
 
 
-@pytest.mark.parametrize(
+@cases(
     ("result", "structured", "data"),
     [
         (CallToolResult([TextContent("x")]), None, "x"),

@@ -17,6 +17,7 @@ from accord.sharing.workers.event_logs import (
 )
 from support.bare_workers import Mate, pass_lease, working
 from support.shared import eventually, in_virtual_time
+from support.tables import cases
 
 LOG = "{5e55}l0123456789"
 LIMITS = LogLimits(ttl=3600.0, retention=300.0, entries=1000)
@@ -49,9 +50,7 @@ async def entries(mate: Mate) -> list[bytes]:
 # -- event ids
 
 
-@pytest.mark.parametrize(
-    "id", ["", "1-0", "0123456789-", "0123456789", "012345678g-1", "o1b2", "x"]
-)
+@cases("id", ["", "1-0", "0123456789-", "0123456789", "012345678g-1", "o1b2", "x"])
 def test_an_invalid_event_id_names_no_stream(id):
     assert parse_stream_event(id) is None
 
@@ -64,7 +63,7 @@ def test_event_ids_name_the_stream_and_the_number():
     assert parse_outbox_event("o17b203p0a1b") == (17, 203)
 
 
-@pytest.mark.parametrize("id", ["", "o1", "b1", "o1b", "ob1", "o-1b1", "o1b1x", "o1b" + "9" * 99])
+@cases("id", ["", "o1", "b1", "o1b", "ob1", "o-1b1", "o1b1x", "o1b" + "9" * 99])
 def test_an_invalid_event_id_names_no_positions(id):
     assert parse_outbox_event(id) is None
 

@@ -18,6 +18,7 @@ from accord.sharing.workers.session_records import (
 )
 from support.bare_workers import Mate, pass_lease, working
 from support.shared import LEASE, eventually, in_virtual_time
+from support.tables import cases
 
 SID = "5e55"
 NEW = SessionRecord(created=1.0, revision="2025-06-18")
@@ -103,13 +104,13 @@ def test_unknown_members_survive_a_change():
     assert (again["colour"], again["later"], again["log_level"]) == ("red", {"deep": [1]}, "info")
 
 
-@pytest.mark.parametrize("more", [{}, {"holders": 5}, {"listeners": "many"}, {"state": None}])
+@cases("more", [{}, {"holders": 5}, {"listeners": "many"}, {"state": None}])
 def test_a_record_of_a_later_format_is_known_as_such_whatever_it_looks_like(more):
     value = msgspec.msgpack.encode({"created": 1.0, "needs": FORMAT + 1, **more})
     assert not decode_record(value, 1).is_readable
 
 
-@pytest.mark.parametrize("value", [b"", b"\xc1", b"\x01", b"\x80", b"\x81\xa7created\xa1x"])
+@cases("value", [b"", b"\xc1", b"\x01", b"\x80", b"\x81\xa7created\xa1x"])
 def test_a_record_that_cannot_be_read_is_an_error(value):
     with pytest.raises(StoreError, match="cannot be read"):
         decode_record(value, 1)

@@ -2,7 +2,6 @@
 
 import base64
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +13,7 @@ from accord.sharing.workers.session_tokens import (
     SessionTokens,
     identify_caller,
 )
+from support.tables import cases
 
 KEY, OTHER = "k" * 40, "o" * 40
 TOKEN = SessionToken(
@@ -52,7 +52,7 @@ def test_a_token_that_was_altered_anywhere_does_not_open():
                 assert tokens().open(sealed[:at] + bytes([letter]) + sealed[at + 1 :]) is None
 
 
-@pytest.mark.parametrize(
+@cases(
     "change",
     [
         lambda sealed: sealed[:-1],
@@ -126,7 +126,7 @@ def test_a_long_name_of_a_client_is_left_out():
 # -- callers
 
 
-@pytest.mark.parametrize(
+@cases(
     "other",
     [
         Principal("ada", "app", issuer="https://b"),
