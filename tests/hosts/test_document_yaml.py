@@ -14,7 +14,7 @@ from accord_tools.hosts.documents.document import (
     UnreadableDocument,
     open_document,
 )
-from accord_tools.hosts.documents.value_texts import format_scalar, format_yaml
+from accord_tools.hosts.documents.value_texts import BlockStyle, format_scalar
 from hosts.document_edits import DocumentEdits
 from support.tables import cases
 
@@ -236,18 +236,23 @@ ODD = [
 ]  # fmt: skip
 
 
+def block_lines(value):
+    """Return a value as the lines of a document."""
+    return "\n".join(BlockStyle().lines(value))
+
+
 @cases("text", [*TRAPS.split(), *ODD])
 def test_a_text_stays_a_text(text):
     for loader in (yaml.SafeLoader, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
         for value in ({"k": text}, {text: 1}, [text], {"k": [{"l": text}]}):
-            assert yaml.load(format_yaml(value), loader) == value
+            assert yaml.load(block_lines(value), loader) == value
             assert yaml.load(f"- [{format_scalar(text, in_flow=True)}]", loader) == [[text]]
             assert add("a: {b: 1}\n", ("a", "c"), value)
 
 
 @cases("value", [1, -2.5, 1e20, 1e-7, 1.5e300, True, False, None, [], {}, 10**30])
 def test_values_keep_their_type(value):
-    assert yaml.safe_load(format_yaml([value, {"k": value}])) == [value, {"k": value}]
+    assert yaml.safe_load(block_lines([value, {"k": value}])) == [value, {"k": value}]
 
 
 @cases("value", [object(), {1: 2}, "\ud800", {"a": b"x"}])
