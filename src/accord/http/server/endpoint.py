@@ -206,7 +206,7 @@ class HttpEndpoint:
             if refused is not None:
                 return refused
         found = source.choose(exchange, verdict, body)
-        if isinstance(found, Later):
+        if type(found) is Later:
             return _go_on_later(found, partial(self._receive, source, exchange, verdict, body))
         return self._receive(source, exchange, verdict, body, found)
 
@@ -219,11 +219,11 @@ class HttpEndpoint:
         session: RequestSession | gate.HttpRefusal,
     ) -> Awaitable[None]:
         """Let the session of a POST receive it."""
-        if not isinstance(session, RequestSession):
+        if type(session) is gate.HttpRefusal:
             return exchange.refuse(session)
         post = session.response_type(exchange, session, verdict.form)
         routed = source.route(post, body)
-        if isinstance(routed, Later):
+        if type(routed) is Later:
             return self._conclude_later(post, body, routed)
         return self._conclude(post, body, routed)
 
@@ -250,16 +250,11 @@ class HttpEndpoint:
             post.request = events[0].exchange
         elif not post.expects_answers(events):
             return self._accept(post, body, events)
-        if post.is_over:
-            return self._answer(post) if post.owner.is_kept else self._answer_first(post)
-        if post.is_stateless:
+        if not post.is_over and post.is_stateless:
             self.stateless.open.add(post)
-        if post.stream is None:
-            return self._wait_for(post)
-        return self._answer(post) if post.owner.is_kept else self._answer_first(post)
-
-    def _wait_for(self, post: PostResponse) -> Awaitable[None]:
-        """Respond once there is an answer, or a message before it."""
+        if post.is_over or post.stream is not None:
+            return self._answer(post) if post.owner.is_kept else self._answer_first(post)
+        # Respond once there is an answer, or a message before it.
         exchange = post.exchange
         self.waiting[post] = None
         if not exchange.is_on_listener:

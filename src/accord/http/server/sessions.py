@@ -10,7 +10,7 @@ from functools import partial
 from hashlib import sha256
 from heapq import nlargest
 from math import inf
-from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar, final
 
 import msgspec
 
@@ -125,6 +125,7 @@ SessionPlace: TypeAlias = HttpSession | _Caller
 Result_co = TypeVar("Result_co", covariant=True)
 
 
+@final
 class Later(Generic[Result_co]):
     """What a request has to wait for, before it goes on."""
 
