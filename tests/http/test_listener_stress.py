@@ -147,7 +147,7 @@ def left_over(here):
     """What is not over, by name."""
     app, listener = here.app, here.listener
     requests = app.endpoint.stateless
-    spare = requests._spare
+    spare = requests.spare
     found = {
         "under_way": app.under_way,
         "listening": app.state.listening,

@@ -222,7 +222,10 @@ class HttpEndpoint:
         if type(session) is gate.HttpRefusal:
             return exchange.refuse(session)
         post = session.response_type(exchange, session, verdict.form)
-        routed = source.route(post, body)
+        route = source.route
+        if route is None:
+            return self._conclude(post, body, session.session.dispatcher.receive(body, post))
+        routed = route(post, body)
         if type(routed) is Later:
             return self._conclude_later(post, body, routed)
         return self._conclude(post, body, routed)
@@ -246,12 +249,13 @@ class HttpEndpoint:
     ) -> Awaitable[None]:
         """Respond to a POST that its session has received."""
         post.is_received = True
-        if len(events) == 1 and events[0].__class__ is RequestReceived:
-            post.request = events[0].exchange
-        elif not post.expects_answers(events):
+        is_alone = len(events) == 1 and events[0].__class__ is RequestReceived
+        if not is_alone and not post.expects_answers(events):
             return self._accept(post, body, events)
-        if not post.is_over and post.is_stateless:
-            self.stateless.open.add(post)
+        if post.is_stateless:
+            post.request = events[0].exchange  # type: ignore[union-attr]  # there is no other
+            if not post.is_over:
+                self.stateless.open.add(post)
         if post.is_over or post.stream is not None:
             return self._answer(post) if post.owner.is_kept else self._answer_first(post)
         # Respond once there is an answer, or a message before it.
@@ -337,8 +341,12 @@ class HttpEndpoint:
 
     def _answer_first(self, post: PostResponse) -> Awaitable[None]:
         """Answer the first request of a session; keep the session if that opened it."""
-        owner, stream = post.owner, post.stream
-        if isinstance(owner, HttpSession) and owner.key:
+        owner, stream, status = post.owner, post.stream, post.status
+        if post.is_stateless:
+            request = post.request
+            if request is not None and request.fault is not None and status == 200:
+                status = status_of(request.fault)
+        elif owner.key and isinstance(owner, HttpSession):
             session = owner.session
             if session.is_begun and session.dispatcher.closed is None:
                 opened = self._sessions.open(owner)
@@ -348,7 +356,7 @@ class HttpEndpoint:
         try:
             if stream is not None and not stream.is_ended:
                 return self._follow(post, stream, on_end=post.leave)
-            answered = self._answer(post)
+            answered = self._answer(post, status=status)
         except BaseException:
             post.leave()
             raise
@@ -363,15 +371,14 @@ class HttpEndpoint:
         session.let_go()
         return post.exchange.refuse(refusal)
 
-    def _answer(self, post: PostResponse, new_session: str | None = None) -> Awaitable[None]:
+    def _answer(
+        self, post: PostResponse, new_session: str | None = None, *, status: int = 200
+    ) -> Awaitable[None]:
         stream, reply, exchange = post.stream, post.reply, post.exchange
         if stream is not None and not stream.is_ended:
             return self._follow(post, stream, new_session)
-        request, status = post.request, post.status
-        if post.is_stateless and request is not None and request.fault is not None:
-            status = status_of(request.fault) if status == 200 else status
-        is_stream = post.form == "stream" and status == 200 and exchange.denial is None
-        if stream is not None or (reply is not None and is_stream):
+        is_stream = post.form == "stream" and status == 200
+        if stream is not None or (is_stream and reply is not None and exchange.denial is None):
             events = post.complete_stream()
             if events is None and post.stream is not None:
                 return self._follow(post, post.stream, new_session)
@@ -559,7 +566,9 @@ class TwoEndpointForm:
 
     async def _take(self, post: PostResponse, body: bytes) -> None:
         """Let a session receive a message."""
-        routed = self._sessions.route(post, body)
+        route = self._sessions.route
+        receive = post.owner.session.dispatcher.receive
+        routed = receive(body, post) if route is None else route(post, body)
         events = await routed if isinstance(routed, Later) else routed
         if events is None:
             return await post.exchange.empty(202)

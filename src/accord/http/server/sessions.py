@@ -5,7 +5,7 @@ import os
 import secrets
 import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Coroutine, Generator, Hashable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Hashable, Iterator, Sequence
 from functools import partial
 from hashlib import sha256
 from heapq import nlargest
@@ -146,6 +146,7 @@ FoundStream: TypeAlias = "Stream | gate.HttpRefusal | Later[Stream | gate.HttpRe
 """The stream that a client asks for, or why it gets none."""
 Routed: TypeAlias = "Sequence[Event] | Later[Sequence[Event] | gate.HttpRefusal | None]"
 """What came of a message; None if another process has it."""
+Route: TypeAlias = Callable[[PostResponse, bytes], Routed]
 Refused: TypeAlias = "gate.HttpRefusal | Later[gate.HttpRefusal | None] | None"
 """Why something cannot be done; None if it is done."""
 
@@ -160,8 +161,9 @@ class SessionSource(Protocol):
     def choose(self, exchange: HttpExchange, verdict: gate.HeadVerdict, body: bytes) -> Found:
         """Return the session that serves a POST: one that it names, or a new one."""
 
-    def route(self, post: PostResponse, body: bytes) -> Routed:
-        """Let a session receive a message, or another process that waits for it."""
+    @property
+    def route(self) -> Route | None:
+        """Let a session receive a message, or another process; None if there is no other."""
 
 
 class _Head(msgspec.Struct):
@@ -208,6 +210,7 @@ class HttpSessions:
     def __init__(self, state: AppState) -> None:
         self._state = state
         self._has_sessions = state.options.has_sessions
+        self.route: Route | None = None
         # By the bytes of the header, so that it need not be decoded.
         self._found: dict[bytes, HttpSession] = {}
         self._callers: dict[Hashable, _Caller] = {}
@@ -360,10 +363,6 @@ class HttpSessions:
         return None
 
     # -- messages and streams
-
-    def route(self, post: PostResponse, body: bytes) -> Routed:
-        """Let a session receive a message; return what came of it."""
-        return post.owner.session.dispatcher.receive(body, post)
 
     def settle(self, post: PostResponse, events: Sequence[Event]) -> Refused:
         """Save what messages have changed that have no answer: here nothing needs it."""

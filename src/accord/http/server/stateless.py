@@ -21,7 +21,7 @@ from accord.http.server.exchange import (
     wait_for_disconnect,
 )
 from accord.http.server.session import PostResponse, RequestSession
-from accord.http.server.sessions import Found, Routed, caller_key
+from accord.http.server.sessions import Found, caller_key
 from accord.http.server.state import DRAINING, AppState
 from accord.http.server.stream import Stream
 from accord.protocol import codec
@@ -159,15 +159,20 @@ class StatelessResponse(PostResponse):
             return
         self._has_ended = True
         owner, request = self.owner, self.request
-        if self.is_over:
-            owner.source.put_back(self)
+        self.request = (
+            None  # the request has this as its origin: a circle would wait for the collector
+        )
+        source, session = owner.source, owner.session
+        if self.listens_for is not None or self in source.open:
+            source.remove(self)
+        if self.is_over and len(source.spare) < _SPARE_MOST:
+            source.spare.append(owner)  # for another request
             return
-        self.is_over = True
-        session = owner.session
-        if session.dispatcher.closed is None and request is not None:
-            session.dispatcher.abandon(request)  # http.cancel.disconnect-is-cancel
-            session.request_cancelled(request)
-        owner.source.remove(self)
+        if not self.is_over:
+            self.is_over = True
+            if session.dispatcher.closed is None and request is not None:
+                session.dispatcher.abandon(request)  # http.cancel.disconnect-is-cancel
+                session.request_cancelled(request)
         owner.let_go()
 
 
@@ -198,13 +203,15 @@ class StatelessSource:
     Attributes:
         state: of the app.
         open: the responses of requests that were not answered at once.
+        spare: sessions whose request was answered, for another one.
     """
 
     def __init__(self, state: AppState) -> None:
         self.state = state
+        self.route = None  # each message is received here
         self._decode = codec.codec_for(state.server.limits).decode
         self._listeners: dict[Hashable, int] = {}
-        self._spare: list[StatelessSession] = []
+        self.spare: list[StatelessSession] = []
         self.open: set[PostResponse] = set()
 
     # -- one request
@@ -217,25 +224,12 @@ class StatelessSource:
         assert revision is not None
         if state.options.principal is not None:
             _ = exchange.principal  # a caller without an identity is refused, whatever it asks for
-        while self._spare:
-            session = self._spare.pop()
+        while self.spare:
+            session = self.spare.pop()
             if session.session.is_spare and session.session.endpoint.revision is revision:
                 return session
             session.let_go()
         return StatelessSession(self, revision)
-
-    def route(self, post: PostResponse, body: bytes) -> Routed:
-        """Let a session receive a message; return what came of it."""
-        return post.owner.session.dispatcher.receive(body, post)
-
-    def put_back(self, post: StatelessResponse) -> None:
-        """Keep the session of a request that is answered for another one."""
-        if post.listens_for is not None or post in self.open:
-            self.remove(post)
-        if len(self._spare) < _SPARE_MOST:
-            self._spare.append(post.owner)
-        else:
-            post.owner.let_go()
 
     def remove(self, post: StatelessResponse) -> None:
         """Forget a request that was not answered at once, and has ended."""
@@ -339,5 +333,5 @@ class StatelessSource:
         """Cancel the requests that are under way."""
         for post in list(self.open):
             post.owner.session.close()
-        while self._spare:
-            self._spare.pop().let_go()
+        while self.spare:
+            self.spare.pop().let_go()

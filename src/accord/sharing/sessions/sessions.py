@@ -238,6 +238,7 @@ class SharedSessions(HttpSessions):
         # The responses to clients that came back, by session and stream.
         self._resumed: dict[tuple[str, str], FollowedStream] = {}
         self._router = MessageRouter(state, self)
+        self.route = self._receive
         worker.on_late(self._distrust)
         worker.on_broadcast(COPIES, self._drop_copies)
         worker.broadcasts.on_gap(self._drop_copies)
@@ -484,7 +485,7 @@ class SharedSessions(HttpSessions):
 
     # -- messages
 
-    def route(self, post: PostResponse, body: bytes) -> Routed:
+    def _receive(self, post: PostResponse, body: bytes) -> Routed:
         """Let a session receive a request; any other message may concern another worker."""
         session, dispatcher = post.owner, post.owner.session.dispatcher
         if not isinstance(session, SharedSession) or not session.is_kept:
