@@ -14,7 +14,7 @@ from accord_tools.inspector.inspection import Inspection
 from accord_tools.inspector.web.answer_masking import AnswerMasks
 from support.page_client import page_of
 from support.tables import cases
-from support.waiting import LONG, in_loop
+from support.waiting import LONG, in_loop, until
 
 HOSTILE = Path(__file__).with_name("hostile_server.py")
 ENV = {"API_KEY": "planted-env-8f3k2j5h", "DB_PASSWORD": "planted-pw/77xk29ab+x="}
@@ -107,9 +107,12 @@ async def test_every_action_answers_about_a_hostile_server():
         assert got["counters"]["fail"] > 0
 
 
+KEPT = ("trace.jsonl", "history.sqlite")
+
+
 @in_loop
 async def test_credentials_that_a_server_repeats_leave_no_answer(tmp_path):
-    files = {"record": tmp_path / "trace.jsonl", "history": tmp_path / "history.sqlite"}
+    files = {"record": tmp_path / KEPT[0], "history": tmp_path / KEPT[1]}
     async with hostile_page("echo", WORD, **files) as page:
         await use_everything(page)
         # Names that the page sends back stay as they are, so that a tool can be called.
@@ -117,8 +120,9 @@ async def test_credentials_that_a_server_repeats_leave_no_answer(tmp_path):
             if action in ("forms.example", "catalog.list", "catalog.entry", "questions.list"):
                 body = b"".join(without_sent_back(json.loads(body)))
             assert not [each for each in SIGNS if each in body], (action, body[:300])
+    # SQLite removes its journals when the last connection is closed, in a thread.
+    await until(lambda: sorted(each.name for each in tmp_path.iterdir()) == sorted(KEPT))
     kept = b"".join(each.read_bytes() for each in tmp_path.iterdir())
-    assert kept
     assert not [each for each in SIGNS if each in kept]
 
 

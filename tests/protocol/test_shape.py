@@ -8,7 +8,7 @@ from hypothesis import given, settings
 
 from accord import types as t
 from accord.errors import LocalProtocolError
-from accord.protocol.shape import decode, derive, narrow
+from accord.protocol.shape import decode, derive, exists_in, narrow
 from accord.types import REVISION_IDS, RevisionId
 from schema import from_types
 from support.tables import cases
@@ -601,3 +601,8 @@ def test_a_narrowed_message_survives_encoding_and_decoding(
         assert decode(msgspec.json.encode(narrowed), type_, revision) == narrowed
 
     check()
+
+
+def test_a_type_exists_in_the_revisions_of_its_lifetime() -> None:
+    having = [each for each in REVISION_IDS if exists_in(t.ToolAnnotations, each)]
+    assert having == list(REVISION_IDS[1:])
