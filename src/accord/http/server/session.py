@@ -293,7 +293,7 @@ class RequestSession:
     Args:
         state: of the app that serves it.
         revision: that of the message; without it, `initialize` is expected.
-        is_lasting: whether clients may come back to it after all.
+        key: the value of the session header, if clients may come back to it after all.
 
     Attributes:
         session: the protocol session.
@@ -303,21 +303,21 @@ class RequestSession:
         response_type: makes the responses to its POSTs.
     """
 
-    __slots__ = ("_state", "session")
+    __slots__ = ("_state", "is_kept", "key", "only_stream", "session")
 
-    key: bytes = b""
-    is_kept: bool = False
-    only_stream: Stream | None = None
     response_type: type[PostResponse] = PostResponse
 
     def __init__(
-        self, state: AppState, revision: RevisionId | None = None, *, is_lasting: bool = False
+        self, state: AppState, revision: RevisionId | None = None, *, key: bytes = b""
     ) -> None:
         self._state = state
+        self.key = key
+        self.is_kept = False
+        self.only_stream: Stream | None = None
         server = state.server
         self.session: ServedSession
         if revision is None:
-            self.session = server.session(self, state.lifespan, is_lasting=is_lasting)
+            self.session = server.session(self, state.lifespan, is_lasting=bool(key))
             self.session.endpoint.serve_session_only()
         else:
             self.session = server.stateless_sessions.begin(self, state.lifespan, revision)
@@ -388,9 +388,6 @@ class HttpSession(RequestSession):
         "before",
         "caller",
         "ends_at",
-        "is_kept",
-        "key",
-        "only_stream",
         "placed",
         "principal",
         "streams",
@@ -406,8 +403,7 @@ class HttpSession(RequestSession):
         caller: Hashable = None,
         revision: RevisionId | None = None,
     ) -> None:
-        super().__init__(state, revision, is_lasting=bool(key))
-        self.key = key
+        super().__init__(state, revision, key=key)
         self.principal = principal
         self.caller = caller
         self.used = self.placed = state.now()
@@ -415,8 +411,6 @@ class HttpSession(RequestSession):
         self.after: SessionPlace | None = None
         self.ends_at = inf
         self.admits: Callable[[], Awaitable[bool]] | None = None
-        self.is_kept = False
-        self.only_stream: Stream | None = None
         # An idle session owns no lists.
         self.streams: dict[int, Stream] | None = None
         # The streams for messages outside of any POST.

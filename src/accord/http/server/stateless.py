@@ -57,7 +57,7 @@ class StatelessResponse(PostResponse):
     end: Callable[[], None] | None = None
     watcher: asyncio.Task[None] | None = None
     owner: "StatelessSession"
-    _has_ended = False
+    _has_left = False
 
     # -- what the server asks of it
 
@@ -155,9 +155,9 @@ class StatelessResponse(PostResponse):
 
     def leave(self) -> None:
         """End the request, with its answer or without it; once."""
-        if self._has_ended:
+        if self._has_left:
             return
-        self._has_ended = True
+        self._has_left = True
         owner, request = self.owner, self.request
         self.request = (
             None  # the request has this as its origin: a circle would wait for the collector
