@@ -9,7 +9,7 @@ import json
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from html import escape
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import parse_qs, quote, urlsplit
 
 import msgspec
@@ -30,7 +30,7 @@ from accord.http.server.sessions import HttpSessions, Later, SessionSource, is_r
 from accord.http.server.state import BRIEF, DRAINING, AppState, Bodies
 from accord.http.server.stateless import StatelessSource
 from accord.http.server.stream import Stream
-from accord.protocol.exchange import Event, Refused, RequestReceived
+from accord.protocol.exchange import Event, Exchange, Refused, RequestReceived
 from accord.protocol.revisions import HANDSHAKE
 from accord.runtime.handlers import DONE
 
@@ -253,7 +253,13 @@ class HttpEndpoint:
         if not is_alone and not post.expects_answers(events):
             return self._accept(post, body, events)
         if post.is_stateless:
-            post.request = events[0].exchange  # type: ignore[union-attr]  # there is no other
+            event: Any = events[0]
+            request: Exchange = event.exchange
+            if post.is_over and post.stream is None:  # at once: nothing waits for its end
+                post.owner.release()
+                status = 200 if request.fault is None else _error_status(post, request)
+                return self._answer(post, status=status)
+            post.request = request
             if not post.is_over:
                 self.stateless.open.add(post)
         if post.is_over or post.stream is not None:
@@ -287,14 +293,14 @@ class HttpEndpoint:
 
     async def _answer_later(self, post: PostResponse) -> None:
         try:
-            try:
-                await post.wait()
-            finally:
-                del self.waiting[post]
-                await post.stop_watching()
+            await post.wait()
         except BaseException:  # the ASGI server has cancelled it
             post.leave()
             raise
+        finally:
+            del self.waiting[post]
+            if post.watcher is not None:
+                await post.stop_watching()
         if post.is_left:
             post.leave()
         else:
@@ -341,11 +347,9 @@ class HttpEndpoint:
 
     def _answer_first(self, post: PostResponse) -> Awaitable[None]:
         """Answer the first request of a session; keep the session if that opened it."""
-        owner, stream, status = post.owner, post.stream, post.status
-        if post.is_stateless:
-            request = post.request
-            if request is not None and request.fault is not None and status == 200:
-                status = status_of(request.fault)
+        owner, stream, status = post.owner, post.stream, 200
+        if post.request is not None:
+            status = _error_status(post, post.request)
         elif owner.key and isinstance(owner, HttpSession):
             session = owner.session
             if session.is_begun and session.dispatcher.closed is None:
@@ -458,6 +462,12 @@ class HttpEndpoint:
         if isinstance(session, gate.HttpRefusal):
             return exchange.refuse(session)
         return _when_found(self._sessions.delete(session), partial(_end_deleted, exchange))
+
+
+def _error_status(post: PostResponse, request: Exchange) -> int:
+    """Return the status of the answer to a stateless request: that of its error, if it is one."""
+    is_known = post.status != 200 or request.fault is None
+    return post.status if is_known else status_of(request.fault)
 
 
 def _end_deleted(exchange: HttpExchange, refusal: gate.HttpRefusal | None) -> Awaitable[None]:

@@ -45,12 +45,13 @@ class PostResponse:
         is_received: whether the session has received the body.
         refusals: the errors for messages that were not accepted as requests.
         reply: the answer.
-        request: the request, if the POST holds a single one.
+        request: the stateless request that has no answer yet.
         status: that of the response, unless its answer or a refusal says another.
         stream: the stream, once it is opened.
         is_stateless: whether it stands on its own, so that its client cannot come back for it.
         is_listening: whether it is kept open for a request that only listens.
         is_left: whether its client is gone.
+        watcher: waits for the client of a stateless request to leave.
     """
 
     is_batch = False
@@ -66,6 +67,7 @@ class PostResponse:
     refusals: tuple[bytes, ...] = ()
     reply: bytes | None = None
     stream: Stream | None = None
+    watcher: asyncio.Task[None] | None = None
     _waiter: asyncio.Future[Any] | None = None
     _on_ready: "Callable[[Any], None] | None" = None
 
@@ -355,6 +357,10 @@ class RequestSession:
             exchange.origin.answer(data)
 
     __call__ = write
+
+    def release(self) -> None:
+        """Let another request have the session, now that its own is answered; or end it."""
+        self.let_go()
 
     def let_go(self) -> None:
         """End a session that clients cannot come back to; work that goes on is not cancelled."""

@@ -47,7 +47,6 @@ class StatelessResponse(PostResponse):
     Attributes:
         listens_for: the caller that it counts for, if it is open for a request that only listens.
         end: answers a request that only listens.
-        watcher: waits for the client to leave.
     """
 
     is_stateless = True
@@ -55,7 +54,6 @@ class StatelessResponse(PostResponse):
     can_ask = True
     listens_for: Hashable = None
     end: Callable[[], None] | None = None
-    watcher: asyncio.Task[None] | None = None
     owner: "StatelessSession"
     _has_left = False
 
@@ -159,20 +157,18 @@ class StatelessResponse(PostResponse):
             return
         self._has_left = True
         owner, request = self.owner, self.request
-        self.request = (
-            None  # the request has this as its origin: a circle would wait for the collector
-        )
+        self.request = None  # whose origin this is: a circle would wait for the collector
         source, session = owner.source, owner.session
-        if self.listens_for is not None or self in source.open:
-            source.remove(self)
-        if self.is_over and len(source.spare) < _SPARE_MOST:
-            source.spare.append(owner)  # for another request
+        source.open.discard(self)
+        if self.listens_for is not None:
+            source.remove_listener(self.listens_for)
+        if self.is_over:
+            owner.release()
             return
-        if not self.is_over:
-            self.is_over = True
-            if session.dispatcher.closed is None and request is not None:
-                session.dispatcher.abandon(request)  # http.cancel.disconnect-is-cancel
-                session.request_cancelled(request)
+        self.is_over = True
+        if session.dispatcher.closed is None and request is not None:
+            session.dispatcher.abandon(request)  # http.cancel.disconnect-is-cancel
+            session.request_cancelled(request)
         owner.let_go()
 
 
@@ -192,6 +188,13 @@ class StatelessSession(RequestSession):
         super().__init__(source.state, revision.id)
         self.source = source
         self.revision = revision
+
+    def release(self) -> None:
+        spare = self.source.spare
+        if len(spare) < _SPARE_MOST:
+            spare.append(self)
+        else:
+            self.let_go()
 
 
 class StatelessSource:
@@ -230,15 +233,6 @@ class StatelessSource:
                 return session
             session.let_go()
         return StatelessSession(self, revision)
-
-    def remove(self, post: StatelessResponse) -> None:
-        """Forget a request that was not answered at once, and has ended."""
-        self.open.discard(post)
-        caller = post.listens_for
-        if caller is not None:
-            self._listeners[caller] -= 1
-            if not self._listeners[caller]:
-                del self._listeners[caller]
 
     # -- refusals
 
@@ -321,6 +315,12 @@ class StatelessSource:
         self._listeners[caller] = count + 1
         post.listens_for = caller
         return None
+
+    def remove_listener(self, caller: Hashable) -> None:
+        """Count a request of a caller no more."""
+        self._listeners[caller] -= 1
+        if not self._listeners[caller]:
+            del self._listeners[caller]
 
     # -- stopping
 
