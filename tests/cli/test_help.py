@@ -5,6 +5,7 @@ import pytest
 
 from accord.cli.main import _parse, main
 from accord_tools.check.probing.tool_calls import DEFAULT_CALLS
+from support.tables import cases
 
 COMMANDS = (
     *(
@@ -35,7 +36,7 @@ def outcome(*words):
         return end.code
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@cases("command", COMMANDS)
 def test_the_help_of_every_command_has_usage_and_exit_codes(command, capsys):
     assert outcome(*command.split(), "--help") == 0
     shown = capsys.readouterr().out
@@ -44,7 +45,7 @@ def test_the_help_of_every_command_has_usage_and_exit_codes(command, capsys):
     assert "\nexamples:\n  accord " in shown
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@cases("command", COMMANDS)
 def test_the_examples_in_help_can_be_parsed(command, capsys):
     outcome(*command.split(), "--help")
     examples = capsys.readouterr().out.partition("\nexamples:\n")[2].partition("\n\n")[0]
@@ -53,7 +54,7 @@ def test_the_examples_in_help_can_be_parsed(command, capsys):
         assert _parse(shlex.split(given[0], comments=True)[1:]).run, line
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@cases("command", COMMANDS)
 def test_help_fits_a_narrow_terminal_except_for_examples(command, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     outcome(*command.split(), "--help")

@@ -23,6 +23,7 @@ from support.http1_requests import (
 )
 from support.http1_runs import CUTS, bench, fault
 from support.http_server import on_listener
+from support.tables import cases
 from support.waiting import LONG
 
 pytestmark = on_listener
@@ -65,7 +66,7 @@ def outcomes():
     return played([(case, cut) for case in CASES for cut in CUTS])
 
 
-@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+@cases("case", CASES, ids=[case.name for case in CASES])
 def test_a_request_has_the_outcome_that_http_asks_for_however_it_is_cut(outcomes, case):
     if case.name in STRICTER:
         pytest.skip("this version of httptools refuses tabs here")

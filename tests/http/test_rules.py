@@ -12,6 +12,7 @@ from accord import Server
 from support.http_offer import offer
 from support.http_server import bounded
 from support.http_talk import call, initialize, notification, request, text_of
+from support.tables import cases
 from support.waiting import run, until
 
 
@@ -333,7 +334,7 @@ def test_the_version_of_an_opening_is_negotiated_whatever_the_header_says(port, 
 
 @everywhere
 @pytest.mark.requirement("http.post.refused-status")
-@pytest.mark.parametrize(
+@cases(
     ("message", "why"),
     [
         (b"", "empty"),
@@ -486,7 +487,7 @@ def test_a_cancelled_request_ends_without_an_answer(port, talk):
 
 
 @pytest.mark.requirement("http.origin.validated")
-@pytest.mark.parametrize(
+@cases(
     ("header", "value", "option"),
     [
         ("Origin", "https://evil.example", "allowed_origins"),
@@ -500,7 +501,7 @@ def test_a_cancelled_request_ends_without_an_answer(port, talk):
         ("Host", "[", "allowed_hosts"),
     ],
 )
-@pytest.mark.parametrize("path", ["/mcp", "/sse", "/messages", "/elsewhere"])
+@cases("path", ["/mcp", "/sse", "/messages", "/elsewhere"])
 def test_foreign_origins_and_hosts_are_refused(port, talk, header, value, option, path):
     async def scenario():
         async with talk(port) as client:
