@@ -360,7 +360,8 @@ def _refuse(text: str, name: str) -> None:
 
 def _without_repetition(frame: Frame, data: bytes) -> Frame:
     """Return a frame, unless a member of its envelope occurs twice in the text."""
-    body = bytes(frame.body or b"")
+    # Nearly all frames have params.
+    body = bytes(frame.params if frame.params is not UNSET else frame.body or b"")
     # Each member has a name in quotes, however it is written.
     if data.count(b'"') - body.count(b'"') <= _quotes_around(frame):
         return frame
