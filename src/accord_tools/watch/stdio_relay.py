@@ -50,8 +50,8 @@ def watch_command(
         watcher: receives the copies.
         env: variables for the server, beside those of this process.
         launched: called when the server runs; threads that it starts receive no signals.
-        stdin: the host writes to it.
-        stdout: the host reads from it.
+        stdin: the host writes to it; taken over once the server runs.
+        stdout: the host reads from it; taken over as well.
 
     Raises:
         ConnectFailed: the command cannot be started.
@@ -69,15 +69,16 @@ def watch_command(
     server_in, server_out = os.dup(process.stdin.fileno()), os.dup(process.stdout.fileno())
     process.stdin.close()
     process.stdout.close()
-    to_server = _Pump(stdin, server_in, "client", watcher)
-    to_host = _Pump(server_out, stdout, "server", watcher)
+    from_host, to_host = _take_over(stdin, os.O_RDONLY), _take_over(stdout, os.O_WRONLY)
+    forth = _Pump(from_host, server_in, "client", watcher)
+    back = _Pump(server_out, to_host, "server", watcher)
     with _forward_signals(process) as awaited:
         if launched is not None:
             launched()
-        to_server.start()
-        to_host.start()
+        forth.start()
+        back.start()
         code = awaited()
-        to_host.join(_DRAINING)
+        back.join(_DRAINING)
     return code
 
 
@@ -95,9 +96,10 @@ def _die_with_parent() -> Callable[[], object] | None:
 
 
 class _Pump(threading.Thread):
-    """Passes the bytes of a sender on until either side ends, and then closes the other side.
+    """Passes the bytes of a sender on until either side ends, and then closes both.
 
-    The watcher gets copies of the lines.
+    The watcher gets copies of the lines. One that waits for the host may outlive the relay, so both
+    descriptors are its own.
     """
 
     def __init__(self, source: int, sink: int, sender: Party, watcher: Watcher) -> None:
@@ -117,8 +119,8 @@ class _Pump(threading.Thread):
         rest = self._lines.end()
         self._copy([] if rest is None else [rest])
         # A writer gets an error from now on, a reader the end of the stream.
-        _leave(self._source, os.O_RDONLY)
-        _leave(self._sink, os.O_WRONLY)
+        os.close(self._source)
+        os.close(self._sink)
 
     def _copy(self, lines: Iterable[bytes | LineTooLong]) -> None:
         t = self._watcher.now()
@@ -155,12 +157,19 @@ def _wait_for(file: int, event: int) -> None:
     poll.poll()
 
 
-def _leave(file: int, mode: int) -> None:
-    """Close a pipe but keep its number taken, because other code may still use it as a stream."""
-    with contextlib.suppress(OSError):
-        nothing = os.open(os.devnull, mode)
-        os.dup2(nothing, file)
-        os.close(nothing)
+def _take_over(file: int, mode: int) -> int:
+    """Return a descriptor of our own for a pipe; the old number leads nowhere from now on.
+
+    It stays taken, because other code may still use it as a stream. Whose it is may close it.
+    """
+    nothing = os.open(os.devnull, mode)
+    try:
+        own = os.dup(file)
+    except OSError:  # it was closed when the process began
+        return nothing
+    os.dup2(nothing, file)
+    os.close(nothing)
+    return own
 
 
 @contextmanager

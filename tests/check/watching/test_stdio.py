@@ -1,5 +1,6 @@
 """Between a host and its server over stdio: nothing changes, and everything is seen."""
 
+import contextlib
 import fcntl
 import json
 import os
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import sys
 import termios
+import threading
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from accord.protocol.catalogue import RULE_SET
 from accord.trace import read
 from accord_tools.check.trace_check import replay
 from accord_tools.watch import watcher as watching
+from accord_tools.watch.stdio_relay import watch_command
 from check.watching.between import (
     ECHO,
     INITIALIZE,
@@ -134,6 +137,26 @@ def test_a_host_that_pauses_delays_and_loses_nothing():
     with watched([*PYTHON, script]) as (host, _):
         first = host.hear(10)
         assert (first + host.hear_all()).count(b"\n") == 5000
+
+
+def test_a_relay_that_ended_touches_no_descriptor_of_its_caller(tmp_path):
+    in_read, in_write = os.pipe()
+    out_read, out_write = os.pipe()
+    watcher, before = watching.Watcher("it"), set(threading.enumerate())
+    with contextlib.closing(watcher), open(tmp_path / "later", "wb") as later:
+        # The server has ended; a thread of the relay still waits for the host.
+        command = [*PYTHON, "raise SystemExit(3)"]
+        assert watch_command(command, watcher, stdin=in_read, stdout=out_write) == 3
+        waiting = {each for each in threading.enumerate() if each.name == "accord-watch"} - before
+        for number in (in_read, out_write):
+            os.dup2(later.fileno(), number)  # closed, and taken by another file
+        os.close(in_write)
+        for each in waiting:
+            each.join(LONG)
+        for number in (in_read, out_write):
+            assert os.path.sameopenfile(number, later.fileno())
+            os.close(number)
+    os.close(out_read)
 
 
 def test_an_unknown_command_is_reported():
