@@ -125,9 +125,9 @@ class _Root(msgspec.Struct, frozen=True):
         folder = os.open(self.path, _FLAGS | os.O_DIRECTORY)
         try:
             for name in names[:-1]:
-                below = os.open(name, _FLAGS | os.O_DIRECTORY, dir_fd=folder)
-                os.close(folder)
-                folder = below
+                # A thread may be stopped at any point, and nothing may be closed twice then.
+                above, folder = folder, os.open(name, _FLAGS | os.O_DIRECTORY, dir_fd=folder)
+                os.close(above)
             status = os.stat(names[-1], dir_fd=folder, follow_symlinks=False)
             if not stat.S_ISREG(status.st_mode):  # opening a device may have an effect
                 raise FileNotFoundError(names[-1])
