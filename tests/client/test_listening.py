@@ -238,7 +238,7 @@ def test_a_cancellation_by_the_server_ends_it_with_or_without_a_result(is_answer
             if is_answered:
                 target.end()
             assert [change async for change in changes] == []
-            assert list(client._link.pending_requests()) == []
+            assert not client._link.endpoint.conversation.client.open
 
     run_in_virtual_time(main())
     assert caplog.text == ""

@@ -857,10 +857,9 @@ def test_a_stream_of_the_older_form_that_breaks_is_followed_by_a_new_session():
             connect(server.url, on_renewed=lambda: renewed.append(1)) as client,
         ):
             lost = asyncio.create_task(client.call_tool("x"))
-            await until(lambda: server.seen("tools/call"))
-            await asyncio.sleep(0.05)  # clock: the 202 arrives before the stream breaks
+            await until(lambda: "tools/call" in client._link.wire._form._taken.values())
             server.drop()
-            with pytest.raises(ConnectionClosed, match="carried it out is unknown"):
+            with pytest.raises(ConnectionClosed, match=r"tools/call: .*carried it out is unknown"):
                 await lost
             await client.ping()
             await until(lambda: renewed)
@@ -955,9 +954,40 @@ def test_nothing_is_sent_where_no_stream_brings_the_answer():
         async with server, connect(server.url) as client:
             await client.ping()
             server.drop()
-            await until(lambda: client._link.wire._form._broken is not None)
+            # At once, before anything else can happen.
+            while client._link.wire._form._broken is None:
+                await asyncio.sleep(0)
             assert said(await client.call_tool("echo", {"n": 1}, timeout=60)) == {"n": 1}
             assert [each.path for each in server.seen("tools/call")] == ["/messages?id=2"]
+
+    run(main())
+
+
+def test_a_call_that_was_taken_fails_when_its_session_was_replaced_while_the_stream_was_open():
+    def take(request, reply):
+        return server.take(request, reply) if request.path != FIRST else reply.empty(202)
+
+    server = OlderServer(tools__call=take)
+
+    async def main():
+        async with server, connect(server.url) as client:
+            lost = asyncio.create_task(client.call_tool("x", timeout=60))
+            await until(lambda: "tools/call" in client._link.wire._form._taken.values())
+            server.streams.clear()
+            await client.ping()
+            with pytest.raises(ConnectionClosed, match="tools/call: the session was renewed"):
+                await lost
+            assert server.opened == 2
+
+    run(main())
+
+
+def test_requests_of_the_older_form_that_were_answered_are_forgotten():
+    async def main():
+        async with OlderServer() as server, connect(server.url) as client:
+            for _ in range(200):
+                await client.ping()
+            assert len(client._link.wire._form._taken) <= 64
 
     run(main())
 

@@ -256,9 +256,6 @@ class Link:
     def revision(self) -> Revision:
         return self.endpoint.revision
 
-    def pending_requests(self) -> "Iterable[RequestId]":
-        return self.endpoint.conversation.client.open
-
     def is_waiting(self, id: "RequestId") -> bool:
         return id in self.endpoint.conversation.client.open
 

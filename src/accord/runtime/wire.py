@@ -7,7 +7,7 @@ A wire knows nothing of the protocol. It is driven by one event loop, the one it
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, AsyncExitStack
 from contextvars import ContextVar
 from typing import Any, Final, Protocol, TypeAlias
@@ -78,9 +78,6 @@ class WireListener(Protocol):
     @property
     def revision(self) -> Revision:
         """The revision agreed on."""
-
-    def pending_requests(self) -> Iterable[RequestId]:
-        """The requests that wait for an answer."""
 
     def is_waiting(self, id: RequestId) -> bool:
         """Whether a request waits for its answer."""

@@ -29,6 +29,8 @@ _ENDPOINT_EXPECTED: Final = 5.0
 # After several streams in a row that end sooner than this, the connection is given up.
 _BRIEF: Final = 2.0
 _BRIEF_STREAMS: Final = 5
+# From so many requests on, those that have been answered are forgotten.
+_TAKEN_LEAST: Final = 64
 
 
 class TwoEndpoints:
@@ -41,7 +43,10 @@ class TwoEndpoints:
         self._lost = lost
         self.session = HttpClientSession(carrier.target.url)
         self._reader: asyncio.Task[None] | None = None
-        self._posting: set[RequestId | None] = set()
+        # Requests that the server has taken, by id with their methods: the stream brings their
+        # answers. Some have been answered already.
+        self._taken: dict[RequestId, str] = {}
+        self._taken_most = _TAKEN_LEAST
         self._opening: Message | None = None
         self._backoff = Backoff()
         self._broken: HttpClientSession | None = None
@@ -74,6 +79,7 @@ class TwoEndpoints:
             raise
         if self._reader is not None:
             self._reader.cancel()
+        self._fail_taken("the session was renewed before the answer")
         self._reader = self._spawn(self._read(self.session, response, events))
 
     async def _find_place(
@@ -147,22 +153,16 @@ class TwoEndpoints:
                 except ConnectionClosed as error:
                     return carrier.fail(message, ConnectionClosed(f"{message.name}: {error}"))
                 continue
-            self._posting.add(message.id)
             try:
                 response = await carrier.post(session, message)
             except NotSent as error:
                 return carrier.fail_unsent(message, error)
             except ConnectionCut as error:
                 return carrier.fail_unanswered(message, str(error))
-            finally:
-                self._posting.discard(message.id)
             with contextlib.closing(response):
                 body = await carrier.read_error(response)
             if response.status in SUCCESS_STATUSES:
-                is_gone = session is not self.session or session is self._broken
-                if is_gone and carrier.is_waiting(message):
-                    carrier.fail_unanswered(message, "the stream ended before the answer")
-                return None
+                return self._note_taken(message, session)
             instead = carrier.answer_instead(message, response, body)
             if instead is not None:
                 return await self.post(instead)
@@ -170,6 +170,29 @@ class TwoEndpoints:
                 return carrier.fail_refused(message, response, body)
             if not await renew_and_resend(carrier, message, session, self._renew):
                 return None
+
+    # -- requests whose answers the stream brings
+
+    def _note_taken(self, message: Message, session: HttpClientSession) -> None:
+        carrier = self._carrier
+        if message.id is None or not carrier.is_waiting(message):
+            return
+        if session is not self.session or session is self._broken:
+            carrier.fail_unanswered(message, "the stream ended before the answer")
+        elif message.answer is None:  # else the wire waits for it
+            if len(self._taken) >= self._taken_most:
+                is_waiting = carrier.listener.is_waiting
+                self._taken = {id: name for id, name in self._taken.items() if is_waiting(id)}
+                self._taken_most = max(2 * len(self._taken), _TAKEN_LEAST)
+            self._taken[message.id] = message.name or "the request"
+
+    def _fail_taken(self, why: str) -> None:
+        """Fail the requests whose answers are lost, and no other: it waits for the next session."""
+        taken, self._taken = self._taken, {}
+        for id, name in taken.items():
+            self._carrier.fail_unanswered(Message(b"", id, name), why)
+
+    # -- the stream
 
     async def _read(
         self, session: HttpClientSession, response: SenderResponse, events: EventReader
@@ -188,16 +211,13 @@ class TwoEndpoints:
             self._backoff.succeed()
         if session is self.session:
             self._broken = session
+            self._fail_taken(why)
             self._spawn(self._handle_broken_stream(session, why))
 
     async def _handle_broken_stream(self, session: HttpClientSession, why: str) -> None:
-        """Fail the requests whose answers are lost with the stream, and renew the session."""
-        carrier = self._carrier
+        """Renew the session."""
         if self._opening is not None:
-            return carrier.fail_unanswered(self._opening, why)
-        for id in list(carrier.listener.pending_requests()):
-            if id not in self._posting:
-                carrier.fail_unanswered(Message(b"", id, "the request"), why)
+            return self._carrier.fail_unanswered(self._opening, why)
         delay = self._backoff.fail()
         if self._backoff.failures > _BRIEF_STREAMS:
             return self._lost(f"{why}, {_BRIEF_STREAMS} times in a row")
