@@ -293,6 +293,8 @@ class LeavesDaemon(RawServer):
     """Starts a process that detaches itself in every way."""
 
     def run(self):
+        # Its name is that of this process until it has become another program, which closes this.
+        is_started, started = os.pipe()
         if os.fork() == 0:
             os.setsid()
             if os.fork() == 0:
@@ -301,7 +303,10 @@ class LeavesDaemon(RawServer):
                     os.dup2(nowhere, each)
                 os.execlp("sleep", "sleep", "300")
             os._exit(0)
+        os.close(started)
         os.wait()
+        os.read(is_started, 1)
+        os.close(is_started)
         super().run()
 
 
