@@ -88,6 +88,12 @@ def test_durations_are_short_within_their_limits(name, rule, duration):
     assert short_durations({"properties": {name: rule}}) == {name: duration}
 
 
+def test_durations_can_be_longer():
+    properties = {"seconds": {"type": "number", "maximum": 2}, "delayMs": {"type": "integer"}}
+    longer = short_durations({"properties": properties}, times=8)
+    assert longer == {"seconds": 1.6, "delayMs": 1600}
+
+
 def test_other_parameters_get_no_duration():
     properties = {"name": {"type": "number"}, "seconds": {"type": "string"}, "delay": True}
     assert short_durations({"properties": properties}) == {}

@@ -79,14 +79,20 @@ def sample(
     return _sample_of_type(_main_type(schema), schema, root, depth, turn)
 
 
-def short_durations(schema: object) -> JsonObject:
-    """Return arguments for those parameters that say how long a tool shall take."""
+def short_durations(schema: object, *, times: int = 1) -> JsonObject:
+    """Return arguments for those parameters that say how long a tool shall take.
+
+    Args:
+        schema: of all arguments.
+        times: how much longer than short it shall be.
+    """
     arguments: JsonObject = {}
     for name, rule in properties_of(schema).items() if isinstance(schema, dict) else ():
         words = re.split(r"[^a-z]+", re.sub(r"([a-z])([A-Z])", r"\1_\2", str(name)).lower())
         wanted = next((_DURATIONS[word] for word in words[::-1] if word in _DURATIONS), None)
         if wanted is None or not isinstance(rule, dict):
             continue
+        wanted *= times
         type_ = _main_type(rule)
         if type_ not in ("integer", "number"):
             continue

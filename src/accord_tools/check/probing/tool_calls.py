@@ -6,13 +6,17 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from accord.errors import AccordError
+from accord.json_schema.samples import short_durations
 from accord.types import JsonObject
 from accord_tools.check.probing.messages import objects_in, params_of
 
 # A full check of five revisions calls a tool some 80 times, one that asks questions some 120 times.
 DEFAULT_CALLS: Final = 150
+# How much longer than others a call takes that has to go on for a while, also on a busy machine.
+PROLONGED: Final = 8
 
 
 class CallRefused(AccordError):
@@ -54,6 +58,11 @@ class ToolCall(msgspec.Struct, frozen=True):
     def with_progress(self, token: object) -> JsonObject:
         """Return the parameters of a call that asks for progress."""
         return self.params | {"_meta": {"progressToken": token}}
+
+    def prolong(self) -> "ToolCall | None":
+        """Return a call that takes `PROLONGED` times as long; None where that cannot be chosen."""
+        longer = short_durations(self.tool.get("inputSchema"), times=PROLONGED)
+        return replace(self, arguments=self.arguments | longer) if longer else None
 
 
 class ToolCounts(msgspec.Struct, frozen=True, kw_only=True):

@@ -431,14 +431,20 @@ async def open_unjudged(
         yield connection
 
 
-def calls(probe: Probe) -> list[JsonObject]:
+def calls(probe: Probe, *, are_prolonged: bool = False) -> list[JsonObject]:
     """Return calls of tools that may be called, each with a token for progress.
 
     The client declares no capabilities, so that no tool asks it anything.
+
+    Args:
+        probe: knows the tools.
+        are_prolonged: only those that can be made to take long, and do.
     """
+    tools = probe.facts.callable_tools()[:_CALLS]
     return [
         complete_request(probe, "tools/call", tool.with_progress(f"accord-check-{next_id()}"))
-        for tool in probe.facts.callable_tools()[:_CALLS]
+        for tool in (each.prolong() if are_prolonged else each for each in tools)
+        if tool is not None
     ]
 
 
