@@ -9,7 +9,7 @@ import pytest
 from accord import connect
 from accord.auth import FileStore, OAuth
 from support.scripted_authorization import browse, scripted
-from support.waiting import run
+from support.waiting import LONG, run
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def forget(*args):
 
 
 async def log_in(script, store, **given):
-    auth = OAuth(store=store, open_browser=browse, timeout=30.0, **given)
+    auth = OAuth(store=store, open_browser=browse, timeout=LONG, **given)
     async with connect(script.url, auth=auth) as client:
         await client.call_tool("x")
 

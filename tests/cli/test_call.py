@@ -1,6 +1,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -271,13 +272,11 @@ def test_a_server_that_dies_in_a_call_is_quoted(accord, tmp_path):
     assert "ended with exit code 9" in done.stderr
 
 
-def test_a_call_that_takes_too_long_is_exit_code_2(accord, tmp_path):
-    path = tmp_path / "slow.py"
-    path.write_text(
-        "import asyncio\nfrom accord import Server\nserver = Server('slow')\n"
-        "@server.tool\nasync def wait() -> None:\n    await asyncio.sleep(60)\n"
-    )
-    done = accord("call", path, "wait", "--timeout", "2")
+def test_a_call_that_takes_too_long_is_exit_code_2(accord):
+    # It starts at once: the limit is for that as well.
+    loose = Path(__file__).parent.parent / "check" / "contract" / "loose.py"
+    command = (sys.executable, "-S", "-E", loose, "hangs")
+    done = accord("call", "--timeout", "2", "count", "a=13", "--", *command)
     assert (done.returncode, done.stdout) == (2, "")
     assert "tools/call: no answer within 2 s" in done.stderr
 

@@ -406,7 +406,7 @@ def test_a_check_takes_a_client_that_is_registered_by_hand_and_keeps_no_token(tm
             assert (code, "--client-id needs --oauth" in err) == (2, True)
         assert list(tmp_path.iterdir()) == []
 
-    run(main(), seconds=60)
+    run(main())
 
 
 def test_oauth_on_the_command_line_keeps_its_token(tmp_path):
@@ -414,7 +414,7 @@ def test_oauth_on_the_command_line_keeps_its_token(tmp_path):
     visitor = tmp_path / "visit.py"
     visitor.write_text(
         "import sys, urllib.request as r\n"
-        "r.build_opener(r.ProxyHandler({})).open(sys.argv[1], timeout=10).read()\n"
+        "r.build_opener(r.ProxyHandler({})).open(sys.argv[1], timeout=60).read()\n"
     )
 
     async def main():

@@ -11,13 +11,13 @@ from accord.cli.main import main
 from accord_tools.diagnosis.launch import LaunchDiagnosis
 from accord_tools.hosts.definition import HostEntry, HostsError
 from accord_tools.hosts.sources.configuration_file import read_file_entry
-from support.waiting import run
+from support.waiting import LONG, run
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 TEN_LINES = (sys.executable, "-m", "accord.cli.main", "run", str(EXAMPLES / "ten_lines.py"))
 
 
-def examine(command, seconds=20.0, **entry):
+def examine(command, seconds=LONG, **entry):
     """Take the steps; return them by name, the worst of several with one name."""
     diagnosis = LaunchDiagnosis(HostEntry(name="x", command=command, **entry), seconds=seconds)
     run(diagnosis.run())

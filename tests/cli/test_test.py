@@ -58,7 +58,7 @@ def test_a_good_server_passes_with_exit_code_0(accord, small):
 
 
 def test_a_bad_server_fails_with_exit_code_1_and_the_command_that_repeats_it(accord):
-    done = accord("test", "--quiet", "--timeout", "2", *loose("misfit"))
+    done = accord("test", "--quiet", *loose("misfit"))
     assert done.returncode == 1
     lines = done.stdout.splitlines()
     assert lines[1:3] == ["  FAIL count answers valid arguments", '       sent:     {"a": 40}']

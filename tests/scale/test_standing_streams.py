@@ -8,7 +8,7 @@ import pytest
 from support.scale.balancer import Fault
 from support.scale.fleet import REVISIONS, WORKERS, Fleet, in_thread
 from support.scale.raw_client import Listener, RawClient
-from support.waiting import in_loop, until
+from support.waiting import LONG, in_loop, until
 
 pytestmark = pytest.mark.integration
 
@@ -207,6 +207,6 @@ async def test_a_session_of_the_older_form_ends_with_the_worker_of_its_stream(
             message = {"jsonrpc": "2.0", "id": 99, "method": "ping"}
             return await client.post(message, "ping", worker=3) == 404
 
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(LONG):
             while not await is_unknown():
                 await asyncio.sleep(0.1)

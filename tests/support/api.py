@@ -11,6 +11,7 @@ from aiohttp import web
 
 from accord import Server
 from accord.compose import openapi
+from support.waiting import LONG
 
 
 class Api:
@@ -88,12 +89,12 @@ def running_api() -> Iterator[Api]:
 
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()
-    ready.wait(30)
+    assert ready.wait(LONG)
     try:
         yield api
     finally:
         loop.call_soon_threadsafe(loop.stop)
-        thread.join(30)
+        thread.join(LONG)
 
 
 def document(path: str = "/items", method: str = "get", **operation: Any) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from accord.auth import Upstream
 from accord.auth.authorization_server.models import OAuthResponse
 from support.issuer import jwk, private_key, unsigned
 from support.oauth import RETURN, Answer, challenge_of
+from support.waiting import LONG
 
 SECRET = "the secret of the desk at the provider"
 
@@ -199,7 +200,7 @@ class Browser:
         parts = urlsplit(url)
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         named["cookie"] = "; ".join(f"{key}={value}" for key, value in self.cookies.items())
-        connection = HTTPConnection(parts.netloc, timeout=30)
+        connection = HTTPConnection(parts.netloc, timeout=LONG)
         connection.request(method, f"{parts.path}?{parts.query}", body, named)
         came = connection.getresponse()
         for cookie in came.headers.get_all("set-cookie", []):

@@ -18,6 +18,8 @@ from urllib.parse import parse_qsl, urlencode
 
 from aiohttp import web
 
+from support.waiting import LONG
+
 REVISION = "2025-06-18"
 
 
@@ -75,7 +77,7 @@ class Scripted:
 
 def browse(url: str) -> None:
     """Visit a URL as a browser does whose user agrees."""
-    urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=30).read()
+    urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=LONG).read()
 
 
 @asynccontextmanager

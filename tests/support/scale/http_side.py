@@ -9,6 +9,7 @@ from typing import Any
 
 from support.scale.http_wire import EventParser, Reply, SentEvent, WireBroken, send
 from support.scale.recordings import Attempt, SeenEvent, StreamView, TrafficRecorder
+from support.waiting import LONG
 
 BOTH = "application/json, text/event-stream"
 PAUSE = 0.05
@@ -25,7 +26,7 @@ class HttpSide:
         self.recorder = recorder
         self.user: str | None = None
         self.extra_headers: dict[str, str] = {}
-        self.head_within = 20.0
+        self.head_within = LONG
         self.silence = 2.5
         self.attempts: list[Attempt] = []
         self._numbers = count(1)

@@ -175,7 +175,7 @@ class ServerProcesses:
             process.stdin.close()
 
 
-def fetch(port: int, path: str, seconds: float = 5.0) -> bytes:
+def fetch(port: int, path: str, seconds: float = LONG) -> bytes:
     """Return the body of a page of a worker."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=seconds) as response:
         body: bytes = response.read()
