@@ -153,7 +153,11 @@ async def change_roots(page: InspectorPage, revision: str) -> None:
 async def read_the_log(page: InspectorPage, revision: str) -> None:
     if await page.page.run("return document.querySelector('.log') === null"):
         await page.use("button", "Log")
+    count = "Number(document.querySelector('.log-grid').getAttribute('aria-rowcount'))"
+    await page.until(f"{count} > 1")
+    everything = await page.page.run(f"return {count}")
     await page.fill("Filter by text", "Lima")
+    await page.until(f"{count} < {everything}")  # the text is taken over after a short rest
     await page.go_to("grid", "Messages.*")
     await page.press("End")
     await page.press("Enter")
