@@ -171,7 +171,7 @@ export function LogList({ log, chosen, onChoose, onOpen, onEscape, isFollowing, 
     else if (event.key === "End") {
       move(total - 1);
       onFollow(true);
-    } else if (event.key === "Enter" && chosen !== null) onOpen(true);
+    } else if (event.key === "Enter" && current.current !== null) onOpen(true);
     else if (event.key === "Escape") onEscape();
     else return;
     event.preventDefault();
