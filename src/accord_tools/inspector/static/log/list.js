@@ -149,7 +149,7 @@ export function LogList({ log, chosen, onChoose, onOpen, onEscape, isFollowing, 
   }, [wanted]);
   // Keys may come faster than the page is drawn; each counts from the one before.
   const current = useRef(chosen);
-  useEffect(() => {
+  useLayoutEffect(() => {
     current.current = chosen;
   }, [chosen]);
   const move = (index) => {
