@@ -346,3 +346,26 @@ def quiet():
     log.setLevel(logging.CRITICAL)
     yield
     log.setLevel(level)
+
+
+@pytest.mark.thorough
+def test_a_call_that_is_over_too_soon_is_cancelled_while_it_takes_longer():
+    server, asked = Server("hasty"), []
+
+    @server.tool(annotations=ToolAnnotations(read_only_hint=True))
+    async def wait(seconds: Annotated[float, Meta(ge=0, le=60)]) -> str:
+        """Wait, except in the call that is cancelled first, as on a machine that is busy."""
+        asked.append(seconds)
+        if len(asked) != 4:
+            await asyncio.sleep(seconds)
+        return "done"
+
+    @asynccontextmanager
+    async def making():
+        async with serving(server.asgi()) as port:
+            url = f"http://127.0.0.1:{port}/mcp"
+            yield ServerTarget(name="hasty", url=url, form="http", is_launched=True, settling=0.1)
+
+    results = checked(making, NEW, only=["cancellation.receiver.stops"])
+    assert asked == [0.2] * 4 + [1.6]
+    assert results["cancellation.receiver.stops"].verdict == "pass"

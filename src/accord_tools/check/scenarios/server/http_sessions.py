@@ -220,21 +220,33 @@ async def _judge_strangers(probe: Probe, call: JsonObject, first: RawResponse) -
 
 
 async def _judge_disconnect(probe: Probe, connection: RawConnection) -> None:
+    streamed: list[JsonObject] = []
     # On a busy machine a call is over before its client disconnects, unless it takes long.
     for first in (*calls(probe), *calls(probe, are_prolonged=True)):
         # Some tools ask the client something, and never answer without a reply.
-        usual = await post_message(connection, first)
-        if not usual.is_stream or not usual.answers_to(first["id"]):
-            continue
-        call = _repeat_call(first)
-        async with exchange(connection, call) as heard:
-            if not heard.is_stream:
-                continue
-            await heard.until(lambda heard: bool(heard.ids), connection.patience)
-            if not heard.ids or heard.answers_to(call["id"]):
-                continue
-        resumed = await _resume(connection, heard.ids[-1], call["id"], connection.patience)
-        why = f"never answers {call['params']['name']} once its client disconnected"
-        probe.holds(_CANCEL, resumed.answers_to(call["id"]), why)
-        return
+        heard = await post_message(connection, first)
+        if heard.is_stream and heard.answers_to(first["id"]):
+            if await _disconnect(probe, connection, first):
+                return
+            if len(heard.ids) > 1:
+                streamed.append(first)
+    # It may have answered after it began to stream, and only this process was late.
+    for again in streamed * _TRIES:
+        if await _disconnect(probe, connection, again):
+            return
     probe.skip(_CANCEL, "no call takes long enough to disconnect during it")
+
+
+async def _disconnect(probe: Probe, connection: RawConnection, first: JsonObject) -> bool:
+    """Disconnect during a call and judge what becomes of it; False if it was over too soon."""
+    call = _repeat_call(first)
+    async with exchange(connection, call) as heard:
+        if not heard.is_stream:
+            return False
+        await heard.until(lambda heard: bool(heard.ids), connection.patience)
+        if not heard.ids or heard.answers_to(call["id"]):
+            return False
+    resumed = await _resume(connection, heard.ids[-1], call["id"], connection.patience)
+    why = f"never answers {call['params']['name']} once its client disconnected"
+    probe.holds(_CANCEL, resumed.answers_to(call["id"]), why)
+    return True
