@@ -1,12 +1,13 @@
 """Raw requests beside a conversation: streams, and refusals."""
 
 import asyncio
+import json
 from contextlib import asynccontextmanager
 
 import pytest
 
 from accord_tools.check.probing.http_exchange import exchange, post_message
-from accord_tools.check.probing.raw_connection import AuthorizationRequired
+from accord_tools.check.probing.raw_connection import AuthorizationRequired, MessageTimeout
 from accord_tools.check.probing.target import ServerTarget
 from accord_tools.check.revision_probe import spoken_revisions
 from check.mutants.between_http import serving
@@ -108,3 +109,56 @@ def test_a_server_that_refuses_access_is_locked_and_not_silent():
             return await spoken_revisions(ServerTarget(name="app", url=line.carrier.url))
 
     assert len(asyncio.run(run())) == 1
+
+
+CANCEL = {
+    "jsonrpc": "2.0",
+    "method": "notifications/cancelled",
+    "params": {"requestId": 11, "reason": "its caller is gone"},
+}
+
+
+@pytest.mark.requirement("cancellation.request-id.previously-issued")
+@pytest.mark.parametrize("is_abandoned", [True, False])
+def test_a_request_may_have_been_sent_on_a_response_that_was_abandoned(is_abandoned):
+    """Its cancellation arrives on the stream that belongs to no request."""
+    is_told = asyncio.Event()
+
+    async def app(scope, receive, send):
+        if scope["type"] != "http":
+            return
+        if scope["method"] == "GET":
+            kind = [(b"content-type", b"text/event-stream")]
+            await send({"type": "http.response.start", "status": 200, "headers": kind})
+            await is_told.wait()
+            data = b"data: " + json.dumps(CANCEL).encode() + b"\n\n"
+            await send({"type": "http.response.body", "body": data})
+            return
+        message = json.loads((await receive())["body"])
+        if message["method"] == "tools/call":
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            return
+        result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}}
+        result["serverInfo"] = {"name": "app", "version": "1"}
+        answer = json.dumps({"jsonrpc": "2.0", "id": message.get("id"), "result": result}).encode()
+        status = 200 if "id" in message else 202
+        kind = [(b"content-type", b"application/json")] if "id" in message else []
+        await send({"type": "http.response.start", "status": status, "headers": kind})
+        await send({"type": "http.response.body", "body": answer if "id" in message else b""})
+
+    async def run():
+        async with serving(app) as port, asyncio.timeout(60):
+            url = f"http://127.0.0.1:{port}/mcp"
+            subject = ServerTarget(name="app", url=url, form="http", patience=0.3)
+            async with subject.connection() as line:
+                await line.initialize("2025-06-18")
+                if is_abandoned:
+                    with pytest.raises(MessageTimeout):
+                        await line.ask("tools/call", {"name": "slow"})
+                is_told.set()
+                await line.until(lambda each: each == CANCEL, "the cancellation", patience=30)
+                return line.log.tally("cancellation.request-id.previously-issued")
+
+    tally = asyncio.run(run())
+    assert tally.breaches == (0 if is_abandoned else 1)

@@ -142,6 +142,10 @@ class Monitor:
         """End the recording; an unanswered request is not a breach then."""
         return [] if self._held is None else self._release(None)
 
+    def miss(self, party: Party) -> None:
+        """Note that messages of a party were lost: from now on any id may be one that it used."""
+        self.conversation.party(party).used = None
+
     def _release(self, revision: Revision | None) -> list[Violation]:
         held, self._held = self._held or [], None
         self.conversation.assume(revision or self._asked_for or self.conversation.revision)
@@ -188,8 +192,7 @@ class Monitor:
             exchange = client.open.get(id)
             if exchange is not None:
                 self.conversation.abandon(exchange)
-            if facts.status == _UNAUTHORIZED:
-                assert client.used is not None  # a monitor remembers
+            if facts.status == _UNAUTHORIZED and client.used is not None:
                 client.used.give_back(id)
 
     def _judge(self, record: Record) -> list[Violation]:

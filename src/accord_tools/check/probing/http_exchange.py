@@ -103,6 +103,8 @@ class _HttpBase:
                 response = await self._sender.send(method, url or self.url, headers or {}, body)
                 limit.reschedule(None)
         except TimeoutError:
+            # The server may ask something on it all the same, and cancel that on another stream.
+            self.connection.log.miss()
             raise MessageTimeout(f"no response to HTTP {method} within {wait:.3g} s") from None
         except NotSent as error:
             raise ConnectFailed(f"{quote_url(self.url)}: {error.reason}") from None
@@ -111,6 +113,7 @@ class _HttpBase:
         try:
             yield response
         except ConnectionCut as error:
+            self.connection.log.miss()
             raise ConnectionEnded(f"the response broke off: {error}") from None
         finally:
             response.close()

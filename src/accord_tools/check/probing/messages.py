@@ -254,6 +254,7 @@ class MessageLog:
         self._monitor = partial(Monitor, judged=judged)
         self.monitor = self._monitor() if is_judged else None
         self._is_whole = True
+        self._has_missed = False
         self._clock = clock
         self._start = clock()
 
@@ -297,10 +298,18 @@ class MessageLog:
                 )
             )
 
+    def miss(self) -> None:
+        """Note that messages of the party under check may have been lost with a response."""
+        self._has_missed = True
+        if self.monitor is not None:
+            self.monitor.miss(self._judged)
+
     def judge(self) -> bool:
         """Begin to judge, from the first record on; return False if some were not kept."""
         if self._is_whole:
             self.monitor = self._monitor()
+            if self._has_missed:
+                self.monitor.miss(self._judged)
             for record in self.records:
                 self.monitor.observe(record)
         return self._is_whole
