@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from accord_tools.contract.lock_file import difference
 from accord_tools.fleet.catalogs.changes import find_catalog_changes
 from accord_tools.fleet.catalogs.entries import summarize_catalog
+from support.tables import cases
 
 STRING = {"type": "string"}
 
@@ -328,7 +329,7 @@ CHANGES = [
 ]
 
 
-@pytest.mark.parametrize(("before", "after", "kind", "what"), CHANGES)
+@cases(("before", "after", "kind", "what"), CHANGES)
 def test_a_change_has_its_meaning(before, after, kind, what):
     found = find_catalog_changes(before, after)
     assert [(each.kind, each.what) for each in found] == [(kind, what)]

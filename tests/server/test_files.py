@@ -170,9 +170,7 @@ def test_text_that_is_encoded_very_often_is_refused_quickly() -> None:
 
 
 @pytest.mark.requirement("resources.file.sanitise-paths", "resources.uri.validated")
-@pytest.mark.parametrize(
-    "path", [*ATTACKS.values(), *WINDOWS_ATTACKS.values()], ids=[*ATTACKS, *WINDOWS_ATTACKS]
-)
+@cases("path", [*ATTACKS.values(), *WINDOWS_ATTACKS.values()], ids=[*ATTACKS, *WINDOWS_ATTACKS])
 def test_no_path_reads_anything_outside(root: Path, path: str) -> None:
     directory = DirectoryResource(root)
     with pytest.raises(ResourceNotFound) as caught:

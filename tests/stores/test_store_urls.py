@@ -188,7 +188,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("url", "message"), WRONG)
+@cases(("url", "message"), WRONG)
 def test_a_wrong_url_is_refused_with_what_is_expected(url, message, monkeypatch):
     monkeypatch.delenv("X", raising=False)
     with pytest.raises(ConfigurationError) as caught:
