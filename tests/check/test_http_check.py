@@ -11,7 +11,7 @@ import pytest
 from msgspec import Meta
 from msgspec.structs import replace
 
-from accord import Server
+from accord import Context, Server
 from accord.auth import AuthorizationServer, MemoryStore
 from accord.errors import ConnectFailed
 from accord.protocol.mirroring import decode_header
@@ -369,3 +369,47 @@ def test_a_call_that_is_over_too_soon_is_cancelled_while_it_takes_longer():
     results = checked(making, NEW, only=["cancellation.receiver.stops"])
     assert asked == [0.2] * 4 + [1.6]
     assert results["cancellation.receiver.stops"].verdict == "pass"
+
+
+def in_one_piece(app, is_whole):
+    """Wrap an app so that the answers to some POSTs leave in one piece, as from a busy machine."""
+
+    async def wrapped(scope, receive, send):
+        pieces = []
+
+        async def gather(message):
+            if message["type"] != "http.response.body" or not is_whole():
+                await send(message)
+                return
+            pieces.append(message.get("body", b""))
+            if not message.get("more_body"):
+                await send(message | {"body": b"".join(pieces)})
+
+        is_post = scope["type"] == "http" and scope["method"] == "POST"
+        await app(scope, receive, gather if is_post else send)
+
+    return wrapped
+
+
+@pytest.mark.parametrize("patient", [7])
+def test_a_call_that_is_over_too_soon_is_disconnected_again(patient):
+    """http.disconnect.not-cancel"""
+    server, asked = Server("hasty"), []
+
+    @server.tool(annotations=ToolAnnotations(read_only_hint=True))
+    async def report(ctx: Context) -> str:
+        asked.append(None)
+        await ctx.progress(1)
+        await asyncio.sleep(0.3)
+        return "done"
+
+    @asynccontextmanager
+    async def making():
+        app = in_one_piece(server.asgi(answers="stream"), lambda: len(asked) < patient)
+        async with serving(app) as port:
+            url = f"http://127.0.0.1:{port}/mcp"
+            yield ServerTarget(name="hasty", url=url, form="http", is_launched=True, settling=0.1)
+
+    results = checked(making, NEW, only=["http.disconnect.not-cancel"])
+    result = results["http.disconnect.not-cancel"]
+    assert (result.verdict, len(asked)) == ("pass", patient), result.message
