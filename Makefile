@@ -14,10 +14,10 @@ run: .venv/ready
 
 # What the tests of both packages need comes from wheels. Groups of tests run side by side, each a run of its own, since every
 # worker of a run collects all its tests: one process for what computes, several for what waits for processes and sockets.
-CORE := $(addprefix tests/,protocol types bindings json_schema)
-PURE := $(wildcard tests/test_*.py) $(addprefix tests/,server middleware schema properties runtime stores workers)
+CORE := $(addprefix tests/,protocol types http/rules stdio/test_lines.py json_schema)
+PURE := $(wildcard tests/test_*.py) $(addprefix tests/,server middleware schema properties runtime sharing)
 ENDS := $(addprefix tests/,interaction auth)
-WIRE := $(addprefix tests/,transports http compose)
+WIRE := $(filter-out tests/stdio/test_lines.py,$(wildcard tests/stdio/test_*.py tests/http/test_*.py)) $(addprefix tests/,http/client http/server compose)
 # The tests of commands that accord_tools brings are in tests/cli, too.
 TOOL_COMMANDS := $(addprefix tests/cli/test_,$(addsuffix .py,action advice beginner_mistakes bundle check check_server doctor doctor_launch \
 	entries exec failing_lists host_config inspect lock reporting requirements test))
@@ -100,19 +100,19 @@ mutants: .venv/ready
 # Tests of HTTP with our apps on uvicorn in place of the listener, as `server.asgi()` runs for others.
 uvicorn: .venv/ready
 	@export ACCORD_TEST_SERVER=uvicorn; \
-	$(GROUP) uvicorn -n 2 --dist worksteal $(addprefix tests/,http interaction auth transports)
+	$(GROUP) uvicorn -n 2 --dist worksteal $(addprefix tests/,http interaction auth)
 
 # Tests of HTTP and of authorization with what they keep in a store that workers share.
 shared: .venv/ready
 	@export ACCORD_TEST_STORE=memory; \
-	$(GROUP) shared -n 2 --dist worksteal $(addprefix tests/,http interaction transports)
+	$(GROUP) shared -n 2 --dist worksteal $(addprefix tests/,http interaction sharing/sessions)
 	@export ACCORD_TEST_AUTH_STORE=shared; \
 	$(GROUP) shared-auth -n 2 --dist worksteal tests/auth
 
 # Tests of HTTP, authorization and schemas with the oldest dependencies that pyproject.toml allows,
 # but for those with other servers and providers, which need newer ones.
 oldest: .venv-oldest/ready
-	@.venv-oldest/bin/python tools/group.py oldest -n 2 --dist worksteal $(addprefix tests/,http transports auth schema json_schema) \
+	@.venv-oldest/bin/python tools/group.py oldest -n 2 --dist worksteal $(addprefix tests/,http stdio auth schema json_schema) \
 		$(addprefix --ignore=tests/,http/test_hosting.py http/test_hosted_workers.py http/test_mounting.py http/test_shared_hosting.py \
 		auth/authorization_server/test_upstream_real_provider.py)
 

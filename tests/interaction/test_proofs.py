@@ -40,7 +40,7 @@ UNPROVEN = {
         "did not ask for"
     ),
     "progress.rate-limited": (
-        "the rate is bounded by how fast the client reads (tests/transports/test_stdio.py, slow "
+        "the rate is bounded by how fast the client reads (tests/stdio/test_stdio.py, slow "
         "readers); a fixed rate would keep from a fast client what it wants to see"
     ),
     "completion.client.care": "debouncing and caching belong to the program with the input field",

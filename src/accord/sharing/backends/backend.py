@@ -3,7 +3,7 @@
 Everything above it, such as sessions, streams, tasks and limits, is made of these few operations,
 each of which is one atomic step on one key. A backend sees names and bytes, and knows nothing of
 the protocol. `docs/backends.md` says how to write one; the contract suite in
-`tests/stores/contract` says when it is right.
+`tests/sharing/backends/contract` says when it is right.
 
 Names are text without control characters, of at most 200 characters. The part in braces, if a name
 has one, says which names belong together: an engine that spreads names over machines keeps those

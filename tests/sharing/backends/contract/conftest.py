@@ -2,7 +2,7 @@
 
 A backend of your own passes the same suite:
 
-    ACCORD_CONTRACT_BACKEND=my_package.backend:make_backend pytest tests/stores/contract
+    ACCORD_CONTRACT_BACKEND=my_package.backend:make_backend pytest tests/sharing/backends/contract
 
 `make_backend(namespace)` returns a client that is not open. Two clients with the same namespace see
 the same data, in one process and, if `is_shared`, in several: for those a second process calls the

@@ -10,10 +10,10 @@ import pytest
 
 from support.waiting import LONG
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
-CONTRACT = ROOT / "tests" / "stores" / "contract"
+CONTRACT = ROOT / "tests" / "sharing" / "backends" / "contract"
 
 
 def find_source() -> str:

@@ -379,7 +379,7 @@ async def test_a_file_outlives_its_process(path: Path) -> None:
     code = f"""
 import asyncio, sys
 sys.path[:0] = {sys.path!r}
-from stores.test_task_stores import PLENTY, SqliteTaskStore, finish, record
+from server.test_task_stores import PLENTY, SqliteTaskStore, finish, record
 async def main():
     store = SqliteTaskStore({str(path)!r}, clock=lambda: 1_000.0)
     await store.beat("w")
