@@ -37,7 +37,7 @@ export function Lint({ target }) {
   const { data } = useAction("catalog.lint", target, "catalog");
   if (!data?.findings.length) return null;
   const groups = groupFindings(data.findings);
-  return html`<${Panel} title=${`Advice on the surface (${data.findings.length})`}>
+  return html`<${Panel} title=${`Advice on the catalog (${data.findings.length})`}>
     <ul class="plain spaced">
       ${groups.slice(0, SHOWN).map((each, index) => html`<${Finding} key=${index} finding=${each} />`)}
     </ul>

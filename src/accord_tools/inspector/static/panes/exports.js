@@ -153,7 +153,7 @@ export function Pane({ target }) {
     ${isLive &&
     html`<${Files}
       target=${target}
-      title="Surface"
+      title="Catalog"
       explains="Tools, resources and prompts: as a lock file for accord lock, or as a list to read."
       name="export.catalog"
       formats=${CATALOGS}
