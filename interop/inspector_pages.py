@@ -118,6 +118,16 @@ class InspectorPage:
         node = tree["nodes"][0]
         return str(node.get("role", {}).get("value")), str(node.get("name", {}).get("value", ""))
 
+    async def has_focused(self, role: str, name: str) -> None:
+        """Wait until the focus is on an element: the page moves it after it has drawn."""
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while await self.focused() != (role, name):
+                    await asyncio.sleep(0.05)
+        except TimeoutError:
+            at = await self.focused()
+            raise AssertionError(f"the focus is on {at}, expected {(role, name)}") from None
+
     async def go_to(self, role: str, name: str) -> None:
         """Press Tab until the focus is on an element; patterns for its whole role and name.
 

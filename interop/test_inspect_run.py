@@ -131,7 +131,7 @@ async def has_focus(page: InspectorPage, role: str, name: str) -> None:
     """Wait until an element has the focus."""
     named = f"document.activeElement?.matches('input, textarea, select, {role}')"
     await page.until(f"{named} && document.activeElement.checkVisibility()")
-    assert await page.focused() == (role, name)
+    await page.has_focused(role, name)
 
 
 def test_a_chosen_tool_has_the_focus_and_runs_by_keys_from_anywhere_in_its_pane(
@@ -247,7 +247,7 @@ def test_a_server_without_tools_opens_at_its_overview_and_read_is_in_the_card(lo
             == 0
         )
         await choose(page, "desk://rules")
-        assert await page.focused() == ("button", "Read")
+        await page.has_focused("button", "Read")
         await page.press("Enter")
         await page.sees("No swords.", where="main .result")
 

@@ -48,8 +48,13 @@ async def use_lanes(page: InspectorPage) -> None:
     await page.press("ArrowDown")
     await page.until(f"{CHOSEN} === {LANES}[1]")
     await page.press("End")
-    await page.press("ArrowUp")
-    await page.until(f"{CHOSEN}?.innerText.includes('tools/call')")
+    await page.until(f"{LANES}.indexOf({CHOSEN}) > 1")
+    at = await page.page.run(f"return {LANES}.indexOf({CHOSEN})")
+    # After the call came its question, and perhaps a list that the page asked for.
+    while not await page.page.run(f"return {LANES}[{at}].innerText.includes('tools/call')"):
+        at -= 1
+        await page.press("ArrowUp")
+        await page.until(f"{CHOSEN} === {LANES}[{at}]")
     await page.press("+")
     await page.sees("From ", where="#live")
     await page.press("0")

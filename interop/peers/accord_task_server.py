@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from accord import Context, Server, ToolError
+from accord.server.tasks import TaskSettings
 
-server = Server("interop", version="1.2.3")
+# A call that may be a task is one at once, however soon it ends.
+server = Server("interop", version="1.2.3", tasks=TaskSettings(grace=0))
 
 
 @dataclass
