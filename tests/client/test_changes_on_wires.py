@@ -15,7 +15,7 @@ from support.raw_http import RawServer
 from support.tables import cases
 from support.waiting import until
 
-CHANGING = Path(__file__).parents[1] / "transports" / "servers" / "changing.py"
+CHANGING = Path(__file__).parents[1] / "stdio" / "servers" / "changing.py"
 REVISION = "2026-07-28"
 META = "io.modelcontextprotocol/"
 

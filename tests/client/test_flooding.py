@@ -13,7 +13,7 @@ from accord.stdio.pipes import ThreadedPipes
 from accord.types import CreateMessageResult, TextContent
 from support.waiting import LONG, run, until
 
-ASKING = Path(__file__).parents[1] / "transports" / "servers" / "asking.py"
+ASKING = Path(__file__).parents[1] / "stdio" / "servers" / "asking.py"
 SIZE = 20_000
 COUNT = 3_000
 

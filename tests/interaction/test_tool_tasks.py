@@ -87,6 +87,22 @@ async def ask(client: Any, name: str, params: Any = None) -> Any:
 # -- a task from its beginning to its result
 
 
+@pytest.mark.requirement("tasks.times.last-updated-at")
+@in_virtual_time
+async def test_each_change_of_a_task_has_a_later_time_than_the_one_before() -> None:
+    """Reports that arrive on several streams have no other order."""
+    store = MemoryTaskStore(clock=lambda: 1_800_000_000.0)
+    times = []
+    async with link(make(store=store)) as client:
+        task = await client.start_tool("build", {"target": "docs"})
+        async for update in task:
+            times.append(update.updated_at)
+            if len(times) == 2:
+                await task.cancel()
+    assert len(times) == 3
+    assert times == sorted(set(times))
+
+
 @pytest.mark.requirement(
     "tasks.capability.declared",
     "tasks.create.returns-task",

@@ -568,7 +568,9 @@ class _Hosted:
         }
 
     def change(self, status: TaskStatus, message: str | None = None) -> None:
-        self.status, self.message, self.updated_at = status, message, time.time()
+        self.status, self.message = status, message
+        # Each change has a later time than the one before, also in milliseconds, as it is sent.
+        self.updated_at = max(time.time(), self.updated_at + 0.001)
 
 
 def _iso(seconds: float) -> str:

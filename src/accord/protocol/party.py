@@ -328,13 +328,15 @@ def _settings_of(declared: JsonObject) -> JsonObject:
 class KnownTask(msgspec.Struct, kw_only=True):
     """A task, by its last report: its owner, the request that became it, its questions.
 
-    `since` is when it was first reported, by the time of the record; `updated` its lastUpdatedAt.
+    `since` is when it was first reported, by the time of the record; `updated` its lastUpdatedAt,
+    and `stream` the stream over HTTP that brought the report.
     """
 
     owner: Party
     request: Exchange | None = None
     since: float | None = None
     updated: str = ""
+    stream: str | None = None
     status: str | None = None
     asked: dict[str, Any] = {}
     answered: set[str] = set()

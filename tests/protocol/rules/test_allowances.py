@@ -158,6 +158,36 @@ def test_a_task_may_report_progress_after_its_request_is_answered() -> None:
     assert "progress.notification.active-only" not in reported(said, TASKS)
 
 
+@pytest.mark.requirement("tasks.status.terminal-final")
+@pytest.mark.parametrize(
+    ("stream", "updated", "expected"),
+    [
+        ("s-2", "10:30:00.842Z", []),  # which of the two came first cannot be seen
+        ("s-2", "10:30:00.795Z", []),
+        ("s-1", "10:30:00.842Z", ["tasks.status.terminal-final"]),
+        ("s-2", "10:30:00.843Z", ["tasks.status.terminal-final"]),
+    ],
+)
+def test_a_late_report_of_a_task_on_another_stream_is_not_judged(
+    stream: str, updated: str, expected: list[str]
+) -> None:
+    began = "2025-11-25T10:30:00.700Z"
+    task = {"taskId": "t", "status": "working", "createdAt": began, "lastUpdatedAt": began}
+    task |= {"ttl": None}
+    over = {"status": 200, "headers": {"content-type": "text/event-stream"}, "event": "message"}
+    ended = task | {"status": "cancelled", "lastUpdatedAt": "2025-11-25T10:30:00.842Z"}
+    late = task | {"lastUpdatedAt": f"2025-11-25T{updated}"}
+    said = [
+        C.request(1, "tools/call", {"name": "add", "arguments": {}, "task": {}}),
+        S.result(1, {"task": task}),
+        C.request(2, "tasks/cancel", {"taskId": "t"}),
+        S.result(2, ended).over(stream="s-1", **over),
+        S.notify("tasks/status", late).over(stream=stream, **over),
+    ]
+    found = reported(said, TASKS)
+    assert [each for each in found if each == "tasks.status.terminal-final"] == expected
+
+
 # -- `_meta`, titles and extensions
 
 

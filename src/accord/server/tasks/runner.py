@@ -349,7 +349,9 @@ class TaskRunner:
 
         def apply(record: TaskRecord) -> TaskRecord | None:
             changed = change(record)
-            return None if changed is None else _replace(changed, updated_at=now)
+            if changed is None:
+                return None
+            return _replace(changed, updated_at=record.time_of_change(now))
 
         return apply
 
@@ -424,7 +426,7 @@ class TaskRunner:
                 answers=record.answers | taken,
                 asked={key: value for key, value in record.asked.items() if key in left},
                 status="input_required" if left else "working",
-                updated_at=self.store.now(),
+                updated_at=record.time_of_change(self.store.now()),
             )
 
         try:

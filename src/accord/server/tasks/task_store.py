@@ -66,6 +66,14 @@ class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
     session_id: str | None = None
     notices: bytes | None = None
 
+    def time_of_change(self, now: float) -> float:
+        """Return the time of a change that happens now.
+
+        It is later than that of the change before, also in milliseconds, as it is sent: reports of
+        a task that arrive on several streams have an order by it.
+        """
+        return max(now, self.updated_at + 0.001)
+
     @property
     def is_finished(self) -> bool:
         """Whether it is over, and never changes again."""
@@ -243,7 +251,7 @@ def fail_lost(record: TaskRecord, now: float) -> TaskRecord:
         status="failed",
         message=_LOST,
         error=msgspec.json.encode({"code": -32603, "message": _LOST, "data": data}),
-        updated_at=now,
+        updated_at=record.time_of_change(now),
         questions={},
         answers={},
         asked={},

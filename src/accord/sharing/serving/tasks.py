@@ -346,7 +346,7 @@ class Takeover:
                 worker=worker.id,
                 fence=record.fence + 1,
                 runs=record.runs + 1,
-                updated_at=runner.store.now(),
+                updated_at=record.time_of_change(runner.store.now()),
             )
 
         await worker.keep_recovery_record(self.recovery_record_of(id))

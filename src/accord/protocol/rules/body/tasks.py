@@ -121,17 +121,26 @@ def learn_tasks(step: Step, memory: Memory) -> None:
             since = step.record.t if step.record else None
             known = KnownTask(owner=step.sender, request=request, since=since)
             memory.tasks[step.sender, id] = known
-        if isinstance(task.get("status"), str) and not _is_overtaken(task, known):
+        if isinstance(task.get("status"), str) and not _is_overtaken(task, known, step):
             known.status = task["status"]
             known.updated = str(task.get("lastUpdatedAt"))
+            known.stream = _stream_of(step)
         known.asked.update(as_object(task.get("inputRequests")))
 
 
-def _is_overtaken(task: JsonObject, known: KnownTask) -> bool:
-    """Return whether a report is older than one that came before, on another stream."""
+def _is_overtaken(task: JsonObject, known: KnownTask, step: Step) -> bool:
+    """Return whether a report may be older than one that came before, on another stream."""
     updated = task.get("lastUpdatedAt")
-    is_alike = isinstance(updated, str) and len(updated) == len(known.updated)
-    return is_alike and str(updated) < known.updated
+    if not isinstance(updated, str) or len(updated) != len(known.updated):
+        return False
+    # Of two changes in one millisecond the one that is told on another stream may be the first.
+    is_elsewhere = step.kind == NOTIFICATION and _stream_of(step) != known.stream
+    return updated < known.updated or (updated == known.updated and is_elsewhere)
+
+
+def _stream_of(step: Step) -> str | None:
+    http = step.record and step.record.http
+    return http.stream if http else None
 
 
 def find_known_task(conversation: Conversation, owner: Party, id: object) -> KnownTask | None:
@@ -287,7 +296,7 @@ def ended_task_keeps_its_status(step: Step, conversation: Conversation) -> Findi
     for place, task in find_reported_tasks(step) if find_created_task(step) is None else ():
         id, status = task.get("taskId"), task.get("status")
         known = find_known_task(conversation, step.sender, id)
-        if known is None or _is_overtaken(task, known):
+        if known is None or _is_overtaken(task, known, step):
             continue
         if known.status in TERMINAL and isinstance(status, str):
             why = f"moves the task {quote(id)} from {known.status} to {quote(status)}"
