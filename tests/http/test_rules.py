@@ -8,7 +8,8 @@ import re
 
 import pytest
 
-from accord import Server
+from accord import Context, Server
+from accord.errors import RequestTimeout
 from support.http_offer import offer
 from support.http_server import bounded
 from support.http_talk import call, initialize, notification, request, text_of
@@ -191,6 +192,39 @@ def test_a_question_to_the_client_travels_on_the_stream_of_its_request(port, tal
             assert await listening.rest() == []
 
     run(scenario())
+
+
+@pytest.mark.requirement(
+    "http.post.related-requests-on-stream", "cancellation.request-id.previously-issued"
+)
+def test_a_question_is_cancelled_on_the_stream_that_brought_it(talk):
+    """On another stream its cancellation might arrive before it."""
+    server = Server("hurried")
+
+    @server.tool
+    async def hurry(ctx: Context) -> str:
+        """Ask for folders, and wait for a moment only."""
+        try:
+            await ctx.roots(timeout=0.05)
+        except RequestTimeout:
+            return "nobody answers"
+        return "somebody answers"
+
+    async def scenario(port):
+        async with talk(port) as client:
+            await client.open(roots={})
+            listening = await client.get()
+            response = await client.post(call(1, "hurry"))
+            question, cancelled, answer = await response.rest()
+            assert question["method"] == "roots/list"
+            assert cancelled["method"] == "notifications/cancelled"
+            assert cancelled["params"]["requestId"] == question["id"]
+            assert text_of(answer) == "nobody answers"
+            await client.send("DELETE")
+            assert await listening.rest() == []
+
+    with bounded(server.asgi()) as port:
+        run(scenario(port))
 
 
 @pytest.mark.requirement(

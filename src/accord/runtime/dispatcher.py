@@ -413,7 +413,7 @@ class Dispatcher:
         exchange, data = self.endpoint.request(name, params, revision=revision)
         loop = self._loop
         future = loop.create_future()
-        exchange.state = pending = Pending(future, timeout, cap, loop.time(), on_progress)
+        exchange.state = pending = Pending(future, timeout, cap, loop.time(), on_progress, within)
         if on_notice is not None:
             pending.on_notice = on_notice
         if pending.ends < self._wakes_at:
@@ -452,7 +452,7 @@ class Dispatcher:
         loop = self._loop
         exchange, data = self.endpoint.request(name, params, unknown=unknown)
         future = loop.create_future()
-        exchange.state = pending = Pending(future, timeout, cap, loop.time(), on_progress)
+        exchange.state = pending = Pending(future, timeout, cap, loop.time(), on_progress, within)
         self._set_timer(pending.ends)
         self.write(data, within)
         try:
@@ -514,7 +514,20 @@ class Dispatcher:
             # A server that does not know the request need not know its cancellation either.
             conversation.abandon(exchange)
         else:
-            self.notify("notifications/cancelled", CancelledParams(exchange.id, reason))
+            params = CancelledParams(exchange.id, reason)
+            self.notify("notifications/cancelled", params, within=self._carrier_of(exchange))
+
+    def _carrier_of(self, exchange: Exchange) -> Exchange | None:
+        """Return the exchange during which we asked, if its stream still takes messages.
+
+        On the stream that brought a request its cancellation cannot arrive before it.
+        """
+        pending = exchange.state
+        within = pending.within if isinstance(pending, Pending) else None
+        if within is None or within.cancelled:
+            return None
+        is_open = self.endpoint.conversation.open_exchange(within.sender, within.id) is within
+        return within if is_open else None
 
     def give_up(self, id: "RequestId", error: AccordError) -> None:
         """Fail a request of ours that the transport knows will not be answered."""

@@ -22,7 +22,7 @@ from accord.errors import InternalError, MessageTooLarge, RequestError, RequestT
 from accord.types import ProgressParams
 
 if TYPE_CHECKING:
-    from accord.protocol.exchange import NotificationReceived
+    from accord.protocol.exchange import Exchange, NotificationReceived
 
 
 log = logging.getLogger("accord")
@@ -121,9 +121,19 @@ class Pending:
         cap: seconds in all.
         now: when the request is sent, on the loop's clock.
         on_progress: called with each progress notification.
+        within: the exchange during which it is sent, if any.
     """
 
-    __slots__ = ("cap", "cap_ends", "ends", "future", "on_notice", "on_progress", "timeout")
+    __slots__ = (
+        "cap",
+        "cap_ends",
+        "ends",
+        "future",
+        "on_notice",
+        "on_progress",
+        "timeout",
+        "within",
+    )
 
     def __init__(
         self,
@@ -132,8 +142,10 @@ class Pending:
         cap: float | None,
         now: float,
         on_progress: Callable[[ProgressParams], object] | None,
+        within: "Exchange | None" = None,
     ) -> None:
         self.future = future
+        self.within = within
         self.timeout = timeout
         self.cap = cap
         self.cap_ends = self.ends = inf if cap is None else now + cap

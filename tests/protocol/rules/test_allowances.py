@@ -145,6 +145,29 @@ def test_a_subscription_may_be_cancelled_after_its_last_answer() -> None:
     assert reported(said, MODERN) == []
 
 
+@pytest.mark.requirement("cancellation.request-id.previously-issued")
+@pytest.mark.parametrize(
+    ("method", "is_open", "expected"),
+    [
+        ("GET", True, []),  # the request may be on its way, on the response to the call
+        ("POST", True, ["cancellation.request-id.previously-issued"]),
+        ("GET", False, ["cancellation.request-id.previously-issued"]),
+    ],
+)
+def test_a_cancellation_may_overtake_its_request_on_another_stream(
+    method: str, is_open: bool, expected: list[str]
+) -> None:
+    over = {"status": 200, "headers": {"content-type": "text/event-stream"}, "event": "message"}
+    called = C.request(1, "tools/call", {"name": "add", "arguments": {}})
+    said = [
+        called.over(method="POST", stream="s-1"),
+        *([] if is_open else [S.error(1).over(method="POST", stream="s-1", **over)]),
+        S.notify("cancelled", {"requestId": 7}).over(method=method, stream="s-2", **over),
+    ]
+    found = reported(said)
+    assert [each for each in found if each.startswith("cancellation")] == expected
+
+
 def test_a_request_that_waited_too_long_may_be_cancelled() -> None:
     said = [C.request(1, "tools/list").at(0), C.notify("cancelled", {"requestId": 1}).at(400)]
     assert reported(said, MODERN) == ["jsonrpc.request.answered"]

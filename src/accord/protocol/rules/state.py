@@ -67,7 +67,24 @@ def cancels_its_own_request(step: Step, conversation: "Conversation") -> Outcome
     # An answer may have crossed the cancellation; endpoints, which keep no ids, assume so.
     if party.used is None or id in party.used:
         return True
+    if _may_be_on_its_way(step, conversation):
+        return None
     return f"cancels id {id!r}, which it never sent"
+
+
+def _may_be_on_its_way(step: Step, conversation: "Conversation") -> bool:
+    """Return whether a request that is cancelled may arrive later, on another stream over HTTP.
+
+    A server asks on the response to a request, and its cancellation may come on the stream that
+    belongs to no request.
+    """
+    record = step.record
+    if step.sender != SERVER or record is None or record.transport != "http":
+        return False
+    if record.http is None or record.http.method != "GET":
+        return False
+    client = conversation.client
+    return bool(client.open or client.cancelled)
 
 
 @state(
