@@ -133,7 +133,7 @@ def _is_overtaken(task: JsonObject, known: KnownTask, step: Step) -> bool:
     updated = task.get("lastUpdatedAt")
     if not isinstance(updated, str) or len(updated) != len(known.updated):
         return False
-    # Of two changes in one millisecond the one that is told on another stream may be the first.
+    # Of two changes in one millisecond the one reported on another stream may be the first.
     is_elsewhere = step.kind == NOTIFICATION and _stream_of(step) != known.stream
     return updated < known.updated or (updated == known.updated and is_elsewhere)
 
