@@ -13,11 +13,11 @@ import time
 
 import lists
 import memory
-import stdio
 import web
 from measure import Effort, Figure, heading, line
 
 import client
+import stdio
 
 MEASURES = {
     measure.__name__: measure
