@@ -46,6 +46,17 @@ def modern(**meta) -> dict:
     }
 
 
+@pytest.mark.requirement("cancellation.request-id.previously-issued")
+@pytest.mark.parametrize("misses", [True, False])
+def test_a_request_may_have_been_among_the_messages_that_were_missed(misses):
+    monitor = Monitor(revision=LATEST)
+    assert watched(monitor, opening(LATEST)) == []
+    if misses:
+        monitor.miss("server")
+    found = requirements(watched(monitor, [S.notify("cancelled", {"requestId": 11})]))
+    assert found == ([] if misses else ["cancellation.request-id.previously-issued"])
+
+
 # The revision
 
 
