@@ -248,9 +248,12 @@ class Silent(RawServer):
 
 
 class SlowStart(RawServer):
-    """Takes its time to begin."""
+    """Takes its time to begin, and some of it on the CPU."""
 
     def run(self):
+        # The system counts CPU time in steps of 10 ms.
+        while time.process_time() < 0.1:
+            pass
         time.sleep(0.8)
         super().run()
 

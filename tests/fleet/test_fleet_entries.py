@@ -142,7 +142,7 @@ def test_a_remote_server_is_resolved(entry, transport, auth, headers, resolve):
 BASIC = base64.b64encode(b"me:pass word 1").decode()
 
 
-@pytest.mark.parametrize(
+@cases(
     ("entry", "secrets"),
     [
         ({"command": "x", "env": {"API_KEY": "abcdef"}}, ["abcdef"]),

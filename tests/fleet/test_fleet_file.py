@@ -8,6 +8,7 @@ import pytest
 
 from accord_tools.fleet.definition import AcceptedBreach, FleetError, ServerLimits, VersionSource
 from accord_tools.fleet.file.reader import read_fleet
+from support.tables import cases
 
 WHOLE = """\
 [fleet]
@@ -267,7 +268,7 @@ MISTAKES = [
 ]
 
 
-@pytest.mark.parametrize(("mistake", "line", "said"), MISTAKES, ids=[row[0] for row in MISTAKES])
+@cases(("mistake", "line", "said"), MISTAKES, ids=[row[0] for row in MISTAKES])
 def test_a_mistake_is_reported_with_its_line_and_the_nearest_key(mistake, line, said, write):
     path = write(FILE + mistake)
     with pytest.raises(FleetError) as raised:

@@ -620,7 +620,7 @@ def fleet(tmp_path):
     return Fleet(path=tmp_path / "accord-fleet.toml", folder=tmp_path, servers=servers)
 
 
-@pytest.mark.parametrize("id", HOSTS)
+@cases("id", HOSTS)
 def test_exported_entries_are_understood_again(id, fleet, write):
     exported = export_fleet(fleet, id)
     host = load_hosts().get(id)

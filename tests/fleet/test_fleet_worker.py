@@ -240,7 +240,7 @@ def test_a_server_may_take_longer_to_end_on_a_busy_machine() -> None:
 def test_parts_of_a_report_are_joined() -> None:
     start = WorkerReport(
         stages=(StageResult(name="start", state="passed"),),
-        timing=ServerTiming(start=0.5),
+        timing=ServerTiming(start=0.5, start_cpu=0.0),
         server_name="x",
         load_lag=0.2,
     )
@@ -250,9 +250,9 @@ def test_parts_of_a_report_are_joined() -> None:
         left_processes=("a",),
         is_complete=True,
     )
-    whole = start.with_part(later)
+    whole = WorkerReport().with_part(start).with_part(later)
     assert [each.name for each in whole.stages] == ["start", "measure"]
-    assert whole.timing == ServerTiming(start=0.5, ping_median=0.1)
+    assert whole.timing == ServerTiming(start=0.5, start_cpu=0.0, ping_median=0.1)
     assert (whole.server_name, whole.load_lag, whole.is_complete) == ("x", 0.2, True)
     assert whole.left_processes == ("a",)
 

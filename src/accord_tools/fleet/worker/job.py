@@ -154,7 +154,7 @@ class WorkerReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         timing = {
             name: value
             for name in ServerTiming.__struct_fields__
-            if (value := getattr(part.timing, name))
+            if (value := getattr(part.timing, name)) not in (None, "")
         }
         more = {
             "stages": (*self.stages, *part.stages),
