@@ -6,7 +6,7 @@ export PIP_NO_INPUT := 1
 # Some machines forbid the caching of compiled modules; each of some hundred processes would compile.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test library tools integration lint core pure ends wire users judge fleet scale foreign workers coverage oldest uvicorn shared thorough mutants bench soak fuzz \
+.PHONY: run test library tools integration lint style types core pure ends wire users judge fleet scale foreign workers coverage oldest uvicorn shared thorough mutants bench soak fuzz \
 	release-check format clean
 
 run: .venv/ready
@@ -29,14 +29,14 @@ LIBRARY := $(PURE) $(ENDS) $(WIRE) $(USERS)
 TOOLS := $(JUDGE) $(FLEET)
 
 # Fast parts first, so that a mistake shows in seconds.
-test: lint
-	@$(MAKE) --no-print-directory -j 4 --output-sync=target core judge wire fleet users ends pure
+test: style
+	@$(MAKE) --no-print-directory -j 4 --output-sync=target types core judge wire fleet users ends pure
 
-library: lint
-	@$(MAKE) --no-print-directory -j 4 --output-sync=target core wire users ends pure
+library: style
+	@$(MAKE) --no-print-directory -j 4 --output-sync=target types core wire users ends pure
 
-tools: lint
-	@$(MAKE) --no-print-directory -j 2 --output-sync=target judge fleet
+tools: style
+	@$(MAKE) --no-print-directory -j 3 --output-sync=target types judge fleet
 
 # Foreign peers (the official SDKs, Node.js, a browser), nginx, Valkey, other web servers, and many workers.
 integration: .venv-interop/ready .venv/ready
@@ -46,10 +46,14 @@ integration: .venv-interop/ready .venv/ready
 GROUP := $(BIN)/python tools/group.py
 INTEGRATION := -m "integration and not thorough"
 
-lint: .venv/ready
+lint: style types
+
+style: .venv/ready
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports --no-logo
+
+types: .venv/ready
 	$(BIN)/mypy
 
 core: .venv/ready
