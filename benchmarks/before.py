@@ -17,7 +17,19 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from measure import HERE, STATELESS, Effort, Reading, Round, Served, Worker, best, calls, timed
+from measure import (
+    HERE,
+    STATELESS,
+    Effort,
+    Reading,
+    Round,
+    Served,
+    Worker,
+    best,
+    calls,
+    one_core,
+    timed,
+)
 from shared import SharedServer, folder_of_run, store_options, valkey
 from web import WIDTH, _calling, serving
 
@@ -86,6 +98,8 @@ def stdio(trees: Trees, effort: Effort) -> Iterator[tuple[str, Mapping[str, Read
 
     with ExitStack() as stack:
         servers = started(trees, stack, lambda _: Served("accord"))
+        # On two cores the placement of the processes makes up to twice the CPU time of a call.
+        stack.enter_context(one_core(*(server.pid for server in servers.values())))
         for tool, what in (("add", ""), ("add_plain", ", plain function")):
             for width in (1, 64):
                 yield f"stdio, {width} in flight{what}", best(rounds(servers, tool, width), effort)
