@@ -172,7 +172,7 @@ class RealHost:
         text: what a user has in it.
         connects: whether it connects to servers to show them.
         settles: whether it writes into the file itself, so that it has to run once before.
-        in_gate: whether `make test` has it.
+        in_gate: whether `make integration` has it.
         others: files that it needs besides, by their paths below the home folder.
     """
 
