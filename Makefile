@@ -6,7 +6,7 @@ export PIP_NO_INPUT := 1
 # Some machines forbid the caching of compiled modules; each of some hundred processes would compile.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test library tools integration lint style types core pure ends wire users judge fleet scale foreign workers coverage oldest uvicorn shared thorough mutants bench soak fuzz \
+.PHONY: run test library tools integration lint style types core pure ends wire users judge fleet scale foreign workers coverage oldest uvicorn shared faults peers thorough mutants bench soak fuzz \
 	release-check format clean
 
 run: .venv/ready
@@ -93,8 +93,8 @@ foreign: .venv-interop/ready
 # All tests, and the coverage of every layer with its child processes, which takes twice the time.
 coverage: .venv/ready
 	$(BIN)/coverage erase
-	$(BIN)/pytest -q -n 4 --dist worksteal -m "thorough or not thorough" --cov --cov-report= $(CORE) $(LIBRARY) $(TOOLS)
-	$(BIN)/pytest -q -m "not thorough" --cov --cov-append --cov-report= $(SCALE)
+	@$(GROUP) coverage -n 4 --dist worksteal -m "thorough or not thorough" --cov --cov-report= $(CORE) $(LIBRARY) $(TOOLS)
+	@$(GROUP) coverage-scale -m "not thorough" --cov --cov-append --cov-report= $(SCALE)
 	$(BIN)/python tools/coverage_gate.py
 
 # Requirement x mutant x what a check finds, for every broken server and client of the tests.
@@ -120,11 +120,16 @@ oldest: .venv-oldest/ready
 		$(addprefix --ignore=tests/,http/test_hosting.py http/test_hosted_workers.py http/test_mounting.py http/test_shared_hosting.py \
 		auth/authorization_server/test_upstream_real_provider.py)
 
-# What takes long and changes seldom: every example on every transport, all foreign peers, coverage,
-# and a hundred thousand requests while workers are killed.
-thorough: coverage uvicorn shared .venv-interop/hosts
-	$(BIN)/pytest -q -m thorough $(SCALE)
-	.venv-interop/bin/pytest -q -n 2 --dist loadgroup -m "thorough or not thorough" interop
+# A hundred thousand requests while workers are killed, a thousand streams, very long logs.
+faults: .venv/ready .venv-interop/ready
+	@$(GROUP) faults -m thorough $(SCALE)
+
+# Every foreign peer in every role and revision, and every host that can be installed.
+peers: .venv-interop/hosts
+	@.venv-interop/bin/python tools/group.py peers -n 2 --dist loadgroup -m "thorough or not thorough" interop
+
+# What takes long and changes seldom.
+thorough: coverage uvicorn shared faults peers
 
 bench: .venv-bench/ready
 	@status=0; for part in core authors mount start registration judging several proxy compare auth openapi fleet hosts inspector scale \
