@@ -33,8 +33,8 @@ Server; a function is called, and its result is served. What the code prints goe
 stdout.
 
 Or TARGET is the configuration of a host, such as mcp.json: all servers that it names are served as
-one. Names have the name of their server before them, unless there is one server alone. A server
-that does not start is logged, and its entries appear once it can be reached.
+one. With several servers, each name is prefixed with that of its server. A server that does not
+start is logged, and its entries appear once it can be reached.
 
 Over HTTP, only requests to localhost are served unless --public-url or --allowed-host names the
 host that clients use.

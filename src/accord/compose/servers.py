@@ -58,8 +58,8 @@ def configuration_server(
 ) -> Server[None]:
     """Return one server that offers what all servers of a configuration do.
 
-    Names have the name of their server as prefix, unless there is one server alone. One that is
-    described wrongly or does not start is logged and left out, and so is one that is disabled.
+    With several servers, each name is prefixed with that of its server. A server that is described
+    wrongly or does not start is logged and left out, and so is one that is disabled.
 
     Args:
         configuration: the path of a file such as mcp.json, or a dictionary.

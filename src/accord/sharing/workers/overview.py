@@ -1,4 +1,4 @@
-"""What an operator sees of a store: its workers and sessions, and a word to workers.
+"""List the workers and sessions of a store for an operator, and ask workers to drain.
 
 Reads only what is there, and takes part in nothing: it has no lease and holds no copies.
 """
