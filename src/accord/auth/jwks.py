@@ -280,7 +280,7 @@ def _find_url(issuer: str) -> Flow[str]:
         named = said.get("issuer")
         if named != issuer:
             came = f"the metadata at {quote_url(each)} is that of another issuer, {named!r:.200}"
-            raise ValueError(f"{came}, expected {issuer!r}; give exactly this name as issuer, or give jwks_url")
+            raise ValueError(f"{came}, expected exactly {issuer!r} (or give jwks_url)")
         found = said.get("jwks_uri")
         if isinstance(found, str):
             return found
