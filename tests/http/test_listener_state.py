@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 
@@ -254,5 +255,62 @@ def test_a_second_cancellation_ends_connections_and_the_lifespan(loop):
         await asyncio.wait_for(left.wait(), 2)
         assert app.under_way == 0
         await until(lambda: asyncio.all_tasks() == {asyncio.current_task()}, seconds=2)
+
+    run_on(loop, check())
+
+
+# -- requests on their way when the server stops
+
+
+def test_a_connection_that_waits_to_be_accepted_gets_a_response(loop):
+    async def check():
+        async with serving(offer().asgi()) as here:
+            async with await here.connect() as client:
+                await client.ask(call("add", a=1, b=2))
+            # Nothing of the loop runs between these steps, so that the listener accepts neither.
+            clients = [socket.create_connection(here.address) for _ in range(2)]
+            for each in clients:
+                each.sendall(call("add", a=1, b=2))
+                each.setblocking(False)
+            here.listener.close()
+            for each in clients:
+                reader, writer = await asyncio.open_connection(sock=each)
+                async with Client(reader, writer) as client:
+                    assert (await client.answer()).status == 200
+            with pytest.raises(ConnectionRefusedError):
+                await here.connect()
+
+    run_on(loop, check())
+
+
+def test_a_request_that_follows_its_connection_is_answered_while_the_server_stops(loop):
+    async def check():
+        async with serving(offer().asgi()) as here, await here.connect() as client:
+            await until(lambda: len(here.listener) == 1)
+            stopping = asyncio.create_task(here.listener.stop())
+            await asyncio.sleep(0)
+            client.send(call("add", a=1, b=2))
+            answer = await client.answer()
+            assert (answer.status, answer.headers["connection"]) == (200, "close")
+            await stopping
+
+    run_on(loop, check())
+
+
+def test_a_request_of_which_a_part_has_arrived_is_answered_while_the_server_stops(loop):
+    async def check():
+        async with serving(offer().asgi()) as here, await here.connect() as client:
+            request = call("add", a=1, b=2)
+            sent = 0
+            while here.listener.held == 0:  # it counts what has arrived of a head
+                client.send(request[sent : sent + 1])
+                sent += 1
+                await asyncio.sleep(0)
+            assert sent < request.index(b"\r\n\r\n")
+            stopping = asyncio.create_task(here.listener.stop())
+            await asyncio.sleep(0)
+            client.send(request[sent:])
+            assert (await client.answer()).status == 200
+            await stopping
 
     run_on(loop, check())

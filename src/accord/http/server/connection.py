@@ -566,9 +566,13 @@ class HttpConnection(SocketFlow):
             self.is_ending = True
 
     def stop(self) -> None:
-        """End the connection after the response that is being sent, or at once."""
+        """End the connection between two requests, or after the response to the present one.
+
+        A new connection is not idle: a request on its way would be lost, and its client could not
+        know whether it was carried out.
+        """
         self.is_ending = True
-        if self._active is None and not self._is_ignoring:
+        if self._is_idle and not self._is_ignoring:
             self.close()
 
     # -- time

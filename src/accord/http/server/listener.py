@@ -56,7 +56,9 @@ _IDLE: Final = 75.0
 _TICK: Final = 1.0
 # So many responses are collected before they are written: others wait for less than a millisecond.
 _COLLECTED_MOST: Final = 64
-# How many seconds the last bytes may take to leave.
+# How many connections may wait to be accepted, as in other servers.
+_BACKLOG: Final = 2048
+# How many seconds the last bytes may take to leave, and requests that are on their way to arrive.
 _FLUSH: Final = 0.25
 _HANDSHAKE: Final = 10.0
 # How many clients of an address with too many connections may read why they are refused, which
@@ -120,6 +122,10 @@ class HttpListener:
         self._most = _limit_connections(limits.connections)
         self._handshakes: dict[TlsHandshake, str | None] = {}
         self._servers: list[asyncio.Server | SharedSocket] = []
+        # Second descriptors of sockets that no other process accepts from.
+        self._backlogs: list[socket] = []
+        self._opening: set[asyncio.Task[Any]] = set()
+        self._make: Callable[[], asyncio.Protocol] = partial(self.connection_type, self)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self.is_collecting = False
@@ -158,22 +164,41 @@ class HttpListener:
         """
         self._load = load
         self._note_load()  # from now on the other processes leave connections to this one
-        make: Callable[[], asyncio.Protocol] = partial(self.connection_type, self)
+        make = self._make
         if tls is not None:
-            make = partial(TlsHandshake, self, tls)
+            make = self._make = partial(TlsHandshake, self, tls)
         for each in sockets:
             if load is not None:
                 self._servers.append(SharedSocket(each, make, load))
             else:
-                self._servers.append(await self.loop.create_server(make, sock=each, backlog=2048))
+                self._backlogs.append(each.dup())
+                server = await self.loop.create_server(make, sock=each, backlog=_BACKLOG)
+                self._servers.append(server)
         self._tick()
 
     def close(self) -> None:
-        """Accept no more connections."""
+        """Accept no more connections, but for those that are open for their clients already."""
         for server in self._servers:
             server.close()
+        while self._backlogs:
+            self._accept_waiting(self._backlogs.pop())
         if self._load is not None:
             self._load.leave()
+
+    def _accept_waiting(self, backlog: socket) -> None:
+        """Accept what waits at a socket before it is closed, which would reset it."""
+        with backlog, suppress(OSError):  # BlockingIOError after the last one
+            for _ in range(_BACKLOG):
+                accepted, _ = backlog.accept()
+                accepted.setblocking(False)
+                task = start(self.loop, self._open(accepted), "http connection")
+                if not task.done():
+                    self._opening.add(task)
+                    task.add_done_callback(self._opening.discard)
+
+    async def _open(self, accepted: socket) -> None:
+        with suppress(OSError):  # the client has left already
+            await self.loop.connect_accepted_socket(self._make, accepted)
 
     def send_elsewhere(self) -> None:
         """Let clients open their next connection, which another process accepts.
@@ -187,6 +212,7 @@ class HttpListener:
 
     def drain(self) -> None:
         """End idle connections at once, and the others after their present response."""
+        self._is_leaving = True
         for connection in list(self._connections):
             connection.stop()
 
@@ -195,7 +221,7 @@ class HttpListener:
         self.close()
         self.drain()
         end = self.loop.time() + _FLUSH
-        while self._connections and self.loop.time() < end:
+        while (self._connections or self._opening) and self.loop.time() < end:
             await asyncio.sleep(0.01)
         self.abort()
         if self._tasks:
@@ -208,7 +234,7 @@ class HttpListener:
             handshake.transport.abort()
         for connection in list(self._connections):
             connection.abort()
-        for task in self._tasks:
+        for task in (*self._tasks, *self._opening):
             task.cancel()
         if self._timer is not None:
             self._timer.cancel()
