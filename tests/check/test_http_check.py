@@ -348,16 +348,19 @@ def quiet():
     log.setLevel(level)
 
 
-@pytest.mark.thorough
-def test_a_call_that_is_over_too_soon_is_cancelled_while_it_takes_longer():
+def cancelled_on_a_busy_machine(actual_seconds):
+    """Check a cancellation of a call that takes other times than it is asked for.
+
+    Args:
+        actual_seconds: of a call, by its number, from 1 on, and the seconds that it is asked for.
+    """
     server, asked = Server("hasty"), []
 
     @server.tool(annotations=ToolAnnotations(read_only_hint=True))
     async def wait(seconds: Annotated[float, Meta(ge=0, le=60)]) -> str:
-        """Wait, except in the call that is cancelled first, as on a machine that is busy."""
+        """Wait."""
         asked.append(seconds)
-        if len(asked) != 4:
-            await asyncio.sleep(seconds)
+        await asyncio.sleep(actual_seconds(len(asked), seconds))
         return "done"
 
     @asynccontextmanager
@@ -367,8 +370,21 @@ def test_a_call_that_is_over_too_soon_is_cancelled_while_it_takes_longer():
             yield ServerTarget(name="hasty", url=url, form="http", is_launched=True, settling=0.1)
 
     results = checked(making, NEW, only=["cancellation.receiver.stops"])
-    assert asked == [0.2] * 4 + [1.6]
-    assert results["cancellation.receiver.stops"].verdict == "pass"
+    return asked, results["cancellation.receiver.stops"].verdict
+
+
+@pytest.mark.thorough
+def test_a_call_that_is_over_too_soon_is_cancelled_while_it_takes_longer():
+    # The fourth is the one that is cancelled first.
+    found = cancelled_on_a_busy_machine(lambda number, seconds: seconds if number != 4 else 0)
+    assert found == ([0.2] * 4 + [1.6], "pass")
+
+
+@pytest.mark.thorough
+def test_a_call_that_was_slow_when_it_was_measured_is_cancelled_before_it_is_over():
+    # The second and the third are measured; half of that time passes before a cancellation.
+    found = cancelled_on_a_busy_machine(lambda number, seconds: 4 if number in (2, 3) else seconds)
+    assert found == ([0.2] * 4 + [1.6], "pass")
 
 
 def in_one_piece(app, is_whole):
