@@ -5,7 +5,7 @@ import json
 import logging
 import socket
 from contextlib import asynccontextmanager
-from typing import Annotated
+from typing import Annotated, Any
 
 import pytest
 from msgspec import Meta
@@ -15,9 +15,9 @@ from accord import Context, Server
 from accord.auth import AuthorizationServer, MemoryStore
 from accord.errors import ConnectFailed
 from accord.protocol.mirroring import decode_header
-from accord.server import Header
+from accord.server import Header, Proceed
 from accord.testing import run_in_virtual_time, unattended
-from accord.types import ToolAnnotations
+from accord.types import EmptyResult, ToolAnnotations
 from accord_tools.check.probing.authorization import obtain
 from accord_tools.check.probing.target import ServerTarget, serve_target
 from accord_tools.check.server_check import ServerPlan, check_server
@@ -429,3 +429,41 @@ def test_a_call_that_is_over_too_soon_is_disconnected_again(patient):
     results = checked(making, NEW, only=["http.disconnect.not-cancel"])
     result = results["http.disconnect.not-cancel"]
     assert (result.verdict, len(asked)) == ("pass", patient), result.message
+
+
+@pytest.mark.requirement("resources.updated.subscribers-only")
+@pytest.mark.parametrize(("ends", "verdict"), [(True, "pass"), (False, "warn")])
+def test_a_server_is_warned_about_updates_long_after_the_end_of_a_subscription(ends, verdict):
+    """The first updates may have been sent before, on the stream of the session."""
+
+    async def change(server):
+        while True:
+            await asyncio.sleep(0.05)
+            server.resource_updated("desk://board")
+
+    @asynccontextmanager
+    async def lifespan(server):
+        changing = asyncio.create_task(change(server))
+        yield
+        changing.cancel()
+
+    server = Server("board", lifespan=lifespan)
+
+    @server.resource("desk://board")
+    def board() -> str:
+        """Show what changes all the time."""
+        return "board"
+
+    @server.middleware("resources/unsubscribe")
+    async def ignore(ctx: Context, proceed: Proceed) -> Any:
+        """Keep subscriptions for ever, or not."""
+        return await proceed() if ends else EmptyResult()
+
+    @asynccontextmanager
+    async def making():
+        async with serving(server.asgi()) as port:
+            url = f"http://127.0.0.1:{port}/mcp"
+            yield ServerTarget(name="board", url=url, form="http", is_launched=True)
+
+    name = "resources.updated.subscribers-only"
+    assert checked(making, NEW, only=[name])[name].verdict == verdict

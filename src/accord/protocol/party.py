@@ -358,6 +358,8 @@ class Memory:
         """By cursor, the names of the tools on the pages before the one it leads to."""
         self.cursors: dict[str, Bounded[str, None]] = {}
         self.subscribed: Bounded[str, None] = Bounded()
+        self.unsubscribed: Bounded[str, float | None] = Bounded()
+        """By URI, the time of the record that ended its subscription."""
         self.log_level: str | None = None
         self.tasks: Bounded[tuple[Party, str], KnownTask] = Bounded()
         """By owner and task id."""

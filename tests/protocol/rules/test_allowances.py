@@ -168,6 +168,34 @@ def test_a_cancellation_may_overtake_its_request_on_another_stream(
     assert [each for each in found if each.startswith("cancellation")] == expected
 
 
+@pytest.mark.requirement("resources.updated.subscribers-only")
+@pytest.mark.parametrize(
+    ("method", "seconds", "expected"),
+    [
+        ("GET", 0.5, []),  # it may have been sent before the subscription ended
+        ("GET", 1.5, ["resources.updated.subscribers-only"]),
+        ("POST", 0.5, ["resources.updated.subscribers-only"]),
+    ],
+)
+def test_an_update_may_arrive_after_the_end_of_its_subscription_on_another_stream(
+    method: str, seconds: float, expected: list[str]
+) -> None:
+    over = {"status": 200, "headers": {"content-type": "text/event-stream"}, "event": "message"}
+    uri = {"uri": "note://a"}
+    said = [
+        C.request(1, "resources/subscribe", uri).over(method="POST", stream="s-1"),
+        S.result(1, {}).over(method="POST", stream="s-1", **over),
+        C.request(2, "resources/unsubscribe", uri).over(method="POST", stream="s-2"),
+        S.result(2, {}).over(method="POST", stream="s-2", **over).at(2),
+        S.notify("resources/updated", uri)
+        .over(method=method, stream="s-3", **over)
+        .at(2 + seconds),
+    ]
+    _, found = judge(said, LEGACY, server={"resources": {"subscribe": True}})
+    reported = [each.requirement for each in found if each.requirement.startswith("resources")]
+    assert reported == expected
+
+
 def test_a_request_that_waited_too_long_may_be_cancelled() -> None:
     said = [C.request(1, "tools/list").at(0), C.notify("cancelled", {"requestId": 1}).at(400)]
     assert reported(said, MODERN) == ["jsonrpc.request.answered"]

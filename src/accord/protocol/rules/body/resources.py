@@ -8,6 +8,7 @@ from accord.protocol import uri_template
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
 from accord.protocol.jsonrpc import NOTIFICATION
+from accord.protocol.party import Memory
 from accord.protocol.rules._rule import Findings, Outcome, breach_at, check, notifications, results
 from accord.protocol.rules.body.results import judge_blob, judge_text_or_blob
 from accord.protocol.rules.shapes import judge_member, shapes
@@ -31,6 +32,9 @@ _UPDATES: Final = notifications(_UPDATED, by=SERVER)
 
 _CUSTOM_SCHEME: Final = "resources.uri.custom-scheme"
 _STANDARD_SCHEMES: Final = frozenset({"http", "https", "file", "git"})
+# For so many seconds a client may still read from one stream what was sent before an answer on
+# another one: longer than a busy machine takes to read both.
+CROSSING: Final = 1.0
 _LOOSE_SCHEME: Final = re.compile(r"([^:/?#]+):")
 
 shapes(
@@ -164,12 +168,27 @@ def update_goes_to_a_subscriber(step: Step, conversation: Conversation) -> Outco
         for exchange in conversation.client.open.values()
         if exchange.name == "resources/subscribe"
     ]
-    if any(_covers(each, uri) for each in (*memory_of(conversation).subscribed, *pending)):
+    memory = memory_of(conversation)
+    if any(_covers(each, uri) for each in (*memory.subscribed, *pending)):
         return True
-    if not is_uri(uri):
-        # Judged as an invalid uri.
+    if not is_uri(uri) or _may_have_crossed(step, uri, memory):
+        # An invalid uri is judged as such.
         return None
     return f"sends an update of {quote(uri)}, to which the client did not subscribe"
+
+
+def _may_have_crossed(step: Step, uri: str, memory: Memory) -> bool:
+    """Return whether an update may have been sent before the end of its subscription arrived.
+
+    Over HTTP they travel on two streams, the one of the session and the response.
+    """
+    record = step.record
+    if record is None or record.t is None or record.http is None or record.http.method != "GET":
+        return False
+    return any(
+        ended is not None and record.t - ended < CROSSING and _covers(each, uri)
+        for each, ended in memory.unsubscribed.items()
+    )
 
 
 def _covers(subscribed: object, uri: str) -> bool:

@@ -11,6 +11,7 @@ from accord.protocol import uri_template
 from accord.protocol.catalogue import catalogue
 from accord.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 from accord.protocol.revisions import REVISIONS
+from accord.protocol.rules.body.resources import CROSSING
 from accord.types import JsonObject
 from accord_tools.check.probing.messages import Reply
 from accord_tools.check.probing.probe import Probe
@@ -223,8 +224,11 @@ async def subscribes_to_resources(probe: Probe, connection: RawConnection) -> No
     probe.skip((_SENT, *_OF_UPDATES), why)
     for uri in watched:
         await connection.ask(_UNSUBSCRIBE, {"uri": uri})
-    # The monitor reports updates that arrive now.
+    # The monitor reports updates that arrive now; over HTTP the first may have been sent before.
+    since = len(connection.received)
     await connection.collect(probe.target.settling)
+    if probe.facts.transport == "http" and connection.messages(_UPDATED, since):
+        await connection.collect(CROSSING)
 
 
 async def _contents(connection: RawConnection, uri: str) -> str:
