@@ -25,8 +25,8 @@ def test_the_wheel_has_every_file_and_writes_a_page(tmp_path):
     site = tmp_path / "site"
     with zipfile.ZipFile(wheel) as packed:
         packed.extractall(site)
-    package = ROOT / "src" / "accord"
-    assert _files(site / "accord") == _files(package)
+    for package in ("accord", "accord_tools"):
+        assert _files(site / package) == _files(ROOT / "src" / package)
     check = [sys.executable, "-P", "-m", "accord.cli.main", "check", "server"]
     options = ["--revision", "2025-06-18", "--only", "ping", "--format", "html"]
     done = subprocess.run(
@@ -39,7 +39,8 @@ def test_the_wheel_has_every_file_and_writes_a_page(tmp_path):
         env={**os.environ, "PYTHONPATH": str(site)},
     )
     assert done.returncode == 0, done.stderr
-    assert (package / "check" / "rendering" / "page.css").read_text() in done.stdout
+    style = ROOT / "src" / "accord_tools" / "check" / "rendering" / "page.css"
+    assert style.read_text() in done.stdout
     assert "ping.response.prompt" in done.stdout
     _check_page(site, tmp_path)
 
@@ -59,7 +60,7 @@ def _check_page(site, folder):
     )
     try:
         base = json.loads(process.stdout.readline())["url"].partition("#")[0]
-        static = site / "accord" / "inspector" / "static"
+        static = site / "accord_tools" / "inspector" / "static"
         for name in _files(static):
             if name.endswith((".js", ".css", ".html")):
                 with urllib.request.urlopen(base + name, timeout=PATIENCE) as answer:

@@ -179,6 +179,7 @@ def test_the_listener_reads_as_h11_does_or_refuses(reader, data, seed):
 
 
 @pytest.mark.thorough
+@pytest.mark.timeout(1200)
 @given(data=streams(), seed=st.integers(0, 99))
 @settings(few, max_examples=30_000, derandomize=False)
 def test_the_listener_reads_as_h11_does_or_refuses_in_many_more_cases(reader, data, seed):

@@ -157,6 +157,7 @@ async def test_memory_is_bounded():
 
 
 @pytest.mark.thorough
+@pytest.mark.timeout(1200)
 @on_a_loop
 async def test_memory_is_bounded_over_many_messages():
     sizes = grown(4_000_000, 34, 1_000)

@@ -277,11 +277,12 @@ async def cancels_a_tool_that_takes_its_time(probe: Probe, connection: RawConnec
                 _blame_all(probe, _STOPPING, f"{why} {longest:.1f} s")
                 return
         else:
-            # On a busy machine a call is over before its cancellation, unless it takes long, and
-            # calls are measured that take less time than the cancellation waits for.
-            if longer is not None:
-                tool, longest = longer, PROLONGED * slow[1]
+            # Calls were measured that now take less time than the cancellation waits for.
             duration /= 2
+        # On a busy machine a server ends a call before it reads the cancellation, unless the call
+        # takes long.
+        if longer is not None:
+            tool, longest = longer, PROLONGED * slow[1]
     probe.skip((*_STOPPING, *_SILENCE), "the tool was quicker than its cancellation")
 
 
