@@ -120,6 +120,9 @@ async def test_a_worker_that_stands_still_past_its_lease_changes_nothing_when_it
             client.begin("stream", f"{client.name}/s", worker=0, steps=30, pause=0.05),
         ]
         await until(lambda: all(len(call.view.marks) > 3 for call in certain))
+        for each in scenario.clients:
+            # The worker accepts connections while it stands still: an answer is sent to it in vain.
+            each.head_within = 5.0
         await in_thread(stop_between_writes, fleet)
         await finish([*calls, *certain])
         check_outcomes([*calls, *certain], {0})
