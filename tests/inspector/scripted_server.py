@@ -21,6 +21,8 @@ TOOLS = [
     tool("add_one", annotations={"destructiveHint": False}),
     tool("wrong", outputSchema=SCHEMA),
 ]
+if "bare" in ASKED:
+    TOOLS.append(tool("bare", outputSchema=SCHEMA))
 CAPABILITIES = {"tools": {"listChanged": True}, "prompts": {}, "resources": {}, "logging": {}}
 
 
@@ -66,6 +68,17 @@ def call(id, params, line):
         sys.exit(3)
     elif name == "wrong":
         say(id=id, result=text("", structuredContent={"n": "one"}))
+    elif name == "bare":
+        say(id=id, result=text("done"))
+    elif name == "change":
+        TOOLS[2]["description"] = "changed"
+        say(method="notifications/tools/list_changed")
+        say(id=id, result=text("done"))
+    elif name == "form":
+        say(
+            id="f", method="elicitation/create", params={"message": "n?", "requestedSchema": SCHEMA}
+        )
+        say(id=id, result=text(json.dumps(hear()[1])))
     elif name == "secret":
         say(id=id, result=text("", structuredContent={"api_key": "abcdef-123456-ghijkl"}))
     elif name == "visit":

@@ -545,3 +545,173 @@ def test_every_clause_of_a_step_is_in_the_catalogue():
     assert set(CLAUSES) == set(TITLES) == set(STEP_IDS)
     named = {each for ids in CLAUSES.values() for each in ids}
     assert named <= set(catalogue())
+
+
+# -- servers that leave things out, and settings of the command line
+
+
+def settings(**given):
+    return OAuth(store=MemoryStore(), **given)
+
+
+@in_loop
+async def test_a_server_without_metadata_is_reached_at_the_paths_of_before():
+    async with (
+        scripted(challenge='Basic realm="x"', prm=None, metadata=None) as script,
+        walking(script.url) as walk,
+    ):
+        server = await walk_to(walk, "server")
+        shown = walk.describe()
+        challenge, resource = named(shown, "challenge"), named(shown, "resource")
+        assert {each["state"] for each in (challenge, resource, server)} == {"warning"}
+        assert 'Basic realm="x"' in challenge["came"]
+        assert resource["came"].startswith("none at ")
+        assert server["came"].endswith("/token")
+        assert verdicts(server)["auth.as.discovery-either"] == "broken"
+        await walk.run_all()
+        assert (await rest(walk))["state"] == "waiting"
+
+
+@in_loop
+async def test_metadata_that_was_not_announced_and_cannot_be_read_is_passed_over():
+    async with (
+        scripted(challenge="Bearer", overrides={PRM: broken_page}) as script,
+        walking(script.url) as walk,
+    ):
+        step = await walk_to(walk, "resource")
+        assert (step["state"], verdicts(step)["auth.prm.server"]) == ("warning", "broken")
+        await walk.take_next()
+        assert named(await rest(walk), "server")["state"] in ("done", "warning")
+
+
+@in_loop
+async def test_the_scopes_are_explained_by_the_places_that_name_them():
+    async with scripted(challenge='Bearer scope="read"') as script:
+        for given, scope, origin in (
+            ({}, "read", "named by the challenge"),
+            (
+                {"scopes": ["admin"]},
+                "admin read",
+                "given on the command line, named by the challenge",
+            ),
+        ):
+            async with walking(script.url, auth=settings(**given)) as walk:
+                step = await walk_to(walk, "url")
+                (said,) = [each for each in step["explains"] if each[0] == "scope"]
+                assert said[1] == scope
+                assert origin in said[2]
+                with pytest.raises(ActionRefused, match="at most 100"):
+                    await walk.choose_scopes(["x"] * 101)
+
+
+@in_loop
+async def test_advice_for_metadata_that_clients_can_use_all_the_same_is_a_warning():
+    prm = {"scopes_supported": ["read", "offline_access"]}
+    metadata = {"code_challenge_methods_supported": None}
+    async with scripted(prm=prm, metadata=metadata) as script:
+        script.prm["authorization_servers"] = [script.issuer, "http://127.0.0.1:1"]
+        async with walking(script.url, auth=settings(pkce="assume")) as walk:
+            endpoints = await walk_to(walk, "endpoints")
+            shown = walk.describe()
+            assert "offline_access" in named(shown, "resource")["change"]
+            servers = explained(named(shown, "server"))["authorization_servers"]
+            assert servers == f"{script.issuer}, http://127.0.0.1:1"
+            assert (endpoints["state"], endpoints["came"]) == (
+                "warning",
+                "endpoints usable, PKCE: not stated",
+            )
+
+
+REJECTED = {"error": "invalid_target"}
+
+
+@in_loop
+async def test_a_token_endpoint_that_rejects_the_resource_is_asked_again_without_it():
+    async with scripted(token_errors=[(400, REJECTED)]) as script:
+        async with walking(script.url) as walk:
+            step = await walk_to(walk, "token")
+            assert step["state"] == "warning"
+            assert verdicts(step)["auth.resource.both-requests"] == "broken"
+            assert ["resource" in each for each in script.forms("/token")] == [True, False]
+        script.token_errors = [(400, REJECTED)]
+        async with walking(script.url, auth=settings(resource="send")) as walk:
+            assert (await walk_to(walk, "token"))["state"] == "failed"
+            assert "resource" in script.forms("/token")[-1]
+
+
+@in_loop
+async def test_a_resource_that_the_settings_demand_is_not_left_out():
+    async with (
+        scripted(rejects_resource=True) as script,
+        walking(script.url, auth=settings(resource="send")) as walk,
+    ):
+        await walk.run_all()
+        await asyncio.to_thread(browse, (await rest(walk))["sign_in_url"])
+        await until(lambda: walk.state == "failed")
+        assert "left out" not in named(walk.describe(), "redirect")["change"]
+        await walk.restart("redirect")
+        assert "resource=" in (await rest(walk))["sign_in_url"]
+
+
+@in_loop
+async def test_a_redirect_that_does_not_come_in_time_ends_the_step():
+    async with scripted() as script, walking(script.url, auth=settings(timeout=0.01)) as walk:
+        await walk.run_all()
+        await until(lambda: walk.state == "failed")
+        shown = walk.describe()
+        step = named(shown, "redirect")
+        assert step["came"] == "no redirect within 0.01 s"
+        assert shown["redirect_uri"] in step["change"]
+
+
+@in_loop
+async def test_a_refresh_token_that_stays_the_same_is_warned_of():
+    async with scripted(rotates=False) as script, walking(script.url) as walk:
+        step = await walk_to(walk, "refresh")
+        assert (step["state"], step["came"]) == (
+            "warning",
+            "another token, the same refresh token",
+        )
+        assert verdicts(step)["auth.tokens.refresh-rotated"] == "broken"
+
+
+@in_loop
+async def test_a_server_that_does_not_take_the_token_or_fails_is_named():
+    async with scripted() as script, walking(script.url) as walk:
+        await walk_to(walk, "refresh")
+        for changed, came in (
+            ({"scheme": "Other"}, "token refused: "),
+            ({"overrides": {"/mcp": lambda _: web.Response(status=500)}}, "500"),
+        ):
+            right = {name: getattr(script, name) for name in changed}
+            for name, value in changed.items():
+                setattr(script, name, value)
+            await walk.restart("call")
+            step = named(await rest(walk), "call")
+            assert step["state"] == "failed"
+            assert came in step["came"]
+            assert step["change"]
+            for name, value in right.items():
+                setattr(script, name, value)
+        await walk.restart("call")
+        assert named(await rest(walk), "call")["state"] == "done"
+
+
+@in_loop
+async def test_an_assertion_is_exchanged_for_a_token_and_masked():
+    secret = "assertion-of-the-user-1"
+
+    async def assertion(request):
+        return secret
+
+    async with scripted() as script:
+        auth = settings(
+            grant="jwt_bearer", assertion=assertion, issuer=script.issuer, client_id="desk"
+        )
+        async with walking(script.url, auth=auth) as walk:
+            step = await walk_to(walk, "token")
+            assert step["state"] in ("done", "warning")
+            (form,) = script.forms("/token")
+            assert form["assertion"] == secret
+            assert form["grant_type"].endswith(":jwt-bearer")
+            assert secret not in json.dumps(walk.describe())

@@ -47,6 +47,11 @@ def test_equal_values_have_no_difference(left, right):
         ("[1, 2]", "[2, 1]", [("/0", "changed", "1", "2"), ("/1", "changed", "2", "1")]),
         ('{"a": [{"b": 1}]}', '{"a": [{"b": 2}]}', [("/a/0/b", "changed", "1", "2")]),
         ("not JSON", "{}", [("", "changed", '"not JSON"', '"{}"')]),
+        ("NaN", "1", [("", "changed", '"NaN"', '"1"')]),
+        ("1", '{"a": {"b": 1.50}}', [("", "changed", "1", '{"a": {"b": 1.50}}')]),
+        ('{"a": [1, [2]]}', "{}", [("/a", "removed", "[1, [2]]", "")]),
+        ("1e9999999999999999999", "2e9999999999999999999", [("", "changed")]),
+        ("[" * 200_000, "1", [("", "changed")]),
     ],
 )
 def test_a_difference_has_its_place(left, right, expected):
@@ -112,3 +117,18 @@ async def test_revisions_are_asked_one_after_another():
     assert shown["rows"][0]["differences"] == []
     oldest = next(row for row in shown["rows"] if row["revision"] == "2025-03-26")
     assert any("outputSchema" in each for each in oldest["differences"])
+
+
+@on_a_loop
+async def test_a_server_that_does_not_listen_has_no_revision():
+    from accord_tools.inspector.comparison import RevisionSurvey
+    from inspector.reached_servers import until
+
+    async with session_of(url_target(1)) as session:
+        await ask(session, "revisions.run")
+        await until(lambda: session.part(RevisionSurvey).state == "done")
+        rows = (await ask(session, "revisions.get"))["rows"]
+    assert len(rows) > 4
+    assert {row["state"] for row in rows} <= {"refused", "failed"}
+    assert all("127.0.0.1" in row["detail"] for row in rows)
+    assert all(row["differences"] == [] for row in rows)

@@ -28,6 +28,7 @@ from inspector.reached_servers import (
 )
 from support.http_server import serving
 from support.running import on_a_loop
+from support.tables import cases
 
 TOKEN = "token-of-the-user-1"
 KEY = "key-of-the-user-22"
@@ -219,3 +220,64 @@ async def test_a_call_with_a_secret_is_exported_without_it():
                 forms = (await ask(session, "export.call", **reference))["forms"]
                 assert "hunter2" not in str(forms)
                 assert all("/password" in each["note"] for each in forms)
+
+
+@cases(
+    ("answer", "expected"),
+    [
+        ({"content": [{"type": "text", "text": "x" * 3_000}]}, f'contains = "{"x" * 200}"'),
+        ({"structuredContent": {"a": [1, {"b": 2}]}}, "partly = { a = [1, { b = 2 }] }"),
+        (
+            {"structuredContent": {"a": [None]}, "content": [{"type": "text", "text": "said"}]},
+            'text = "said"',
+        ),
+        ({"content": [5, {"type": "text", "text": "said"}]}, 'text = "said"'),
+        ([1], ""),
+    ],
+)
+def test_a_case_expects_what_is_the_same_the_next_time(answer, expected):
+    setting = FormSetting(safe=SafeTarget(command=("srv",)), spoken="2025-06-18")
+    text = forms_of(exported(response=json.dumps(answer)), setting)["case"].text
+    assert ("expect" in text) == bool(expected)
+    assert expected in text
+
+
+def test_a_case_names_the_file_in_full_and_the_revision_that_was_chosen(tmp_path, monkeypatch):
+    (tmp_path / "small.py").write_text("")
+    monkeypatch.chdir(tmp_path)
+    for shown, target in (
+        ("small.py:server", f"{tmp_path / 'small.py'}:server"),
+        ("small.py", str(tmp_path / "small.py")),
+        ("a.module", "a.module"),
+    ):
+        setting = FormSetting(
+            safe=make_safe(small_target(shown=shown)), chosen="2025-06-18", spoken="2025-06-18"
+        )
+        text = forms_of(exported(response="{}"), setting)["case"].text
+        assert f"target = {json.dumps(target)}\n" in text
+        assert 'revision = "2025-06-18"\n' in text
+
+
+def test_arguments_that_are_not_json_are_left_out():
+    setting = FormSetting(safe=SafeTarget(command=("srv",)), spoken="2025-06-18")
+    call = exported(kind="prompt", name="greet", arguments="nonsense", response="{}")
+    found = forms_of(call, setting)
+    assert found["accord"].text == "accord call greet --prompt -- srv\n"
+    assert 'get_prompt("greet", {})' in found["python"].text
+    assert "arguments" not in found["case"].text
+
+
+def test_the_meta_of_a_request_stays_as_it_was_typed():
+    setting = FormSetting(safe=SafeTarget(command=("srv",)), spoken="2026-07-28")
+    typed = '{"a": 1, "_meta": {"own": true}}'
+    message = forms_of(exported(kind="request", name="x/y", arguments=typed), setting)["json"].text
+    assert json.loads(message)["params"] == json.loads(typed)
+
+
+def test_the_python_code_signs_in_where_the_user_did_and_has_lists():
+    safe = SafeTarget(url="http://127.0.0.1:1/mcp", has_sign_in=True)
+    setting = FormSetting(safe=safe, spoken="2025-06-18")
+    text = forms_of(exported(arguments='{"a": [1.50, "b", null]}'), setting)["python"].text
+    assert 'auth="oauth"' in text
+    assert "{'a': [1.50, 'b', None]}" in text
+    compile(text, "exported", "exec")

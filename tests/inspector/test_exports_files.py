@@ -3,10 +3,11 @@
 import io
 import json
 import os
+from typing import Annotated
 
 import pytest
 
-from accord import trace
+from accord import Server, trace
 from accord.http.client.auth import Bearer
 from accord_tools.hosts.table import load_hosts
 from accord_tools.inspector.definition import ActionRefused, InspectTarget
@@ -189,3 +190,38 @@ async def test_hosts_are_listed_and_an_unknown_one_refused():
         assert "small_server" in entry["text"]
         with pytest.raises(ActionRefused, match="no host"):
             await ask(session, "export.host", host="no-such-host")
+
+
+@on_a_loop
+async def test_an_archive_has_events_and_leaves_out_what_has_no_exchange():
+    async with session_of(InspectTarget(title="session.jsonl"), kind="trace") as session:
+        conversation = session.part(InspectedLog).conversation("main", "http")
+        alone = trace.HttpFacts(method="POST", path="/mcp")
+        conversation.observe("client", b'{"jsonrpc":"2.0","id":1,"method":"ping"}', http=alone)
+        stray = trace.HttpFacts(method="POST", status=200, exchange="post-9")
+        conversation.observe("server", b'{"jsonrpc":"2.0","id":1,"result":{}}', http=stray)
+        asked = trace.HttpFacts(method="GET", path="/mcp", exchange="get-1")
+        conversation.observe("client", None, http=asked)
+        event = trace.HttpFacts(method="GET", status=200, exchange="get-1", event="message", id="7")
+        conversation.observe("server", b'{"jsonrpc":"2.0","method":"x"}', http=event)
+        har = json.loads(await download(session, "export.session", format="har"))
+    (entry,) = har["log"]["entries"]
+    assert entry["request"]["method"] == "GET"
+    assert "postData" not in entry["request"]
+    text = entry["response"]["content"]["text"]
+    assert text == 'event: message\nid: 7\ndata: {"jsonrpc":"2.0","method":"x"}\n\n'
+
+
+@on_a_loop
+async def test_arguments_are_exported_with_what_is_said_about_them():
+    server = Server("said")
+
+    @server.prompt
+    def greet(name: Annotated[str, "The one to *greet*"], tone: str = "kind") -> str:
+        """Greet."""
+        return f"{name} {tone}"
+
+    with serving(server.asgi()) as port:
+        async with session_of(url_target(port), is_connected=True) as session:
+            text = (await download(session, "export.catalog", format="markdown")).decode()
+    assert "- ` name ` (required): The one to \\*greet\\*\n- ` tone `\n" in text

@@ -128,3 +128,29 @@ async def test_a_folder_that_cannot_be_written_costs_no_call(tmp_path):
             assert len(shown["entries"]) == 1
             assert not shown["keeps"]
             assert str(blocked) in shown["note"]
+
+
+@on_a_loop
+async def test_prompts_and_requests_are_made_again():
+    with serving(make_server().asgi()) as port:
+        async with session_of(url_target(port), is_connected=True) as session:
+            await call_of(session, "calls.prompt", name="greet", arguments='{"name": "Ada"}')
+            await call_of(session, "calls.request", method="tools/list", params='{"a": 1}')
+            for each in await listed(session):
+                again = (await ask(session, "history.replay", id=each["id"]))["id"]
+                await until(lambda again=again: not session.part(Calls).find(again).is_running)
+            found = await listed(session)
+            made = [await ask(session, "history.get", id=each["id"]) for each in found]
+            prompt = ("prompt", "greet", '{"name": "Ada"}')
+            request = ("request", "tools/list", '{"a": 1}')
+            expected = [prompt, request, request, prompt]
+            assert [(each["kind"], each["name"], each["arguments"]) for each in made] == expected
+
+
+@on_a_loop
+async def test_a_deletion_needs_a_call_that_is_kept():
+    async with session_of(url_target(1)) as session:
+        with pytest.raises(ActionRefused, match="say which call"):
+            await ask(session, "history.delete")
+        with pytest.raises(ActionRefused, match="deleted"):
+            await ask(session, "history.delete", id=99)

@@ -20,6 +20,7 @@ from accord_tools.inspector.history.call_record import (
 )
 from accord_tools.inspector.history.store import HistoryStore, default_history_file
 from accord_tools.inspector.target_access import find_secrets
+from support.tables import cases
 
 SECRET = "hunter2-and-more"
 
@@ -201,3 +202,58 @@ def test_credentials_of_the_user_are_known_and_paths_are_not_taken_for_them():
     other = msgspec.structs.replace(target, command=("srv", "--api-key", "another-key-here"))
     assert target_key(other) == target_key(target)
     assert target_key(msgspec.structs.replace(target, command=("srv",))) != target_key(target)
+
+
+def test_the_same_command_in_another_folder_is_another_server(tmp_path, monkeypatch):
+    keys = []
+    for name in ("one", "other"):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "own.py").write_text("")
+        monkeypatch.chdir(folder)
+        keys.append(
+            [
+                target_key(InspectTarget(title="x", command=("python", file)))
+                for file in ("own.py", "elsewhere.py")
+            ]
+        )
+    assert keys[0][0] != keys[1][0]
+    assert keys[0][1] == keys[1][1]
+
+
+def test_a_history_without_a_call_that_may_leave_is_kept_whole(monkeypatch):
+    monkeypatch.setattr(store_module, "ENTRIES_MOST", 2)
+    store = HistoryStore(None)
+    ids = []
+    for number in range(2):
+        ids.append(add(store, f"tool-{number}"))
+        store.pin(ids[-1], on=True)
+    monkeypatch.setattr(store_module, "ENTRIES_MOST", 1)
+    assert store.entry(add(store, "new")) is None
+    assert {each.id for each in store.entries(target="t")} == {*ids}
+
+
+@cases(
+    ("statement", "says"),
+    [
+        ("PRAGMA user_version = 999", "a newer accord wrote it"),
+        (
+            "CREATE TRIGGER own AFTER INSERT ON call BEGIN DELETE FROM call; END",
+            "triggers or views",
+        ),
+        ("CREATE VIEW own AS SELECT * FROM call", "triggers or views"),
+    ],
+)
+def test_a_history_that_accord_did_not_write_so_is_left_alone(tmp_path, statement, says):
+    path = tmp_path / f"{statement.split()[1]}.sqlite"
+    store = HistoryStore(path)
+    add(store)
+    store.close()
+    with sqlite3.connect(path) as db:
+        db.execute(statement)
+    db.close()
+    store = HistoryStore(path)
+    assert len(store.entries(target="t")) == 0
+    assert says in store.note
+    assert not store.is_kept
+    store.close()

@@ -211,3 +211,62 @@ async def test_no_more_than_a_hundred_calls_are_under_way():
             await page.ask("calls.tool", name="late", confirmed=True)
         with pytest.raises(ActionRefused, match="100 calls are under way"):
             await page.ask("calls.tool", name="late", confirmed=True)
+
+
+@on_a_loop
+async def test_a_result_without_what_the_output_schema_asks_for_is_shown():
+    async with live_page(**scripted("bare")) as page:
+        await page.until_listed()
+        call = await page.call("bare")
+        (error,) = call["schema_errors"]
+        assert (call["state"], error["pointer"]) == ("done", "")
+        assert "no structuredContent" in error["message"]
+
+
+@on_a_loop
+async def test_the_meta_and_the_timeout_of_a_call_are_checked_and_sent():
+    async with live_page(**scripted()) as page:
+        for wrong in ("[1]", "nonsense"):
+            with pytest.raises(ActionRefused, match="meta") as refused:
+                await page.call("echo", meta=wrong)
+            assert refused.value.field == "meta"
+        with pytest.raises(ActionRefused, match="above 0") as refused:
+            await page.call("echo", timeout=0)
+        assert refused.value.field == "timeout"
+        call = await page.call("echo", meta='{"org.example/own": 1}')
+        assert json.loads(call["request"])["params"]["_meta"]["org.example/own"] == 1
+
+
+@on_a_loop
+async def test_a_form_takes_an_object_or_is_declined():
+    async with live_page(**scripted()) as page:
+        for answer, expected in (
+            (
+                {"action": "accept", "content": '{"n": 1}'},
+                {"action": "accept", "content": {"n": 1}},
+            ),
+            ({"action": "decline"}, {"action": "decline"}),
+        ):
+            id = (await page.ask("calls.tool", name="form", confirmed=True))["id"]
+            question = (await page.question())["id"]
+            with pytest.raises(ActionRefused, match="is an object"):
+                await page.ask("questions.answer", id=question, action="accept", content="[1]")
+            await page.ask("questions.answer", id=question, **answer)
+            call = await page.until_ended(id)
+            said = json.loads(json.loads(call["response"])["content"][0]["text"])
+            assert said["result"] == expected
+
+
+@on_a_loop
+async def test_an_accepted_sampling_needs_what_the_model_says():
+    async with live_page(**scripted()) as page:
+        id = (await page.ask("calls.tool", name="sample", confirmed=True))["id"]
+        question = (await page.question())["id"]
+        with pytest.raises(ActionRefused, match="write what the model says"):
+            await page.ask("questions.answer", id=question, action="accept")
+        whole = {"role": "assistant", "content": {"type": "text", "text": "hi"}, "model": "m"}
+        answer = {"action": "accept", "result": json.dumps(whole), "always": True}
+        await page.ask("questions.answer", id=question, **answer)
+        await page.until_ended(id)
+        (rule,) = (await page.ask("questions.rules"))["rules"]
+        assert rule["summary"] == "a whole result"

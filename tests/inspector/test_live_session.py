@@ -12,7 +12,8 @@ from accord.auth import AuthorizationServer, MemoryStore, OAuth
 from accord_tools.inspector.definition import ActionRefused
 from accord_tools.inspector.live.session_parts import SourceWatch
 from inspector.live_page import launch, live_page, scripted
-from support.http_server import bounded
+from inspector.small_server import make_server
+from support.http_server import bounded, serving
 from support.running import on_a_loop
 from support.waiting import until
 
@@ -409,3 +410,50 @@ async def test_tools_run_as_tasks_that_are_followed_and_cancelled(revision, tmp_
         await page.ask("tasks.refresh")
         statuses = [each["status"] for each in (await page.ask("tasks.list"))["tasks"]]
         assert statuses == ["cancelled", "completed"]
+
+
+@on_a_loop
+async def test_settings_of_a_connection_that_cannot_be_are_refused():
+    with serving(make_server().asgi()) as port:
+        async with live_page(url=f"http://127.0.0.1:{port}/mcp", revision="2025-06-18") as page:
+            for wrong, says in (
+                ({"timeout": 0}, "above 0"),
+                ({"headers": [[f"x-{n}", "1"] for n in range(1_000)]}, "at most"),
+                ({"headers": [["x y", "1"]]}, "x y"),
+            ):
+                with pytest.raises(ActionRefused, match=says) as refused:
+                    await page.ask("session.connect", **wrong)
+                assert refused.value.field in wrong
+            await page.ask("session.connect", revision="", headers=[["x-own", "1"]])
+            facts = await page.until("session.get", lambda got: got["revision"] == "2026-07-28")
+            assert facts["chosen"] is None
+
+
+@on_a_loop
+async def test_roots_are_kept_without_a_connection_and_bounded():
+    async with live_page(**scripted()) as page:
+        await page.ask("session.disconnect")
+        await page.ask("roots.set", roots=[{"uri": "file:///tmp/a", "name": "bag"}])
+        many = [{"uri": f"file:///tmp/{n}"} for n in range(1_001)]
+        with pytest.raises(ActionRefused, match="at most"):
+            await page.ask("roots.set", roots=many)
+        (root,) = (await page.ask("roots.get"))["roots"]
+        assert root["uri"] == "file:///tmp/a"
+
+
+@on_a_loop
+async def test_a_tool_that_changed_is_named_with_its_changed_members():
+    async with live_page(**scripted()) as page:
+        await page.until_listed()
+        await page.call("change")
+        listed = await page.until("catalog.list", lambda got: got["changes"], kind="tools")
+        assert listed["changes"] == ["changed unmarked (description)"]
+
+
+@on_a_loop
+async def test_a_log_level_that_the_server_refuses_is_not_kept():
+    async with live_page(**scripted()) as page:
+        with pytest.raises(ActionRefused, match="no logging/setLevel") as refused:
+            await page.ask("subscriptions.level", level="warning")
+        assert refused.value.field == "level"
+        assert (await page.ask("subscriptions.get"))["log_level"] is None

@@ -332,3 +332,29 @@ async def test_a_message_that_http_refuses_shows_its_answer():
     assert [(row["kind"], row["status"]) for row in rows] == [("request", None), ("refusal", 401)]
     assert (await ask(session, "log.summary"))["counters"]["messages"] == 1
     assert [row["n"] for row in await rows_of(session, related=1)] == [1, 2]
+
+
+@on_a_loop
+async def test_rows_are_found_by_method_and_kind_at_once_and_counted_within_bounds():
+    session = make_session()
+    talk = opened(session)
+    talk.observe("client", call(1))
+    talk.observe("server", answer(1))
+    talk.observe("client", message(method="notifications/cancelled", params={"requestId": 1}))
+    rows = await rows_of(session, method="tools/call", kinds=["request"])
+    assert [row["method"] for row in rows] == ["tools/call"]
+    assert await rows_of(session, method="tools/call", kinds=["notification"]) == []
+    with pytest.raises(ActionRefused, match="count is -1, expected 0 to") as refused:
+        await rows_of(session, count=-1)
+    assert refused.value.field == "count"
+
+
+@on_a_loop
+async def test_many_filters_in_turn_find_what_the_first_one_finds():
+    session = make_session()
+    talk = opened(session)
+    for id in range(1, 41):
+        talk.observe("client", call(id, name=f"tool-{id:02}"))
+    for id in (*range(1, 41), 1):
+        (row,) = await rows_of(session, text=f"tool-{id:02}")
+        assert row["id"] == str(id)

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import threading
 
 import jsonschema_rs
 import msgspec
@@ -12,6 +13,8 @@ from accord.compose import openapi
 from accord.testing import connected
 from accord.types import AudioContent, EmbeddedResource, ImageContent
 from support.api import call_tool, document, json_answer, parameter, refusal, running_api, text_of
+from support.tables import cases
+from support.waiting import LONG
 
 PET = {
     "type": "object",
@@ -23,6 +26,7 @@ PET = {
         "tags": {"type": "array", "items": {"type": "string"}},
         "owner": {"$ref": "#/components/schemas/Owner"},
         "extra": {"type": "object", "additionalProperties": {"type": "integer"}},
+        "alive": {"type": "boolean"},
         "either": {
             "oneOf": [
                 {"type": "string"},
@@ -68,6 +72,8 @@ def test_an_answer_that_fits_is_structured_content(api):
         ({"id": True, "tags": "none"}, {"id": None, "tags": None}),
         ({"owner": {"pet": {"id": []}}}, {"owner": {"pet": {"id": None}}}),
         ({"extra": {"a": 1, "b": "c"}}, {"extra": {"a": 1, "b": None}}),
+        ({"alive": True}, {"alive": True}),
+        ({"alive": 1}, {"alive": None}),
         ({"either": 5}, {"either": None}),
         ({"either": {"a": "b"}}, {"either": {"a": "b"}}),
         ([1, 2], {}),
@@ -104,6 +110,38 @@ def test_an_array_is_the_member_result(api):
     result, schema = ask(api, [1, "x"], schema={"type": "array", "items": {"type": "integer"}})
     assert result.structured_content == {"result": [1, None]}
     assert jsonschema_rs.validator_for(schema).is_valid(result.structured_content)
+
+
+def test_members_of_all_of_in_an_answer_are_joined(api):
+    part = {"allOf": [{"properties": {"x": {"type": "integer"}}}, {"properties": {"y": {}}}]}
+    answer = {"a": {"x": "text", "y": 1}}
+    result, schema = ask(api, answer, schema={"type": "object", "properties": {"a": part}})
+    assert list(schema["properties"]["a"]["properties"]) == ["x", "y"]
+    assert result.structured_content == {"a": {"x": None, "y": 1}}
+
+
+def test_alternatives_of_an_answer_of_which_one_is_anything_allow_anything(api):
+    part = {"oneOf": [{}, {"type": "string"}]}
+    result, schema = ask(api, {"a": [1]}, schema={"type": "object", "properties": {"a": part}})
+    assert result.structured_content == {"a": [1]}
+    assert jsonschema_rs.validator_for(schema).is_valid({"a": [1]})
+
+
+def test_an_answer_of_any_kind_is_text_alone(api):
+    result, schema = ask(api, [1], schema={"description": "what was found"})
+    assert (schema, text_of(result)) == (None, "[1]")
+
+
+def test_the_schema_of_an_answer_is_that_of_its_json(api):
+    api.answer = (b'{"a": 1}', "application/json", 200)
+    content = {
+        "text/html": {"schema": {"type": "string"}},
+        "application/json": {"schema": {"type": "object", "properties": {"a": {}}}},
+    }
+    described = document(path="/answer", responses={"200": {"content": content}})
+    source = openapi(described, base_url=api.url)
+    assert list(source.entries("tools")[0].item.output_schema["properties"]) == ["a"]
+    assert call_tool(source).structured_content == {"a": 1}
 
 
 def test_an_answer_without_schema_is_text(api):
@@ -161,6 +199,18 @@ def test_the_body_of_an_error_is_cut_and_a_page_is_summed_up(api):
     assert text == "GET /answer: HTTP 502 Bad Gateway: Gateway down"
 
 
+@cases(
+    ("kind", "status", "text"),
+    [
+        ("application/zip", 500, "GET /answer: HTTP 500 Internal Server Error"),
+        ("text/plain", 599, "GET /answer: HTTP 599: private"),
+    ],
+)
+def test_an_error_without_text_or_without_a_known_status_is_reported(api, kind, status, text):
+    result, _ = ask(api, b"private", kind=kind, status=status)
+    assert (result.is_error, text_of(result)) == (True, text)
+
+
 def test_an_error_says_when_to_try_again(api):
     why = refusal(api, {"code": "429"}, path="/status/{code}")
     assert "HTTP 429 Too Many Requests, try again in 7 s" in why
@@ -178,6 +228,26 @@ def test_an_api_that_is_away_is_named_by_its_host():
         text = text_of(call_tool(source, {"q": "private"}))
     assert text.startswith(f"127.0.0.1:{port} cannot be reached: ")
     assert "private" not in text
+
+
+def test_an_api_that_hangs_up_in_an_answer_is_named_by_its_host():
+    def hang_up(listening):
+        connection, _ = listening.accept()
+        with connection:
+            connection.recv(65536)
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{")
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        host = "{}:{}".format(*listening.getsockname())
+        api = threading.Thread(target=hang_up, args=(listening,), daemon=True)
+        api.start()
+        described = document(parameters=[parameter("q", "query")])
+        source = openapi(described, base_url=f"http://{host}", auth="secret-token")
+        result = call_tool(source, {"q": "private"})
+        api.join(LONG)
+    assert result.is_error
+    assert text_of(result).startswith(f"{host} gave no answer: ")
+    assert "secret-token" not in text_of(result)
 
 
 def test_a_slow_answer_ends_after_the_timeout(api):
@@ -224,6 +294,14 @@ def test_a_redirect_to_another_origin_carries_no_credentials(api):
 def test_a_redirect_of_a_post_to_another_origin_is_not_followed(api):
     result = redirect(api, "http://127.0.0.1:1/there", method="post")
     assert "HTTP 302 Found" in text_of(result)
+
+
+def test_a_redirect_to_an_origin_that_does_not_answer_is_an_error(api):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        result = redirect(api, f"http://127.0.0.1:{taken.getsockname()[1]}/there")
+    assert result.is_error
+    assert text_of(result).startswith("the API redirects elsewhere: ")
 
 
 def test_redirects_without_end_are_an_error(api):

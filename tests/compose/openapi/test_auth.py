@@ -220,3 +220,14 @@ def test_a_request_to_another_server_is_not_sent_whatever_was_read(api, base, pa
 
 def port_of(api):
     return api.url.rpartition(":")[2]
+
+
+def test_a_scheme_that_cannot_be_read_does_not_stop_the_others(api):
+    components = {"securitySchemes": {"gone": {"$ref": "#/none"}, **SCHEMES}}
+    sent = send(api, auth={"bearer": "token"}, components=components)
+    assert sent["headers"]["authorization"] == "Bearer token"
+
+
+def test_credentials_are_shown_without_their_secrets():
+    found = Credentials(headers={"Authorization": "Bearer s3cret"}, secrets=("s3cret",))
+    assert repr(found) == "Credentials(...)"

@@ -37,6 +37,14 @@ def argument(schema, *, version="3.1.0", components=None, tool=tool_of):
     return tool(document(method="post", version=version, requestBody=body, **more)).input_schema
 
 
+def nest(depth):
+    """Return a schema of arrays in arrays."""
+    schema = {"type": "string"}
+    for _ in range(depth):
+        schema = {"type": "array", "items": schema}
+    return schema
+
+
 # -- reading
 
 
@@ -117,7 +125,13 @@ def test_a_file_that_does_not_exist_and_a_url_are_refused(tmp_path):
         load("https://example.com/openapi.json")
 
 
-@cases("url", ["api.example.com", "ftp://example.com", "http://", "http://a b"])
+@cases(
+    "url",
+    [
+        *("api.example.com", "ftp://example.com", "http://", "http://a b"),
+        *("http://[::1", "http://api.example.com:99999"),
+    ],
+)
 def test_a_base_url_that_is_not_a_url_is_refused(url):
     with pytest.raises(RegistrationError, match="expected a URL such as"):
         openapi(document(), base_url=url)
@@ -275,6 +289,21 @@ def test_tags_choose_tools_and_views_rename_them():
         ({"oneOf": [{"type": "string"}]}, {"anyOf": [{"type": "string"}]}),
         ({"type": "object", "required": True}, {"type": "object"}),
         ({"items": [{"type": "string"}]}, {"prefixItems": [{"type": "string"}]}),
+        ({"nullable": True, "enum": ["a"]}, {"enum": ["a", None]}),
+        ({"type": "integer", "multipleOf": 5}, {"type": "integer", "multipleOf": 5}),
+        ({"type": "integer", "multipleOf": 0}, {"type": "integer"}),
+        (
+            {"type": "array", "items": {}, "uniqueItems": True},
+            {"type": "array", "items": {}, "uniqueItems": True},
+        ),
+        ({"type": "string", "pattern": "^a"}, {"type": "string", "pattern": "^a"}),
+        ({"type": "string", "format": "date"}, {"type": "string", "format": "date"}),
+        (
+            {"anyOf": [{"type": "string"}], "oneOf": [{"minLength": 2}]},
+            {"anyOf": [{"type": "string"}], "allOf": [{"anyOf": [{"minLength": 2}]}]},
+        ),
+        (True, {}),
+        (False, {"not": {}}),
     ],
 )
 def test_a_schema_of_3_0_becomes_json_schema(old, new):
@@ -423,6 +452,21 @@ def test_references_to_parameters_bodies_responses_and_path_items_are_followed()
         ({"servers": [{"url": "ftp://files.example"}]}, "expected a URL such as"),
         ({"requestBody": {"content": {"nonsense": {}}}}, "its body is 'nonsense', expected"),
         ({"requestBody": {"$ref": "#/components/none"}}, "leads to nothing"),
+        ({"parameters": [{"$ref": 5}]}, "a $ref is 5, expected text"),
+        ({"parameters": [5]}, "5 stands where an object is expected"),
+        ({"parameters": [{"$ref": "#/openapi"}]}, "'3.1.0' stands where an object is expected"),
+        (
+            {"parameters": [{"$ref": "#/paths/~1items/post/parameters/0"}]},
+            "a chain of references leads in a circle",
+        ),
+        ({"parameters": [parameter("q", "query", nest(2_000))]}, "its schemas nest too deep"),
+        (
+            {
+                "requestBody": json_body({"$ref": "#/components/schemas/A"}),
+                "components": {"schemas": {"A": {"items": {"$ref": "#/none"}}}},
+            },
+            "'#/none' leads to nothing",
+        ),
     ],
 )
 def test_an_operation_that_cannot_be_expressed_is_named_with_the_reason(caplog, operation, why):
@@ -486,3 +530,144 @@ def test_a_thousand_operations_are_listed():
     server.mount(load({**document(), "paths": paths}))
     with connected(server) as client:
         assert len(client.list_tools().tools) == 1_000
+
+
+def test_parts_of_paths_that_are_not_operations_are_named_and_the_others_are_tools():
+    paths = {
+        "x-owner": {"get": {"operationId": "extension"}},
+        "/number": 5,
+        "/gone": {"$ref": "#/none"},
+        "/text": {"get": "text"},
+        "/items": {"get": {"operationId": "list"}},
+    }
+    source = load({**document(), "paths": paths})
+    assert [each.key for each in source.entries("tools")] == ["list"]
+    assert [tuple(each) for each in source.skipped] == [
+        ("* /number", "5 stands where an object is expected"),
+        ("* /gone", "the reference '#/none' leads to nothing"),
+        ("GET /text", "the operation is not an object"),
+    ]
+
+
+def test_servers_that_cannot_be_read_are_passed_over_for_the_next():
+    described = document(servers_of_all=[5, {}, {"url": "https://api.example/v1"}])
+    (entry,) = openapi(described).entries("tools")
+    assert entry.key == "call"
+
+
+def test_a_summary_that_the_description_repeats_is_given_once():
+    tool = tool_of(document(summary="Find pets", description="Find pets of a shop."))
+    assert tool.description == "Find pets of a shop."
+
+
+@cases(
+    ("version", "expected"),
+    [
+        ("3.0.3", {"$ref": "#/$defs/N", "description": "its own"}),
+        ("3.1.0", {"$ref": "#/$defs/N", "description": "its own", "minProperties": 1}),
+    ],
+)
+def test_members_beside_a_reference_count_as_the_version_says(version, expected):
+    node = {"type": "object", "properties": {"b": {"type": "string"}}}
+    beside = {"$ref": "#/components/schemas/N", "description": "its own", "minProperties": 1}
+    found = argument(beside, version=version, components={"N": node})
+    assert found["properties"]["a"] == expected
+
+
+def test_definitions_of_one_name_in_two_places_stay_apart():
+    described = document(
+        method="post",
+        requestBody=json_body(
+            {
+                "type": "object",
+                "properties": {
+                    "a": {"$ref": "#/components/schemas/N"},
+                    "b": {"$ref": "#/components/more/N"},
+                },
+            }
+        ),
+        components={
+            "schemas": {"N": {"type": "object", "properties": {"x": {}}}},
+            "more": {"N": {"type": "object", "properties": {"y": {}}}},
+        },
+    )
+    schema = tool_of(described).input_schema
+    assert schema["properties"] == {"a": {"$ref": "#/$defs/N"}, "b": {"$ref": "#/$defs/N2"}}
+    assert [list(schema["$defs"][name]["properties"]) for name in ("N", "N2")] == [["x"], ["y"]]
+
+
+def test_a_body_whose_references_lead_in_a_circle_takes_anything():
+    circle = {
+        "A": {"$ref": "#/components/schemas/B"},
+        "B": {"$ref": "#/components/schemas/A"},
+    }
+    body = json_body({"$ref": "#/components/schemas/A"})
+    described = document(method="post", requestBody=body, components={"schemas": circle})
+    validator = jsonschema_rs.validator_for(tool_of(described).input_schema)
+    assert validator.is_valid({"body": [1]})
+    assert not validator.is_valid({})
+
+
+def test_a_value_of_a_discriminator_that_leads_nowhere_is_passed_over():
+    pet = {
+        "oneOf": [{"$ref": "#/components/schemas/Cat"}],
+        "discriminator": {"propertyName": "kind", "mapping": {"cow": 5, "cat": "Cat"}},
+    }
+    cat = {"type": "object", "properties": {"kind": {"type": "string"}}}
+    validator = jsonschema_rs.validator_for(argument(pet, components={"Cat": cat}))
+    assert validator.is_valid({"a": {"kind": "cat"}})
+    assert not validator.is_valid({"a": {"kind": "cow"}})
+
+
+@cases(
+    ("body", "properties"),
+    [
+        ({"properties": {"a": {}}, "additionalProperties": True}, ["body"]),
+        ({"properties": {"a": {}}, "additionalProperties": {"type": "string"}}, ["body"]),
+        ({"properties": {"a": {}}, "anyOf": [{"properties": {"b": {}}}]}, ["body"]),
+        ({"properties": {"a": {}}, "oneOf": [True]}, ["body"]),
+        ({"properties": {"a": {}, "b": {}}, "anyOf": [{"required": ["a"]}]}, ["a", "b"]),
+    ],
+)
+def test_a_body_is_split_into_arguments_when_its_members_are_all_known(body, properties):
+    tool = tool_of(document(method="post", requestBody=json_body(body)))
+    assert list(tool.input_schema["properties"]) == properties
+
+
+def test_a_body_that_is_one_argument_has_the_description_of_the_body():
+    body = {**json_body({"type": "array", "items": {"type": "string"}}), "description": "All tags"}
+    tool = tool_of(document(method="post", requestBody=body))
+    assert tool.input_schema["properties"]["body"]["description"] == "All tags"
+
+
+def test_a_body_without_content_and_a_path_parameter_without_a_place_are_not_arguments():
+    described = document(
+        method="post", parameters=[parameter("id", "path", required=True)], requestBody={}
+    )
+    assert tool_of(described).input_schema["properties"] == {}
+
+
+def test_names_that_are_equal_once_they_are_cleaned_get_a_number():
+    described = [parameter(name, "query") for name in ("a[b]", "a b", "a(b)", "a{b}")]
+    found = tool_of(document(parameters=described)).input_schema["properties"]
+    assert list(found) == ["a_b", "a_b_query", "a_b_query_2", "a_b_query_3"]
+
+
+def test_patterns_are_checked_without_the_library_for_schemas_too():
+    described = document(
+        parameters=[
+            parameter("fine", "query", {"type": "string", "pattern": "^a"}),
+            parameter("broken", "query", {"type": "string", "pattern": "[a"}),
+        ]
+    )
+    code = (
+        "import asyncio, json, sys; sys.modules['jsonschema_rs'] = None\n"
+        "from accord.compose import openapi\n"
+        f"(entry,) = openapi({described!r}, base_url={BASE!r}).entries('tools')\n"
+        "print(json.dumps(entry.item.input_schema['properties']))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == {
+        "fine": {"type": "string", "pattern": "^a"},
+        "broken": {"type": "string"},
+    }

@@ -26,6 +26,7 @@ ANY = {"type": ["array", "object", "string", "integer", "boolean", "number"]}
         ("form", False, COLOURS, "q=blue,black"),
         ("form", False, ["a,b", "c"], "q=a%2Cb,c"),
         ("form", True, [], ""),
+        ("form", False, ["a", None], "q=a,"),
         ("form", True, POINT, "x=1&y=2"),
         ("form", False, POINT, "q=x,1,y,2"),
         ("spaceDelimited", False, COLOURS, "q=blue%20black"),
@@ -98,12 +99,19 @@ def test_a_cookie_has_the_style_of_its_parameter(api, explode, value, cookie):
 
 
 @pytest.mark.parametrize(
-    ("place", "path"), [("query", "/items"), ("header", "/items"), ("path", "/items/{v}")]
+    ("place", "path"),
+    [("query", "/items"), ("header", "/items"), ("path", "/items/{v}"), ("cookie", "/items")],
 )
 def test_a_parameter_with_content_is_json(api, place, path):
     described = {"name": "v", "in": place, "content": {"application/json": {"schema": {}}}}
     sent = send(api, {"v": {"a": [1]}}, path=path, parameters=[described])
-    found = {"query": sent["query"], "header": sent["headers"].get("v"), "path": sent["path"]}
+    headers = sent["headers"]
+    found = {
+        "query": sent["query"],
+        "header": headers.get("v"),
+        "path": sent["path"],
+        "cookie": headers.get("cookie"),
+    }
     assert found[place] in (
         "v=%7B%22a%22%3A%5B1%5D%7D",
         '{"a":[1]}',
@@ -250,6 +258,27 @@ def test_an_optional_body_is_left_out_without_arguments(api):
     optional = json_body(schema, required=False)
     sent = send(api, method="post", requestBody=optional)
     assert (sent["body"], sent["headers"].get("content-length", "0")) == ("", "0")
+
+
+def test_an_optional_body_that_is_one_argument_is_left_out_without_it(api):
+    optional = json_body({"type": "array", "items": {"type": "integer"}}, required=False)
+    sent = send(api, method="post", requestBody=optional)
+    assert (sent["body"], sent["headers"].get("content-length", "0")) == ("", "0")
+
+
+def test_a_list_of_anything_in_a_multipart_body_is_a_part_for_each(api):
+    schema = {"type": "object", "properties": {"tags": {"type": "array"}}}
+    body = {"content": {"multipart/form-data": {"schema": schema}}}
+    sent = send(api, {"tags": ["a", 1]}, method="post", requestBody=body)
+    head = 'Content-Disposition: form-data; name="tags"\r\n\r\n'
+    assert [sent["body"].count(f"{head}{each}\r\n") for each in ("a", "1")] == [1, 1]
+
+
+def test_bytes_can_be_given_as_a_data_url(api):
+    content = {"application/octet-stream": {"schema": {}}}
+    url = "data:image/png;base64,QUI="
+    sent = send(api, {"body": url}, method="post", requestBody={"content": content})
+    assert sent["body"] == "AB"
 
 
 def test_a_form_has_the_encoding_of_its_members(api):
@@ -409,6 +438,7 @@ def test_an_argument_that_a_view_hides_is_sent_and_not_listed(api):
     ("missing", "arguments", "said"),
     [
         ("jsonschema_rs", {"limit": 500}, "at limit: expected at most 100"),
+        ("jsonschema_rs", {"limit": 5}, "limit=5"),
         ("aiohttp", {}, "calling an API needs the extra 'http'"),
     ],
 )

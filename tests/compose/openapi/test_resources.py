@@ -9,6 +9,7 @@ from accord import Server
 from accord.compose import openapi
 from accord.errors import InternalError, InvalidParams, ResourceNotFound
 from support.api import document, parameter
+from support.tables import cases
 
 PATHS = {
     "/pets": {
@@ -104,3 +105,14 @@ def test_another_error_of_the_api_is_an_error_with_its_status(api):
 def test_variables_that_do_not_fit_are_refused(api, uri):
     with pytest.raises(InvalidParams):
         read(api, uri)
+
+
+@cases(
+    ("kind", "mime_type"), [("image/png", "image/png"), ("application/zip; v=1", "application/zip")]
+)
+def test_a_resource_of_bytes_is_read_as_a_blob(api, kind, mime_type):
+    api.answer = (b"\0\1", kind, 200)
+    server = Server("hub")
+    server.mount(openapi(document(path="/answer"), base_url=api.url, as_resources=True))
+    (contents,) = asyncio.run(server.read_resource("shop://answer")).contents
+    assert (contents.blob, contents.mime_type) == ("AAE=", mime_type)
