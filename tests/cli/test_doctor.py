@@ -5,21 +5,25 @@ import contextlib
 import json
 import os
 import re
+import subprocess
 import sys
 import time
 
 import pytest
+from aiohttp import web
 
 from accord import Server
-from accord.auth import Protected, StaticTokens
+from accord.auth import MemoryStore, OAuth, Protected, StaticTokens
 from accord.auth.discovery import ResourceMetadata
 from accord_tools.diagnosis.diagnosis import Diagnosis
+from accord_tools.diagnosis.steps import check_tls, open_port
 from accord_tools.diagnosis.token_facts import token_facts
+from support.certificates import self_signed, serving_with
 from support.http_server import bounded, free_port, serving
 from support.issuer import token
-from support.scripted_authorization import scripted
+from support.scripted_authorization import browse, scripted
 from support.tables import cases
-from support.waiting import run
+from support.waiting import LONG, run
 
 REVISION = "2025-06-18"
 ACCORD = [sys.executable, "-m", "accord.cli.main"]
@@ -153,6 +157,121 @@ def test_a_server_that_does_not_speak_mcp_is_reported(answer, verdict, expected)
     run(main())
 
 
+@cases("status", [404, 405])
+def test_a_path_that_the_server_does_not_know_is_a_warning(status):
+    async def main():
+        overrides = {"/mcp": lambda _request: web.Response(status=status)}
+        async with scripted(overrides=overrides) as script:
+            diagnosis = Diagnosis(script.url)
+            await diagnosis.run()
+            (step,) = [each for each in diagnosis.steps if each.name == "http"]
+            assert step.verdict == "warning"
+            assert str(status) in step.came
+            assert step.change == "check the path; servers often use /mcp"
+
+    run(main())
+
+
+def test_a_server_that_ends_after_its_first_answer_is_a_warning():
+    """The look for the older form finds nothing to connect to."""
+
+    async def main():
+        async def serve(reader, writer):
+            with contextlib.suppress(asyncio.IncompleteReadError):
+                await reader.readuntil(b"\r\n\r\n")
+                server.close()
+                writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
+            writer.close()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        async with server:
+            port = server.sockets[0].getsockname()[1]
+            diagnosis = Diagnosis(f"http://127.0.0.1:{port}/mcp")
+            await diagnosis.run()
+        steps = {each.name: each for each in diagnosis.steps}
+        assert steps["http"].verdict == "warning"
+        assert "check the path" in steps["http"].change
+        assert steps["initialize"].verdict == "failed"
+
+    run(main())
+
+
+def test_a_refusal_that_names_no_revision_points_to_the_log_of_the_server():
+    async def main():
+        overrides = {"/mcp": lambda _request: web.Response(status=500, text="no database")}
+        async with scripted(overrides=overrides) as script:
+            diagnosis = Diagnosis(script.url)
+            await diagnosis.run()
+            step = diagnosis.steps[-1]
+            assert (step.name, step.verdict) == ("http", "failed")
+            assert "500" in step.came
+            assert step.change == "see the log of the server"
+
+    run(main())
+
+
+def test_a_token_is_obtained_at_default_paths_where_no_metadata_is_published():
+    async def main():
+        async with scripted(challenge="Bearer", prm=None, metadata=None) as script:
+            auth = OAuth(store=MemoryStore(), open_browser=browse, timeout=LONG)
+            diagnosis = Diagnosis(script.url, auth=auth)
+            await diagnosis.run()
+            steps = {each.name: each for each in diagnosis.steps}
+            assert {name: each.verdict for name, each in steps.items()} == {
+                **dict.fromkeys(("dns", "tcp", "http"), "ok"),
+                **dict.fromkeys(
+                    ("challenge", "resource metadata", "authorization server"), "warning"
+                ),
+                **dict.fromkeys(("registration", "pkce", "token", "initialize", "list"), "ok"),
+            }
+            assert f"default paths such as {script.issuer}/token" in (
+                steps["authorization server"].came
+            )
+            assert "RFC 8414" in steps["authorization server"].change
+
+    run(main())
+
+
+def test_metadata_that_cannot_be_trusted_is_a_failure_although_the_challenge_names_none():
+    async def main():
+        async with scripted(challenge="Bearer", metadata={"issuer": "https://x.example"}) as script:
+            diagnosis = Diagnosis(script.url)
+            await diagnosis.run()
+            steps = {each.name: each for each in diagnosis.steps}
+            assert steps["challenge"].verdict == "warning"
+            assert steps["resource metadata"].verdict == "ok"
+            assert steps["authorization server"].verdict == "failed"
+
+    run(main())
+
+
+def test_clients_that_are_identified_by_a_url_need_no_registration():
+    async def main():
+        metadata = {"registration_endpoint": None, "client_id_metadata_document_supported": True}
+        async with scripted(metadata=metadata) as script:
+            diagnosis = Diagnosis(script.url)
+            await diagnosis.run()
+            (step,) = [each for each in diagnosis.steps if each.name == "registration"]
+            assert step.verdict == "ok"
+            assert "URL of their metadata as client ID" in step.came
+
+    run(main())
+
+
+def test_a_token_may_be_given_as_text():
+    async def main():
+        async with scripted() as script:
+            good = script.grant()["access_token"]
+            diagnosis = Diagnosis(script.url, auth=good)
+            await diagnosis.run()
+            steps = {each.name: each for each in diagnosis.steps}
+            assert steps["token"].came.startswith(f"{len(good)} characters")
+            assert (steps["token"].verdict, steps["list"].verdict) == ("ok", "ok")
+            assert good not in str(diagnosis.steps)
+
+    run(main())
+
+
 def test_every_session_is_ended():
     app = Server("desk").asgi()
     with serving(app) as port:
@@ -209,6 +328,89 @@ def test_a_server_without_tls_fails_at_the_tls_step():
         async with scripted() as script:
             code, steps, _ = await examined(script.url.replace("http:", "https:"))
             assert (code, steps["tls"]["verdict"]) == (2, "failed")
+
+    run(main())
+
+
+def test_an_address_where_nothing_listens_is_a_warning_beside_one_that_works():
+    async def main():
+        async with scripted() as script:
+            port = int(script.url.split(":")[2].split("/")[0])
+            step = await open_port(["127.0.0.2", "127.0.0.1"], port, LONG)
+            assert step.verdict == "warning"
+            assert step.came.startswith("127.0.0.2: ")
+            assert "127.0.0.1" not in step.came
+            assert "remove addresses where nothing listens" in step.change
+
+    run(main())
+
+
+@contextlib.asynccontextmanager
+async def secured(certificate):
+    """Serve TLS and nothing else; yield the port."""
+
+    async def serve(_reader, writer):
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=serving_with(certificate))
+    async with server:
+        yield server.sockets[0].getsockname()[1]
+
+
+def long_lasting(folder):
+    """Make a certificate for localhost that is valid for months, and its key."""
+    key, file = folder / "long-key.pem", folder / "long.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt"]
+    command += ["ec_paramgen_curve:prime256v1", "-nodes", "-days", "90", "-subj", "/CN=localhost"]
+    names = ["-addext", "subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(file)]
+    subprocess.run([*command, *names], check=True, capture_output=True)
+    return file, key
+
+
+def test_a_certificate_that_is_not_trusted_ends_the_diagnosis(tmp_path):
+    async def main():
+        async with secured(self_signed(tmp_path)) as port:
+            diagnosis = Diagnosis(f"https://localhost:{port}/mcp")
+            await diagnosis.run()
+        step = diagnosis.steps[-1]
+        assert (step.name, step.verdict) == ("tls", "failed")
+        assert "self-signed certificate" in step.came.replace("self signed", "self-signed")
+        assert step.change == "serve a certificate that is valid for localhost, with its chain"
+
+    run(main())
+
+
+@cases(
+    ("make", "verdict", "change"),
+    [(self_signed, "warning", "renew it soon"), (long_lasting, "ok", "")],
+    ids=["two days", "ninety days"],
+)
+def test_a_certificate_that_ends_soon_is_a_warning(tmp_path, monkeypatch, make, verdict, change):
+    async def main():
+        certificate = make(tmp_path)
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate[0]))
+        async with secured(certificate) as port:
+            step = await check_tls("localhost", port, LONG)
+        assert (step.verdict, step.change) == (verdict, change)
+        assert re.fullmatch(r"TLSv1\.\d, certificate valid for \d+ days", step.came)
+
+    run(main())
+
+
+def test_a_server_that_is_silent_during_the_tls_handshake_is_a_failure():
+    async def main():
+        left = asyncio.Event()
+
+        async def serve(_reader, writer):
+            await left.wait()
+            writer.close()
+
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            step = await check_tls("127.0.0.1", port, 0.1)
+            left.set()
+        assert (step.verdict, step.came) == ("failed", "no answer in time")
+        assert "it may speak plain HTTP" in step.change
 
     run(main())
 

@@ -11,6 +11,7 @@ from accord.cli.main import main
 from accord_tools.diagnosis.launch import LaunchDiagnosis
 from accord_tools.hosts.definition import HostEntry, HostsError
 from accord_tools.hosts.sources.configuration_file import read_file_entry
+from support.tables import cases
 from support.waiting import LONG, run
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
@@ -118,6 +119,121 @@ def test_output_that_is_not_a_message_is_a_failure(tmp_path):
     assert steps["stdout"].verdict == "failed"
     assert "'hello'" in steps["stdout"].came
     assert steps["initialize"].verdict == "ok"
+
+
+def test_a_relative_program_is_a_warning_with_its_full_path(tmp_path, monkeypatch):
+    program = tmp_path / "serve"
+    program.write_text("#!/bin/sh\nexit 3\n")
+    program.chmod(0o700)
+    monkeypatch.chdir(tmp_path)
+    steps = examine(("./serve",))
+    assert steps["command"].verdict == "warning"
+    assert "relative to the current folder" in steps["command"].came
+    assert f"write {program}:" in steps["command"].change
+    assert "exit code 3" in steps["start"].came
+
+
+ANSWERING = """
+for line in sys.stdin:
+    message = json.loads(line)
+    if message["method"] == "initialize":
+        ANSWERS["initialize"]["result"]["protocolVersion"] = message["params"]["protocolVersion"]
+    if "id" in message:
+        answer = ANSWERS.get(message["method"], {"error": {"code": -32601, "message": "unknown"}})
+        if not answer:
+            sys.exit(3)
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **answer}), flush=True)
+"""
+HOUR = {
+    "name": "get_hour",
+    "inputSchema": {"type": "object"},
+    "annotations": {"readOnlyHint": True},
+}
+
+
+def answering(tmp_path, *, before="", after="", **answers):
+    """Return the command of a server with one tool, which gives these answers by method."""
+    usual = {
+        "initialize": {
+            "result": {
+                "capabilities": {"tools": {}},
+                "serverInfo": {"name": "answering", "version": "1"},
+            }
+        },
+        "tools/list": {"result": {"tools": [HOUR]}},
+        "tools/call": {"result": {"content": [{"type": "text", "text": "12"}]}},
+    }
+    given = f"import json, os, sys, time\nANSWERS = json.loads({json.dumps(usual | answers)!r})\n"
+    return script(tmp_path, f"{given}{before}\n{ANSWERING}{after}")
+
+
+@cases(
+    ("answers", "name", "verdict", "expected"),
+    [
+        ({}, "call", "ok", "a result"),
+        (
+            {"tools/list": {"error": {"code": -32603, "message": "no database"}}},
+            *("list", "failed", "no database"),
+        ),
+        ({"tools/list": None}, "list", "failed", "exit code 3"),
+        (
+            {"tools/call": {"error": {"code": -32603, "message": "no clock"}}},
+            *("call", "failed", "no clock"),
+        ),
+        (
+            {
+                "tools/call": {
+                    "result": {"content": [{"type": "text", "text": "too late"}], "isError": True}
+                }
+            },
+            *("call", "warning", "the tool says that it failed: too late"),
+        ),
+    ],
+    ids=["good", "list refused", "list ends it", "call refused", "tool failed"],
+)
+def test_a_list_or_call_that_fails_is_a_step_of_its_own(tmp_path, answers, name, verdict, expected):
+    steps = examine(answering(tmp_path, **answers))
+    assert steps["initialize"].verdict == "ok"
+    assert (steps[name].verdict, expected in steps[name].came) == (verdict, True), steps[name]
+    failures = {each.name for each in steps.values() if each.verdict == "failed"}
+    assert failures == ({name} if verdict == "failed" else set())
+
+
+def test_a_list_that_is_refused_is_named_with_what_to_change(tmp_path):
+    refused = {"error": {"code": -32603, "message": "no database"}}
+    command = answering(tmp_path, **{"tools/list": refused})
+    diagnosis = LaunchDiagnosis(HostEntry(name="x", command=command), seconds=LONG)
+    run(diagnosis.run())
+    (step,) = [each for each in diagnosis.steps if each.name == "list"]
+    assert (step.verdict, step.asked) == ("failed", "tools/list")
+    assert step.change == "answer it, or do not declare its capability"
+
+
+def test_lines_on_stderr_of_a_good_server_are_shown(tmp_path):
+    step = examine(answering(tmp_path, before="print('listening', file=sys.stderr)"))["stderr"]
+    assert step.verdict == "ok"
+    assert step.came.startswith("stderr: ")
+    assert "listening" in step.came
+
+
+def test_a_server_that_stays_and_allows_no_second_start_is_reported(tmp_path, monkeypatch):
+    monkeypatch.setattr("accord_tools.diagnosis.launch._LEAVING", 0.1)
+    lock = str(tmp_path / "lock")
+    before = f"os.open({lock!r}, os.O_CREAT | os.O_EXCL)"
+    steps = examine(answering(tmp_path, before=before, after="time.sleep(60)"))
+    assert steps["start"].verdict == "ok"
+    assert steps["exit"].verdict == "warning"
+    assert steps["exit"].came == "it still ran after 0.1 s"
+    assert "end when standard input ends" in steps["exit"].change
+    assert steps["initialize"].verdict == "failed"
+    assert "FileExistsError" in steps["initialize"].came
+    assert "list" not in steps
+
+
+def test_variables_with_values_are_ok():
+    steps = examine((sys.executable, "-S", "-c", "pass"), env={"LEVEL": "debug", "REGION": "eu"})
+    assert (steps["environment"].verdict, steps["environment"].came) == ("ok", "LEVEL, REGION")
+    assert steps["environment"].change == ""
 
 
 def test_variables_are_named_without_their_values(tmp_path):

@@ -1,6 +1,7 @@
 """Launching a process, feeding and reading it as bytes, and ending it with its whole group."""
 
 import asyncio
+import fcntl
 import os
 import signal
 import subprocess
@@ -215,3 +216,114 @@ def test_a_survivor_that_holds_the_pipes_delays_the_end_only_briefly():
         await child.stop()
 
     run(main())
+
+
+def test_a_child_that_was_stopped_takes_no_more_orders():
+    async def main():
+        child = python(ECHO, on_output=lambda chunk: None)
+        child.start()
+        await child.stop(exit_grace=LONG)
+        assert child.exit_code == 3
+        child.write(b"late")
+        await child.writable(0)
+        child.end_input()
+        child.pause_output()
+        child.resume_output()
+        child.signal(signal.SIGTERM)
+        assert not child.has_open_input
+        assert child.state == "ended with exit code 3"
+
+    run(main())
+
+
+def test_an_output_that_has_ended_may_be_paused_and_resumed(pipes):
+    chunks, reasons = [], []
+
+    async def main():
+        child = python("print('bye')", on_output=chunks.append, on_end=reasons.append)
+        child.start()
+        assert await child.wait(LONG) == 0
+        child.pause_output()
+        child.resume_output()
+        assert b"".join(chunks) == b"bye\n"
+        await child.stop()
+
+    run(main())
+    assert reasons == ["ended with exit code 0"]
+
+
+def test_a_child_without_input_reads_nothing_of_what_is_written_to_it(pipes):
+    chunks = []
+
+    async def main():
+        program = "import sys; print(repr(sys.stdin.read()))"
+        child = python(program, has_input=False, on_output=chunks.append)
+        child.start()
+        assert not child.has_open_input
+        child.write(b"lost")
+        assert child.pipes.unsent == 0
+        await child.writable(0)
+        child.end_input()
+        assert await child.wait(LONG) == 0
+        await child.stop()
+
+    run(main())
+    assert b"".join(chunks) == b"''\n"
+
+
+def test_bytes_for_a_full_pipe_wait_until_the_child_reads(pipes):
+    """The first write fills the pipe to its last byte, so that the next one finds no room."""
+    program = (
+        "import signal, sys;"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1]);"
+        "print('ready', flush=True); signal.sigwait([signal.SIGUSR1]);"
+        "print(len(sys.stdin.buffer.read()))"
+    )
+    chunks = []
+
+    async def main():
+        reading, writing = os.pipe()
+        room = fcntl.fcntl(writing, fcntl.F_GETPIPE_SZ)
+        os.close(reading)
+        os.close(writing)
+        child = python(program, on_output=chunks.append)
+        child.start()
+        await until(lambda: chunks)
+        child.write(b"x" * room)
+        await asyncio.sleep(0)
+        child.write(b"y" * 10)
+        await asyncio.sleep(0)
+        child.signal(signal.SIGUSR1)
+        await child.writable(0)
+        child.end_input()
+        assert await child.wait(LONG) == 0
+        assert b"".join(chunks).split() == [b"ready", b"%d" % (room + 10)]
+        await child.stop()
+
+    run(main())
+
+
+class LoopWithoutReaders(asyncio.SelectorEventLoop):
+    """A loop that cannot watch file descriptors, as the default one of Windows."""
+
+    def add_reader(self, fd, callback, *args):
+        raise NotImplementedError
+
+
+def test_a_loop_that_cannot_watch_pipes_has_threads_that_do(monkeypatch):
+    monkeypatch.delattr(os, "pidfd_open", raising=False)  # Windows lacks it, too
+    chunks, reasons = [], []
+
+    async def main():
+        child = python(ECHO, on_output=chunks.append, on_end=reasons.append)
+        child.start()
+        child.write(b"x" * 300_000)
+        await child.writable(0)
+        child.end_input()
+        assert await child.wait(LONG) == 3
+        await child.stop()
+
+    with asyncio.Runner(loop_factory=LoopWithoutReaders) as runner:
+        runner.run(main())
+    assert b"".join(chunks) == b"x" * 300_000
+    assert reasons == ["ended with exit code 3"]

@@ -116,6 +116,71 @@ def test_user_code_cannot_read_the_messages() -> None:
         assert child.answer_to(2)["result"] == {}
 
 
+FORKING = """
+import os
+from accord import Server
+from accord.stdio.server import claim
+
+server = Server("forking")
+
+@server.tool
+def fork() -> int:
+    pid = os.fork()
+    if pid == 0:
+        code = 99
+        try:
+            reading, writing = claim()
+            os.write(writing, b"NOISE of a child\\n")
+            code = len(os.read(reading, 10))
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+server.run()
+"""
+
+
+def test_a_forked_child_can_neither_send_nor_read_messages() -> None:
+    with Child(sys.executable, "-W", "ignore", "-c", FORKING) as child:
+        child.open()
+        child.call(1, "fork")
+        child.request(2, "ping")
+        assert text_of(child.answer_to(1)) == "0"
+        assert child.answer_to(2)["result"] == {}
+        child.close_input()
+        assert child.wait() == 0
+        assert all(json.loads(line)["jsonrpc"] == "2.0" for line in child.output)
+
+
+GUEST = """
+import asyncio, os, sys
+from accord import Server
+from accord.stdio.server import claim
+
+if "claimed" in sys.argv:
+    claim()
+asyncio.run(Server("guest").serve("stdio"))
+pid = os.fork()
+if pid == 0:
+    print("a child", flush=True)
+    os._exit(0)
+os.waitpid(pid, 0)
+print("its parent", flush=True)
+"""
+
+
+@pytest.mark.parametrize("claimed", [(), ("claimed",)], ids=["free", "claimed"])
+def test_stdout_after_a_guest_is_what_it_was_before(claimed: Any) -> None:
+    with Child(sys.executable, "-c", GUEST, *claimed) as child:
+        child.open()
+        child.close_input()
+        assert child.wait() == 0
+        printed = child.stderr.encode() if claimed else b"\n".join(child.output[1:])
+        assert printed.split(b"\n")[:2] == [b"a child", b"its parent"]
+        assert len(child.output) == (1 if claimed else 3)
+        assert "Traceback" not in child.stderr
+
+
 # -- input
 
 
@@ -188,6 +253,45 @@ def test_long_messages_pass_both_ways(size: int) -> None:
         assert text_of(child.answer_to(1)) == str(size)
         child.call(2, "echo", text="y" * size)
         assert len(text_of(child.answer_to(2))) == size
+
+
+CONNECTION = """
+import asyncio, sys
+from accord.stdio.server import StdioConnection
+
+async def main():
+    connection = StdioConnection()
+
+    def receive(line):
+        connection.write(b"%d" % (10 // int(line)))
+
+    for size in sys.argv[1:]:
+        connection.write(b"7" * int(size))
+    await connection.start(receive, print)
+    await connection.ended.wait()
+    connection.finish(60)
+
+asyncio.run(main())
+"""
+
+
+def test_a_line_whose_receiver_fails_is_logged_and_the_next_one_is_received() -> None:
+    with Child(sys.executable, "-c", CONNECTION) as child:
+        child.write(b"0\n5\n")
+        assert child.receive() == 2
+        child.close_input()
+        assert child.wait() == 0
+        assert "receiving a message failed" in child.stderr
+        assert "ZeroDivisionError" in child.stderr
+        assert child.output == [b"2"]
+
+
+def test_messages_that_are_sent_before_the_input_is_read_arrive_first() -> None:
+    with Child(sys.executable, "-c", CONNECTION, "3000000", "10") as child:
+        child.write(b"5\n")
+        child.close_input()
+        assert child.wait() == 0
+        assert [len(line) for line in child.output] == [3_000_000, 10, 1]
 
 
 @pytest.mark.parametrize("source", ["file", "pipe"])
@@ -338,6 +442,78 @@ def until_steady(child: Child) -> None:
         if now != before:
             steady_since, before = time.monotonic(), now
         time.sleep(0.02)
+
+
+def test_many_answers_to_requests_of_one_read_arrive_whole_and_in_order() -> None:
+    size, count = 30_000, 100
+    with Child(*python(BULK)) as child:
+        child.open()
+        asked = {"name": "much", "arguments": {"size": size}}
+        child.send(
+            *(
+                {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": asked}
+                for id in range(count)
+            )
+        )
+        answers = [child.receive() for _ in range(count)]
+        assert [(each["id"], len(text_of(each))) for each in answers] == [
+            (id, size) for id in range(count)
+        ]
+
+
+def test_a_client_that_closes_its_end_with_messages_on_the_way_ends_the_server() -> None:
+    with Child(*python(BULK), reading=False) as child:
+        child.request("open", "initialize", OPENING)
+        child.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        child.call(1, "flood", count=5, bytes=3_000_000)
+        until_full(child)
+        assert child.process.stdout is not None
+        child.process.stdout.close()
+        assert child.wait() == 0
+        assert "Traceback" not in child.stderr
+
+
+def until_full(child: Child) -> None:
+    """Wait until a child that sends much has filled the pipe of its output."""
+    assert child.process.stdout is not None
+    output = child.process.stdout.fileno()
+    # A write that finds no room for a whole page may leave the rest of the last one unused.
+    until_sync(lambda: waiting_bytes(child) > fcntl.fcntl(output, fcntl.F_GETPIPE_SZ) - 8192)
+
+
+LATE = """
+import asyncio, sys
+from accord import Server
+
+server = Server("late")
+
+@server.tool(inline=True)
+def much(size: int) -> str:
+    return "x" * size
+
+@server.tool
+async def wait() -> str:
+    try:
+        await asyncio.sleep(3600)
+    finally:
+        print("CANCELLED", file=sys.stderr, flush=True)
+
+server.run(grace=60)
+"""
+
+
+def test_an_answer_is_sent_whole_to_a_client_that_reads_it_after_the_end() -> None:
+    with Child(sys.executable, "-c", LATE, reading=False) as child:
+        child.request("open", "initialize", OPENING)
+        child.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        child.call(1, "wait")
+        child.call(2, "much", size=5_000_000)
+        until_full(child)
+        child.process.send_signal(signal.SIGTERM)
+        child.until_stderr("CANCELLED")
+        child.start_reading()
+        assert len(text_of(child.answer_to(2))) == 5_000_000
+        assert child.wait() == 0
 
 
 def test_a_client_that_closes_its_end_ends_the_server() -> None:
