@@ -579,6 +579,36 @@ def test_a_full_stderr_does_not_delay_the_exit() -> None:
         assert process.wait(LONG) == 0
 
 
+PRINTING = """
+from accord import Server
+
+server = Server("printing")
+
+@server.tool
+def shout() -> str:
+    print("loud", flush=True)
+    return "done"
+
+server.run()
+"""
+
+
+def test_a_server_without_a_standard_error_serves_and_its_prints_go_nowhere() -> None:
+    opening = {"jsonrpc": "2.0", "id": "open", "method": "initialize", "params": OPENING}
+    opened = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "shout"}}
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$0" -c "$1" 2>&-', sys.executable, PRINTING],
+        input="".join(json.dumps(each) + "\n" for each in (opening, opened, call)).encode(),
+        stdout=subprocess.PIPE,
+        timeout=LONG,
+        check=True,
+    )
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [each["id"] for each in answers] == ["open", 1]
+    assert answers[1]["result"]["content"] == [{"type": "text", "text": "done"}]
+
+
 # -- the end
 
 

@@ -39,6 +39,7 @@ _M_MMAP_THRESHOLD: Final = -3
 _BACKLOG_HIGH: Final = 1024 * 1024
 _BACKLOG_LOW: Final = 256 * 1024
 
+_STDERR: Final = 2
 _claimed: tuple[int, int] | None = None
 
 
@@ -47,16 +48,17 @@ def claim() -> tuple[int, int]:
     global _claimed  # noqa: PLW0603  # the process has one pair
     if _claimed is None:
         try:
-            reading, writing = os.dup(0), os.dup(1)
+            os.fstat(0), os.fstat(1)
         except OSError:
             raise RuntimeError("stdin or stdout is closed; a server needs both") from None
         nothing = os.open(os.devnull, os.O_RDWR)
+        reading, writing = os.dup(0), os.dup(1)
         os.dup2(nothing, 0)
-        try:
-            os.dup2(2, 1)
-        except OSError:
-            os.dup2(nothing, 1)
-        os.close(nothing)
+        if nothing == _STDERR:  # it was closed; otherwise a copy for messages would take its number
+            os.set_inheritable(nothing, True)
+        os.dup2(_STDERR, 1)
+        if nothing != _STDERR:
+            os.close(nothing)
         # Buffered prints must not reach the wire either.
         with suppress(Exception):
             sys.stdout.flush()
