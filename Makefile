@@ -128,8 +128,10 @@ faults: .venv/ready .venv-interop/ready
 peers: .venv-interop/hosts
 	@.venv-interop/bin/python tools/group.py peers -n 2 --dist loadgroup -m "thorough or not thorough" interop
 
-# What takes long and changes seldom.
-thorough: coverage uvicorn shared faults peers
+# What takes long and changes seldom; while workers are lost, most time is spent waiting for leases.
+thorough: .venv/ready .venv-interop/hosts
+	@$(MAKE) --no-print-directory -j 2 --output-sync=target coverage faults
+	@$(MAKE) --no-print-directory uvicorn shared peers
 
 bench: .venv-bench/ready
 	@status=0; for part in core authors mount start registration judging several proxy compare auth openapi fleet hosts inspector scale \
