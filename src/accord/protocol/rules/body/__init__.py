@@ -62,7 +62,7 @@ def _learn_from_result(step: Step, result: JsonObject, memory: Memory) -> None:
         memory.subscribed[params["uri"]] = None
     elif step.name == "resources/unsubscribe":
         memory.subscribed.pop(str(params.get("uri")), None)
-        memory.unsubscribed[str(params.get("uri"))] = step.record and step.record.t
+        memory.unsubscribed[str(params.get("uri"))] = step.record.t if step.record else None
     elif step.name == "logging/setLevel" and isinstance(params.get("level"), str):
         memory.log_level = params["level"]
     elif step.name == "initialize":
