@@ -1,5 +1,6 @@
 """A test that fails in `make test` is looked at twice, once; the run after that it is a defect."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -74,3 +75,7 @@ def test_a_file_that_cannot_be_collected_gets_no_second_look(group):
     status, output = group("import nothing_of_that_name\n")
     assert status not in (0, 5)
     assert "A second look" not in output
+
+
+def test_the_last_line_says_what_the_group_cost(group):
+    assert re.search(r"\nsmall: \d+ s of CPU in \d+ s\n$", group("def test_it(): pass\n")[1])

@@ -6,12 +6,15 @@ The first word is the name of the group; the rest goes to pytest, which runs in 
 test that fails while the machine is busy gets a second look, alone. What fails twice fails. What
 passes at the second look is written to `.pytest_cache/second-looks.txt` and printed; if the same
 test needed it in the run before, too, the group fails: such a test is a defect with a name.
+The last line says what the group cost, so that a costly one is seen in every run.
 """
 
 import json
 import re
+import resource
 import subprocess
 import sys
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -23,6 +26,7 @@ FAILED = 1
 
 def main(group: str, *options: str) -> int:
     """Run a group and return its exit code."""
+    start = time.monotonic()
     cache = CACHE / group
     memory = CACHE / f"second-looks-{group}.json"
     before = set(json.loads(memory.read_text())) if memory.exists() else set()
@@ -51,6 +55,9 @@ def main(group: str, *options: str) -> int:
         print("These needed a second look in two runs in a row; mend them:", *repeated, sep="\n  ")
     memory.parent.mkdir(exist_ok=True)
     memory.write_text(json.dumps(mended))
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu, elapsed = used.ru_utime + used.ru_stime, time.monotonic() - start
+    print(f"{group}: {cpu:.0f} s of CPU in {elapsed:.0f} s", flush=True)
     return status or bool(repeated)
 
 
