@@ -20,9 +20,14 @@ settings.load_profile("accord")
 if IS_STORED:
     give_stores()
 
-# Shells let what they start in the background ignore Ctrl-C, and processes pass that on.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# Shells let what they start in the background ignore Ctrl-C, `nohup` lets it ignore the end of its
+# terminal, and processes pass that on.
+for _signal, _default in (
+    (signal.SIGINT, signal.default_int_handler),
+    (signal.SIGHUP, signal.SIG_DFL),
+):
+    if signal.getsignal(_signal) is signal.SIG_IGN:
+        signal.signal(_signal, _default)
 
 # The thousands of collected tests need not be looked at again by every collection of garbage,
 # which took a tenth of the time.
