@@ -186,6 +186,17 @@ class SlowCalls(RawServer):
         return super().call(params)
 
 
+class SlowTests(RawServer):
+    """Takes more than a third of six seconds for each call."""
+
+    def tools(self):
+        return [tool(f"get_{number}") for number in range(6)]
+
+    def call(self, params):
+        time.sleep(2.2)
+        return super().call(params)
+
+
 class Rubbish(RawServer):
     """Prints other text to standard output."""
 
@@ -447,6 +458,7 @@ KINDS = {
     "hang-on-call": HangOnCall,
     "never-succeeds": NeverSucceeds,
     "slow-calls": SlowCalls,
+    "slow-tests": SlowTests,
     "rubbish": Rubbish,
     "wrong-id": WrongId,
     "huge-line": HugeLine,

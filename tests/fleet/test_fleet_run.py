@@ -544,7 +544,7 @@ def test_contract_tests_that_cannot_be_made_fail_the_run_until_they_can(fleet: F
 
 @pytest.mark.thorough
 def test_a_server_whose_tests_had_no_time_timed_out_and_is_not_reused(fleet: Fleet) -> None:
-    fleet.add("many", "slow-calls", expected="contract = true\ntime = 8")
+    fleet.add("many", "slow-calls", expected="contract = true\ntime = 12")
     done = fleet.run("--fail-on", "failure", "--fail-on", "regression")
     assert done.returncode == 1
     assert "timed out" in done.stdout

@@ -210,6 +210,15 @@ def test_a_server_that_does_not_start_is_unreachable_for_its_cause() -> None:
     assert report.stderr[-1] == "Node.js v20.20.2"
 
 
+def test_no_test_begins_that_would_not_end_in_the_time_of_the_server() -> None:
+    worked = Worked(job("slow-tests", contract=True, calls=1, patience=3.0, time=6.0))
+    tests = worked.report.tests
+    assert worked.stages["test"] == "timed-out"
+    # A third test would begin at 4.4 s of 4.8 s, and the worker would be ended while it runs.
+    assert tests.passed + tests.failed <= 2
+    assert tests.no_time
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems show no CPU time")
 def test_the_cpu_time_of_a_start_leaves_out_what_the_server_waits_for() -> None:
     timing = Worked(job("slow-start")).report.timing
