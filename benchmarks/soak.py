@@ -271,8 +271,10 @@ class Run:
 
     def close(self) -> None:
         self.is_over = True
-        for each in (*self._callers, *self.listeners):
-            each.close()
+        for caller in self._callers:
+            caller.close()
+        for listener in self.listeners:
+            listener.close()
 
 
 async def soak(port: int, pid: int, given: argparse.Namespace) -> int:
