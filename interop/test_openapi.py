@@ -11,7 +11,7 @@ from aiohttp import web
 
 from accord import Server
 from accord.compose import openapi
-from accord.json_schema.samples import sample
+from accord_tools.arguments.samples import sample
 
 DOCUMENTS = Path(__file__).parents[1] / ".venv-interop" / "documents"
 # How many operations there are at least; the next release of a document may have others.

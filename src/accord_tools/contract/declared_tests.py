@@ -12,6 +12,7 @@ from accord.json_schema.validation import compile_schema
 from accord.protocol.jsonrpc import INTERNAL_ERROR, METHOD_NOT_FOUND, PARSE_ERROR
 from accord.protocol.uri_template import parse
 from accord.types import JsonObject, PromptReference, ResourceTemplateReference
+from accord_tools.arguments.shape import Shape
 from accord_tools.check.probing.tool_calls import DEFAULT_CALLS, CallRefused, tool_refusal
 from accord_tools.check.rendering.wording import plural
 from accord_tools.contract.tested_server import (
@@ -27,7 +28,6 @@ from accord_tools.contract.tested_server import (
     skip,
     warn,
 )
-from accord_tools.contract.tool_arguments import Shape
 
 # A well-formed request is never answered with these.
 BAD_CODES: Final = frozenset({INTERNAL_ERROR, METHOD_NOT_FOUND, PARSE_ERROR})
@@ -175,7 +175,7 @@ def _call_generated(
     judge: _Judge, shape: Shape, rules: ContractRules, server: TestedServer
 ) -> TestOutcome:
     # The generator is an extra.
-    from accord_tools.contract.generation import Enough, Found, NothingGenerated, smallest_failure
+    from accord_tools.arguments.generation import Enough, Found, NothingGenerated, smallest_failure
 
     calls = 0
     # Half of the calls are left for the other tests of the tool.
@@ -183,7 +183,7 @@ def _call_generated(
     if not examples:
         return skip(server.limit.exhausted_text([judge.name]))
 
-    def attempt(arguments: JsonObject) -> Found | None:
+    def attempt(arguments: JsonObject) -> Found[Failure] | None:
         nonlocal calls
         try:
             answer = server.call(judge.name, arguments)

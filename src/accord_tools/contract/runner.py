@@ -105,7 +105,7 @@ def _declared_tests(
     server: TestedServer, rules: ContractRules
 ) -> tuple[list[Test], dict[str, str | None]]:
     """Return the tests of what a server declares, and why some of its tools are not called."""
-    import_module("accord_tools.contract.generation")
+    import_module("accord_tools.arguments.generation")
     client = server.client
     tests: list[Test] = []
     decided: dict[str, str | None] = {}

@@ -22,8 +22,8 @@ from accord.errors import (
 )
 from accord.protocol.syntax import is_base64
 from accord.types import AudioContent, CallToolResult, ImageContent, JsonObject, TextContent
+from accord_tools.arguments.shape import KnownValues
 from accord_tools.check.probing.tool_calls import CallLimit
-from accord_tools.contract.tool_arguments import KnownValues
 
 AnswerKind: TypeAlias = Literal["result", "error", "silence", "end", "breach"]
 TestVerdict: TypeAlias = Literal["pass", "fail", "skip"]

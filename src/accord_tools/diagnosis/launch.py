@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from accord.client import connect
 from accord.errors import AccordError
-from accord.json_schema.samples import sample
 from accord.protocol.revisions import BEFORE_HANDSHAKE
+from accord_tools.arguments.samples import plain_arguments
 from accord_tools.check.probing.messages import MessageLog, Reply, shorten
 from accord_tools.check.probing.raw_connection import ConnectionEnded, MessageTimeout, RawConnection
 from accord_tools.check.probing.target import StdioCarrier
@@ -213,7 +213,7 @@ def _harmless_tool(tools: Sequence[Any]) -> tuple[str, Mapping[str, Any]] | None
 
     for tool in tools:
         listed = msgspec.to_builtins(tool)
-        arguments = sample(listed.get("inputSchema"))
-        if tool_refusal(listed) is None and isinstance(arguments, dict):
+        arguments = plain_arguments(listed.get("inputSchema"))
+        if tool_refusal(listed) is None and arguments is not None:
             return str(listed["name"]), arguments
     return None

@@ -20,7 +20,6 @@ from accord import connect
 from accord.auth import MemoryStore, OAuth
 from accord.client import blocking
 from accord.errors import AccordError, InvalidParams, RequestTimeout
-from accord.json_schema.samples import sample
 from accord.protocol.revisions import HANDSHAKE
 from accord.types import (
     CreateMessageParams,
@@ -32,6 +31,7 @@ from accord.types import (
     TextContent,
     ToolUseContent,
 )
+from accord_tools.arguments.samples import sample
 
 # Every server under which this runs answers at once, or never.
 PATIENCE: Final = 1.5

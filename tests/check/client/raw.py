@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import aiohttp
 
 from accord.http.rules.sse import Decoder
-from accord.json_schema.samples import sample
+from accord_tools.arguments.samples import sample
 
 Message = dict[str, Any]
 INFO = {"name": "raw", "version": "1"}

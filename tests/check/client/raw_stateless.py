@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 import aiohttp
 
 from accord.http.rules.sse import Decoder
-from accord.json_schema.samples import sample
 from accord.protocol.mirroring import (
     NAME_MEMBERS,
     encode_header,
     mirrored_arguments,
 )
+from accord_tools.arguments.samples import sample
 from check.client.raw import INFO, Gone, Message, Raw, key_of
 
 P = "io.modelcontextprotocol/"

@@ -10,13 +10,13 @@ from typing import Any, Final
 
 import msgspec
 
-from accord.json_schema.samples import sample
 from accord.protocol.exchange import META_CAPABILITIES, META_VERSION, meta_of
 from accord.protocol.jsonrpc import INTERNAL_ERROR
 from accord.protocol.party import META_CLIENT, capability_paths, undeclared_mode, undeclared_tools
 from accord.protocol.verdict import Evidence, Tally
 from accord.trace import HttpFacts, Party, Record, Transport
 from accord.types import JsonObject
+from accord_tools.arguments.samples import sample
 
 CLIENT_INFO: Final = {"name": "accord-check", "version": "1"}
 _REPLY_EXCERPT: Final = 200

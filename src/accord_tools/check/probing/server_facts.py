@@ -14,13 +14,13 @@ from typing import Final, TypeAlias
 import msgspec
 
 from accord.errors import AccordError, ConnectFailed
-from accord.json_schema.samples import sample, short_durations
 from accord.protocol.mirroring import MirroredArgument, mirrored_arguments
 from accord.protocol.revisions import BEFORE_HANDSHAKE, in_order
 from accord.protocol.shape import exists_in
 from accord.protocol.verdict import Verdict
 from accord.trace import Transport
 from accord.types import JsonObject, RevisionId, ToolAnnotations
+from accord_tools.arguments.samples import plain_arguments
 from accord_tools.check.probing.messages import is_question
 from accord_tools.check.probing.raw_connection import (
     AuthorizationRequired,
@@ -147,7 +147,7 @@ class ServerFacts(msgspec.Struct, kw_only=True):
         )
         if why is None and not self.limit.calls:
             return "--calls 0 allows no calls"
-        if why is None and not isinstance(sample(tool.get("inputSchema")), dict):
+        if why is None and plain_arguments(tool.get("inputSchema")) is None:
             return "no arguments can be made from its inputSchema"
         return why
 
@@ -166,7 +166,7 @@ class ServerFacts(msgspec.Struct, kw_only=True):
         if exhausted:
             withheld_calls.set(self.limit.exhausted_text(exhausted))
         return [
-            ToolCall(tool, sample(schema := tool.get("inputSchema")) | short_durations(schema))
+            ToolCall(tool, plain_arguments(tool.get("inputSchema")) or {})
             for tool in allowed
             if tool["name"] not in exhausted
         ]

@@ -9,8 +9,8 @@ import msgspec
 from msgspec.structs import replace
 
 from accord.errors import AccordError
-from accord.json_schema.samples import short_durations
 from accord.types import JsonObject
+from accord_tools.arguments.samples import short_durations
 from accord_tools.check.probing.messages import objects_in, params_of
 
 # A full check of five revisions calls a tool some 80 times, one that asks questions some 120 times.

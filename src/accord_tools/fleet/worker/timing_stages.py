@@ -8,9 +8,9 @@ from statistics import median
 from time import monotonic
 from typing import Final, Self
 
-from accord.json_schema.samples import sample, short_durations
 from accord.protocol.mirroring import mirrored_arguments
 from accord.protocol.revisions import HANDSHAKE, newest
+from accord_tools.arguments.samples import plain_arguments
 from accord_tools.check.probing.raw_connection import MessageTimeout, RawConnection
 from accord_tools.check.probing.tool_calls import ToolCall, tool_refusal
 from accord_tools.fleet.results import BUSY, ServerTiming, StageState
@@ -91,9 +91,9 @@ class TimedServer:
                 continue
             if tool_refusal(tool, is_remote=bool(job.server.url)) is not None:
                 continue
-            arguments = sample(schema := tool.get("inputSchema"))
-            if isinstance(arguments, dict):
-                yield ToolCall(tool, arguments | short_durations(schema))
+            arguments = plain_arguments(tool.get("inputSchema"))
+            if arguments is not None:
+                yield ToolCall(tool, arguments)
 
     async def _time_calls(self, line: RawConnection, tool: ToolCall) -> list[float]:
         """Return the seconds of each call; empty if the tool answers with an error."""

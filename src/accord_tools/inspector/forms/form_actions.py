@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from accord.json_schema.samples import sample
+from accord_tools.arguments.samples import sample
 from accord_tools.inspector.actions import READ, action
 from accord_tools.inspector.definition import ActionRefused
 from accord_tools.inspector.forms.errors import (

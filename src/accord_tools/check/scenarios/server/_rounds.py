@@ -8,8 +8,6 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from accord.json_schema.samples import sample
-from accord.json_schema.validation import compile_schema
 from accord.types import JsonObject
 from accord_tools.check.probing.messages import (
     CAPABILITY_OF,
@@ -280,42 +278,6 @@ def _asked_for(reply: Reply) -> list[JsonObject]:
     """Return what is asked, without keys, which may differ each time."""
     found = questions_of(reply).values()
     return sorted(found, key=lambda each: msgspec.json.encode(each, order="deterministic"))
-
-
-def other_value(schema: object, value: object) -> Any:
-    """Return an object that fits a schema and differs in one member; None if none is known."""
-    if not isinstance(schema, dict) or not isinstance(value, dict):
-        return None
-    properties = schema.get("properties")
-    for name, rule in properties.items() if isinstance(properties, dict) else ():
-        if not isinstance(rule, dict):
-            continue
-        for changed in _changes(rule, value.get(name, sample(rule))):
-            made = value | {name: changed}
-            if made != value and _fits(schema, made):
-                return made
-    return None
-
-
-def _changes(rule: JsonObject, value: object) -> list[Any]:
-    choices = rule.get("enum")
-    if isinstance(choices, list):
-        return choices
-    titled = rule.get("oneOf")
-    if isinstance(titled, list):
-        return [each.get("const") for each in titled if isinstance(each, dict)]
-    if isinstance(value, bool):
-        return [not value]
-    if isinstance(value, int | float):
-        return [value + 1, value - 1]
-    return [f"{value}a", "accord-check"] if isinstance(value, str) else []
-
-
-def _fits(schema: JsonObject, value: object) -> bool:
-    try:
-        return compile_schema(schema)(value) is None
-    except ValueError:
-        return False
 
 
 MakeResult: TypeAlias = Callable[[JsonObject], "JsonObject | None"]

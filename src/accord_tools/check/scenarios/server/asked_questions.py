@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import msgspec
 
-from accord.json_schema.samples import sample
-from accord.json_schema.validation import compile_schema
 from accord.protocol.catalogue import catalogue
 from accord.types import JsonObject
+from accord_tools.arguments.changes import refuses
+from accord_tools.arguments.samples import sample
 from accord_tools.check.probing.messages import (
     Reply,
     answer_to,
@@ -191,7 +191,7 @@ async def _call_with_answer(
 
 def _refutable_members(schema: Any) -> list[str]:
     """Return the members of a form that refuse a text; a free text field takes any."""
-    return [name for name, rule in _rules(schema) if _is_refused(rule, _WRONG)][:_MEMBERS]
+    return [name for name, rule in _rules(schema) if refuses(rule, _WRONG)][:_MEMBERS]
 
 
 def _rules(schema: Any) -> list[tuple[str, Any]]:
@@ -209,14 +209,6 @@ def _is_used_alike(with_valid: str, valid: str, with_invalid: str) -> bool:
     """
     before, found, _ = with_invalid.partition(_WRONG)
     return bool(found and before and valid) and with_valid.startswith(before + valid)
-
-
-def _is_refused(schema: Any, value: object) -> bool:
-    try:
-        return compile_schema(schema)(value) is not None
-    except ValueError:
-        # The monitor reports an invalid schema.
-        return False
 
 
 @scenario(

@@ -10,6 +10,7 @@ import msgspec
 
 from accord.protocol.jsonrpc import INTERNAL_ERROR
 from accord.types import JsonObject
+from accord_tools.arguments.changes import other_value
 from accord_tools.check.probing.messages import Reply, decode_json
 from accord_tools.check.probing.probe import Probe
 from accord_tools.check.probing.raw_connection import ConnectionEnded, MessageTimeout, RawConnection
@@ -30,7 +31,6 @@ from accord_tools.check.scenarios.server._rounds import (
     is_done,
     make_retry,
     open_rounds,
-    other_value,
     questions_of,
 )
 from accord_tools.check.scenarios.server._rounds import has_same_course as _same

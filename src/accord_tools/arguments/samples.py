@@ -7,9 +7,8 @@ value that does not fit.
 import math
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from accord.json_schema.patterns import text_for_pattern
 from accord.json_schema.reader import (
     alternatives,
     declared_types,
@@ -21,6 +20,7 @@ from accord.json_schema.reader import (
     resolve,
 )
 from accord.types import JsonObject
+from accord_tools.arguments.patterns import text_for_pattern
 
 _DEEPEST: Final = 12
 _MOST_ITEMS: Final = 50
@@ -77,6 +77,12 @@ def sample(
     if isinstance(schema.get("allOf"), list):
         return sample(merge_all_of(schema, root), root=root, depth=depth + 1, turn=turn)
     return _sample_of_type(_main_type(schema), schema, root, depth, turn)
+
+
+def plain_arguments(schema: object) -> JsonObject | None:
+    """Return quick plain arguments for the input schema of a tool; None if none can be made."""
+    made = sample(schema)
+    return made | short_durations(schema) if isinstance(made, dict) else None
 
 
 def short_durations(schema: object, *, times: int = 1) -> JsonObject:
@@ -171,12 +177,9 @@ def _number(schema: Mapping[str, object], type_: str, turn: int) -> float:
     step = number_at(schema, "multipleOf")
     step = step if step and step > 0 else None
     unit = step or (1 if type_ == "integer" else 0)
-    least, most = _bounds(schema, type_)
-    value: float = 1
-    if value < least:
-        value = least
-    elif value > most:
-        value = most
+    limits = number_range(schema)
+    least, most = limits.integers() if type_ == "integer" else limits.inner()
+    value = max(least, min(1, most))
     if unit:
         value = math.ceil(value / unit) * unit
         if value > most:
@@ -186,25 +189,40 @@ def _number(schema: Mapping[str, object], type_: str, turn: int) -> float:
     return int(value) if type_ == "integer" else value
 
 
-def _bounds(schema: Mapping[str, object], type_: str) -> tuple[float, float]:
-    """Return the least and the largest number, both included."""
-    least = number_at(schema, "minimum")
-    most = number_at(schema, "maximum")
-    above, below = number_at(schema, "exclusiveMinimum"), number_at(schema, "exclusiveMaximum")
-    low = -math.inf if least is None else least
-    high = math.inf if most is None else most
-    if type_ == "integer":
-        low = max(low, -math.inf if above is None else math.floor(above) + 1)
-        high = min(high, math.inf if below is None else math.ceil(below) - 1)
-        return (low if low == -math.inf else math.ceil(low)), (
-            high if high == math.inf else math.floor(high)
+class NumberRange(NamedTuple):
+    """The limits that a schema sets for a number; infinite without one."""
+
+    low: float
+    high: float
+    excludes_low: bool
+    excludes_high: bool
+
+    def integers(self) -> tuple[float, float]:
+        """Return the least and the largest integer."""
+        low = self.low if self.low == -math.inf else math.ceil(self.low)
+        high = self.high if self.high == math.inf else math.floor(self.high)
+        return (
+            low + (self.excludes_low and low == self.low),
+            high - (self.excludes_high and high == self.high),
         )
-    if above is not None and above >= low:
-        limit = min(high, math.inf if below is None else below)
-        low = above + 1 if above + 1 < limit else (above + limit) / 2
-    if below is not None and below <= high:
-        high = below - 1 if below - 1 >= low else (below + low) / 2
-    return low, high
+
+    def inner(self) -> tuple[float, float]:
+        """Return a least and a largest number that are within the limits."""
+        low, high = self.low, self.high
+        if self.excludes_low:
+            low = low + 1 if low + 1 < high else (low + high) / 2
+        if self.excludes_high:
+            high = high - 1 if high - 1 >= low else (high + low) / 2
+        return low, high
+
+
+def number_range(schema: Mapping[str, object]) -> NumberRange:
+    """Return the limits of a number, from the keywords with and without the limit itself."""
+    lows = (number_at(schema, "minimum"), number_at(schema, "exclusiveMinimum"))
+    highs = (number_at(schema, "maximum"), number_at(schema, "exclusiveMaximum"))
+    low = max((each for each in lows if each is not None), default=-math.inf)
+    high = min((each for each in highs if each is not None), default=math.inf)
+    return NumberRange(low, high, lows[1] == low, highs[1] == high)
 
 
 def _text(schema: Mapping[str, object], turn: int) -> str:

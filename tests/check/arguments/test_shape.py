@@ -6,9 +6,9 @@ import hypothesis
 import pytest
 
 from accord.json_schema.validation import compile_schema
-from accord_tools.contract.generation import Found, NothingGenerated, smallest_failure, strategy_of
+from accord_tools.arguments.generation import Found, NothingGenerated, smallest_failure, strategy_of
+from accord_tools.arguments.shape import Shape
 from accord_tools.contract.tested_server import Failure
-from accord_tools.contract.tool_arguments import Shape
 
 
 def of(properties, *required, **more):

@@ -6,11 +6,12 @@ itself.
 """
 
 import json
+import math
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC
 from random import Random
-from typing import Final, TypeAlias
+from typing import Final, Generic, TypeAlias, TypeVar
 
 import msgspec
 
@@ -24,9 +25,8 @@ from accord.json_schema.reader import (
     required_names,
     resolve,
 )
-from accord.json_schema.samples import sample
 from accord.types import JsonObject
-from accord_tools.contract.tested_server import Failure
+from accord_tools.arguments.samples import NumberRange, number_range, sample
 
 try:
     import hypothesis
@@ -40,15 +40,18 @@ _TRIES: Final = 400
 _COSTLY: Final = {"silence": 3, "end": 40}
 
 
+FailureT = TypeVar("FailureT")
+
+
 class NothingGenerated(Exception):
     """The generator cannot make arguments from a schema; the message says why."""
 
 
-class Found(msgspec.Struct, frozen=True):
+class Found(msgspec.Struct, Generic[FailureT], frozen=True):
     """A failure, of which kind it is, and the arguments that cause it."""
 
     kind: str
-    failure: Failure
+    failure: FailureT
     arguments: object = None
 
 
@@ -62,12 +65,12 @@ class Enough(BaseException):
 
 def smallest_failure(
     schema: JsonObject,
-    attempt: Callable[[JsonObject], Found | None],
+    attempt: Callable[[JsonObject], Found[FailureT] | None],
     *,
     is_valid: Callable[[object], bool],
     examples: int,
     seed: int,
-) -> Found | None:
+) -> Found[FailureT] | None:
     """Try generated arguments; return the smallest that fails in the way the first did.
 
     Args:
@@ -129,9 +132,9 @@ def smallest_value(schema: JsonObject, is_valid: Callable[[object], bool]) -> ob
         raise NothingGenerated(f"{type(error).__name__}: {error}".split("\n", 1)[0]) from None
 
 
-class _Search:
-    def __init__(self, attempt: Callable[[JsonObject], Found | None]) -> None:
-        self.best: Found | None = None
+class _Search(Generic[FailureT]):
+    def __init__(self, attempt: Callable[[JsonObject], Found[FailureT] | None]) -> None:
+        self.best: Found[FailureT] | None = None
         self._attempt = attempt
         self._tries = 0
         self._failing = 0
@@ -151,7 +154,7 @@ class _Search:
         raise _Broken
 
 
-def _size(found: Found) -> tuple[int, str]:
+def _size(found: Found[FailureT]) -> tuple[int, str]:
     text = json.dumps(found.arguments, sort_keys=True)
     return len(text), text
 
@@ -265,31 +268,23 @@ class _StrategyBuilder:
         step = number_at(rule, "multipleOf")
         if step is not None and step == int(step) and step > 0:
             return _multiples(rule, int(step))
-        least, most = _range(rule)
-        low, high = -int(-least // 1), int(most // 1)
-        if number_at(rule, "exclusiveMinimum") == low:
-            low += 1
-        if number_at(rule, "exclusiveMaximum") == high:
-            high -= 1
+        low, high = (int(each) for each in _finite_range(rule).integers())
         return draw.nothing() if low > high else draw.integers(low, high)
 
     def _number(self, rule: Mapping[str, object]) -> _Strategy:
         step = number_at(rule, "multipleOf")
         if step is not None and step > 0:
             return _multiples(rule, step)
-        least, most = _range(rule)
-        if least > most:
-            return draw.nothing()
-        excludes_least = number_at(rule, "exclusiveMinimum") == least
-        excludes_most = number_at(rule, "exclusiveMaximum") == most
-        if least == most and (excludes_least or excludes_most):
+        limits = _finite_range(rule)
+        is_excluded = limits.excludes_low or limits.excludes_high
+        if limits.low > limits.high or (limits.low == limits.high and is_excluded):
             return draw.nothing()
         floats = draw.floats(
-            float(least),
-            float(most),
+            float(limits.low),
+            float(limits.high),
             allow_nan=False,
-            exclude_min=excludes_least,
-            exclude_max=excludes_most,
+            exclude_min=limits.excludes_low,
+            exclude_max=limits.excludes_high,
         )
         return floats | self._integer(rule)
 
@@ -337,18 +332,14 @@ def _natural(rule: Mapping[str, object], key: str, otherwise: int) -> int:
 
 
 def _multiples(rule: Mapping[str, object], step: float) -> _Strategy:
-    least, most = _range(rule)
-    low, high = int(-(-least // step)), int(most // step)
+    limits = _finite_range(rule)
+    low, high = int(-(-limits.low // step)), int(limits.high // step)
     return draw.nothing() if low > high else draw.integers(low, high).map(lambda n: n * step)
 
 
-def _range(rule: Mapping[str, object]) -> tuple[float, float]:
-    lows = [number_at(rule, key) for key in ("minimum", "exclusiveMinimum")]
-    highs = [number_at(rule, key) for key in ("maximum", "exclusiveMaximum")]
-    low = max((each for each in lows if each is not None), default=None)
-    high = min((each for each in highs if each is not None), default=None)
-    if low is None:
-        low = -SAFE_INTEGER if high is None else min(-SAFE_INTEGER, high)
-    if high is None:
-        high = max(SAFE_INTEGER, low)
-    return low, high
+def _finite_range(rule: Mapping[str, object]) -> NumberRange:
+    """Return the limits of a number, those of exact integers in place of infinite ones."""
+    limits = number_range(rule)
+    low = min(-SAFE_INTEGER, limits.high) if limits.low == -math.inf else limits.low
+    high = max(SAFE_INTEGER, low) if limits.high == math.inf else limits.high
+    return limits._replace(low=low, high=high)

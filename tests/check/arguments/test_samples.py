@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from accord.json_schema.samples import sample, short_durations
 from accord.json_schema.validation import compile_schema
+from accord_tools.arguments.samples import sample, short_durations
 from support.tables import cases
 
 NAME = {"$defs": {"name": {"type": "string", "minLength": 6}}}

@@ -21,9 +21,9 @@ from accord.json_schema.reader import (
     required_names,
     resolve,
 )
-from accord.json_schema.samples import sample, short_durations
 from accord.json_schema.validation import compile_schema
 from accord.types import JsonObject
+from accord_tools.arguments.samples import sample, short_durations
 
 # Values of one name, and names.
 _MOST_VALUES: Final = 5
@@ -165,7 +165,7 @@ class Shape:
                 if self.is_valid(arguments):
                     return arguments
         # The generator is an extra.
-        from accord_tools.contract.generation import NothingGenerated, smallest_value
+        from accord_tools.arguments.generation import NothingGenerated, smallest_value
 
         for schema in (full, self.schema):
             with suppress(NothingGenerated):
@@ -319,7 +319,7 @@ def _item(rule: Mapping[str, object]) -> object:
     with suppress(ValueError):
         validate = compile_schema(schema)
         if validate(made) is not None:
-            from accord_tools.contract.generation import NothingGenerated, smallest_value
+            from accord_tools.arguments.generation import NothingGenerated, smallest_value
 
             with suppress(NothingGenerated):
                 made = smallest_value(schema, lambda value: validate(value) is None)

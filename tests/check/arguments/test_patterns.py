@@ -2,7 +2,7 @@
 
 import re
 
-from accord.json_schema.patterns import text_for_pattern
+from accord_tools.arguments.patterns import text_for_pattern
 from support.tables import cases
 
 PATTERNS = [
