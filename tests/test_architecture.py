@@ -365,7 +365,7 @@ def test_help_loads_none_of_what_the_command_needs(words):
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "accord.cli.main" in loaded
     slow = {f"accord.{each}" for each in ("client", "compose", "server", "testing")}
-    slow |= {"accord_tools.check.report", "accord_tools.fleet.fleet_runner", "aiohttp", "yaml"}
+    slow |= {"accord_tools.reports.report", "accord_tools.fleet.fleet_runner", "aiohttp", "yaml"}
     slow |= {"accord_tools.hosts.targets", "accord_tools.hosts.table", "rich"}
     assert loaded & slow == set()
 

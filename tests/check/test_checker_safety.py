@@ -9,8 +9,8 @@ from accord.http.client.guarded import AddressPolicy, GuardedSender
 from accord.http.rules.responses import parse_challenges
 from accord_tools.check.probing.authorization import fetch_metadata
 from accord_tools.check.probing.target import ServerTarget
-from accord_tools.check.rendering.machine_readable import as_json
 from accord_tools.check.server_check import ServerPlan, check_server
+from accord_tools.reports.machine_readable import as_json
 from check.mutants.protected import OTHER, OWN, protected
 from support.http_server import free_port, serving
 from support.waiting import LONG

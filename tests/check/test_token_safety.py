@@ -19,8 +19,8 @@ from accord.testing import run_in_virtual_time
 from accord_tools.check.probing.secret_filter import HIDDEN, SecretFilter
 from accord_tools.check.probing.server_facts import CheckRules, plan_calls
 from accord_tools.check.probing.target import ServerTarget
-from accord_tools.check.reporting import render
 from accord_tools.check.server_check import ServerPlan, check_server
+from accord_tools.reports.delivery import render
 from check.mutants.between_http import Web, serving
 from check.mutants.protected import OTHER, protected
 from support.http_server import free_port

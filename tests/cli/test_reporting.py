@@ -9,8 +9,8 @@ import pytest
 
 from accord.cli.main import main
 from accord.cli.options import add_options
-from accord_tools.check import reporting
 from accord_tools.check.probing.secret_filter import display_target
+from accord_tools.reports import delivery
 from check.sessions import NEW, opening, request, result, text_of
 from support.tables import cases
 
@@ -103,7 +103,7 @@ def test_the_file_to_show_breaches_in_is_one_of_the_project(
 ):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "pyproject.toml").touch()
-    assert reporting.artifact_file(target) == shown
+    assert delivery.artifact_file(target) == shown
 
 
 @cases(
@@ -122,7 +122,7 @@ def test_urls_are_shown_without_secrets(target, shown):
 
 def test_a_target_without_a_file_has_no_file_to_show(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    assert reporting.artifact_file("https://example.com/mcp") is None
+    assert delivery.artifact_file("https://example.com/mcp") is None
 
 
 def test_a_report_that_cannot_be_written_is_exit_code_2(bad, tmp_path, capsys):
@@ -135,7 +135,7 @@ def test_a_report_that_cannot_be_written_is_exit_code_2(bad, tmp_path, capsys):
 
 def test_options_have_the_agreed_defaults():
     parser = argparse.ArgumentParser()
-    add_options(parser, reporting.OPTIONS)
+    add_options(parser, delivery.OPTIONS)
     defaults = {"format": None, "output": [], "quiet": False, "verbose": False}
     assert vars(parser.parse_args([])) == defaults
     assert parser.parse_args(["--output", "a"]).output == [Path("a")]

@@ -5,7 +5,6 @@ from typing import Any
 
 import msgspec
 
-from accord_tools.check.probing.tool_calls import ToolCounts
 from accord_tools.fleet.results import (
     CatalogFinding,
     CatalogSummary,
@@ -21,6 +20,7 @@ from accord_tools.fleet.results import (
     TestCounts,
 )
 from accord_tools.fleet.rule_set import RuleSet, find_rule_set
+from accord_tools.reports.tool_calls import ToolCounts
 
 SMALL = RuleSet("small", frozenset(f"tools.rule-{number}" for number in range(8)))
 STAGES = ("resolve", "start", "surface", "lint", "check", "test", "measure", "stop")

@@ -4,7 +4,6 @@ from datetime import date
 
 import pytest
 
-from accord_tools.check.report import Coverage, Report, RequirementResult, Setting
 from accord_tools.fleet.definition import AcceptedBreach, FleetServer, ServerLimits
 from accord_tools.fleet.judging import judge_server
 from accord_tools.fleet.results import (
@@ -18,6 +17,7 @@ from accord_tools.fleet.results import (
     TestCounts,
 )
 from accord_tools.fleet.rule_set import RuleSet, find_rule_set
+from accord_tools.reports.report import Coverage, Report, RequirementResult, Setting
 from support.tables import cases
 
 TODAY = date(2026, 11, 17)

@@ -9,7 +9,6 @@ import msgspec
 import pytest
 
 from accord.protocol.verdict import Verdict, VerdictName
-from accord_tools.check.report import merge_revisions
 from accord_tools.check.verdicts import chosen_requirements
 from accord_tools.fleet.commands.run import shard
 from accord_tools.fleet.definition import FleetError, ResolvedServer
@@ -25,6 +24,7 @@ from accord_tools.fleet.running.pool import (
 )
 from accord_tools.fleet.running.worker_process import DoubtfulVerdicts, WorkerOutcome
 from accord_tools.fleet.worker.job import WorkerJob, WorkerProgress, WorkerReport
+from accord_tools.reports.report import merge_revisions
 from fleet.jobs import MARK, STATES, job, marked_processes
 from support.tables import cases
 from support.waiting import in_loop, run, until

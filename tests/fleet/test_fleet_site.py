@@ -8,13 +8,13 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from accord_tools.check.rendering.html import as_html
 from accord_tools.fleet.definition import FleetError
 from accord_tools.fleet.rendering.site import MARKER, file_names, write_site
 from accord_tools.fleet.results import FleetView, ServerDocuments
-from check.reports import server_report
+from accord_tools.reports.html import as_html
 from fleet.page_elements import PageElements
 from fleet.views import EVIL, failing_server, hostile_view, run_of, server, unreachable
+from reports.sample_reports import server_report
 from support.tables import cases
 
 

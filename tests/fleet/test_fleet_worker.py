@@ -16,7 +16,6 @@ from hypothesis import strategies as draw
 from accord.protocol.verdict import Evidence
 from accord.protocol.violation import Violation
 from accord_tools.check.probing.secret_filter import HIDDEN, SecretFilter
-from accord_tools.check.report import Coverage, Report, RequirementResult, ViolationGroup
 from accord_tools.contract.lock_file import format_lock
 from accord_tools.fleet.catalogs import summarize_catalog
 from accord_tools.fleet.definition import ResolvedServer
@@ -35,6 +34,7 @@ from accord_tools.fleet.worker.job import (
     WorkerReport,
     encode_job,
 )
+from accord_tools.reports.report import Coverage, Report, RequirementResult, ViolationGroup
 from fleet.fleet_server import HOSTILE, SCHEMA
 from fleet.jobs import command, job, marked_processes
 from support.tables import cases

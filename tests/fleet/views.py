@@ -25,7 +25,7 @@ from accord_tools.fleet.results import (
     TrendPoint,
 )
 from accord_tools.fleet.rule_set import find_rule_set
-from check.reports import server_report
+from reports.sample_reports import server_report
 
 RULES = find_rule_set("latest")
 IDS = sorted(RULES.ids)

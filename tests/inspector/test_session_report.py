@@ -6,13 +6,13 @@ import json
 import pytest
 
 from accord import trace
-from accord_tools.check.rendering.html import as_html
 from accord_tools.check.trace_check import replay
 from accord_tools.inspector.definition import ActionRefused
 from accord_tools.inspector.exports import export_actions  # noqa: F401  # defines the actions
 from accord_tools.inspector.exports.session_files import write_reports
 from accord_tools.inspector.log.message_log import InspectedLog
 from accord_tools.inspector.log.trace_session import open_trace
+from accord_tools.reports.html import as_html
 from inspector.logged import answer, call, make_session, message, opened
 from inspector.reached_servers import download
 from support.running import on_a_loop

@@ -31,7 +31,6 @@ from accord_tools.check.fake_server.server import STATELESS, FakeServer
 from accord_tools.check.fake_server.stdio_transport import FakeStdioTransport
 from accord_tools.check.probing.messages import is_request
 from accord_tools.check.probing.raw_connection import ConnectionEnded, MessageTimeout
-from accord_tools.check.report import Report, Setting, merge_revisions
 from accord_tools.check.verdicts import (
     NO_OCCASION,
     chosen_requirements,
@@ -40,6 +39,7 @@ from accord_tools.check.verdicts import (
     make_verdict,
     worst,
 )
+from accord_tools.reports.report import Report, Setting, merge_revisions
 
 log = logging.getLogger("accord_tools.check")
 

@@ -29,9 +29,9 @@ from accord.cli.target import demand_target, locate, names_entry, reach_server
 from accord.cli.terminal import complain, progress
 from accord.errors import ConnectFailed, MissingExtra, TraceError
 from accord.types import REVISION_IDS
-from accord_tools.check import reporting
 from accord_tools.check.probing.secret_filter import display_target
-from accord_tools.check.reporting import announce_plan, plan_form, show_plan
+from accord_tools.reports import delivery
+from accord_tools.reports.delivery import announce_plan, plan_form, show_plan
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from accord.types import RevisionId
     from accord_tools.check.client_check import ClientPlan
     from accord_tools.check.probing.target import ServerTarget
-    from accord_tools.check.probing.tool_calls import CallPlan
-    from accord_tools.check.report import Report, Setting
     from accord_tools.check.server_check import CheckProgress, ServerPlan
+    from accord_tools.reports.report import Report, Setting
+    from accord_tools.reports.tool_calls import CallPlan
 
 
 _T = TypeVar("_T")
@@ -103,7 +103,7 @@ connection:
                  (chosen automatically if a second copy does not start)
 --cwd DIR        the folder the server runs in
 --timeout S      seconds to wait for each answer (default: 5)
-{reporting.OPTIONS}"""
+{delivery.OPTIONS}"""
 _CLIENT_HELP: Final = """\
 usage: accord check client [options] -- COMMAND ... {url}
        accord check client [options] -- COMMAND ... {server}
@@ -140,7 +140,7 @@ rest* WORD
 --transport T  what {{url}} speaks: http (default) or sse
 --env K=V      a variable for the client, in addition to those of this shell; may be repeated
 --timeout S    seconds that one run of the client may take once it has connected (default: 30)
-{reporting.OPTIONS}"""
+{delivery.OPTIONS}"""
 _TRACE_HELP: Final = """\
 usage: accord check trace [options] FILE
 
@@ -163,7 +163,7 @@ file FILE      the recording; - reads standard input
 --revision R   judge by this revision instead of the one agreed on in the recording:
                {", ".join(REVISION_IDS)}
 --only ID      report on one requirement or area; may be repeated
-{reporting.OPTIONS}"""
+{delivery.OPTIONS}"""
 
 
 def register(commands: Commands) -> None:
@@ -208,7 +208,7 @@ def _revisions(options: argparse.Namespace) -> "list[RevisionId]":
 
 def _run_server_check(options: argparse.Namespace) -> int:
     demand_target(options, "check server")
-    form = plan_form(options.format) if options.plan else reporting.report_format(options)
+    form = plan_form(options.format) if options.plan else delivery.report_format(options)
     plan = _plan_server(options)
     try:
         if options.plan:
@@ -222,13 +222,14 @@ def _run_server_check(options: argparse.Namespace) -> int:
     except ConnectFailed as error:
         complain(advise_in_options(str(error)))
         return 2
-    return reporting.deliver(report, form, options)
+    return delivery.deliver(report, form, options)
 
 
 def _plan_server(options: argparse.Namespace) -> "ServerPlan":
     from accord_tools.check.probing.server_facts import CheckRules
     from accord_tools.check.probing.tool_calls import DEFAULT_CALLS
     from accord_tools.check.server_check import ServerPlan
+    from accord_tools.check.verdicts import demand_requirements
 
     plan = ServerPlan(
         revisions=_revisions(options),
@@ -239,7 +240,7 @@ def _plan_server(options: argparse.Namespace) -> "ServerPlan":
             calls=DEFAULT_CALLS if options.calls is None else options.calls,
         ),
     )
-    reporting.demand_requirements(options.only)
+    demand_requirements(options.only)
     return plan
 
 
@@ -337,7 +338,7 @@ def _transport(options: argparse.Namespace, *, is_url: bool) -> Any:
 
 def _describe_setting(options: argparse.Namespace, target: str) -> "Setting":
     """Describe this check for the report, with the names of secrets but not their values."""
-    from accord_tools.check.report import Setting
+    from accord_tools.reports.report import Setting
 
     words = ["accord check server", *([quote(target)] if options.target else [])]
     words += without_secrets(
@@ -361,7 +362,7 @@ def _describe_setting(options: argparse.Namespace, target: str) -> "Setting":
     return Setting(
         command=" ".join(words),
         command_end=f" -- {join(options.command)}" if options.command else "",
-        artifact=reporting.artifact_file(target),
+        artifact=delivery.artifact_file(target),
     )
 
 
@@ -382,11 +383,12 @@ def _run_client_check(options: argparse.Namespace) -> int:
     except (ConnectFailed, MissingExtra) as error:
         complain(str(error))
         return 2
-    return reporting.deliver(report, reporting.report_format(options), options)
+    return delivery.deliver(report, delivery.report_format(options), options)
 
 
 def _plan_client(options: argparse.Namespace) -> "ClientPlan":
     from accord_tools.check.client_check import ClientPlan
+    from accord_tools.check.verdicts import demand_requirements
 
     if options.rest:
         raise UsageError(f"write the client's command after --: -- {' '.join(options.rest)}")
@@ -402,7 +404,7 @@ def _plan_client(options: argparse.Namespace) -> "ClientPlan":
         timeout=options.timeout,
         env=dict(options.env),
     )
-    reporting.demand_requirements(options.only)
+    demand_requirements(options.only)
     return plan
 
 
@@ -410,20 +412,22 @@ def _plan_client(options: argparse.Namespace) -> "ClientPlan":
 
 
 def _run_trace_check(options: argparse.Namespace) -> int:
-    form = reporting.report_format(options)
-    reporting.demand_requirements(options.only)
+    from accord_tools.check.verdicts import demand_requirements
+
+    form = delivery.report_format(options)
+    demand_requirements(options.only)
     try:
         report = _judge(options)
     except TraceError as error:
         complain(f"{options.file}: {error}")
         return 2
-    return reporting.deliver(report, form, options)
+    return delivery.deliver(report, form, options)
 
 
 def _judge(options: argparse.Namespace) -> "Report":
     from accord.trace import read
-    from accord_tools.check.report import Setting
     from accord_tools.check.trace_check import replay
+    from accord_tools.reports.report import Setting
 
     revision = options.revision and one_of(options.revision, REVISION_IDS, "revision")
     is_piped = options.file == "-"
@@ -444,7 +448,7 @@ def _judge(options: argparse.Namespace) -> "Report":
                 only=options.only,
                 setting=Setting(
                     command=None if is_piped else f"accord check trace {quote(options.file)}",
-                    artifact=None if is_piped else reporting.own_artifact(options.file),
+                    artifact=None if is_piped else delivery.own_artifact(options.file),
                 ),
                 seen=step,
             )

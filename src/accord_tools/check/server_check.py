@@ -35,8 +35,7 @@ from accord_tools.check.probing.server_facts import (
     withheld_calls,
 )
 from accord_tools.check.probing.target import FORM_NAMES, ServerTarget, name_form, with_form
-from accord_tools.check.probing.tool_calls import CallLimit, CallPlan
-from accord_tools.check.report import Report, Setting, merge_revisions
+from accord_tools.check.probing.tool_calls import CallLimit
 from accord_tools.check.revision_probe import RevisionProbe, add_stderr, describe_failure
 from accord_tools.check.scenarios._scenario import (
     WORK_OF_AUTHORS,
@@ -52,6 +51,8 @@ from accord_tools.check.verdicts import (
     explain_untried,
     make_verdict,
 )
+from accord_tools.reports.report import Report, Setting, merge_revisions
+from accord_tools.reports.tool_calls import CallPlan
 
 log = logging.getLogger("accord_tools.check")
 

@@ -12,8 +12,8 @@ from accord.protocol.party import Bounded
 from accord.protocol.violation import Violation
 from accord.trace import HttpFacts, Party, Record
 from accord.types import RequestId, RevisionId
-from accord_tools.check.report import Report, Setting, ViolationGroups, build_report
 from accord_tools.check.verdicts import is_chosen, sum_tallies
+from accord_tools.reports.report import Report, Setting, ViolationGroups, build_report
 
 # Requests without a response that are remembered; with more, responses stay unrelated.
 _MOST_OPEN: Final = 256

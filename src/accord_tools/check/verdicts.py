@@ -19,7 +19,7 @@ from accord.protocol.verdict import (
 )
 from accord.protocol.violation import Party
 from accord.types import REVISION_IDS, RevisionId
-from accord_tools.check.report import rank
+from accord_tools.reports.report import rank
 
 NO_OCCASION: Final = "the {} gave no occasion for it"
 NO_MESSAGE: Final = "no message of the {} put this to the test"
@@ -196,6 +196,18 @@ def is_chosen(id: str, only: Collection[str]) -> bool:
     True
     """
     return not only or any(id == each or id.startswith(f"{each.rstrip('.*')}.") for each in only)
+
+
+def demand_requirements(only: Collection[str]) -> None:
+    """Check that every `--only` names at least one requirement."""
+    from accord.cli.options import UsageError, did_you_mean
+
+    known = catalogue()
+    for each in only:
+        if not any(is_chosen(id, [each]) for id in known):
+            areas = {row.area for row in known.values()}
+            hint = did_you_mean(each, [*known, *areas]) or "; accord requirements lists them"
+            raise UsageError(f"there is no requirement {each!r}{hint}")
 
 
 def chosen_requirements(

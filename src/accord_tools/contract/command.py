@@ -22,17 +22,18 @@ from accord.cli.target import demand_target, names_entry
 from accord.cli.terminal import escape_in_json, interruptible, painter, progress, say
 from accord.errors import ConnectFailed
 from accord_tools.check.probing.secret_filter import display_target
-from accord_tools.check.reporting import announce_plan, plan_form, show_plan, write_files
+from accord_tools.reports.delivery import announce_plan, plan_form, show_plan, write_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from accord_tools.check.probing.tool_calls import CallLimit, CallPlan
+    from accord_tools.check.probing.tool_calls import CallLimit
     from accord_tools.contract.cases import CaseFile
     from accord_tools.contract.declared_tests import ContractRules
     from accord_tools.contract.runner import TestRun
     from accord_tools.contract.tested_server import CallCommand, Test, TestedServer
+    from accord_tools.reports.tool_calls import CallPlan
 
 
 _FORMS: Final = ("text", "json", "junit")

@@ -14,7 +14,6 @@ from accord.protocol.uri_template import parse
 from accord.types import JsonObject, PromptReference, ResourceTemplateReference
 from accord_tools.arguments.shape import Shape
 from accord_tools.check.probing.tool_calls import DEFAULT_CALLS, CallRefused, tool_refusal
-from accord_tools.check.rendering.wording import plural
 from accord_tools.contract.tested_server import (
     CallCommand,
     Failure,
@@ -28,6 +27,7 @@ from accord_tools.contract.tested_server import (
     skip,
     warn,
 )
+from accord_tools.reports.wording import plural
 
 # A well-formed request is never answered with these.
 BAD_CODES: Final = frozenset({INTERNAL_ERROR, METHOD_NOT_FOUND, PARSE_ERROR})

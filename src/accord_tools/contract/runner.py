@@ -22,10 +22,7 @@ from accord.errors import (
     RequestTimeout,
 )
 from accord.types import JsonObject
-from accord_tools.check.probing.tool_calls import CallLimit, CallPlan, CallRefused
-from accord_tools.check.rendering.machine_readable import JunitCase, calls_cases, format_junit
-from accord_tools.check.rendering.text import Painter, no_style
-from accord_tools.check.rendering.wording import count_calls, plural
+from accord_tools.check.probing.tool_calls import CallLimit, CallRefused
 from accord_tools.contract.cases import Case, case_test
 from accord_tools.contract.declared_tests import (
     ContractRules,
@@ -44,6 +41,10 @@ from accord_tools.contract.tested_server import (
     fail,
     skip,
 )
+from accord_tools.reports.machine_readable import JunitCase, calls_cases, format_junit
+from accord_tools.reports.text import Painter, no_style
+from accord_tools.reports.tool_calls import CallPlan
+from accord_tools.reports.wording import count_calls, plural
 
 _TEMPLATES: Final = "resources/templates/list"
 

@@ -14,8 +14,6 @@ from msgspec.structs import replace
 
 from accord.types import JsonObject
 from accord.version import __version__
-from accord_tools.check.rendering.wording import plural
-from accord_tools.check.report import Report
 from accord_tools.fleet.catalogs.changes import find_catalog_changes
 from accord_tools.fleet.catalogs.entries import summarize_catalog
 from accord_tools.fleet.catalogs.lint import lint_catalog, lint_fleet, lint_remote
@@ -51,6 +49,8 @@ from accord_tools.fleet.rule_set import RuleSet
 from accord_tools.fleet.running.pool import run_all
 from accord_tools.fleet.running.worker_process import WorkerOutcome
 from accord_tools.fleet.worker.job import WorkerProgress, WorkerReport
+from accord_tools.reports.report import Report
+from accord_tools.reports.wording import plural
 
 # -- where a run was made: commit and branch of the folder, and the job of CI
 

@@ -8,9 +8,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from msgspec.structs import replace
 
 from accord.protocol.catalogue import catalogue
-from accord_tools.check.probing.tool_calls import ToolCounts
-from accord_tools.check.rendering.wording import plural
-from accord_tools.check.report import Report, RequirementResult, score_of
 from accord_tools.fleet.definition import AcceptedBreach, FleetServer, ServerLimits
 from accord_tools.fleet.results import (
     CatalogChange,
@@ -19,6 +16,9 @@ from accord_tools.fleet.results import (
     ServerResult,
 )
 from accord_tools.fleet.rule_set import RuleSet
+from accord_tools.reports.report import Report, RequirementResult, score_of
+from accord_tools.reports.tool_calls import ToolCounts
+from accord_tools.reports.wording import plural
 
 if TYPE_CHECKING:
     from accord_tools.fleet.worker.job import WorkerReport

@@ -10,8 +10,8 @@ import msgspec
 
 from accord.protocol.verdict import VerdictName
 from accord.types import JsonObject, RevisionId
-from accord_tools.check.probing.tool_calls import ToolCounts
 from accord_tools.fleet.definition import ServerLimits
+from accord_tools.reports.tool_calls import ToolCounts
 
 ServerState: TypeAlias = Literal["ok", "failed", "unreachable", "timed-out", "skipped"]
 """`ok` is as expected, `failed` is not. The others could not be checked, or not to the end."""
@@ -287,7 +287,7 @@ class ServerDocuments(msgspec.Struct, frozen=True, kw_only=True):
     """The long parts of a result, kept apart: the report of the check, and the catalog.
 
     Attributes:
-        report: a `accord_tools.check.report.Report` as JSON; empty if the check was not made.
+        report: a `accord_tools.reports.report.Report` as JSON; empty if the check was not made.
         catalog: as `accord.testing.catalog_of` returns it; None if it was not listed.
     """
 

@@ -16,7 +16,6 @@ from accord.types import JsonObject, RevisionId
 from accord_tools.check.probing.raw_connection import RawCarrier
 from accord_tools.check.probing.server_facts import CheckRules
 from accord_tools.check.probing.target import ServerTarget, StdioCarrier
-from accord_tools.check.report import VERDICTS, Report, RequirementResult, Setting
 from accord_tools.check.server_check import CheckProgress, ServerPlan, check_server
 from accord_tools.check.verdicts import is_chosen
 from accord_tools.inspector.actions import Nothing, action
@@ -29,6 +28,7 @@ from accord_tools.inspector.target_access import (
     request_credentials,
     server_target,
 )
+from accord_tools.reports.report import VERDICTS, Report, RequirementResult, Setting
 
 CheckState: TypeAlias = Literal["idle", "running", "done", "failed", "stopped"]
 # Characters of one piece of evidence on the page.
@@ -273,7 +273,7 @@ def _demand_known(revisions: Sequence[str], only: Sequence[str]) -> None:
 
 def describe_report(report: Report) -> JsonObject:
     """Return a report in the shape of the page, the worst results first."""
-    from accord_tools.check.rendering.wording import summary
+    from accord_tools.reports.wording import summary
 
     results = sorted(report.results, key=lambda each: VERDICTS.index(each.verdict))
     return {
@@ -290,7 +290,7 @@ def describe_report(report: Report) -> JsonObject:
 
 
 def _describe_result(result: RequirementResult) -> JsonObject:
-    from accord_tools.check.rendering.wording import page_of
+    from accord_tools.reports.wording import page_of
 
     row = catalogue().get(result.id)
     evidence = [f"{each.party}: {each.message or each.why}" for each in result.evidence]
@@ -369,9 +369,9 @@ async def download_report(session: InspectedSession, params: DownloadReport) -> 
 
 
 def _renderer(form: ReportFormat) -> Callable[[Report], str]:
-    from accord_tools.check.rendering.html import as_html
-    from accord_tools.check.rendering.machine_readable import as_json, as_junit, as_sarif
-    from accord_tools.check.rendering.text import as_text
+    from accord_tools.reports.html import as_html
+    from accord_tools.reports.machine_readable import as_json, as_junit, as_sarif
+    from accord_tools.reports.text import as_text
 
     renderers: dict[str, Callable[[Report], str]] = {
         "html": as_html,

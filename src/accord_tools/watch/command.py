@@ -16,8 +16,8 @@ from accord.cli.terminal import complain, end_by_signals, escape_controls, note
 from accord.errors import ConnectFailed, MissingExtra, TransportError
 from accord.http.server.sockets import listen
 from accord.protocol.violation import Violation
-from accord_tools.check import reporting
 from accord_tools.check.probing.secret_filter import display_target
+from accord_tools.reports import delivery
 
 if TYPE_CHECKING:
     from accord_tools.watch.watcher import Watcher
@@ -50,7 +50,7 @@ rest* WORD
 --listen PORT  the port that clients connect to; 0 takes any free port
 --record FILE  write a trace, secrets masked; if FILE exists, write FILE-2 and so on
 --log FILE     write breaches there instead of to stderr
-{CREDENTIALS}{ENV}{reporting.OPTIONS}"""
+{CREDENTIALS}{ENV}{delivery.OPTIONS}"""
 # Bytes that a pipe takes at once when it is ready for writing.
 _LONGEST: Final = 2_000
 # Milliseconds to wait for the reader of stderr.
@@ -72,7 +72,7 @@ def register(commands: Commands) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Watch until the conversation ends."""
-    form = reporting.report_format(options)
+    form = delivery.report_format(options)
     if options.command and (options.url or options.listen is not None):
         raise UsageError("watch takes a command after --, or --listen PORT with a URL, not both")
     if not options.command and (not options.url or options.listen is None):
@@ -188,7 +188,7 @@ def _serve(options: argparse.Namespace, watcher: "Watcher", log: _Log) -> None:
 
 
 def _conclude(options: argparse.Namespace, form: str, watcher: "Watcher", log: _Log) -> int:
-    from accord_tools.check.rendering.wording import summary
+    from accord_tools.reports.wording import summary
     from accord_tools.watch.watcher import merge_reports
 
     if watcher.trouble:
@@ -207,7 +207,7 @@ def _conclude(options: argparse.Namespace, form: str, watcher: "Watcher", log: _
         return 0
     report = merge_reports(reports)
     # Not to stdout, which belongs to the host.
-    if not reporting.write_report(report, form, options, is_private=True):
+    if not delivery.write_report(report, form, options, is_private=True):
         return 2
     log.write(summary(report))
     return 1 if report.has_failed else 0

@@ -23,9 +23,15 @@ from accord.protocol.violation import Violation
 from accord.testing.masking import Masks
 from accord.testing.recording import create_next
 from accord.trace import HttpFacts, Party, Record, Transport
-from accord_tools.check.report import Report, RequirementResult, ViolationGroups, build_report, rank
 from accord_tools.check.trace_check import decidable
 from accord_tools.check.verdicts import edit_marked, edit_texts
+from accord_tools.reports.report import (
+    Report,
+    RequirementResult,
+    ViolationGroups,
+    build_report,
+    rank,
+)
 
 # Bytes of copies that wait to be judged.
 HELD_MOST: Final = 64 * 1024 * 1024

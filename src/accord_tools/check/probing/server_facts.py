@@ -29,14 +29,8 @@ from accord_tools.check.probing.raw_connection import (
     RawConnection,
 )
 from accord_tools.check.probing.target import ServerTarget
-from accord_tools.check.probing.tool_calls import (
-    ANY_TOOL,
-    DEFAULT_CALLS,
-    CallLimit,
-    CallPlan,
-    ToolCall,
-    tool_refusal,
-)
+from accord_tools.check.probing.tool_calls import DEFAULT_CALLS, CallLimit, ToolCall, tool_refusal
+from accord_tools.reports.tool_calls import ANY_TOOL, CallPlan
 
 _PAGES: Final = 50
 # A server with hundreds of tools is known by these.

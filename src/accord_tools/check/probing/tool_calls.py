@@ -12,6 +12,7 @@ from accord.errors import AccordError
 from accord.types import JsonObject
 from accord_tools.arguments.samples import short_durations
 from accord_tools.check.probing.messages import objects_in, params_of
+from accord_tools.reports.tool_calls import ANY_TOOL, ToolCounts
 
 # A full check of five revisions calls a tool some 80 times, one that asks questions some 120 times.
 DEFAULT_CALLS: Final = 150
@@ -21,22 +22,6 @@ PROLONGED: Final = 8
 
 class CallRefused(AccordError):
     """A tool was not called: it is not allowed, or its calls are used up."""
-
-
-class CallPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The tools that a check will call, reported before its first call.
-
-    Attributes:
-        calls: the limit of calls for each tool, in the whole check.
-        called: the tools that will be called.
-        not_called: the tools that will not be called, with the reasons.
-        cases: the tools that the user's own cases call, with the number of calls.
-    """
-
-    calls: int
-    called: tuple[str, ...] = ()
-    not_called: Mapping[str, str] = {}
-    cases: Mapping[str, int] = {}
 
 
 class ToolCall(msgspec.Struct, frozen=True):
@@ -63,27 +48,6 @@ class ToolCall(msgspec.Struct, frozen=True):
         """Return a call that takes `PROLONGED` times as long; None where that cannot be chosen."""
         longer = short_durations(self.tool.get("inputSchema"), times=PROLONGED)
         return replace(self, arguments=self.arguments | longer) if longer else None
-
-
-class ToolCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """How often a tool was called, and how its calls were answered.
-
-    Attributes:
-        name: the tool.
-        calls: all calls, with valid arguments or invalid ones.
-        succeeded: calls that returned a result without isError.
-        refused: calls that returned an error, or a result with isError.
-    """
-
-    name: str
-    calls: int = 0
-    succeeded: int = 0
-    refused: int = 0
-
-    @property
-    def never_succeeded(self) -> bool:
-        """Whether it was called, and every answer was an error."""
-        return self.refused > 0 and not self.succeeded
 
 
 class CallLimit:
@@ -217,8 +181,6 @@ _CHANGES: Final = _words(
 _DESTROYS: Final = _words("delete destroy drop erase purge remove rm trash truncate uninstall wipe")
 # snake_case, kebab-case, camelCase, PascalCase, dots, digits, and acronyms before a word.
 _WORD: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
-# In a reason: names the tool where the reason is shown for one alone.
-ANY_TOOL: Final = "--tool NAME"
 _ALLOW: Final = f"run with {ANY_TOOL} or --allow-writes to call it"
 _CHOOSE: Final = f"run with {ANY_TOOL} to call it"
 

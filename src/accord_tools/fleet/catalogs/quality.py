@@ -7,7 +7,6 @@ from typing import Any, Final
 from accord.cli.terminal import escape_unprintable
 from accord.json_schema.reader import find_by_pointer, properties_of, resolve
 from accord.types import JsonObject
-from accord_tools.check.rendering.wording import plural
 from accord_tools.fleet.catalogs.characters import foreign_letters, name_character
 from accord_tools.fleet.catalogs.entries import (
     MOST_DEPTH,
@@ -23,6 +22,7 @@ from accord_tools.fleet.catalogs.entries import (
 )
 from accord_tools.fleet.catalogs.lint_rules import make_finding
 from accord_tools.fleet.results import CatalogFinding
+from accord_tools.reports.wording import plural
 
 SHORT_DESCRIPTION: Final = 20
 LONG_DESCRIPTION: Final = 1_024

@@ -17,7 +17,6 @@ from accord.cli.terminal import escape_unprintable
 from accord.json_schema.reader import properties_of, resolve
 from accord.protocol.verdict import VerdictName
 from accord.types import JsonObject
-from accord_tools.check.rendering.wording import plural
 from accord_tools.fleet.catalogs.entries import (
     CatalogEntry,
     annotations_of,
@@ -31,6 +30,7 @@ from accord_tools.fleet.catalogs.lint import lint_catalog
 from accord_tools.fleet.catalogs.quality import LONG_NAME
 from accord_tools.fleet.definition import Directory
 from accord_tools.fleet.results import CatalogChange, CatalogFinding, Severity
+from accord_tools.reports.wording import plural
 
 UNDECIDED: Final = "directory.undecided"
 """The id of the finding that names rules which a check did not put to the test."""

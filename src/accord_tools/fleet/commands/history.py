@@ -192,8 +192,8 @@ def draw_sparkline(values: Sequence[float | None], bars: str = _LEVELS) -> str:
 
 def _describe_result(each: "PastResult") -> str:
     from accord.cli.terminal import escape_unprintable
-    from accord_tools.check.rendering.wording import plural
     from accord_tools.fleet.history.comparison import short_time
+    from accord_tools.reports.wording import plural
 
     point = each.point
     facts = [
@@ -228,8 +228,8 @@ def _changes(before: "PastResult | None", after: "PastResult") -> Iterator[str]:
 
 
 def _describe_difference(each: "RunDifference") -> str:
-    from accord_tools.check.rendering.wording import excerpt
     from accord_tools.fleet.rendering.wording import DIFFERENCE_WORDS
+    from accord_tools.reports.wording import excerpt
 
     subject = f"{each.subject}: " if each.subject and each.subject not in each.text else ""
     return f"{DIFFERENCE_WORDS[each.kind]}: {subject}{excerpt(each.text)}"
@@ -263,8 +263,8 @@ def register_prune(kinds: Commands, name: str, help: str) -> None:
 
 def prune(options: argparse.Namespace) -> int:
     """Remove old runs and say how many."""
-    from accord_tools.check.rendering.wording import plural
     from accord_tools.fleet.history import open_history
+    from accord_tools.reports.wording import plural
 
     path = history_path(options)
     with open_history(path, must_exist=True) as history:

@@ -158,7 +158,7 @@ def _as_text(
     *,
     is_quiet: bool,
 ) -> str:
-    from accord_tools.check.rendering.wording import plural
+    from accord_tools.reports.wording import plural
 
     listed = list(found)
     paint = painter()

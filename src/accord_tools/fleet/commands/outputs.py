@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from accord.cli.options import UsageError, one_of
 from accord.cli.terminal import complain, note, painter, say, width
-from accord_tools.check.reporting import write_files
+from accord_tools.reports.delivery import write_files
 
 if TYPE_CHECKING:
     from accord_tools.fleet.results import FleetView

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from accord.cli.options import Commands, UsageError, add_command, known_revision, one_of
 from accord.cli.terminal import escape_controls, is_rich, note
-from accord_tools.check.reporting import demand_requirements, write_files
 from accord_tools.fleet.commands.outputs import OUTPUTS, deliver_view, demand_outputs
 from accord_tools.fleet.definition import FleetError
+from accord_tools.reports.delivery import write_files
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -162,6 +162,8 @@ def _read(options: argparse.Namespace) -> "Fleet":
     if options.revision:
         changes["revisions"] = tuple(map(known_revision, options.revision))
     if options.only:
+        from accord_tools.check.verdicts import demand_requirements
+
         demand_requirements(options.only)
         changes["only"] = tuple(options.only)
     if options.time is not None:

@@ -8,8 +8,6 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from accord_tools.check.rendering.html import SIGNS, escape_html
-from accord_tools.check.rendering.wording import plural
 from accord_tools.fleet.rendering.wording import FIXES, STATE_WORDS, date_text
 from accord_tools.fleet.results import (
     FleetView,
@@ -18,6 +16,9 @@ from accord_tools.fleet.results import (
     ServerState,
     TrendPoint,
 )
+from accord_tools.reports.html import SIGNS
+from accord_tools.reports.markdown import escape_html
+from accord_tools.reports.wording import plural
 
 Item = TypeVar("Item")
 

@@ -14,7 +14,6 @@ import msgspec
 
 from accord.cli.terminal import escape_unprintable
 from accord.protocol.catalogue import catalogue
-from accord_tools.check.rendering.machine_readable import JunitCase, State, format_junit
 from accord_tools.fleet.rendering.wording import (
     STATE_WORDS,
     change_text,
@@ -32,6 +31,7 @@ from accord_tools.fleet.results import (
     ServerResult,
     is_warning,
 )
+from accord_tools.reports.machine_readable import JunitCase, State, format_junit
 
 # -- JSON, JSON lines and CSV
 

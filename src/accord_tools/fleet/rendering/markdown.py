@@ -3,9 +3,6 @@
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from accord_tools.check.rendering.html import escape_html
-from accord_tools.check.rendering.text import break_links, code_span, escape_markdown
-from accord_tools.check.rendering.wording import plural
 from accord_tools.fleet.rendering.wording import (
     DIFFERENCE_WORDS,
     FIXES,
@@ -25,6 +22,8 @@ from accord_tools.fleet.rendering.wording import (
     tests_text,
 )
 from accord_tools.fleet.results import STATES, FleetView, RunDifference, ServerResult
+from accord_tools.reports.markdown import break_links, code_span, escape_html, escape_markdown
+from accord_tools.reports.wording import plural
 
 # GitHub shows summaries of a step up to 1 MiB; what follows would be lost with all before it.
 _MOST_BYTES: Final = 1_000_000

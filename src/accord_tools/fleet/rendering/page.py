@@ -9,9 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from string import Template
 from typing import Final, NamedTuple
 
-from accord_tools.check.rendering.html import SIGNS, draw_ring, escape_html, page_policy, read_asset
-from accord_tools.check.rendering.wording import plural
-from accord_tools.check.report import SCORE_RULE
 from accord_tools.fleet.rendering import sections
 from accord_tools.fleet.rendering.elements import (
     STATE_VERDICTS,
@@ -45,6 +42,10 @@ from accord_tools.fleet.rendering.wording import (
     tests_text,
 )
 from accord_tools.fleet.results import STATES, FleetView, RunDifference, RunOrigin, ServerResult
+from accord_tools.reports.html import SIGNS, draw_ring, page_policy, read_asset
+from accord_tools.reports.markdown import escape_html
+from accord_tools.reports.report import SCORE_RULE
+from accord_tools.reports.wording import plural
 
 # -- the table of servers: a row of numbers each, and a line of text below it
 

@@ -15,8 +15,6 @@ import msgspec
 from accord.cli.terminal import escape_unprintable
 from accord.protocol.catalogue import catalogue
 from accord.types import JsonObject
-from accord_tools.check.rendering.machine_readable import escape_sarif, format_sarif, sarif_run
-from accord_tools.check.report import Report
 from accord_tools.fleet.results import (
     CatalogFinding,
     FleetRun,
@@ -24,6 +22,8 @@ from accord_tools.fleet.results import (
     RequirementBreach,
     ServerResult,
 )
+from accord_tools.reports.machine_readable import escape_sarif, format_sarif, sarif_run
+from accord_tools.reports.report import Report
 
 _MOST_RUNS: Final = 20
 _LEVELS: Final = {"fail": "error", "warn": "warning", "info": "note"}

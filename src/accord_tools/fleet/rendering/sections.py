@@ -8,8 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from accord.protocol.catalogue import catalogue
-from accord_tools.check.rendering.html import SIGNS, escape_html
-from accord_tools.check.rendering.wording import count_calls, plural
 from accord_tools.fleet.rendering.elements import (
     PageContext,
     difference_mark,
@@ -50,6 +48,9 @@ from accord_tools.fleet.results import (
     ServerResult,
     is_warning,
 )
+from accord_tools.reports.html import SIGNS
+from accord_tools.reports.markdown import escape_html
+from accord_tools.reports.wording import count_calls, plural
 
 # The cell of an area shows the first of these that it has.
 _CELLS: Final = (

@@ -14,15 +14,6 @@ from pathlib import Path
 from string import Template
 from typing import Final, NamedTuple
 
-from accord_tools.check.rendering.html import (
-    BADGE_COLOURS,
-    draw_badge,
-    escape_html,
-    page_policy,
-    read_asset,
-)
-from accord_tools.check.rendering.html import as_html as report_as_html
-from accord_tools.check.rendering.wording import plural
 from accord_tools.fleet.definition import FleetError
 from accord_tools.fleet.rendering.elements import PageContext, page_contexts, shorten, state_mark
 from accord_tools.fleet.rendering.machine_readable import as_json
@@ -40,6 +31,10 @@ from accord_tools.fleet.rendering.wording import (
     tests_text,
 )
 from accord_tools.fleet.results import FleetRun, FleetView, ServerResult
+from accord_tools.reports.html import BADGE_COLOURS, draw_badge, page_policy, read_asset
+from accord_tools.reports.html import as_html as report_as_html
+from accord_tools.reports.markdown import escape_html
+from accord_tools.reports.wording import plural
 
 # -- badges
 

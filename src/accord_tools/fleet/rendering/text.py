@@ -6,8 +6,6 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from accord.cli.terminal import escape_unprintable
-from accord_tools.check.rendering.text import Painter, no_style
-from accord_tools.check.rendering.wording import plural
 from accord_tools.fleet.judging import IMPROVED
 from accord_tools.fleet.rendering.wording import (
     DIFFERENCE_WORDS,
@@ -36,6 +34,8 @@ from accord_tools.fleet.results import (
     RunDifference,
     ServerResult,
 )
+from accord_tools.reports.text import Painter, no_style
+from accord_tools.reports.wording import plural
 
 _STYLES: Final = {
     "ok": "green",

@@ -9,8 +9,6 @@ import msgspec
 
 from accord.protocol.catalogue import AREAS, catalogue
 from accord.protocol.revisions import newest
-from accord_tools.check.rendering.wording import area_of, page_of, plural
-from accord_tools.check.report import anchor
 from accord_tools.fleet.results import (
     STATES,
     CatalogFinding,
@@ -24,6 +22,8 @@ from accord_tools.fleet.results import (
     StageState,
     is_warning,
 )
+from accord_tools.reports.report import anchor
+from accord_tools.reports.wording import area_of, page_of, plural
 
 STATE_WORDS: Final[dict[ServerState, str]] = {
     "ok": "as expected",

@@ -20,7 +20,6 @@ import msgspec
 from accord.errors import ConnectFailed
 from accord.protocol.verdict import VerdictName
 from accord_tools.check.probing.secret_filter import SecretFilter
-from accord_tools.check.report import Report, RequirementResult, replace_results
 from accord_tools.fleet.results import BUSY, TestCounts
 from accord_tools.fleet.running.processes import (
     RunningProcess,
@@ -37,6 +36,7 @@ from accord_tools.fleet.running.worker_process import (
     WorkerProcess,
 )
 from accord_tools.fleet.worker.job import WorkerJob, WorkerProgress, WorkerReport
+from accord_tools.reports.report import Report, RequirementResult, replace_results
 
 # -- repetition
 

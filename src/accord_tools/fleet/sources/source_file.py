@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from accord_tools.check.rendering.wording import plural
 from accord_tools.fleet.definition import FleetError
 from accord_tools.fleet.file.document import read_document
 from accord_tools.fleet.sources.host_files import move_entry, read_host_file, relative_path
@@ -28,6 +27,7 @@ from accord_tools.hosts.sources.entry_forms import (
     plain_name,
     read_server_json,
 )
+from accord_tools.reports.wording import plural
 
 # -- server.yaml of the Docker catalogue
 

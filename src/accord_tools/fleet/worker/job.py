@@ -9,8 +9,6 @@ from typing import Final, TypeAlias
 import msgspec
 
 from accord.types import JsonObject, RevisionId
-from accord_tools.check.probing.tool_calls import ToolCounts
-from accord_tools.check.report import Report
 from accord_tools.fleet.definition import DEFAULT_PATIENCE, DEFAULT_TIME, ResolvedServer
 from accord_tools.fleet.results import (
     CatalogChange,
@@ -19,6 +17,8 @@ from accord_tools.fleet.results import (
     StageResult,
     TestCounts,
 )
+from accord_tools.reports.report import Report
+from accord_tools.reports.tool_calls import ToolCounts
 
 
 class WorkerJob(msgspec.Struct, frozen=True, kw_only=True):

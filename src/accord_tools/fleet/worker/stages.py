@@ -114,8 +114,8 @@ class ServerWork:
     async def _check(self) -> StageOutcome:
         from accord_tools.check.probing.server_facts import CheckRules
         from accord_tools.check.probing.tool_calls import DEFAULT_CALLS
-        from accord_tools.check.report import Setting
         from accord_tools.check.server_check import CheckProgress, ServerPlan, check_server
+        from accord_tools.reports.report import Setting
 
         job = self.job
         plan = ServerPlan(

@@ -183,8 +183,8 @@ def describe_clauses(step: WalkStep, revision: RevisionId | None) -> list[dict[s
         revision: the one whose text is meant; None for the newest.
     """
     from accord.protocol.catalogue import catalogue
-    from accord_tools.check.rendering.wording import page_of
-    from accord_tools.check.report import anchor
+    from accord_tools.reports.report import anchor
+    from accord_tools.reports.wording import page_of
 
     rows, shown = catalogue(), []
     judged = revision or REVISION_IDS[-1]

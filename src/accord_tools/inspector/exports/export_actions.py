@@ -11,7 +11,6 @@ import msgspec
 from accord.errors import TraceError
 from accord.testing.catalog import catalog_of
 from accord.types import JsonObject, RevisionId
-from accord_tools.check.rendering.text import code_span, escape_markdown
 from accord_tools.contract.lock_file import format_lock
 from accord_tools.inspector.actions import READ, Nothing, action
 from accord_tools.inspector.definition import ActionRefused, Download
@@ -35,6 +34,7 @@ from accord_tools.inspector.target_access import (
     make_safe,
     spoken_revision,
 )
+from accord_tools.reports.markdown import code_span, escape_markdown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

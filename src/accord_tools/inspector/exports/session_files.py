@@ -21,10 +21,6 @@ from accord.testing.recording import create_next
 from accord.trace import HttpFacts
 from accord.types import JsonObject, RevisionId
 from accord.version import __version__
-from accord_tools.check.rendering.html import as_html
-from accord_tools.check.rendering.text import code_span, escape_markdown
-from accord_tools.check.rendering.wording import page_of
-from accord_tools.check.report import anchor
 from accord_tools.check.trace_check import replay
 from accord_tools.inspector.log.log_entry import LogEntry
 from accord_tools.inspector.log.message_log import (
@@ -35,6 +31,10 @@ from accord_tools.inspector.log.message_log import (
     write_trace,
 )
 from accord_tools.inspector.session import InspectedSession
+from accord_tools.reports.html import as_html
+from accord_tools.reports.markdown import code_span, escape_markdown
+from accord_tools.reports.report import anchor
+from accord_tools.reports.wording import page_of
 
 _SIGNS = {"client": "-->", "server": "<--", "stderr": "err"}
 

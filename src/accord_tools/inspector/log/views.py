@@ -10,8 +10,6 @@ from accord.protocol.revisions import BEFORE_HANDSHAKE
 from accord.protocol.verdict import excerpt_of
 from accord.trace import HttpFacts
 from accord.types import JsonObject, RevisionId
-from accord_tools.check.rendering.wording import page_of
-from accord_tools.check.report import anchor
 from accord_tools.check.trace_check import decidable
 from accord_tools.inspector.actions import READ, Nothing, action
 from accord_tools.inspector.definition import ActionRefused, InspectTarget
@@ -20,6 +18,8 @@ from accord_tools.inspector.log.message_log import InspectedLog
 from accord_tools.inspector.log.row_filter import LogFilters, RowFilter
 from accord_tools.inspector.log.timeline import LANES_MOST, show_timeline
 from accord_tools.inspector.log.trace_session import open_trace
+from accord_tools.reports.report import anchor
+from accord_tools.reports.wording import page_of
 
 if TYPE_CHECKING:
     from accord_tools.inspector.session import InspectedSession

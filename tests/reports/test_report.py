@@ -7,12 +7,10 @@ from accord.protocol.catalogue import Requirement, catalogue
 from accord.protocol.verdict import Evidence, Verdict
 from accord.protocol.violation import Violation
 from accord.types import REVISION_IDS
-from accord_tools.check.probing.tool_calls import ToolCounts
-from accord_tools.check.rendering.html import BADGE_COLOURS, as_badge, as_html
-from accord_tools.check.rendering.machine_readable import as_json
-from accord_tools.check.rendering.text import as_markdown, as_text
-from accord_tools.check.rendering.wording import summary
-from accord_tools.check.report import (
+from accord_tools.reports.html import BADGE_COLOURS, as_badge, as_html
+from accord_tools.reports.machine_readable import as_json
+from accord_tools.reports.markdown import as_markdown
+from accord_tools.reports.report import (
     Coverage,
     Setting,
     ViolationGroups,
@@ -20,7 +18,10 @@ from accord_tools.check.report import (
     build_report,
     merge_revisions,
 )
-from check.reports import hostile_report
+from accord_tools.reports.text import as_text
+from accord_tools.reports.tool_calls import ToolCounts
+from accord_tools.reports.wording import summary
+from reports.sample_reports import hostile_report
 
 NEW = REVISION_IDS[2]
 

@@ -2,11 +2,12 @@ import pytest
 from msgspec.structs import replace
 
 from accord.cli.terminal import escape_unprintable
-from accord_tools.check.rendering.html import as_badge, as_html
-from accord_tools.check.rendering.machine_readable import as_json, as_junit, as_sarif
-from accord_tools.check.rendering.text import as_markdown, as_text
-from accord_tools.check.rendering.wording import page_of, summary
-from check.reports import NASTY, hostile_report
+from accord_tools.reports.html import as_badge, as_html
+from accord_tools.reports.machine_readable import as_json, as_junit, as_sarif
+from accord_tools.reports.markdown import as_markdown
+from accord_tools.reports.text import as_text
+from accord_tools.reports.wording import page_of, summary
+from reports.sample_reports import NASTY, hostile_report
 
 RENDERERS = [as_text, as_json, as_junit, as_sarif, as_markdown, as_html, as_badge, summary]
 

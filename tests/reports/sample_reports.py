@@ -4,7 +4,7 @@ from accord.protocol.catalogue import requirements
 from accord.protocol.verdict import Evidence, Verdict
 from accord.protocol.violation import Violation
 from accord.types import REVISION_IDS
-from accord_tools.check.report import Setting, ViolationGroups, build_report, merge_revisions
+from accord_tools.reports.report import Setting, ViolationGroups, build_report, merge_revisions
 
 NEW = REVISION_IDS[2]
 OLD = REVISION_IDS[1]

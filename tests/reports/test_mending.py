@@ -7,11 +7,12 @@ import pytest
 
 from accord.protocol.catalogue import catalogue
 from accord.protocol.violation import Violation
-from accord_tools.check.rendering.html import as_html
-from accord_tools.check.rendering.machine_readable import as_json, as_junit, as_sarif
-from accord_tools.check.rendering.text import as_markdown, as_text
-from accord_tools.check.report import ViolationGroups, build_report
-from check.reports import NEW, verdict
+from accord_tools.reports.html import as_html
+from accord_tools.reports.machine_readable import as_json, as_junit, as_sarif
+from accord_tools.reports.markdown import as_markdown
+from accord_tools.reports.report import ViolationGroups, build_report
+from accord_tools.reports.text import as_text
+from reports.sample_reports import NEW, verdict
 
 BROKEN = "jsonrpc.request.answered"
 HELD = "jsonrpc.request.id-not-null"

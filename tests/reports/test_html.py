@@ -6,9 +6,9 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from accord_tools.check.rendering.html import _indent_json, as_badge, as_html
-from accord_tools.check.report import build_report
-from check.reports import (
+from accord_tools.reports.html import _indent_json, as_badge, as_html
+from accord_tools.reports.report import build_report
+from reports.sample_reports import (
     NASTY,
     NEW,
     OLD,

@@ -1,10 +1,11 @@
 import pytest
 
 from accord.protocol.violation import Violation
-from accord_tools.check.rendering.text import as_markdown, as_text
-from accord_tools.check.rendering.wording import summary
-from accord_tools.check.report import SCORE_RULE, ViolationGroups, build_report
-from check.reports import NEW, OLD, hostile_report, server_report, spotless_report, verdict
+from accord_tools.reports.markdown import as_markdown
+from accord_tools.reports.report import SCORE_RULE, ViolationGroups, build_report
+from accord_tools.reports.text import as_text
+from accord_tools.reports.wording import summary
+from reports.sample_reports import NEW, OLD, hostile_report, server_report, spotless_report, verdict
 
 
 @pytest.fixture

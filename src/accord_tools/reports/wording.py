@@ -2,21 +2,20 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from shlex import quote
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from accord.cli.terminal import escape_unprintable
 from accord.protocol.catalogue import AREAS, catalogue
 from accord.protocol.verdict import Evidence, Mark, VerdictName
-from accord_tools.check.probing.tool_calls import ANY_TOOL, ToolCounts
-from accord_tools.check.report import (
+from accord_tools.reports.report import (
     HIGHEST_WITH_FAILURE,
     VERDICTS,
     Report,
     RequirementResult,
     ViolationGroup,
 )
+from accord_tools.reports.tool_calls import ToolCounts, names_by_reason, refusal_reason
 
 _COLUMNS: Final[tuple[VerdictName, ...]] = ("pass", *(e for e in VERDICTS if e != "pass"))
 
@@ -34,6 +33,11 @@ _SPECIFICATION: Final = "https://modelcontextprotocol.io/specification/"
 def columns(report: Report) -> tuple[VerdictName, ...]:
     """Return the verdicts that a table counts; only recordings can lack facts."""
     return tuple(e for e in _COLUMNS if e != "not-recorded" or report.count(e))
+
+
+def plural(count: int, noun: str) -> str:
+    """Return a number with its noun."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def excerpt(text: str) -> str:
@@ -222,21 +226,6 @@ def never_succeeded(names: Sequence[str]) -> list[str]:
     return [f"no call of {tools} succeeded; give examples of valid arguments in its inputSchema"]
 
 
-def names_by_reason(reasons: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return the tools that are not called, by the reason that they share."""
-    found: dict[str, list[str]] = {}
-    for name, reason in reasons.items():
-        found.setdefault(reason, []).append(name)
-    return found
-
-
-def refusal_reason(reason: str, names: Sequence[str]) -> str:
-    """Return why tools are not called, with the option that calls the only one."""
-    if len(names) == 1:
-        reason = reason.replace(ANY_TOOL, f"--tool {quote(names[0])}")
-    return escape_unprintable(reason)
-
-
 def _few(names: Sequence[str]) -> str:
     more = len(names) - _NAMED
     return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
@@ -253,11 +242,6 @@ def score(report: Report) -> str:
     if report.score is None:
         return "none"
     return f"{report.score:g} of 100" + (f", {CAPPED}" if report.is_capped else "")
-
-
-def plural(count: int, noun: str) -> str:
-    """Return a number with its noun."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def state(report: Report) -> VerdictName:

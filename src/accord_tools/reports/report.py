@@ -1,6 +1,6 @@
 """The report of a check: one result per requirement, grouped violations, coverage and a score.
 
-The modules of `rendering` turn it into text, HTML and other formats.
+The other modules of this package turn it into text, HTML and other formats.
 """
 
 import re
@@ -19,7 +19,7 @@ from accord.protocol.verdict import Evidence, Verdict, VerdictName, specificity
 from accord.protocol.violation import FAIL, Party, Severity, Violation
 from accord.types import RevisionId
 from accord.version import __version__
-from accord_tools.check.probing.tool_calls import ToolCounts
+from accord_tools.reports.tool_calls import ToolCounts
 
 CheckedParty: TypeAlias = Literal["server", "client", "both"]
 
@@ -473,7 +473,7 @@ class _Pages(msgspec.Struct, frozen=True):
 
 @cache
 def _pages() -> _Pages:
-    text = files("accord_tools.check").joinpath("pages.toml").read_text("utf-8")
+    text = files("accord_tools.reports").joinpath("pages.toml").read_text("utf-8")
     return msgspec.convert(tomllib.loads(text), _Pages)
 
 

@@ -9,14 +9,15 @@ import pytest
 from msgspec.structs import replace
 
 from accord.protocol.catalogue import RULE_SET
-from accord_tools.check.rendering.html import as_html
-from accord_tools.check.rendering.machine_readable import as_json, as_junit, as_sarif
-from accord_tools.check.rendering.text import as_markdown, as_text
-from accord_tools.check.rendering.wording import summary
-from accord_tools.check.report import Report
 from accord_tools.check.scenarios.client import CLIENT_SCENARIOS
 from accord_tools.check.scenarios.server import SCENARIOS
-from check.reports import hostile_report, server_report, spotless_report
+from accord_tools.reports.html import as_html
+from accord_tools.reports.machine_readable import as_json, as_junit, as_sarif
+from accord_tools.reports.markdown import as_markdown
+from accord_tools.reports.report import Report
+from accord_tools.reports.text import as_text
+from accord_tools.reports.wording import summary
+from reports.sample_reports import hostile_report, server_report, spotless_report
 
 
 @pytest.fixture

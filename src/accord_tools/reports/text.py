@@ -1,7 +1,6 @@
-"""Reports as text and as Markdown, and the plan of a check: what users read in a terminal."""
+"""Reports as text, and the plan of a check: what users read in a terminal."""
 
 import json
-import re
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -10,9 +9,9 @@ from typing import Final
 import msgspec
 
 from accord.cli.terminal import escape_unprintable
-from accord_tools.check.probing.tool_calls import CallPlan
-from accord_tools.check.rendering import wording
-from accord_tools.check.report import SCORE_RULE, Report
+from accord_tools.reports import wording
+from accord_tools.reports.report import SCORE_RULE, Report
+from accord_tools.reports.tool_calls import CallPlan, names_by_reason, refusal_reason
 
 Painter = Callable[[str, str], str]
 
@@ -20,10 +19,6 @@ _STYLES: Final = {"fail": "bold red", "warn": "bold yellow", "pass": "green"}
 _MARKED: Final = "bold yellow"
 # The most frequent reasons; the others are counted.
 _REASONS: Final = 4
-# Where GitHub would see a name, an address or the number of an issue.
-_LINK: Final = re.compile(
-    r"@(?=\w)|(?<!&)#(?=\w)|(?:https?|ftp|mailto|xmpp)(?=:)|www(?=\.)", re.IGNORECASE
-)
 
 
 def no_style(_style: str, text: str) -> str:
@@ -141,67 +136,6 @@ def _table(report: Report, paint: Painter) -> Iterator[str]:
         yield area.ljust(first) + "".join(cells)
 
 
-# -- Markdown
-
-
-def as_markdown(report: Report) -> str:
-    """Return the report for a pull request: the outcome, the breaches, the areas folded away."""
-    word, counts = wording.outcome(report)
-    transport = report.setting.transport
-    over = "" if transport is None else f", over {escape_markdown(transport)}"
-    lines = [
-        f"### accord: {escape_markdown(report.target)}",
-        "",
-        f"- **result: {word} ({counts})**",
-        f"- {wording.revision(report)}{over}",
-        f"- coverage: {wording.coverage(report)}",
-        *(f"- {escape_markdown(line)}" for line in wording.tool_lines(report)),
-        *(f"- note: {escape_markdown(note)}" for note in report.setting.notes),
-        f"- rules: {escape_markdown(report.rules)}",
-        f"- score: {wording.score(report)} ({SCORE_RULE})",
-        "",
-    ]
-    for group in wording.shown_violations(report):
-        context = wording.violation_context(group, report)
-        lines.append(f"- **{group.severity}** `{group.violation.requirement}` {context}")
-        for fact in wording.violation_facts(group, report):
-            is_code = fact.label in ("at", "message", "again")
-            lines.append(
-                f"  - {fact.label}: {(code_span if is_code else escape_markdown)(fact.text)}"
-            )
-        lines.append("")
-    lines += ["<details><summary>By area</summary>", ""]
-    columns = wording.columns(report)
-    lines += [f"| area | {' | '.join(columns)} |", "|---|" + "---:|" * len(columns)]
-    for area, verdicts in wording.by_area(report):
-        lines.append(f"| {area} | {' | '.join(str(verdicts[name]) for name in columns)} |")
-    return "\n".join([*lines, "", "</details>"]) + "\n"
-
-
-def escape_markdown(text: str) -> str:
-    """Return a text that Markdown shows as it is."""
-    shown = escape_unprintable(text).replace("&", "&amp;")
-    for sign in "\\`*_{}[]<>#|~$":
-        shown = shown.replace(sign, f"\\{sign}")
-    return break_links(shown)
-
-
-def break_links(markup: str) -> str:
-    """Return Markdown or HTML in which GitHub makes no links of plain text, and notifies no user.
-
-    A zero-width space stands after what it would recognize.
-    """
-    return _LINK.sub(r"\g<0>&#8203;", markup)
-
-
-def code_span(text: str) -> str:
-    """Return a text as code in a line of Markdown."""
-    fence = "`"
-    while fence in text:
-        fence += "`"
-    return f"{fence} {escape_unprintable(text)} {fence}"
-
-
 # -- the plan of a check: which tools it will call, which not, and why
 
 
@@ -211,8 +145,8 @@ def plan_as_text(plan: CallPlan) -> str:
     if plan.called:
         most = wording.plural(plan.calls, "time")
         lines = [f"will call, each at most {most} (--calls): {_join(plan.called)}"]
-    for reason, names in wording.names_by_reason(plan.not_called).items():
-        lines.append(f"will not call: {_join(names)} ({wording.refusal_reason(reason, names)})")
+    for reason, names in names_by_reason(plan.not_called).items():
+        lines.append(f"will not call: {_join(names)} ({refusal_reason(reason, names)})")
     if plan.cases:
         lines.append(f"your cases call: {_join(plan.cases)}")
     return "\n".join(lines)

@@ -19,16 +19,9 @@ import msgspec
 from accord.cli.terminal import escape_unprintable
 from accord.protocol.verdict import Evidence
 from accord.types import JsonObject
-from accord_tools.check.probing.tool_calls import ToolCounts
-from accord_tools.check.rendering.wording import (
-    area_of,
-    by_area,
-    count_calls,
-    excerpt,
-    mark_value,
-    page_of,
-)
-from accord_tools.check.report import SCORE_RULE, VERDICTS, Report, RequirementResult
+from accord_tools.reports.report import SCORE_RULE, VERDICTS, Report, RequirementResult
+from accord_tools.reports.tool_calls import ToolCounts
+from accord_tools.reports.wording import area_of, by_area, count_calls, excerpt, mark_value, page_of
 
 
 def as_json(report: Report) -> str:

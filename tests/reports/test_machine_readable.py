@@ -5,9 +5,9 @@ import pytest
 from msgspec.structs import replace
 
 from accord import __version__
-from accord_tools.check.rendering.machine_readable import as_json, as_junit, as_sarif
-from accord_tools.check.report import SCORE_RULE, Setting, build_report
-from check.reports import NASTY, NEW, OLD, hostile_report, server_report, spotless_report
+from accord_tools.reports.machine_readable import as_json, as_junit, as_sarif
+from accord_tools.reports.report import SCORE_RULE, Setting, build_report
+from reports.sample_reports import NASTY, NEW, OLD, hostile_report, server_report, spotless_report
 
 
 def test_json_has_the_agreed_members():

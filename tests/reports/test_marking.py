@@ -8,11 +8,12 @@ from msgspec.structs import replace
 
 from accord.protocol.verdict import Evidence
 from accord.protocol.violation import Violation
-from accord_tools.check.rendering.html import as_html
-from accord_tools.check.rendering.machine_readable import as_json, as_junit, as_sarif
-from accord_tools.check.rendering.text import as_markdown, as_text
-from accord_tools.check.report import Setting, ViolationGroups, build_report
-from check.reports import NEW, verdict
+from accord_tools.reports.html import as_html
+from accord_tools.reports.machine_readable import as_json, as_junit, as_sarif
+from accord_tools.reports.markdown import as_markdown
+from accord_tools.reports.report import Setting, ViolationGroups, build_report
+from accord_tools.reports.text import as_text
+from reports.sample_reports import NEW, verdict
 
 MESSAGE = '{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":{"a":[]}}]}}'
 VALUE = '{"a":[]}'

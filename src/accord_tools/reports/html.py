@@ -8,18 +8,17 @@ import re
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
-from html import escape
 from importlib.resources import files
 from string import Template
 from typing import Final
 
-from accord.cli.terminal import escape_unprintable
 from accord.protocol.catalogue import LEVELS
 from accord.protocol.revisions import in_order
 from accord.protocol.verdict import Evidence, VerdictName
-from accord_tools.check.rendering import wording
-from accord_tools.check.rendering.wording import area_of
-from accord_tools.check.report import SCORE_RULE, VERDICTS, Report, RequirementResult
+from accord_tools.reports import wording
+from accord_tools.reports.markdown import escape_html
+from accord_tools.reports.report import SCORE_RULE, VERDICTS, Report, RequirementResult
+from accord_tools.reports.wording import area_of
 
 # Signs repeat what colours say.
 SIGNS: Final = {
@@ -43,12 +42,7 @@ _CHARACTER: Final = 6.2
 _PADDING: Final = 7
 
 
-def escape_html(text: str) -> str:
-    """Escape a text for the content of an element, or for a quoted attribute."""
-    return escape(escape_unprintable(text))
-
-
-def read_asset(name: str, package: str = "accord_tools.check.rendering") -> str:
+def read_asset(name: str, package: str = "accord_tools.reports") -> str:
     """Return a style sheet, script or template of a package."""
     return files(package).joinpath(name).read_text("utf-8")
 

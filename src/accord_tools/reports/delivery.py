@@ -7,18 +7,18 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from accord.cli.options import UsageError, did_you_mean, one_of
+from accord.cli.options import UsageError, one_of
 from accord.cli.terminal import complain, escape_in_json, note, painter, say, width
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from accord_tools.check.probing.tool_calls import CallPlan
-    from accord_tools.check.report import Report
+    from accord_tools.reports.report import Report
+    from accord_tools.reports.tool_calls import CallPlan
 
 
 class _Form(NamedTuple):
-    """A form of a report: its function in `accord_tools.check.rendering`, its files' endings."""
+    """A form of a report: its function in this package, its files' endings."""
 
     function: str
     endings: tuple[str, ...]
@@ -29,7 +29,7 @@ _FORMS: Final[dict[str, _Form]] = {
     "json": _Form("machine_readable.as_json", (".json",)),
     "junit": _Form("machine_readable.as_junit", (".xml",)),
     "sarif": _Form("machine_readable.as_sarif", (".sarif", ".sarif.json")),
-    "markdown": _Form("text.as_markdown", (".md", ".markdown")),
+    "markdown": _Form("markdown.as_markdown", (".md", ".markdown")),
     "html": _Form("html.as_html", (".html", ".htm")),
     "badge": _Form("html.as_badge", (".svg",)),
 }
@@ -64,19 +64,6 @@ def _form_of(path: Path, otherwise: str) -> str:
     return max(fitting)[1] if fitting else otherwise
 
 
-def demand_requirements(only: "Iterable[str]") -> None:
-    """Check that every `--only` names at least one requirement."""
-    from accord.protocol.catalogue import catalogue
-    from accord_tools.check.verdicts import is_chosen
-
-    known = catalogue()
-    for each in only:
-        if not any(is_chosen(id, [each]) for id in known):
-            areas = {row.area for row in known.values()}
-            hint = did_you_mean(each, [*known, *areas]) or "; accord requirements lists them"
-            raise UsageError(f"there is no requirement {each!r}{hint}")
-
-
 def artifact_file(target: str) -> str | None:
     """Return the file in which tools for source code show the breaches of a target.
 
@@ -97,11 +84,11 @@ def own_artifact(file: str) -> str | None:
 
 def deliver(report: "Report", form: str, options: argparse.Namespace) -> int:
     """Print or write a report; return the exit code."""
-    from accord_tools.check.rendering.wording import summary
+    from accord_tools.reports.wording import summary
 
     code = 1 if report.has_failed else 0
     if not options.output and form == "text":
-        from accord_tools.check.rendering.text import as_text
+        from accord_tools.reports.text import as_text
 
         say(
             as_text(
@@ -163,9 +150,7 @@ def render(report: "Report", form: str, *, quiet: bool = False, verbose: bool = 
     from msgspec.structs import replace
 
     module, name = _FORMS[form].function.split(".")
-    render: Callable[..., str] = getattr(
-        import_module(f"accord_tools.check.rendering.{module}"), name
-    )
+    render: Callable[..., str] = getattr(import_module(f"accord_tools.reports.{module}"), name)
     if report.setting.at is None:
         now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
         report = replace(report, setting=replace(report.setting, at=now))
@@ -184,14 +169,14 @@ def plan_form(form: str | None) -> str:
 
 def show_plan(plan: "CallPlan", form: str, target: str) -> None:
     """Print a plan to stdout, as the result of the command."""
-    from accord_tools.check.rendering.text import plan_as_json, plan_as_text
+    from accord_tools.reports.text import plan_as_json, plan_as_text
 
     say(escape_in_json(plan_as_json(plan, target)) if form == "json" else f"{plan_as_text(plan)}\n")
 
 
 def announce_plan(plan: "CallPlan") -> None:
     """Print a plan to stderr, before the first call; nothing if the server lists no tools."""
-    from accord_tools.check.rendering.text import plan_as_text
+    from accord_tools.reports.text import plan_as_text
 
     if plan.called or plan.not_called:
         note(plan_as_text(plan))
