@@ -8,14 +8,16 @@ import socket
 import stat
 import subprocess
 import sys
+from itertools import pairwise
 
 import pytest
 
 from accord_tools.hosts.definition import HostsError
 from accord_tools.hosts.writing.change import FileChange, undo, write_changes
-from accord_tools.hosts.writing.exchange import exchange_file, leftovers
+from accord_tools.hosts.writing.destination import leftovers
 from accord_tools.hosts.writing.journal import Journal
 from accord_tools.hosts.writing.lock import lock_files
+from accord_tools.hosts.writing.replacement import change_content
 from support.plain_user import plain_user
 
 is_posix = pytest.mark.skipif(os.name != "posix", reason="links and rights of POSIX")
@@ -291,7 +293,6 @@ def test_a_file_of_5_mb_is_changed_and_taken_back(journal, tmp_path):
     path.write_bytes(before)
     write(journal, path, lambda data: data[:-1] + b', "notes": 1}')
     assert json.loads(path.read_bytes())["notes"] == 1
-    assert journal.entries()[0].spans == ((len(before) - 1, 0, 12),)
     write_changes(undo(journal), journal)
     assert path.read_bytes() == before
 
@@ -316,15 +317,15 @@ def test_a_full_disk_leaves_the_file_as_it_was(journal, tmp_path, has_links):
     resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, limits[1]))
     try:
         with pytest.raises(HostsError, match="could not be written and is as it was: File too la"):
-            exchange_file(path, b'{"old": 1}', new)
+            change_content(path, b'{"old": 1}', new)
         with pytest.raises(HostsError, match=r"the journal .* cannot be written: File too large"):
             write(journal, path, lambda _: new)
         with pytest.raises(HostsError, match="could not be written"):
-            exchange_file(tmp_path / "new.json", None, new)
+            change_content(tmp_path / "new.json", None, new)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert path.read_text() == '{"old": 1}'
-    assert list(leftovers(path)) == []
+    assert leftovers(path) == []
     assert not (tmp_path / "new.json").exists()
     assert journal.entries() == []
 
@@ -384,14 +385,13 @@ def test_a_change_is_computed_again_if_another_program_writes_meanwhile(journal,
     assert len(journal.entries()) == 1
 
 
-def test_half_a_file_is_read_again(journal, tmp_path):
+@pytest.mark.parametrize("half", [b'{"other"', b""])
+def test_half_a_file_is_read_again(journal, tmp_path, monkeypatch, half):
     path = tmp_path / "mcp.json"
-    path.write_text('{"other"')
-
-    def compute(before):
-        if before == b'{"other"':
-            path.write_text('{"other": 1}')
-        return with_entry()(before)
+    path.write_bytes(half)
+    # The other program goes on while accord waits.
+    monkeypatch.setattr("time.sleep", lambda _: path.write_text('{"other": 1}'))
+    compute = with_entry()
 
     write(journal, path, compute)
     assert json.loads(path.read_bytes()) == {"other": 1, "notes": 1}
@@ -410,19 +410,19 @@ def test_a_file_that_changes_all_the_time_is_given_up(journal, tmp_path, monkeyp
     with pytest.raises(HostsError, match="is being changed by another program again and again"):
         write(journal, path, compute)
     assert json.loads(path.read_bytes()) == {"other": 3}
-    assert list(leftovers(path)) == []
+    assert leftovers(path) == []
 
 
 def test_a_new_file_of_another_program_is_not_overwritten(tmp_path):
     path = tmp_path / "mcp.json"
     path.write_text("theirs")
-    assert not exchange_file(path, None, b"ours").is_done
-    assert not exchange_file(path, b"old", b"ours").is_done
-    assert not exchange_file(path, b"old", None).is_done
+    assert not change_content(path, None, b"ours").is_done
+    assert not change_content(path, b"old", b"ours").is_done
+    assert not change_content(path, b"old", None).is_done
     assert (path.read_text(), os.listdir(tmp_path)) == ("theirs", ["mcp.json"])
     path.unlink()
-    assert not exchange_file(path, b"old", b"ours").is_done
-    assert not exchange_file(path, b"old", None).is_done
+    assert not change_content(path, b"old", b"ours").is_done
+    assert not change_content(path, b"old", None).is_done
     assert os.listdir(tmp_path) == []
 
 
@@ -443,22 +443,26 @@ def test_a_second_process_of_accord_waits_for_the_first(journal, tmp_path):
 CRASH = """
 import os, signal, sys
 from pathlib import Path
-from accord_tools.hosts.writing import change, exchange, journal
+from accord_tools.hosts.writing import change, journal
 
 def die(*_, **more):
     os.kill(os.getpid(), signal.SIGKILL)
 
+def change_and_die(*words, **more):
+    real(*words, **more)
+    die()
+
 point, folder = sys.argv[1], Path(sys.argv[2])
+real = change.change_content
 if point == "backup": journal.Journal._append = die
-if point == "begun": change.exchange_file = die
-if point == "half":
-    exchange._write_all = lambda handle, data: (os.write(handle, data[:9]), die())
-if point == "temporary": exchange.exchange_names = die
-if point == "exchanged": exchange._look_at_exchanged = die
-if point == "written":
-    change.exchange_file = lambda *words, **more: (exchange.exchange_file(*words, **more), die())
+if point == "begun": change.change_content = die
+if point == "written": change.change_content = change_and_die
+journal_of_all = journal.Journal(folder / "accord")
+if point == "temporary":
+    begin = journal.Journal.begin
+    journal.Journal.begin = lambda *words: (begin(*words), setattr(os, "replace", die))[0]
 change.write_changes([change.FileChange(path=folder / "mcp.json", host="cursor", name="notes",
-    action="add", compute=lambda _: b"new" * 10)], journal.Journal(folder / "accord"))
+    action="add", compute=lambda _: b"new" * 10)], journal_of_all)
 """
 
 
@@ -468,9 +472,7 @@ change.write_changes([change.FileChange(path=folder / "mcp.json", host="cursor",
     [
         ("backup", False),
         ("begun", False),
-        ("half", False),
         ("temporary", False),
-        ("exchanged", True),
         ("written", True),
     ],
 )
@@ -491,20 +493,8 @@ def test_a_crash_leaves_the_old_or_the_new_file_whole(tmp_path, point, is_new):
         write(journal, path, lambda _: b"newer")
         assert path.read_bytes() == b"newer"
     # What the crash left beside the file is removed by the next change.
-    assert list(leftovers(path)) == []
+    assert leftovers(path) == []
     assert {each.state for each in journal.entries()} == {"done"}
-
-
-def test_a_file_beside_it_that_is_not_in_the_backups_stays(journal, tmp_path):
-    path, left = tmp_path / "mcp.json", tmp_path / ".mcp.json.accord-1-2"
-    path.write_text("{}")
-    left.write_text("the only copy")
-    entry = change(path)
-    write_changes([entry], journal)
-    journal.path.write_bytes(journal.path.read_bytes().splitlines()[0])
-    write(journal, path, name="other")
-    assert left.read_text() == "the only copy"
-    assert [each.state for each in journal.entries()] == ["done", "done"]
 
 
 def test_a_damaged_lock_folder_is_a_clear_error(tmp_path):
@@ -512,3 +502,83 @@ def test_a_damaged_lock_folder_is_a_clear_error(tmp_path):
     with pytest.raises(HostsError, match=r"the lock .* cannot be made"):
         write(Journal(tmp_path / "accord"), tmp_path / "mcp.json")
     assert not (tmp_path / "mcp.json").exists()
+
+
+READER = """
+import json, sys
+print(flush=True)
+looks = 0
+while True:
+    with open(sys.argv[1]) as file:
+        data = json.load(file)
+    looks += 1
+    if data.get("notes") == "last":
+        break
+print(looks)
+"""
+
+
+def test_a_reader_finds_the_file_whole_every_time(journal, tmp_path):
+    path = tmp_path / "mcp.json"
+    path.write_text(json.dumps({"much": ["x" * 40] * 100}))
+    words = [sys.executable, "-c", READER, path]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as reader:
+        reader.stdout.readline()
+        for number in range(30):
+            write(journal, path, with_entry(value=number))
+        write(journal, path, with_entry(value="last"))
+        assert int(reader.communicate()[0]) > 10
+    assert reader.returncode == 0
+
+
+OURSELVES = """
+import json, sys
+from pathlib import Path
+from accord_tools.hosts.writing.change import FileChange, write_changes
+from accord_tools.hosts.writing.journal import Journal
+
+print(flush=True)
+for number in range(int(sys.argv[3])):
+    def compute(before):
+        return json.dumps({**json.loads(before), f"second {number}": 1}).encode()
+    write_changes([FileChange(path=Path(sys.argv[1]), host="cursor", name=f"second {number}",
+        action="add", compute=compute)], Journal(Path(sys.argv[2])))
+"""
+
+
+def test_two_processes_of_accord_lose_nothing_of_each_other(journal, tmp_path):
+    path = tmp_path / "home" / "mcp.json"
+    path.parent.mkdir()
+    path.write_text("{}")
+    count = 15
+    words = [sys.executable, "-c", OURSELVES, path, journal.folder, str(count)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as other:
+        other.stdout.readline()
+        for number in range(count):
+
+            def compute(before, name=f"first {number}"):
+                return json.dumps({**json.loads(before), name: 1}).encode()
+
+            write(journal, path, compute)
+    assert other.returncode == 0
+    data = json.loads(path.read_bytes())
+    assert set(data) == {f"{each} {at}" for each in ("first", "second") for at in range(count)}
+    entries = journal.entries()
+    assert [each.id for each in entries] == list(range(2 * count, 0, -1))
+    assert {each.state for each in entries} == {"done"}
+    # Each change began where the one before it ended.
+    assert all(new.before == old.after for new, old in pairwise(entries))
+    assert os.listdir(path.parent) == ["mcp.json"]
+
+
+@is_posix
+def test_a_file_system_without_locks_is_used_without_them(tmp_path, monkeypatch):
+    import fcntl
+
+    def refuse(*_):
+        raise OSError(37, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    path = tmp_path / "mcp.json"
+    with lock_files([path], tmp_path / "locks"), lock_files([path], tmp_path / "locks"):
+        pass

@@ -15,8 +15,7 @@ from accord_tools.hosts.writing.change import (
     undo,
     write_changes,
 )
-from accord_tools.hosts.writing.journal import Journal, changed_spans, digest_of, reverse_spans
-from support.tables import cases
+from accord_tools.hosts.writing.journal import Journal, digest_of
 
 BEFORE = b'{\n  // mine\n  "mcpServers": {\n    "a": {"command": "x"}\n  }\n}\n'
 ADDED = BEFORE.replace(b'"x"}\n', b'"x"},\n    "notes": {"command": "y"}\n')
@@ -223,12 +222,7 @@ def test_the_journal_has_no_secrets_and_only_its_owner_may_read_it(journal, path
     assert {stat.S_IMODE(each.stat().st_mode) for each in backups} == {0o600}
     assert {each.read_bytes() for each in backups} == {BEFORE, secret}
     entry = json.loads(journal.path.read_bytes().splitlines()[0])
-    at = BEFORE.index(b"\n  }")
-    assert (entry["file"], entry["host"], entry["spans"]) == (
-        str(path),
-        "cursor",
-        [[at, 0, len(secret) - len(BEFORE)]],
-    )
+    assert (entry["file"], entry["host"]) == (str(path), "cursor")
 
 
 def test_a_line_that_a_crash_cut_off_is_skipped(journal, path):
@@ -279,42 +273,6 @@ def test_a_backup_that_is_lost_or_damaged_is_a_clear_error(journal, path):
         write_changes(undo(journal), journal)
     assert reversal(journal, path, "notes", ADDED) is NOT_POSSIBLE
     assert path.read_bytes() == ADDED
-
-
-@cases(
-    ("before", "after", "spans"),
-    [
-        (b"", b"", ()),
-        (b"abc", b"abc", ()),
-        (b"", b"abc", ((0, 0, 3),)),
-        (b"abc", b"", ((0, 3, 0),)),
-        (b"aXb", b"aYYb", ((1, 1, 2),)),
-        (b"aaa", b"aaaa", ((3, 0, 1),)),
-        (b"1\n2\n3\n4\n5\n", b"1\nx\n3\n4\ny\n", ((2, 2, 2), (8, 1, 1))),
-        (b"a\n2\n3\n4\nb\n", b"2\n3\n4\nb\nc\n", ((0, 2, 0), (6, 1, 3))),
-    ],
-)
-def test_the_spans_of_a_change_lead_back(before, after, spans):
-    found = changed_spans(before, after)
-    assert found == spans
-    at = 0
-    rebuilt = b""
-    old_at = 0
-    for start, old, new in found:
-        rebuilt += after[at:start] + before[old_at + start - at : old_at + start - at + old]
-        old_at += start - at + old
-        at = start + new
-    assert rebuilt + after[at:] == before
-
-
-def test_spans_that_others_exchanged_are_not_taken_back():
-    before = b"first line here\n" + b"same\n" * 10 + b"second line here\n"
-    after = b"first text here, longer\n" + b"same\n" * 10 + b"second text here, longer\n"
-    spans = changed_spans(before, after)
-    assert len(spans) == 2
-    assert reverse_spans(before, after, spans, b"// theirs\n" + after) == b"// theirs\n" + before
-    moved = b"second text here, longer\n" + b"same\n" * 10 + b"first text here, longer\n"
-    assert reverse_spans(before, after, spans, moved) is None
 
 
 def test_the_journal_of_the_user_is_the_default(tmp_path, monkeypatch):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import partial
 from pathlib import Path
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -24,19 +24,11 @@ from accord_tools.hosts.writing.destination import (
     read_file,
     remove_folders,
 )
-from accord_tools.hosts.writing.exchange import exchange_file, read_quiet_file
-from accord_tools.hosts.writing.journal import (
-    ChangeAction,
-    Journal,
-    JournalEntry,
-    digest_of,
-    reverse_spans,
-)
+from accord_tools.hosts.writing.journal import ChangeAction, Journal, JournalEntry, digest_of
 from accord_tools.hosts.writing.lock import lock_files
+from accord_tools.hosts.writing.replacement import change_content
 
 _TRIES: Final = 20
-# After so many tries, less time is spent between reading a file and writing it.
-_PATIENT_TRIES: Final = 3
 
 
 class FileChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,18 +113,19 @@ def _write(
         if count:
             # At different times, so that two programs do not meet again and again.
             time.sleep(random.uniform(0.005, 0.05))  # noqa: S311
-        before = read_quiet_file(target)
+        before = read_file(target)
+        # Programs that write in several steps leave an empty file, or half of one, for a moment.
+        if before == b"" and _changes_now(target, before):
+            continue
         try:
             after = change.compute(before)
         except Exception:
-            # Programs that write in several steps leave half a file for a moment.
             if count < _TRIES - 1 and _changes_now(target, before):
                 continue
             raise
         if after == before:
             return WrittenChange(path=change.path, before=before, after=after), None
-        is_urgent = count >= _PATIENT_TRIES
-        written = _Attempt(change, target, before, after, is_urgent).write(journal, group)
+        written = _try_to_write(change, target, (before, after), journal, group)
         if written is not None:
             return written
     raise HostsError(
@@ -141,86 +134,71 @@ def _write(
     )
 
 
-class _Attempt(NamedTuple):
-    """One try to change a file from the content that was read."""
-
-    change: FileChange
-    target: Path
-    before: bytes | None
-    after: bytes | None
-    is_urgent: bool
-
-    def write(self, journal: Journal, group: int) -> tuple[WrittenChange, JournalEntry] | None:
-        """Write the file; None if another program wrote it first."""
-        check_writable(self.target)
-        folders = make_folders(self.target.parent) if self.before is None else []
-        try:
-            entry = journal.begin(
-                self._describe(folders, group), self.before, self.after, is_urgent=self.is_urgent
-            )
-        except HostsError:
-            remove_folders(folders)
-            raise
-        # An interruption leaves the change without its end; the next change looks at the file.
-        try:
-            outcome = exchange_file(
-                self.target,
-                self.before,
-                self.after,
-                mode=self._mode(),
-                is_urgent=self.is_urgent,
-            )
-        except HostsError:
-            journal.end(entry, "failed")
-            remove_folders(folders)
-            raise
-        if not outcome.is_done:
-            journal.end(entry, "failed")
-            remove_folders(folders)
-            return None
-        if self.after is None:
-            _remove_made_folders(self.target, journal)
-        written = WrittenChange(
-            path=self.change.path,
-            before=self.before,
-            after=self.after,
-            id=entry.id,
-            remark=outcome.remark,
+def _try_to_write(
+    change: FileChange,
+    target: Path,
+    contents: tuple[bytes | None, bytes | None],
+    journal: Journal,
+    group: int,
+) -> tuple[WrittenChange, JournalEntry] | None:
+    """Change a file from the content that was read; None if another program wrote it first."""
+    before, after = contents
+    check_writable(target)
+    mode = _mode_of(change, target)
+    folders = make_folders(target.parent) if before is None else []
+    entry: JournalEntry | None = None
+    # An interruption leaves the change without its end; the next change looks at the file.
+    try:
+        entry = journal.begin(
+            JournalEntry(
+                group=group,
+                host=change.host,
+                name=change.name,
+                action=change.action,
+                file=str(change.path.absolute()),
+                target=str(target),
+                folders=tuple(map(str, folders)),
+                mode=mode,
+                undoes=change.undoes,
+            ),
+            before,
+            after,
         )
-        return written, journal.end(entry, "done")
+        outcome = change_content(target, before, after, mode=mode)
+    except HostsError:
+        if entry is not None:
+            journal.end(entry, "failed")
+        remove_folders(folders)
+        raise
+    if not outcome.is_done:
+        journal.end(entry, "failed")
+        remove_folders(folders)
+        return None
+    if after is None:
+        _remove_made_folders(target, journal)
+    written = WrittenChange(
+        path=change.path, before=before, after=after, id=entry.id, remark=outcome.remark
+    )
+    return written, journal.end(entry, "done")
 
-    def _describe(self, folders: list[Path], group: int) -> JournalEntry:
-        return JournalEntry(
-            id=0,
-            group=group,
-            time="",
-            version="",
-            host=self.change.host,
-            name=self.change.name,
-            action=self.change.action,
-            file=str(self.change.path.absolute()),
-            target=str(self.target),
-            folders=tuple(map(str, folders)),
-            mode=self._mode(),
-            undoes=self.change.undoes,
-        )
 
-    def _mode(self) -> int:
-        with contextlib.suppress(OSError):
-            return self.target.stat().st_mode & 0o7777
-        if self.change.undoes is not None:
-            return self.change.mode
-        # The user's mask takes away rights; it can be read only by setting it.
-        mask = os.umask(0o077)
-        os.umask(mask)
-        return self.change.mode & ~mask
+def _mode_of(change: FileChange, target: Path) -> int:
+    """Return the permissions that a file has, or will have."""
+    with contextlib.suppress(OSError):
+        return target.stat().st_mode & 0o7777
+    if change.undoes is not None:
+        return change.mode
+    # The user's mask takes away rights; it can be read only by setting it.
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return change.mode & ~mask
 
 
 def _changes_now(target: Path, before: bytes | None) -> bool:
     """Return whether a file changed since it was read, or does so in the next moment."""
     for pause in (0.0, 0.05):
         time.sleep(pause)
-        if read_quiet_file(target) != before:
+        if read_file(target) != before:
             return True
         if before is None or time.time() - target.stat().st_mtime > 1:
             return False
@@ -250,7 +228,7 @@ def _take_back(entries: Sequence[JournalEntry], journal: Journal) -> list[str]:
         try:
             if after is None:
                 make_folders(target.parent)  # they went with the file
-            outcome = exchange_file(target, after, before, mode=entry.mode)
+            outcome = change_content(target, after, before, mode=entry.mode)
         except HostsError:
             left.append(entry.file)
             continue
@@ -405,11 +383,33 @@ def _reverse(
         return current
     if now == entry.after:
         return None if entry.before is None else journal.backup(entry.before)
-    if current is None or entry.before is None or entry.after is None or not entry.spans:
+    if current is None or entry.before is None or entry.after is None:
         return NOT_POSSIBLE
-    before, after = journal.backup(entry.before), journal.backup(entry.after)
-    found = reverse_spans(before, after, entry.spans, current)
-    return NOT_POSSIBLE if found is None else found
+    return _reverse_part(journal.backup(entry.before), journal.backup(entry.after), current)
+
+
+def _reverse_part(
+    before: bytes, after: bytes, current: bytes
+) -> bytes | Literal[Reversal.NOT_POSSIBLE]:
+    """Return a content without the span in which two others differ, if it is in there once."""
+    start = _count_same(before, after)
+    rest = _count_same(before[start:][::-1], after[start:][::-1])
+    old, new = before[start : len(before) - rest], after[start : len(after) - rest]
+    # By as little around it as it takes to find it: the rest may have changed.
+    least = max(0, (16 - len(new) + 1) // 2)
+    for around in (least, least + 8, least + 32, least + 128, least + 512):
+        left, right = after[max(0, start - around) : start], after[len(after) - rest :][:around]
+        if (count := current.count(left + new + right)) < 2:
+            break
+    if count != 1:
+        return NOT_POSSIBLE  # it is gone, or in more than one place
+    return current.replace(left + new + right, left + old + right)
+
+
+def _count_same(one: bytes, other: bytes) -> int:
+    """Return how many bytes two contents have in common at their beginning."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def _explain(journal: Journal, entry: JournalEntry) -> str:

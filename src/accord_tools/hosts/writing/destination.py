@@ -1,6 +1,6 @@
 """The file that a path stands for: links are followed, and what cannot be written is refused.
 
-Files of our own, which no other program writes, are replaced without an exchange.
+A file is replaced by one that is written beside it: no reader ever sees half of it.
 """
 
 import contextlib
@@ -8,6 +8,7 @@ import errno
 import os
 import stat
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -69,43 +70,20 @@ def read_file(path: Path) -> bytes | None:
     Raises:
         HostsError: it cannot be read, is not a file, or is larger than 32 MB.
     """
-    handle = open_file(path)
-    if handle is None:
-        return None
-    try:
-        return read_all(handle, path)
-    finally:
-        os.close(handle)
-
-
-def open_file(path: Path) -> int | None:
-    """Return a descriptor to read a file; None if it does not exist."""
     # Not to wait for a writer, should the path be a named pipe by now.
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     try:
-        handle = os.open(path, flags)
+        with os.fdopen(os.open(path, flags), "rb") as file:
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode):
+                raise HostsError(f"{path} is not a file")
+            if found.st_size > _LARGEST:
+                raise HostsError(f"{path} is larger than {_LARGEST >> 20} MB, and is left alone")
+            return file.read()
     except FileNotFoundError:
         return None
     except OSError as error:
         raise HostsError(f"{path} cannot be read: {error.strerror}") from None
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
-        os.close(handle)
-        raise HostsError(f"{path} is not a file")
-    return handle
-
-
-def read_all(handle: int, path: Path) -> bytes:
-    """Return what an open file contains, from its beginning."""
-    if os.fstat(handle).st_size > _LARGEST:
-        raise HostsError(f"{path} is larger than {_LARGEST >> 20} MB, and is left alone")
-    os.lseek(handle, 0, os.SEEK_SET)
-    parts = []
-    try:
-        while part := os.read(handle, 1 << 20):
-            parts.append(part)
-    except OSError as error:
-        raise HostsError(f"{path} cannot be read: {error.strerror}") from None
-    return b"".join(parts)
 
 
 def make_folders(folder: Path) -> list[Path]:
@@ -164,29 +142,51 @@ def may_write(path: Path) -> bool:
 # -- files written as a whole or not at all
 
 
-def replace_file(path: Path, data: bytes, *, mode: int = 0o600, is_flushed: bool = True) -> None:
+@contextlib.contextmanager
+def write_beside(target: Path, data: bytes) -> Iterator[str]:
+    """Yield the name of a new file beside another, which this user alone may read.
+
+    It is removed at the end, unless it has taken the place of the other by then.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    handle, name = tempfile.mkstemp(prefix=_prefix(target), dir=target.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        yield name
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+
+
+def leftovers(target: Path) -> list[Path]:
+    """Return the files of `write_beside` that were left when accord was ended by force."""
+    with contextlib.suppress(OSError), os.scandir(target.parent) as found:
+        return [Path(each.path) for each in found if each.name.startswith(_prefix(target))]
+    return []
+
+
+def _prefix(target: Path) -> str:
+    # Names of files have a limit, too.
+    return f".{target.name[:40]}.accord-"
+
+
+def replace_file(path: Path, data: bytes, *, mode: int = 0o600) -> None:
     """Write a file as a whole or not at all; one that exists keeps its permissions.
 
     Args:
         path: of the file; a link stays a link.
         data: what it shall contain.
         mode: the permissions of a new file.
-        is_flushed: whether to wait until the data is on the disk.
 
     Raises:
         OSError: it cannot be written.
     """
     target = path.resolve()
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            if is_flushed:
-                os.fsync(file.fileno())
+    with write_beside(target, data) as name:
         os.chmod(name, target.stat().st_mode & 0o7777 if target.exists() else mode)
         os.replace(name, target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
-        raise

@@ -8,140 +8,21 @@ import contextlib
 import os
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from difflib import SequenceMatcher
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 import msgspec
 
 from accord.version import __version__
 from accord_tools.hosts.definition import HostsError
-from accord_tools.hosts.writing.destination import find_target, read_file, replace_file
-from accord_tools.hosts.writing.exchange import leftovers
+from accord_tools.hosts.writing.destination import (
+    find_target,
+    leftovers,
+    read_file,
+    replace_file,
+)
 from accord_tools.hosts.writing.lock import hold_lock, make_private_folder
-
-# -- where two contents of a file differ, and changes found again after other programs wrote
-
-
-# Comparing lines takes the square of their number.
-_MOST_LINES: Final = 2000
-# A place is found again by this many bytes at least, and at most so many on either side.
-_LEAST: Final = 16
-_MOST_AROUND: Final = 256
-
-
-class Span(NamedTuple):
-    """Bytes from `start` on: `old` of the former content gave way to `new` of the other.
-
-    `start` counts in the new content.
-    """
-
-    start: int
-    old: int
-    new: int
-
-
-def changed_spans(before: bytes, after: bytes) -> tuple[Span, ...]:
-    """Return the spans in which two contents differ, in their order."""
-    prefix = _common_prefix(before, after)
-    most = min(len(before), len(after)) - prefix
-    suffix = _common_suffix(before, after, most)
-    old, new = before[prefix : len(before) - suffix], after[prefix : len(after) - suffix]
-    if not old and not new:
-        return ()
-    if not old or not new or max(old.count(b"\n"), new.count(b"\n")) > _MOST_LINES:
-        return (Span(prefix, len(old), len(new)),)
-    return _spans_of_lines(old, new, prefix)
-
-
-def _spans_of_lines(old: bytes, new: bytes, start: int) -> tuple[Span, ...]:
-    old_lines, new_lines = old.splitlines(keepends=True), new.splitlines(keepends=True)
-    spans = []
-    matcher = SequenceMatcher(None, old_lines, new_lines, autojunk=False)
-    at = start
-    for kind, old_from, old_to, new_from, new_to in matcher.get_opcodes():
-        old_size = sum(map(len, old_lines[old_from:old_to]))
-        new_size = sum(map(len, new_lines[new_from:new_to]))
-        if kind != "equal":
-            spans.append(Span(at, old_size, new_size))
-        at += new_size
-    return tuple(spans)
-
-
-def reverse_spans(
-    before: bytes, after: bytes, spans: tuple[Span, ...], current: bytes
-) -> bytes | None:
-    """Return a content without the changes that led from `before` to `after`.
-
-    Args:
-        before: the content without the changes.
-        after: the content with them, and nothing else changed.
-        spans: where these two differ.
-        current: the content with them, and with changes of other programs.
-
-    Returns:
-        None if a change is not found in exactly one place.
-    """
-    edits = []
-    shift = 0
-    for span in spans:
-        at = _find_once(after, span, current)
-        if at is None:
-            return None
-        old_start = span.start + shift
-        edits.append((at, span.new, before[old_start : old_start + span.old]))
-        shift += span.old - span.new
-    ends = [0, *(at + new for at, new, _ in edits)]
-    if any(at < end for (at, _, _), end in zip(edits, ends, strict=False)):
-        return None  # they are in another order by now, or overlap
-    for at, new, text in reversed(edits):
-        current = current[:at] + text + current[at + new :]
-    return current
-
-
-def _find_once(after: bytes, span: Span, current: bytes) -> int | None:
-    """Return where a span of one content begins in another, by as little around it as it takes."""
-    end = span.start + span.new
-    around = max(0, (_LEAST - span.new + 1) // 2)
-    while True:
-        first = max(0, span.start - around)
-        sought = after[first : end + around]
-        at = current.find(sought)
-        if at < 0 or not sought:
-            return None
-        if current.find(sought, at + 1) < 0:
-            return at + span.start - first
-        if around >= _MOST_AROUND:
-            return None
-        around = max(8, around * 2)
-
-
-def _common_prefix(one: bytes, other: bytes) -> int:
-    # Comparing slices takes one step for many bytes.
-    low, high = 0, min(len(one), len(other))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[low:middle] == other[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
-
-
-def _common_suffix(one: bytes, other: bytes, most: int) -> int:
-    low, high = 0, most
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[len(one) - middle : len(one) - low] == other[len(other) - middle : len(other) - low]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
-
-
-# -- the journal
-
 
 ChangeAction: TypeAlias = Literal["add", "change", "remove", "repair", "sync", "undo"]
 # `failed` changes did not happen, `reverted` ones were taken back because a later one failed.
@@ -169,17 +50,16 @@ class JournalEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         target: the file, with links followed.
         before: the hash of the content before, None if there was no file.
         after: the hash of the content after, None if the file was removed.
-        spans: where the contents differ: start in the new content, old length, new length.
         folders: those that were made for the file.
         mode: the permissions of the file.
         undoes: the change that this one took back.
         state: whether the file was changed.
     """
 
-    id: int
+    id: int = 0
     group: int
-    time: str
-    version: str
+    time: str = ""
+    version: str = ""
     host: str
     name: str
     action: ChangeAction
@@ -187,7 +67,6 @@ class JournalEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     target: str
     before: str | None = None
     after: str | None = None
-    spans: tuple[Span, ...] = ()
     folders: tuple[str, ...] = ()
     mode: int = 0o600
     undoes: int | None = None
@@ -273,21 +152,13 @@ class Journal:
             raise HostsError(f"the backup {path} is damaged: its content does not fit its name")
         return data
 
-    def begin(
-        self,
-        entry: JournalEntry,
-        before: bytes | None,
-        after: bytes | None,
-        *,
-        is_urgent: bool = False,
-    ) -> JournalEntry:
+    def begin(self, entry: JournalEntry, before: bytes | None, after: bytes | None) -> JournalEntry:
         """Write down a change that is about to be made, and keep both contents.
 
         Args:
-            entry: the change; numbers, hashes and spans are filled in. A `group` of 0 is a new one.
+            entry: the change; numbers and hashes are filled in. A `group` of 0 is a new one.
             before: the content before, None if there is no file.
             after: the content after, None if the file will be removed.
-            is_urgent: whether not to wait until all that is on the disk.
 
         Raises:
             HostsError: the journal cannot be written.
@@ -305,11 +176,10 @@ class Journal:
                     group=entry.group or number,
                     time=datetime.now(UTC).isoformat(timespec="seconds"),
                     version=__version__,
-                    before=self._keep(before, is_flushed=not is_urgent),
-                    after=self._keep(after, is_flushed=not is_urgent),
-                    spans=() if before is None or after is None else changed_spans(before, after),
+                    before=self._keep(before),
+                    after=self._keep(after),
                 )
-                self._append(msgspec.json.encode(entry), is_flushed=not is_urgent)
+                self._append(msgspec.json.encode(entry))
                 self._drop_old({**known, number: entry}, entry.group)
         except OSError as error:
             raise HostsError(
@@ -339,32 +209,25 @@ class Journal:
         ]
         if not pending:
             return
-        current = digest_of(read_file(target))
-        known = []
-        for digest in set().union(*map(_digests, pending)):
-            with contextlib.suppress(HostsError):
-                known.append(self.backup(digest))
         for path in leftovers(target):
-            left = read_file(path)
-            # A content that is not in the backups stays: it may be the only copy.
-            if left is not None and any(each.startswith(left) for each in known):
-                path.unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
+        current = digest_of(read_file(target))
         for each in pending:
             self.end(each, "done" if each.after == current else "failed")
 
     def _lock(self) -> Any:
         return hold_lock(self.locks / "journal.lock", str(self.path))
 
-    def _keep(self, data: bytes | None, *, is_flushed: bool) -> str | None:
+    def _keep(self, data: bytes | None) -> str | None:
         if data is None:
             return None
         digest = sha256(data).hexdigest()
         path = self.backup_path(digest)
         if not path.exists():
-            replace_file(path, data, mode=0o600, is_flushed=is_flushed)
+            replace_file(path, data, mode=0o600)
         return digest
 
-    def _append(self, line: bytes, *, is_flushed: bool = True) -> None:
+    def _append(self, line: bytes) -> None:
         handle = os.open(
             self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o600
         )
@@ -373,8 +236,7 @@ class Journal:
             size = file.seek(0, os.SEEK_END)
             is_torn = size > 0 and file.seek(size - 1) >= 0 and file.read(1) != b"\n"
             file.write((b"\n" if is_torn else b"") + line + b"\n")
-            if is_flushed:
-                os.fsync(file.fileno())
+            os.fsync(file.fileno())
 
     def _lines(self) -> Iterator[dict[str, Any]]:
         try:

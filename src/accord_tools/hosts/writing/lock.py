@@ -1,6 +1,6 @@
 """Locks between processes of accord, so that they change a file one after the other.
 
-Other programs do not know these locks; `exchange` notices what they do.
+Other programs do not know these locks; `replacement` compares what they leave.
 """
 
 import contextlib
@@ -101,7 +101,7 @@ def _try_to_lock(handle: int) -> bool:
     except BlockingIOError:
         return False
     except OSError:
-        return True  # a file system without locks; `exchange` still notices other writers
+        return True  # a file system without locks; `replacement` still compares
     return True
 
 
