@@ -10,7 +10,7 @@ import pytest
 from browser import Page
 from report_pages import Look, one_browser
 
-from accord_tools.fleet.rendering.page import as_html
+from accord_tools.fleet.rendering.html import as_html
 from accord_tools.fleet.rendering.site import write_site
 
 TESTS = Path(__file__).parents[1] / "tests"

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from accord.protocol.catalogue import catalogue
 from accord_tools.fleet.definition import ServerLimits
-from accord_tools.fleet.rendering.page import as_html
+from accord_tools.fleet.rendering.html import as_html
 from accord_tools.fleet.results import (
     CatalogChange,
     FleetView,

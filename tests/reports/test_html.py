@@ -6,7 +6,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from accord_tools.reports.html import _indent_json, as_badge, as_html
+from accord_tools.reports.badge import as_badge
+from accord_tools.reports.html import _indent_json, as_html
 from accord_tools.reports.report import build_report
 from reports.sample_reports import (
     NASTY,

@@ -5,8 +5,9 @@ import pytest
 from msgspec.structs import replace
 
 from accord import __version__
-from accord_tools.reports.machine_readable import as_json, as_junit, as_sarif
+from accord_tools.reports.machine_readable import as_json, as_junit
 from accord_tools.reports.report import SCORE_RULE, Setting, build_report
+from accord_tools.reports.sarif import as_sarif
 from reports.sample_reports import NASTY, NEW, OLD, hostile_report, server_report, spotless_report
 
 

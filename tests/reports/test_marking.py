@@ -9,9 +9,10 @@ from msgspec.structs import replace
 from accord.protocol.verdict import Evidence
 from accord.protocol.violation import Violation
 from accord_tools.reports.html import as_html
-from accord_tools.reports.machine_readable import as_json, as_junit, as_sarif
+from accord_tools.reports.machine_readable import as_json, as_junit
 from accord_tools.reports.markdown import as_markdown
 from accord_tools.reports.report import Setting, ViolationGroups, build_report
+from accord_tools.reports.sarif import as_sarif
 from accord_tools.reports.text import as_text
 from reports.sample_reports import NEW, verdict
 

@@ -4,8 +4,9 @@ import json
 
 from accord_tools.check.trace_check import replay
 from accord_tools.reports.html import as_html
-from accord_tools.reports.machine_readable import as_json, as_junit, as_sarif
+from accord_tools.reports.machine_readable import as_json, as_junit
 from accord_tools.reports.markdown import as_markdown
+from accord_tools.reports.sarif import as_sarif
 from accord_tools.reports.text import as_text
 from check.sessions import opening, records_of
 

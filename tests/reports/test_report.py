@@ -7,7 +7,8 @@ from accord.protocol.catalogue import Requirement, catalogue
 from accord.protocol.verdict import Evidence, Verdict
 from accord.protocol.violation import Violation
 from accord.types import REVISION_IDS
-from accord_tools.reports.html import BADGE_COLOURS, as_badge, as_html
+from accord_tools.reports.badge import BADGE_COLOURS, as_badge
+from accord_tools.reports.html import as_html
 from accord_tools.reports.machine_readable import as_json
 from accord_tools.reports.markdown import as_markdown
 from accord_tools.reports.report import (

@@ -12,9 +12,10 @@ from accord.protocol.catalogue import RULE_SET
 from accord_tools.check.scenarios.client import CLIENT_SCENARIOS
 from accord_tools.check.scenarios.server import SCENARIOS
 from accord_tools.reports.html import as_html
-from accord_tools.reports.machine_readable import as_json, as_junit, as_sarif
+from accord_tools.reports.machine_readable import as_json, as_junit
 from accord_tools.reports.markdown import as_markdown
 from accord_tools.reports.report import Report
+from accord_tools.reports.sarif import as_sarif
 from accord_tools.reports.text import as_text
 from accord_tools.reports.wording import summary
 from reports.sample_reports import hostile_report, server_report, spotless_report

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -28,6 +28,7 @@ from accord_tools.inspector.target_access import (
     request_credentials,
     server_target,
 )
+from accord_tools.reports.delivery import find_renderer
 from accord_tools.reports.report import VERDICTS, Report, RequirementResult, Setting
 
 CheckState: TypeAlias = Literal["idle", "running", "done", "failed", "stopped"]
@@ -364,20 +365,5 @@ async def download_report(session: InspectedSession, params: DownloadReport) -> 
     if report is None:
         raise ActionRefused("there is no report yet; run the check first")
     ending, media_type = _FILES[params.format]
-    text = _renderer(params.format)(report)
+    text = find_renderer(params.format)(report)
     return Download(f"accord-check.{ending}", media_type, [text.encode(errors="replace")])
-
-
-def _renderer(form: ReportFormat) -> Callable[[Report], str]:
-    from accord_tools.reports.html import as_html
-    from accord_tools.reports.machine_readable import as_json, as_junit, as_sarif
-    from accord_tools.reports.text import as_text
-
-    renderers: dict[str, Callable[[Report], str]] = {
-        "html": as_html,
-        "json": as_json,
-        "junit": as_junit,
-        "sarif": as_sarif,
-        "text": as_text,
-    }
-    return renderers[form]

@@ -17,29 +17,36 @@ if TYPE_CHECKING:
     from accord_tools.reports.tool_calls import CallPlan
 
 
-class _Form(NamedTuple):
-    """A form of a report: its function in this package, its files' endings."""
+class Form(NamedTuple):
+    """A form of a report.
+
+    Attributes:
+        function: that makes it, in `accord_tools.reports` or in another package of this shape.
+        endings: of its files.
+    """
 
     function: str
     endings: tuple[str, ...]
 
 
-_FORMS: Final[dict[str, _Form]] = {
-    "text": _Form("text.as_text", (".txt",)),
-    "json": _Form("machine_readable.as_json", (".json",)),
-    "junit": _Form("machine_readable.as_junit", (".xml",)),
-    "sarif": _Form("machine_readable.as_sarif", (".sarif", ".sarif.json")),
-    "markdown": _Form("markdown.as_markdown", (".md", ".markdown")),
-    "html": _Form("html.as_html", (".html", ".htm")),
-    "badge": _Form("html.as_badge", (".svg",)),
+FORMS: Final[dict[str, Form]] = {
+    "text": Form("text.as_text", (".txt",)),
+    "json": Form("machine_readable.as_json", (".json",)),
+    "junit": Form("machine_readable.as_junit", (".xml",)),
+    "sarif": Form("sarif.as_sarif", (".sarif", ".sarif.json")),
+    "markdown": Form("markdown.as_markdown", (".md", ".markdown")),
+    "html": Form("html.as_html", (".html", ".htm")),
+    "badge": Form("badge.as_badge", (".svg",)),
 }
+"""The forms by name."""
+
 # Files to show breaches in if the target is not a file.
 _PROJECT_FILES: Final = ("pyproject.toml", "package.json", "README.md")
 
 
 OPTIONS: Final = f"""\
 output:
---format F     {", ".join(_FORMS)} (default: the form that the file's ending names, else text)
+--format F     {", ".join(FORMS)} (default: the form that the file's ending names, else text)
 --output FILE  write the report to a file, in the form that its ending names; may be repeated
 --quiet        text: only the violations and one summary line
 --verbose      text: also every requirement that was not put to the test, with the reason
@@ -49,19 +56,26 @@ output:
 def report_format(options: argparse.Namespace) -> str:
     """Return the form of the printed report, or of the one file."""
     if options.format is not None:
-        return one_of(options.format, tuple(_FORMS), "format")
-    return _form_of(options.output[0], "text") if len(options.output) == 1 else "text"
+        return one_of(options.format, tuple(FORMS), "format")
+    return (form_of(options.output[0]) if len(options.output) == 1 else None) or "text"
 
 
-def _form_of(path: Path, otherwise: str) -> str:
-    """Return the form for the ending of a file; the longest ending wins."""
+def form_of(path: Path) -> str | None:
+    """Return the form for the ending of a file, the longest that fits; None without one."""
     fitting = [
         (len(ending), name)
-        for name, form in _FORMS.items()
+        for name, form in FORMS.items()
         for ending in form.endings
         if path.name.lower().endswith(ending)
     ]
-    return max(fitting)[1] if fitting else otherwise
+    return max(fitting)[1] if fitting else None
+
+
+def find_renderer(form: str, package: str = "accord_tools.reports") -> "Callable[..., str]":
+    """Return the function of a package that makes a report in one of the forms."""
+    module, name = FORMS[form].function.split(".")
+    renderer: Callable[..., str] = getattr(import_module(f"{package}.{module}"), name)
+    return renderer
 
 
 def artifact_file(target: str) -> str | None:
@@ -116,7 +130,7 @@ def write_report(
     """Write a report to the files of `--output`; return False after an error, which is printed."""
 
     def as_file(path: Path) -> str:
-        own = form if len(options.output) == 1 else _form_of(path, form)
+        own = form if len(options.output) == 1 else form_of(path) or form
         return render(report, own, quiet=options.quiet, verbose=options.verbose)
 
     return write_files(options.output, as_file, is_private=is_private)
@@ -149,12 +163,11 @@ def render(report: "Report", form: str, *, quiet: bool = False, verbose: bool = 
     """Return the text of a report in one of its forms."""
     from msgspec.structs import replace
 
-    module, name = _FORMS[form].function.split(".")
-    render: Callable[..., str] = getattr(import_module(f"accord_tools.reports.{module}"), name)
+    renderer = find_renderer(form)
     if report.setting.at is None:
         now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
         report = replace(report, setting=replace(report.setting, at=now))
-    return render(report, quiet=quiet, verbose=verbose) if form == "text" else render(report)
+    return renderer(report, quiet=quiet, verbose=verbose) if form == "text" else renderer(report)
 
 
 # -- plans of calls

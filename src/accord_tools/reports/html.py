@@ -29,17 +29,7 @@ SIGNS: Final = {
     "not-recorded": "\u25cb",
     "not-applicable": "\u2013",
 }
-# White text on each of these has a contrast of at least 4.5 to 1.
-BADGE_COLOURS: Final = {
-    "fail": "#b42318",
-    "warn": "#8a5a00",
-    "pass": "#1a7f37",
-    "not-exercised": "#5c6370",
-}
 _RADIUS: Final = 44
-# The width of a character at 11 pixels in a usual sans-serif face; the text is fitted to it.
-_CHARACTER: Final = 6.2
-_PADDING: Final = 7
 
 
 def read_asset(name: str, package: str = "accord_tools.reports") -> str:
@@ -71,32 +61,6 @@ def draw_ring(style: str, percent: float, shown: str, caption: str) -> str:
         f'{track}{arc}<text x="50" y="57">{shown}</text></svg>'
         f'<p><span class="unseen">{shown}</span> {caption}</p></div>'
     )
-
-
-def draw_badge(label: str, value: str, colour: str, title: str) -> str:
-    """Return a badge as SVG: the label, the value on a colour, and a title for the pointer."""
-    left, right = _width(label), _width(value)
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + right}" height="20" role="img"'
-        f' aria-label="{escape_html(f"{label}: {value}")}">\n'
-        f"<title>{escape_html(title)}</title>\n"
-        f'<clipPath id="r"><rect width="{left + right}" height="20" rx="4"/></clipPath>\n'
-        f'<g clip-path="url(#r)"><rect width="{left}" height="20" fill="#3b4252"/>'
-        f'<rect x="{left}" width="{right}" height="20" fill="{colour}"/></g>\n'
-        '<g fill="#fff" text-anchor="middle" font-size="11"'
-        ' font-family="Verdana,Geneva,DejaVu Sans,sans-serif">\n'
-        f"{_text(label, left / 2, left)}\n{_text(value, left + right / 2, right)}\n"
-        "</g>\n</svg>\n"
-    )
-
-
-def _width(text: str) -> int:
-    return round(len(text) * _CHARACTER) + 2 * _PADDING
-
-
-def _text(text: str, middle: float, width: int) -> str:
-    shown = escape_html(text)
-    return f'<text x="{middle:g}" y="14" textLength="{width - 2 * _PADDING}">{shown}</text>'
 
 
 _HEADINGS: Final = {
@@ -231,14 +195,8 @@ def _gauges(report: Report) -> Iterator[str]:
     )
     shown = "none" if report.score is None else f"{report.score:g}"
     caption = f"of 100, {wording.CAPPED}" if report.is_capped else "of 100"
-    ring = "little" if _is_little_tested(report) else state
+    ring = "little" if wording.is_little_tested(report) else state
     yield draw_ring(f"ring-{ring}", report.score or 0, shown, f"<b>Score</b><br>{caption}")
-
-
-def _is_little_tested(report: Report) -> bool:
-    """Return whether too little was tested to call a clean score good."""
-    is_clean = wording.state(report) == "pass"
-    return is_clean and wording.percent_covered(report) < wording.ENOUGH_COVERED
 
 
 def _shown_verdicts(report: Report) -> list[VerdictName]:
@@ -452,23 +410,3 @@ def _indent_json(text: str) -> list[str]:
         elif not sign.isspace():
             lines[-1] += ": " if sign == ":" else sign
     return [line for line in lines if line.strip()]
-
-
-# -- the badge
-
-_LABEL: Final = "MCP conformance"
-
-
-def as_badge(report: Report) -> str:
-    """Return score and coverage as SVG; the title has the target and the counts."""
-    value = "not tested"
-    if report.score is not None:
-        value = f"{report.score:g}/100 \u00b7 {wording.percent_covered(report)}% covered"
-    title = (
-        f"{report.target}: score {wording.score(report)},"
-        f" {wording.percent_covered(report)}% of the applicable requirements exercised,"
-        f" {wording.breach_counts(report)}"
-        f"{wording.called_tools(report, '; {} were called')}"
-    )
-    state = "not-exercised" if _is_little_tested(report) else wording.state(report)
-    return draw_badge(_LABEL, value, BADGE_COLOURS[state], title)

@@ -26,7 +26,7 @@ _NAMED: Final = 6
 _PAGE: Final = re.compile(r"(\d{4}-\d\d-\d\d)((?:/[a-z0-9-]+)+)")
 CAPPED: Final = f"capped at {HIGHEST_WITH_FAILURE} because a MUST failed"
 # Below this percentage of coverage a score without violations is not shown as good.
-ENOUGH_COVERED: Final = 60
+_ENOUGH_COVERED: Final = 60
 _SPECIFICATION: Final = "https://modelcontextprotocol.io/specification/"
 
 
@@ -251,6 +251,12 @@ def state(report: Report) -> VerdictName:
     if report.count("warn") or report.setting.never_succeeded:
         return "warn"
     return "pass" if report.coverage.exercised else "not-exercised"
+
+
+def is_little_tested(report: Report) -> bool:
+    """Return whether too little was tested to call a clean score good."""
+    is_clean = state(report) == "pass"
+    return is_clean and percent_covered(report) < _ENOUGH_COVERED
 
 
 def outcome(report: Report) -> tuple[str, str]:

@@ -7,21 +7,23 @@ from typing import TYPE_CHECKING, Final
 
 from accord.cli.options import UsageError, one_of
 from accord.cli.terminal import complain, note, painter, say, width
-from accord_tools.reports.delivery import write_files
+from accord_tools.reports.delivery import FORMS, form_of, write_files
 
 if TYPE_CHECKING:
     from accord_tools.fleet.results import FleetView
 
 
-OUTPUTS: Final = """\
+OUTPUTS: Final = f"""\
 --output PATH      write the report: fleet.html, fleet.json, results.xml (JUnit), fleet.sarif,
-                   fleet.md, fleet.csv, verdicts.ndjson, fleet.prom (OpenMetrics), badge.svg, or a
-                   folder with a page per server and badges, as in site/; may be repeated
---format F         of the printed report: text (default), json, junit, sarif, markdown, html, csv,
-                   ndjson, openmetrics, badge; or of the one file of --output
+                   fleet.md, badge.svg, or a folder with a page per server and badges, as in site/;
+                   may be repeated
+--format F         of the printed report: {", ".join(FORMS)};
+                   text by default; or of the one file of --output
 --quiet            no progress; only servers that are not as expected
 --verbose          every finding and remark
 """
+# The names and the endings of files of forms that are gone.
+_FORMER: Final = frozenset({"csv", "ndjson", "jsonl", "openmetrics", "prom"})
 
 
 def demand_outputs(options: argparse.Namespace) -> None:
@@ -31,10 +33,10 @@ def demand_outputs(options: argparse.Namespace) -> None:
         UsageError: a folder does not exist or cannot be written, or a form is unknown.
         FleetError: a folder for pages has files of others.
     """
-    from accord_tools.fleet.rendering import FORMS, form_of
     from accord_tools.fleet.rendering.site import demand_site
 
     if options.format is not None:
+        _refuse_former(options.format, f"--format {options.format}")
         options.format = one_of(options.format, tuple(FORMS), "format")
     for given in options.output:
         path = Path(given)
@@ -45,16 +47,25 @@ def demand_outputs(options: argparse.Namespace) -> None:
             raise UsageError(f"--output {given}: there is no folder {path.parent}")
         if not os.access(path if path.exists() else path.parent, os.W_OK):
             raise UsageError(f"--output {given}: it cannot be written there; name another place")
-        if form_of(path.name) is None and (options.format is None or len(options.output) > 1):
+        if options.format is None or len(options.output) > 1:
+            _refuse_former(path.suffix.lower().removeprefix("."), f"--output {given}")
+        if form_of(path) is None and (options.format is None or len(options.output) > 1):
             raise UsageError(
                 f"--output {given}: its ending stands for no form; known: {_endings()};"
                 " a folder ends with /"
             )
 
 
-def _endings() -> str:
-    from accord_tools.fleet.rendering import FORMS
+def _refuse_former(name: str, given: str) -> None:
+    """Refuse a form that fleets had before 0.3, by its name or the ending of its files."""
+    if name in _FORMER:
+        raise UsageError(
+            f"{given}: accord fleet does not write this form any more; use JSON, which has the same"
+            " numbers and verdicts: --format json, or --output fleet.json"
+        )
 
+
+def _endings() -> str:
     return ", ".join(form.endings[0] for form in FORMS.values())
 
 
@@ -66,7 +77,7 @@ def _is_site(given: str) -> bool:
 def deliver_view(view: "FleetView", options: argparse.Namespace) -> bool:
     """Print or write a report; returns False after an error, which is printed."""
     from accord_tools.fleet.definition import FleetError
-    from accord_tools.fleet.rendering import form_of, render_fleet
+    from accord_tools.fleet.rendering import render_fleet
     from accord_tools.fleet.rendering.site import write_site
     from accord_tools.fleet.rendering.text import as_text
 
@@ -85,7 +96,7 @@ def deliver_view(view: "FleetView", options: argparse.Namespace) -> bool:
 
     def render(path: Path) -> str:
         chosen = options.format if options.format and len(options.output) == 1 else None
-        return render_fleet(view, chosen or form_of(path.name) or "text")
+        return render_fleet(view, chosen or form_of(path) or "text")
 
     # The report is printed all the same: a run may have taken long.
     is_written &= write_files(files, render)

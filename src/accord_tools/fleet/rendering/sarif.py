@@ -22,8 +22,8 @@ from accord_tools.fleet.results import (
     RequirementBreach,
     ServerResult,
 )
-from accord_tools.reports.machine_readable import escape_sarif, format_sarif, sarif_run
 from accord_tools.reports.report import Report
+from accord_tools.reports.sarif import escape_sarif, format_sarif, sarif_run
 
 _MOST_RUNS: Final = 20
 _LEVELS: Final = {"fail": "error", "warn": "warning", "info": "note"}
