@@ -15,9 +15,9 @@ from aiohttp import web
 from accord import Server
 from accord.auth import MemoryStore, OAuth, Protected, StaticTokens
 from accord.auth.discovery import ResourceMetadata
-from accord_tools.diagnosis.diagnosis import Diagnosis
 from accord_tools.diagnosis.steps import check_tls, open_port
 from accord_tools.diagnosis.token_facts import token_facts
+from accord_tools.doctor.url import Diagnosis
 from support.certificates import self_signed, serving_with
 from support.http_server import bounded, free_port, serving
 from support.issuer import token
@@ -684,3 +684,29 @@ def test_a_fixed_token_is_tried_although_the_metadata_cannot_be_read():
 
     with bounded(server.asgi()) as port:
         run(main(f"http://127.0.0.1:{port}/mcp"))
+
+
+@pytest.mark.parametrize(
+    ("url", "step", "change"),
+    [
+        ("http://nowhere.invalid/mcp", "failed   dns", "change: correct the host name"),
+        ("http://127.0.0.1:{port}/mcp", "failed   tcp", "change: start the server"),
+    ],
+)
+def test_a_check_that_cannot_connect_shows_the_step_that_failed(url, step, change):
+    url = url.format(port=free_port())
+    code, out, err = run(accord("check", "server", url))
+    assert (code, out) == (2, "")
+    assert err.startswith(f"accord: {url}: ")
+    assert step in err
+    assert change in err
+
+
+def test_a_token_in_a_header_of_its_own_is_used():
+    async def main():
+        async with scripted() as script:
+            header = f"Authorization: Bearer {script.grant()['access_token']}"
+            code, steps, _ = await examined(script.url, "--header", header)
+            assert (code, steps["list"]["verdict"]) == (0, "ok")
+
+    run(main())

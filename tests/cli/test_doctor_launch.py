@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from accord.cli.main import main
-from accord_tools.diagnosis.launch import LaunchDiagnosis
+from accord_tools.doctor.launch import LaunchDiagnosis
 from accord_tools.hosts.definition import HostEntry, HostsError
 from accord_tools.hosts.sources.configuration_file import read_file_entry
 from support.tables import cases
@@ -217,7 +217,7 @@ def test_lines_on_stderr_of_a_good_server_are_shown(tmp_path):
 
 
 def test_a_server_that_stays_and_allows_no_second_start_is_reported(tmp_path, monkeypatch):
-    monkeypatch.setattr("accord_tools.diagnosis.launch._LEAVING", 0.1)
+    monkeypatch.setattr("accord_tools.doctor.launch._LEAVING", 0.1)
     lock = str(tmp_path / "lock")
     before = f"os.open({lock!r}, os.O_CREAT | os.O_EXCL)"
     steps = examine(answering(tmp_path, before=before, after="time.sleep(60)"))

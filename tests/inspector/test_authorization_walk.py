@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from accord import Server
 from accord.auth import AuthorizationServer, MemoryStore, OAuth
 from accord.protocol.catalogue import catalogue
+from accord_tools.diagnosis.stages import CLAUSES, STAGE_IDS, TITLES
 from accord_tools.inspector.actions import load_actions, perform
-from accord_tools.inspector.authorization.walk import AuthorizationWalk
-from accord_tools.inspector.authorization.walk_step import CLAUSES, STEP_IDS, TITLES
+from accord_tools.inspector.authorization_walk import AuthorizationWalk
 from accord_tools.inspector.definition import ActionRefused, InspectOptions, InspectTarget
 from accord_tools.inspector.live.live_connection import LiveConnection
 from accord_tools.inspector.session import Changes, InspectedSession
@@ -47,7 +47,7 @@ async def rest(walk):
 
 async def walk_to(walk, last):
     """Take one step after the other up to a step, and return that step."""
-    for each in STEP_IDS:
+    for each in STAGE_IDS:
         assert walk.describe()["next"] == each
         await walk.take_next()
         shown = await rest(walk)
@@ -82,7 +82,7 @@ async def test_all_steps_of_a_good_server_are_done_one_by_one():
         shown = walk.describe()
         assert shown["state"] == "done"
         assert {each["id"]: each["state"] for each in shown["steps"]} == dict.fromkeys(
-            STEP_IDS, "done"
+            STAGE_IDS, "done"
         )
         assert shown["next"] == ""
         assert shown["token"]["description"]
@@ -542,7 +542,7 @@ async def test_the_actions_of_the_page_reach_the_walk():
 
 
 def test_every_clause_of_a_step_is_in_the_catalogue():
-    assert set(CLAUSES) == set(TITLES) == set(STEP_IDS)
+    assert set(CLAUSES) == set(TITLES) == set(STAGE_IDS)
     named = {each for ids in CLAUSES.values() for each in ids}
     assert named <= set(catalogue())
 
@@ -618,7 +618,7 @@ async def test_advice_for_metadata_that_clients_can_use_all_the_same_is_a_warnin
             assert servers == f"{script.issuer}, http://127.0.0.1:1"
             assert (endpoints["state"], endpoints["came"]) == (
                 "warning",
-                "endpoints usable, PKCE: not stated",
+                f"{script.issuer}/register; metadata without code_challenge_methods_supported",
             )
 
 

@@ -25,8 +25,8 @@ from accord.cli.options import (
     one_of,
     without_secrets,
 )
-from accord.cli.target import demand_target, locate, names_entry, reach_server
-from accord.cli.terminal import complain, progress
+from accord.cli.target import demand_target, is_url, locate, names_entry, reach_server
+from accord.cli.terminal import complain, note, progress
 from accord.errors import ConnectFailed, MissingExtra, TraceError
 from accord.types import REVISION_IDS
 from accord_tools.check.probing.secret_filter import display_target
@@ -221,8 +221,34 @@ def _run_server_check(options: argparse.Namespace) -> int:
         report = asyncio.run(_check(options, plan))
     except ConnectFailed as error:
         complain(advise_in_options(str(error)))
+        if not options.command and is_url(options.target):
+            asyncio.run(_show_obstacles(options))
         return 2
     return delivery.deliver(report, form, options)
+
+
+async def _show_obstacles(options: argparse.Namespace) -> None:
+    """Print the steps to a server that are not ok, as `accord doctor` does."""
+    try:
+        from accord.auth import MemoryStore, OAuth
+        from accord_tools.diagnosis.discovery import find_obstacles
+    except ImportError:
+        return  # they need an extra
+    from accord_tools.check.probing.target import is_older_form
+    from accord_tools.diagnosis.facts import AuthorizationFacts
+    from accord_tools.diagnosis.steps import format_step
+
+    facts = AuthorizationFacts(
+        url=options.target,
+        headers=headers_of(options),
+        settings=OAuth(store=MemoryStore()),
+        client_name="accord check",
+        is_older_form=is_older_form,
+        obtains_token=False,
+        seconds=options.timeout,
+    )
+    for step in await find_obstacles(facts):
+        note(format_step(step, lambda _style, text: text).rstrip())
 
 
 def _plan_server(options: argparse.Namespace) -> "ServerPlan":

@@ -1,12 +1,1 @@
-"""Connecting to a server step by step: what each step asked, what came, and what to change."""
-
-from typing import Final
-
-from accord.cli.commands import CHECK, Command
-
-DOCTOR_COMMAND: Final = Command(
-    "accord_tools.diagnosis.command",
-    "find out why a client cannot use a server",
-    CHECK,
-    takes_command=True,
-)
+"""The way to a server at a URL, from DNS to its first list, and to a token, as steps with data."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, NoReturn, Typ
 
 import msgspec
 
+from accord.cli.terminal import escape_controls
 from accord.http.client.sender import ConnectionCut, HttpClientOptions, NotSent
 from accord.http.rules.headers import ACCEPT_BOTH, SESSION
 from accord.protocol.revisions import HANDSHAKE
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 StepVerdict: TypeAlias = Literal["ok", "warning", "failed", "skipped"]
 
 
-class DoctorStep(msgspec.Struct, kw_only=True):
+class DiagnosisStep(msgspec.Struct, kw_only=True):
     """One step: the request, the answer, and what to change if the step is not ok."""
 
     name: str
@@ -30,6 +31,21 @@ class DoctorStep(msgspec.Struct, kw_only=True):
     asked: str = ""
     came: str = ""
     change: str = ""
+
+
+_STYLES: Final = {"ok": "green", "warning": "yellow", "failed": "bold red", "skipped": "dim"}
+_NAME_WIDTH: Final = len("authorization server")
+
+
+def format_step(step: DiagnosisStep, paint: Callable[[str, str], str]) -> str:
+    """Return a step for a terminal, with what to change."""
+    verdict = paint(_STYLES[step.verdict], f"{step.verdict:8}")
+    lines = [f"{verdict} {step.name:{_NAME_WIDTH}}  {escape_controls(step.came)}"]
+    if step.verdict in ("warning", "failed"):
+        lines.append(f"{'':9}asked: {escape_controls(step.asked)}")
+    if step.change:
+        lines.append(f"{'':9}change: {escape_controls(step.change)}")
+    return "\n".join(lines) + "\n"
 
 
 class Stopped(Exception):
@@ -50,9 +66,9 @@ class StepList:
     unreachable: frozenset[str] = frozenset()
     """Names of steps without which the server cannot be reached at all."""
 
-    def __init__(self, target: str, report: Callable[[DoctorStep], object]) -> None:
+    def __init__(self, target: str, report: Callable[[DiagnosisStep], object]) -> None:
         self.target = target
-        self.steps: list[DoctorStep] = []
+        self.steps: list[DiagnosisStep] = []
         self._report = report
 
     @property
@@ -62,7 +78,7 @@ class StepList:
 
     def add(self, name: str, verdict: StepVerdict, *, change: str = "", **facts: str) -> None:
         """Note a step, and report it."""
-        step = DoctorStep(name=name, verdict=verdict, change=change, **facts)
+        step = DiagnosisStep(name=name, verdict=verdict, change=change, **facts)
         self.steps.append(step)
         self._report(step)
 
@@ -75,7 +91,7 @@ class StepList:
 _EXPIRES_SOON: Final = 14 * 86_400
 
 
-async def resolve_host(host: str, port: int, seconds: float) -> tuple[DoctorStep, list[str]]:
+async def resolve_host(host: str, port: int, seconds: float) -> tuple[DiagnosisStep, list[str]]:
     """Resolve a host name; return the step and the addresses."""
     asked = f"the addresses of {host}"
     loop = asyncio.get_running_loop()
@@ -85,14 +101,14 @@ async def resolve_host(host: str, port: int, seconds: float) -> tuple[DoctorStep
     except (OSError, UnicodeError, TimeoutError) as error:
         change = "correct the host name, or the name server of this machine"
         came = shown_reason(error)
-        failed = DoctorStep(name="dns", verdict="failed", asked=asked, came=came, change=change)
+        failed = DiagnosisStep(name="dns", verdict="failed", asked=asked, came=came, change=change)
         return failed, []
     addresses = list(dict.fromkeys(str(each[4][0]) for each in found))
     came = ", ".join(addresses[:4])
-    return DoctorStep(name="dns", verdict="ok", asked=asked, came=came), addresses
+    return DiagnosisStep(name="dns", verdict="ok", asked=asked, came=came), addresses
 
 
-async def open_port(addresses: Sequence[str], port: int, seconds: float) -> DoctorStep:
+async def open_port(addresses: Sequence[str], port: int, seconds: float) -> DiagnosisStep:
     """Connect to the first address that takes connections."""
     asked = f"a connection to port {port}"
     refused: list[str] = []
@@ -106,16 +122,16 @@ async def open_port(addresses: Sequence[str], port: int, seconds: float) -> Doct
         writer.close()
         if not refused:
             came = f"connected to {address}"
-            return DoctorStep(name="tcp", verdict="ok", asked=asked, came=came)
+            return DiagnosisStep(name="tcp", verdict="ok", asked=asked, came=came)
         change = "remove addresses where nothing listens: clients lose time on them"
         came = "; ".join(refused)[:300]
-        return DoctorStep(name="tcp", verdict="warning", asked=asked, came=came, change=change)
+        return DiagnosisStep(name="tcp", verdict="warning", asked=asked, came=came, change=change)
     change = "start the server, open the port in the firewall, or correct the port"
     came = "; ".join(refused)[:300]
-    return DoctorStep(name="tcp", verdict="failed", asked=asked, came=came, change=change)
+    return DiagnosisStep(name="tcp", verdict="failed", asked=asked, came=came, change=change)
 
 
-async def check_tls(host: str, port: int, seconds: float) -> DoctorStep:
+async def check_tls(host: str, port: int, seconds: float) -> DiagnosisStep:
     """Make a TLS connection and look at the certificate."""
     asked = f"TLS with {host}"
     try:
@@ -124,11 +140,11 @@ async def check_tls(host: str, port: int, seconds: float) -> DoctorStep:
     except ssl.SSLCertVerificationError as error:
         change = f"serve a certificate that is valid for {host}, with its chain"
         came = error.verify_message
-        return DoctorStep(name="tls", verdict="failed", asked=asked, came=came, change=change)
+        return DiagnosisStep(name="tls", verdict="failed", asked=asked, came=came, change=change)
     except (OSError, TimeoutError) as error:
         change = "check the port: it may speak plain HTTP"
         came = shown_reason(error)
-        return DoctorStep(name="tls", verdict="failed", asked=asked, came=came, change=change)
+        return DiagnosisStep(name="tls", verdict="failed", asked=asked, came=came, change=change)
     tls: Any = writer.get_extra_info("ssl_object")
     ends = ssl.cert_time_to_seconds(tls.getpeercert()["notAfter"])
     writer.close()
@@ -136,8 +152,8 @@ async def check_tls(host: str, port: int, seconds: float) -> DoctorStep:
     came = f"{tls.version()}, certificate valid for {days} days"
     if ends - time.time() < _EXPIRES_SOON:
         change = "renew it soon"
-        return DoctorStep(name="tls", verdict="warning", asked=asked, came=came, change=change)
-    return DoctorStep(name="tls", verdict="ok", asked=asked, came=came)
+        return DiagnosisStep(name="tls", verdict="warning", asked=asked, came=came, change=change)
+    return DiagnosisStep(name="tls", verdict="ok", asked=asked, came=came)
 
 
 def shown_reason(error: BaseException) -> str:

@@ -31,7 +31,7 @@ ACTION_MODULES: Final = (
     "accord_tools.inspector.history.call_history",
     "accord_tools.inspector.exports.export_actions",
     "accord_tools.inspector.comparison",
-    "accord_tools.inspector.authorization.walk",
+    "accord_tools.inspector.authorization_walk",
 )
 """The modules that define actions; imported when the page is served."""
 _ALL: Final[tuple[SessionKind, ...]] = ("live", "trace", "watch")

@@ -12,7 +12,8 @@ from urllib.parse import parse_qsl, urlsplit
 import msgspec
 from msgspec.structs import replace
 
-from accord.errors import ConnectFailed
+from accord.errors import AccordError, ConnectFailed
+from accord.http.rules.responses import quote_url
 from accord.http.rules.sse import CONTENT_TYPE
 from accord.protocol.mirroring import MirroredArgument
 from accord.protocol.questions import asks_for_secret
@@ -452,6 +453,15 @@ async def name_form(target: ServerTarget, error: ConnectFailed) -> ConnectFailed
         f"{target.name} speaks {FORM_NAMES[found]}, not {FORM_NAMES[target.form]}:"
         f" leave out --transport {target.form}"
     )
+
+
+async def is_older_form(url: str, headers: Mapping[str, str], seconds: float) -> bool:
+    """Ask a URL whether it speaks HTTP with SSE, the older form."""
+    target = ServerTarget(name=quote_url(url), url=url, headers=headers, patience=seconds)
+    try:
+        return await find_form(target) == "sse"
+    except AccordError:
+        return False
 
 
 async def find_form(target: ServerTarget) -> Form | None:

@@ -13,17 +13,19 @@ from accord.auth.oauth import OAuth
 from accord.auth.tokens import MemoryStore
 from accord.errors import AccordError, FlowFailed
 from accord.http.client.guarded import NoResponse
+from accord.types import REVISION_IDS, RevisionId
+from accord_tools.check.probing.target import is_older_form
+from accord_tools.diagnosis.facts import AuthorizationFacts, GrantedAuth
+from accord_tools.diagnosis.stages import (
+    CLAUSES,
+    STAGE_IDS,
+    TITLES,
+    Stage,
+    StageFailed,
+    StageId,
+)
 from accord_tools.diagnosis.token_facts import decode_jwt, token_facts
 from accord_tools.inspector.actions import Nothing, action
-from accord_tools.inspector.authorization.walk_context import CLIENT_NAME, GrantedAuth, WalkContext
-from accord_tools.inspector.authorization.walk_step import (
-    STEP_IDS,
-    TITLES,
-    StepFailed,
-    StepId,
-    WalkStep,
-    describe_clauses,
-)
 from accord_tools.inspector.definition import ActionRefused
 from accord_tools.inspector.target_access import current_target, find_secrets
 
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("accord_tools.inspector")
 
 WalkState: TypeAlias = Literal["idle", "running", "waiting", "done", "failed"]
-Stage: TypeAlias = Callable[[WalkContext, WalkStep], Awaitable[None]]
+StageFunction: TypeAlias = Callable[[AuthorizationFacts, Stage], Awaitable[None]]
 
 # The characters of a scope (RFC 6749, section 3.3).
 _SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,200}")
@@ -45,6 +47,10 @@ _PASTED_MOST: Final = 32 * 1024
 _STDIO: Final = (
     "the server is launched by a command: authorization is for servers at a URL, and a launched "
     "server gets its credentials from its environment"
+)
+_CLIENT_NAME: Final = "accord inspect"
+_NOT_PROTECTED: Final = (
+    "a protected server answers 401; any other status does not begin authorization"
 )
 _OPEN: Final = (
     "the server answers without a token, so clients do not authorize. If only some requests need "
@@ -60,16 +66,18 @@ class AuthorizationWalk:
 
     def __init__(self, session: "InspectedSession") -> None:
         self.session = session
-        self._steps = [WalkStep(each) for each in STEP_IDS]
+        self._steps = [Stage(each) for each in STAGE_IDS]
         self._task: asyncio.Task[Any] | None = None
         self._used: GrantedAuth | None = None
-        self._context: WalkContext | None = None
+        self._context: AuthorizationFacts | None = None
         if session.target.url:
             target = session.target
-            self._context = WalkContext(
+            self._context = AuthorizationFacts(
                 url=target.url,
                 headers=target.headers,
                 settings=_settings_of(target.auth),
+                client_name=_CLIENT_NAME,
+                is_older_form=is_older_form,
                 timeout=target.timeout,
                 revision=target.revision,
                 transport=target.transport,
@@ -125,7 +133,7 @@ class AuthorizationWalk:
             return "done"
         return "idle"
 
-    def _describe_step(self, step: WalkStep, context: WalkContext) -> dict[str, Any]:
+    def _describe_step(self, step: Stage, context: AuthorizationFacts) -> dict[str, Any]:
         hide = context.secrets.hide
         return {
             "id": step.id,
@@ -141,10 +149,10 @@ class AuthorizationWalk:
             "explains": [
                 [each.name, hide(each.value), hide(each.meaning)] for each in step.explains
             ],
-            "clauses": describe_clauses(step, context.revision),
+            "clauses": _describe_clauses(step, context.revision),
         }
 
-    def _describe_token(self, context: WalkContext) -> dict[str, Any] | None:
+    def _describe_token(self, context: AuthorizationFacts) -> dict[str, Any] | None:
         if context.grant is None:
             return None
         return describe_token(context.grant.access_token, context)
@@ -157,17 +165,17 @@ class AuthorizationWalk:
 
     async def run_all(self) -> None:
         """Make all steps that are left; they go on after the return."""
-        await self._go_on(len(STEP_IDS))
+        await self._go_on(len(STAGE_IDS))
 
     async def _go_on(self, count: int) -> None:
         next_id = self._next()
         if next_id is not None and self._step(next_id).state == "failed":
             first = self._first_to_redo(next_id)
-            count += STEP_IDS.index(next_id) - STEP_IDS.index(first)
+            count += STAGE_IDS.index(next_id) - STAGE_IDS.index(first)
             await self._reset(first)
         self._begin(count)
 
-    def _first_to_redo(self, step: StepId) -> StepId:
+    def _first_to_redo(self, step: StageId) -> StageId:
         """Return where to begin so that a step can be made again with fresh facts."""
         context = self._demand_context()
         if step == "endpoints":
@@ -177,18 +185,18 @@ class AuthorizationWalk:
             return "url"  # every sign-in needs a state and a challenge of its own
         return step
 
-    async def restart(self, step: StepId) -> None:
+    async def restart(self, step: StageId) -> None:
         """Forget a step and those after it, and make it again."""
         self._demand_context()
         done = [each.id for each in self._steps if each.state not in ("todo", "skipped")]
-        needed = STEP_IDS[: STEP_IDS.index(step)]
+        needed = STAGE_IDS[: STAGE_IDS.index(step)]
         # An open server skips what follows the challenge, which may be made all the same.
         missing = [each for each in needed if self._step(each).state in ("todo", "failed")]
         if missing and step not in done:
             raise ActionRefused(f"first make the step: {TITLES[missing[0]]}", field="step")
         first = self._first_to_redo(step)
         await self._reset(first)
-        self._begin(STEP_IDS.index(step) - STEP_IDS.index(first) + 1)
+        self._begin(STAGE_IDS.index(step) - STAGE_IDS.index(first) + 1)
 
     async def choose_scopes(self, scopes: list[str]) -> None:
         """Ask for other scopes from now on; an empty list asks for those that clients choose.
@@ -282,19 +290,19 @@ class AuthorizationWalk:
 
     # -- making steps
 
-    def _demand_context(self) -> WalkContext:
+    def _demand_context(self) -> AuthorizationFacts:
         if self._context is None:
             raise ActionRefused(_STDIO)
         return self._context
 
-    def _step(self, id: StepId) -> WalkStep:
-        return self._steps[STEP_IDS.index(id)]
+    def _step(self, id: StageId) -> Stage:
+        return self._steps[STAGE_IDS.index(id)]
 
     @property
     def _is_running(self) -> bool:
         return self._task is not None and not self._task.done()
 
-    def _next(self) -> StepId | None:
+    def _next(self) -> StageId | None:
         waiting = (each.id for each in self._steps if each.state in ("todo", "failed"))
         return next(waiting, None)
 
@@ -314,22 +322,22 @@ class AuthorizationWalk:
             task.cancel()
             await asyncio.wait([task])
 
-    async def _reset(self, first: StepId) -> None:
+    async def _reset(self, first: StageId) -> None:
         await self._cancel()
         context = self._demand_context()
         context.forget_from(first)
-        for id in STEP_IDS[STEP_IDS.index(first) :]:
-            self._steps[STEP_IDS.index(id)] = WalkStep(id)
+        for id in STAGE_IDS[STAGE_IDS.index(first) :]:
+            self._steps[STAGE_IDS.index(id)] = Stage(id)
         self._mark()
 
-    async def _make(self, context: WalkContext, count: int) -> None:
+    async def _make(self, context: AuthorizationFacts, count: int) -> None:
         # A person may have added headers on the page.
         context.headers = current_target(self.session).headers
         for _ in range(count):
             id = self._next()
             if id is None:
                 break
-            step = self._steps[STEP_IDS.index(id)] = WalkStep(id, state="running")
+            step = self._steps[STAGE_IDS.index(id)] = Stage(id, state="running")
             self._mark()
             try:
                 await self._make_one(context, step)
@@ -340,14 +348,14 @@ class AuthorizationWalk:
             if step.state == "failed":
                 break
 
-    async def _make_one(self, context: WalkContext, step: WalkStep) -> None:
+    async def _make_one(self, context: AuthorizationFacts, step: Stage) -> None:
         if step.id in ("url", "redirect") and not context.uses_code:
             step.state, step.came = "skipped", f"the grant {context.settings.grant} needs no person"
             return
         before = context.grant
         try:
             await _stages()[step.id](context, step)
-        except StepFailed as error:
+        except StageFailed as error:
             _fail(step, error.asked, error.came, error.change)
         except FlowFailed as error:
             _fail(step, error.asked, error.came, error.hint)
@@ -367,13 +375,16 @@ class AuthorizationWalk:
                 self._on_renewed(before, context.grant)
             if step.id == "challenge" and context.is_open:
                 self._skip_after(step.id)
+            elif step.id == "challenge" and context.status != 401:
+                change = f"{step.change or 'connect without authorization'}: {_NOT_PROTECTED}"
+                _fail(step, step.asked, step.came, change)
 
-    def _skip_after(self, id: StepId) -> None:
-        for each in self._steps[STEP_IDS.index(id) + 1 :]:
+    def _skip_after(self, id: StageId) -> None:
+        for each in self._steps[STAGE_IDS.index(id) + 1 :]:
             each.state, each.came = "skipped", "the server is open to every caller"
 
 
-def _fail(step: WalkStep, asked: str, came: str, change: str) -> None:
+def _fail(step: Stage, asked: str, came: str, change: str) -> None:
     step.state = "failed"
     step.asked = asked or step.asked
     step.came, step.change = came, change
@@ -384,11 +395,11 @@ def _settings_of(auth: Any) -> OAuth:
     if isinstance(auth, OAuth):
         return auth
     if auth == "oauth":
-        return OAuth(client_name=CLIENT_NAME)
-    return OAuth(client_name=CLIENT_NAME, store=MemoryStore())
+        return OAuth(client_name=_CLIENT_NAME)
+    return OAuth(client_name=_CLIENT_NAME, store=MemoryStore())
 
 
-def describe_token(token: str, context: WalkContext | None) -> dict[str, Any]:
+def describe_token(token: str, context: AuthorizationFacts | None) -> dict[str, Any]:
     """Return what can be read in a token without its issuer; nothing is verified."""
     found = token_facts(token, None if context is None else context.resource, time.time())
     decoded = decode_jwt(token)
@@ -400,29 +411,61 @@ def describe_token(token: str, context: WalkContext | None) -> dict[str, Any]:
     }
 
 
-def _stages() -> dict[StepId, Stage]:
+def _stages() -> dict[StageId, StageFunction]:
     # Loaded with the first step: most sessions need none of this.
-    from accord_tools.inspector.authorization import discovery_stages, token_stages
+    from accord_tools.diagnosis import discovery, tokens
 
     return {
-        "network": discovery_stages.check_network,
-        "challenge": discovery_stages.ask_without_token,
-        "resource": discovery_stages.find_resource,
-        "server": discovery_stages.find_server,
-        "endpoints": discovery_stages.check_endpoints,
-        "registration": token_stages.register_client,
-        "url": token_stages.make_url,
-        "redirect": token_stages.wait_for_redirect,
-        "token": token_stages.obtain_token,
-        "refresh": token_stages.refresh_token,
-        "call": token_stages.call_server,
+        "network": discovery.check_network,
+        "challenge": discovery.ask_without_token,
+        "resource": discovery.find_resource,
+        "server": discovery.find_server,
+        "endpoints": discovery.check_endpoints,
+        "registration": tokens.register_client,
+        "url": tokens.make_url,
+        "redirect": tokens.wait_for_redirect,
+        "token": tokens.obtain_token,
+        "refresh": tokens.refresh_token,
+        "call": tokens.call_server,
     }
+
+
+def _describe_clauses(stage: Stage, revision: RevisionId | None) -> list[dict[str, Any]]:
+    """Return what the specification says of a stage, and what was seen of it.
+
+    Args:
+        stage: the stage.
+        revision: the one whose text is meant; None for the newest.
+    """
+    from accord.protocol.catalogue import catalogue
+    from accord_tools.reports.report import anchor
+    from accord_tools.reports.wording import page_of
+
+    rows, shown = catalogue(), []
+    judged = revision or REVISION_IDS[-1]
+    for each in CLAUSES[stage.id]:
+        row = rows[each]
+        if not row.holds_in(judged):
+            continue
+        verdict = "broken" if each in stage.broken else "kept" if each in stage.kept else ""
+        shown.append(
+            {
+                "requirement": each,
+                "level": row.level_in(judged),
+                "party": row.party,
+                "text": row.text,
+                "mend": row.mend,
+                "url": page_of(anchor(row, judged)) or "",
+                "verdict": verdict,
+            }
+        )
+    return shown
 
 
 class RestartParams(msgspec.Struct):
     """The step to make again."""
 
-    step: StepId
+    step: StageId
 
 
 class ScopesParams(msgspec.Struct):

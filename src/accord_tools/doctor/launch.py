@@ -16,7 +16,7 @@ from accord_tools.check.probing.messages import MessageLog, Reply, shorten
 from accord_tools.check.probing.raw_connection import ConnectionEnded, MessageTimeout, RawConnection
 from accord_tools.check.probing.target import StdioCarrier
 from accord_tools.check.probing.tool_calls import tool_refusal
-from accord_tools.diagnosis.steps import DoctorStep, StepList, Stopped
+from accord_tools.diagnosis.steps import DiagnosisStep, StepList, Stopped
 from accord_tools.hosts.checking.launch import advise_program, advise_start, quote_stderr
 from accord_tools.hosts.definition import HostEntry
 
@@ -48,7 +48,7 @@ class LaunchDiagnosis(StepList):
         entry: HostEntry,
         *,
         seconds: float = 10.0,
-        report: Callable[[DoctorStep], object] = lambda _step: None,
+        report: Callable[[DiagnosisStep], object] = lambda _step: None,
     ) -> None:
         super().__init__(shlex.join(entry.command), report)
         self._entry = entry

@@ -1,11 +1,12 @@
-"""The steps of an authorization: names, clauses, what happened, and what parameters mean."""
+"""The stages on the way to a token: names, clauses, what happened, what parameters mean."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
+from typing import Final, Literal, NamedTuple, NoReturn, TypeAlias, get_args
 
-from accord.types import REVISION_IDS, RevisionId
+from accord_tools.diagnosis.steps import DiagnosisStep, StepVerdict
 
-StepId: TypeAlias = Literal[
+StageId: TypeAlias = Literal[
     "network",
     "challenge",
     "resource",
@@ -18,10 +19,10 @@ StepId: TypeAlias = Literal[
     "refresh",
     "call",
 ]
-STEP_IDS: Final[tuple[StepId, ...]] = get_args(StepId)
-StepState: TypeAlias = Literal["todo", "running", "done", "warning", "failed", "skipped"]
+STAGE_IDS: Final[tuple[StageId, ...]] = get_args(StageId)
+StageState: TypeAlias = Literal["todo", "running", "done", "warning", "failed", "skipped"]
 
-TITLES: Final[dict[StepId, str]] = {
+TITLES: Final[dict[StageId, str]] = {
     "network": "Network",
     "challenge": "Request without a token",
     "resource": "Protected resource metadata",
@@ -35,7 +36,7 @@ TITLES: Final[dict[StepId, str]] = {
     "call": "First call with the token",
 }
 
-CLAUSES: Final[dict[StepId, tuple[str, ...]]] = {
+CLAUSES: Final[dict[StageId, tuple[str, ...]]] = {
     "network": (),
     "challenge": (
         "auth.server.401-when-required",
@@ -128,21 +129,22 @@ class ShownExchange:
 
 
 @dataclass
-class WalkStep:
-    """A step, and what happened in it.
+class Stage:
+    """A part of the way to a token, and what happened in it.
 
     Attributes:
         asked: what was asked, in short.
         came: what came back, in short.
-        change: what to change if the step is not done.
-        exchanges: all requests of the step.
+        change: what to change if the stage is not done.
+        exchanges: all requests of the stage.
         explains: the values in them.
         kept: ids of requirements that were seen to be kept.
         broken: ids of requirements that were seen to be broken.
+        report: called with each step of the stage as soon as it is done.
     """
 
-    id: StepId
-    state: StepState = "todo"
+    id: StageId
+    state: StageState = "todo"
     asked: str = ""
     came: str = ""
     change: str = ""
@@ -150,13 +152,36 @@ class WalkStep:
     explains: list[ExplainedValue] = field(default_factory=list)
     kept: set[str] = field(default_factory=set)
     broken: set[str] = field(default_factory=set)
+    report: Callable[[DiagnosisStep], object] = lambda _step: None
+
+    def add(self, name: str, verdict: StepVerdict, *, change: str = "", **facts: str) -> None:
+        """Note a step of the stage; further ones may follow, even after a failed one."""
+        self.take(DiagnosisStep(name=name, verdict=verdict, change=change, **facts))
+
+    def take(self, step: DiagnosisStep) -> None:
+        """Note a step, as `add` does."""
+        self.report(step)
+        self.asked = self.asked or step.asked
+        self.came = f"{self.came}; {step.came}" if self.came else step.came
+        if step.verdict in ("warning", "failed"):
+            self.warn(step.change)
+
+    def stop(self, name: str, **facts: str) -> NoReturn:
+        """Note a failed step that ends the stage.
+
+        Raises:
+            StageFailed: always.
+        """
+        step = DiagnosisStep(name=name, verdict="failed", **facts)
+        self.report(step)
+        raise StageFailed(asked=step.asked, came=step.came, change=step.change)
 
     def judge(self, requirement: str, *, is_kept: bool) -> None:
         """Note whether a requirement was kept."""
         (self.kept if is_kept else self.broken).add(requirement)
 
     def warn(self, change: str) -> None:
-        """Note something to change that does not stop the walk."""
+        """Note something to change that does not stop the way."""
         self.state = "warning"
         self.change = f"{self.change}; {change}" if self.change else change
 
@@ -165,46 +190,14 @@ class WalkStep:
         self.explains.append(ExplainedValue(name, str(value), meaning))
 
 
-class StepFailed(Exception):
-    """A step did not give what the next one needs."""
+class StageFailed(Exception):
+    """A stage did not give what the next one needs."""
 
     def __init__(self, *, came: str, change: str, asked: str = "") -> None:
         super().__init__(came)
         self.asked = asked
         self.came = came
         self.change = change
-
-
-def describe_clauses(step: WalkStep, revision: RevisionId | None) -> list[dict[str, Any]]:
-    """Return what the specification says of a step, and what was seen of it.
-
-    Args:
-        step: the step.
-        revision: the one whose text is meant; None for the newest.
-    """
-    from accord.protocol.catalogue import catalogue
-    from accord_tools.reports.report import anchor
-    from accord_tools.reports.wording import page_of
-
-    rows, shown = catalogue(), []
-    judged = revision or REVISION_IDS[-1]
-    for each in CLAUSES[step.id]:
-        row = rows[each]
-        if not row.holds_in(judged):
-            continue
-        verdict = "broken" if each in step.broken else "kept" if each in step.kept else ""
-        shown.append(
-            {
-                "requirement": each,
-                "level": row.level_in(judged),
-                "party": row.party,
-                "text": row.text,
-                "mend": row.mend,
-                "url": page_of(anchor(row, judged)) or "",
-                "verdict": verdict,
-            }
-        )
-    return shown
 
 
 AUTHORIZATION_PARAMETERS: Final = {

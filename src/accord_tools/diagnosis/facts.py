@@ -1,9 +1,9 @@
-"""What the steps of an authorization found out so far, and how they send requests, masked."""
+"""What the stages on the way to a token found out, and how they send requests, masked."""
 
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 from urllib.parse import parse_qsl, quote, quote_plus, urlencode, urlsplit
@@ -26,12 +26,12 @@ from accord.http.client.guarded import (
 from accord.http.rules.responses import quote_url
 from accord.testing.masking import Masks, is_secret_name
 from accord.types import RevisionId
-from accord_tools.inspector.authorization.walk_step import STEP_IDS, ShownExchange, StepId, WalkStep
+from accord_tools.diagnosis.stages import STAGE_IDS, ShownExchange, Stage, StageId
 
 if TYPE_CHECKING:
     from accord.auth.browser import LoopbackRedirect
     from accord.auth.client_identity import ClientIdentity, DpopKey
-    from accord.auth.discovery import ResourceMetadata, ServerMetadata
+    from accord.auth.discovery import ResourceMetadata, ServerMetadata, UnreadableMetadata
     from accord.auth.flow import AuthorizationRequest
     from accord.auth.oauth import OAuth
     from accord.auth.tokens import TokenGrant
@@ -173,12 +173,10 @@ def _cut(text: str) -> str:
 
 Value = TypeVar("Value")
 
-CLIENT_NAME: Final = "accord inspect"
-
-# The facts that each step finds; a step that is made again begins without them.
-_FACTS: Final[dict[StepId, tuple[str, ...]]] = {
-    "challenge": ("challenge", "is_open"),
-    "resource": ("resource",),
+# The facts that each stage finds; a stage that is made again begins without them.
+_FACTS: Final[dict[StageId, tuple[str, ...]]] = {
+    "challenge": ("challenge", "status"),
+    "resource": ("resource", "unreadable"),
     "server": ("server",),
     "registration": ("client",),
     "url": ("request", "sign_in_url"),
@@ -188,31 +186,44 @@ _FACTS: Final[dict[StepId, tuple[str, ...]]] = {
 
 
 @dataclass(kw_only=True)
-class WalkContext:
-    """The facts of one walk.
+class AuthorizationFacts:
+    """The facts of one way to a token.
 
     Attributes:
         url: of the server.
         headers: that the user gave for every request; their values are private.
         settings: the client's, as the command line gave them.
-        timeout: seconds for an answer of the server.
+        client_name: the name in `initialize`.
+        timeout: seconds for an answer of the server to a client with a token.
+        seconds: that a step before may take.
+        is_older_form: finds out whether a URL speaks HTTP with SSE: takes headers and seconds, too.
+        obtains_token: whether a token is to be obtained, and not given.
         scopes: the ones that the person typed; None chooses them as clients do.
         names_resource: whether requests name the server that the token is for.
         mark: called after each change, so that the page shows it.
+        status: of the answer to a request without a token.
+        has_fixed_tokens: whether clients cannot obtain a token, so that one is given to them.
+        unreadable: why the metadata of the resource is not used.
     """
 
     url: str
     headers: Mapping[str, str]
     settings: "OAuth"
-    timeout: float
+    client_name: str
+    is_older_form: Callable[[str, Mapping[str, str], float], Awaitable[bool]]
+    timeout: float = 10.0
+    seconds: float = 10.0
+    obtains_token: bool = True
     revision: RevisionId | None = None
     transport: Literal["http", "sse"] | None = None
-    mark: Callable[[], object]
+    mark: Callable[[], object] = lambda: None
     secrets: SecretTexts = field(default_factory=SecretTexts)
     scopes: tuple[str, ...] | None = None
     names_resource: bool = True
     challenge: "AuthChallenge | None" = None
-    is_open: bool | None = None
+    status: int | None = None
+    has_fixed_tokens: bool = False
+    unreadable: "UnreadableMetadata | None" = None
     resource: "ResourceMetadata | None" = None
     server: "ServerMetadata | None" = None
     client: "ClientIdentity | None" = None
@@ -235,13 +246,18 @@ class WalkContext:
         return AddressPolicy.beside(self.url, self.settings.trust)
 
     @property
+    def is_open(self) -> bool:
+        """Whether the server answers without a token."""
+        return self.status is not None and self.status < 300
+
+    @property
     def uses_code(self) -> bool:
         """Whether a person signs in in a browser."""
         return self.settings.grant not in ("client_credentials", "jwt_bearer")
 
-    def forget_from(self, step: StepId) -> None:
-        """Forget what a step and those after it found."""
-        for each in STEP_IDS[STEP_IDS.index(step) :]:
+    def forget_from(self, stage: StageId) -> None:
+        """Forget what a stage and those after it found."""
+        for each in STAGE_IDS[STAGE_IDS.index(stage) :]:
             for name in _FACTS.get(each, ()):
                 setattr(self, name, None)
 
@@ -290,13 +306,17 @@ class WalkContext:
 
     # -- requests
 
-    async def send(self, flow: Flow[Value], step: WalkStep) -> Value:
-        """Carry a flow to its end, and keep each request and answer in the step."""
-        sender = GuardedSender(self.policy, tls=self.settings.tls, proxy=self.settings.proxy)
+    async def send(self, flow: Flow[Value], stage: Stage | None = None) -> Value:
+        """Carry a flow to its end, and keep each request and answer in the stage."""
+        settings = self.settings
+        sender = GuardedSender(
+            self.policy, tls=settings.tls, proxy=settings.proxy, seconds=self.seconds
+        )
+        exchanges = [] if stage is None else stage.exchanges
 
         async def send_one(request: HttpRequest) -> HttpResponse:
             exchange = ShownExchange(self.secrets.request_text(request))
-            step.exchanges.append(exchange)
+            exchanges.append(exchange)
             self.mark()
             try:
                 response = await sender.send(request)
@@ -311,12 +331,12 @@ class WalkContext:
             return await run_flow(flow, send_one)
 
     def explain_members(
-        self, step: WalkStep, said: Mapping[str, Any], meanings: Mapping[str, str]
+        self, stage: Stage, said: Mapping[str, Any], meanings: Mapping[str, str]
     ) -> None:
         """Explain the members of an object that have a known meaning."""
         for name, meaning in meanings.items():
             if name in said:
-                step.explain(name, self.secrets.shown_value(name, said[name]), meaning)
+                stage.explain(name, self.secrets.shown_value(name, said[name]), meaning)
 
 
 class GrantedAuth:

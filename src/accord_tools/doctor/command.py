@@ -2,7 +2,6 @@
 
 import argparse
 import logging
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -20,12 +19,14 @@ from accord.cli.options import (
     is_json,
 )
 from accord.cli.target import command_of, demand_target, suggest_url
-from accord.cli.terminal import escape_controls, painter, say, say_json
+from accord.cli.terminal import painter, say, say_json
 
 if TYPE_CHECKING:
-    from accord_tools.diagnosis.diagnosis import Diagnosis
-    from accord_tools.diagnosis.launch import LaunchDiagnosis
-    from accord_tools.diagnosis.steps import DoctorStep, StepList
+    from collections.abc import Callable
+
+    from accord_tools.diagnosis.steps import DiagnosisStep, StepList
+    from accord_tools.doctor.launch import LaunchDiagnosis
+    from accord_tools.doctor.url import Diagnosis
     from accord_tools.hosts.definition import HostEntry
 
 
@@ -51,8 +52,6 @@ examples:
   accord doctor --env API_KEY=... -- npx some-server --flag
   accord doctor --config ~/.cursor/mcp.json files
 """
-_STYLES = {"ok": "green", "warning": "yellow", "failed": "bold red", "skipped": "dim"}
-_NAME_WIDTH = len("authorization server")
 
 
 _OPTIONS = f"""\
@@ -72,11 +71,13 @@ def run(options: argparse.Namespace) -> int:
     """Take the steps and print them."""
     import asyncio
 
+    from accord_tools.diagnosis.steps import format_step
+
     as_json = options.json or is_json(options)
     paint = painter()
     diagnosis = _new_diagnosis(
         options,
-        (lambda _step: None) if as_json else lambda step: say(_format_step(step, paint)),
+        (lambda _step: None) if as_json else lambda step: say(format_step(step, paint)),
     )
     # The steps say what the client would log.
     logger = logging.getLogger("accord.client")
@@ -94,15 +95,15 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _new_diagnosis(
-    options: argparse.Namespace, report: "Callable[[DoctorStep], object]"
+    options: argparse.Namespace, report: "Callable[[DiagnosisStep], object]"
 ) -> "Diagnosis | LaunchDiagnosis":
     entry = _find_entry(options)
     if not entry.url:
-        from accord_tools.diagnosis.launch import LaunchDiagnosis
+        from accord_tools.doctor.launch import LaunchDiagnosis
 
         return LaunchDiagnosis(entry, seconds=options.timeout, report=report)
     _demand_url(entry.url)
-    from accord_tools.diagnosis.diagnosis import Diagnosis
+    from accord_tools.doctor.url import Diagnosis
 
     return Diagnosis(
         entry.url,
@@ -142,16 +143,6 @@ def _demand_url(url: str) -> None:
         _ = parts.port
     except ValueError:
         raise UsageError(f"{url[:200]} has an invalid port") from None
-
-
-def _format_step(step: "DoctorStep", paint: Callable[[str, str], str]) -> str:
-    verdict = paint(_STYLES[step.verdict], f"{step.verdict:8}")
-    lines = [f"{verdict} {step.name:{_NAME_WIDTH}}  {escape_controls(step.came)}"]
-    if step.verdict in ("warning", "failed"):
-        lines.append(f"{'':9}asked: {escape_controls(step.asked)}")
-    if step.change:
-        lines.append(f"{'':9}change: {escape_controls(step.change)}")
-    return "\n".join(lines) + "\n"
 
 
 def _print_json(diagnosis: "StepList") -> None:

@@ -1,1 +1,0 @@
-"""Authorization step by step: each request and answer, what the specification says, what to do."""
