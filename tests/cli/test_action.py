@@ -202,7 +202,7 @@ def test_a_fleet_writes_every_report_and_the_counts(runner, tmp_path):
     written = {path.name for path in (tmp_path / "a b").iterdir()}
     assert {"report.html", "report.sarif", "summary.md", "site"} <= written
     assert "1 of 2 as expected" in (tmp_path / "summary").read_text()
-    assert (tmp_path / "accord-fleet.jsonl").is_file()
+    assert (tmp_path / "accord-fleet.sqlite").is_file()
 
 
 def test_a_fleet_file_that_is_wrong_leaves_no_report(runner, tmp_path):

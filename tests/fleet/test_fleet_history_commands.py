@@ -152,9 +152,9 @@ def test_the_bars_of_a_line_show_least_and_largest():
 def test_a_history_beside_a_named_file_or_of_another_name_is_shown(tmp_path, capsys):
     (tmp_path / "deep").mkdir()
     save(result(), path="deep/accord-fleet.sqlite")
-    save(result(), path="runs.jsonl")
+    save(result(), path="runs.sqlite")
     assert accord("history", "--file", "deep/fleet.toml") == 0
-    assert accord("history", "--history", "runs.jsonl") == 0
+    assert accord("history", "--history", "runs.sqlite") == 0
     assert capsys.readouterr().out.count("1 of 1") == 2
 
 
@@ -163,8 +163,8 @@ def test_a_history_beside_a_named_file_or_of_another_name_is_shown(tmp_path, cap
     [
         (("history",), "history accord-fleet.sqlite: there is no such file yet; accord fleet run"),
         (("prune",), "history accord-fleet.sqlite: there is no such file yet"),
-        (("history", "--history", "here.jsonl", "ticket"), "did you mean tickets?"),
-        (("history", "--history", "here.jsonl", "--format", "xml"), "unknown format 'xml'"),
+        (("history", "--history", "here.sqlite", "ticket"), "did you mean tickets?"),
+        (("history", "--history", "here.sqlite", "--format", "xml"), "unknown format 'xml'"),
         (("history", "--limit", "0"), "'0' is not a number of runs, expected 1 or more"),
         (("prune", "--keep", "x"), "'x' is not a number of runs"),
         (("merge",), "merge needs at least one FILE"),
@@ -172,18 +172,10 @@ def test_a_history_beside_a_named_file_or_of_another_name_is_shown(tmp_path, cap
     ],
 )
 def test_a_command_that_cannot_be_done_says_why(words, said, capsys, tmp_path):
-    save(result(), path="here.jsonl")
+    save(result(), path="here.sqlite")
     assert accord(*words) == 2
     assert said in capsys.readouterr().err
-    assert [each.name for each in tmp_path.iterdir()] == ["here.jsonl"]
-
-
-def test_a_line_that_was_cut_off_is_reported(capsys):
-    save(result(), path="h.jsonl")
-    with open("h.jsonl", "a") as file:
-        file.write('{"kind":"run"')
-    assert accord("history", "--history", "h.jsonl") == 0
-    assert "this line was cut off or damaged" in capsys.readouterr().err
+    assert [each.name for each in tmp_path.iterdir()] == ["here.sqlite"]
 
 
 # -- prune
@@ -221,13 +213,13 @@ def test_shards_are_merged_into_one_report(capsys, tmp_path):
 def test_a_merged_run_is_compared_and_kept(capsys):
     write_shard("1.json", result("a"))
     write_shard("2.json", result("b"))
-    words = ("merge", "1.json", "2.json", "--history", "runs.jsonl", "--fail-on", "regression")
+    words = ("merge", "1.json", "2.json", "--history", "runs.sqlite", "--fail-on", "regression")
     assert accord(*words) == 0
     write_shard("2.json", result("b", verdicts={rule(0): "fail", rule(1): "pass"}))
     assert accord(*words) == 1
     assert "1 regression" in capsys.readouterr().out
     assert accord("merge", "1.json", "2.json", "--against", "2.json") == 0
-    with open_history("runs.jsonl") as history:
+    with open_history("runs.sqlite") as history:
         assert [(each.id, each.regressions) for each in history.runs()] == [(2, 1), (1, None)]
 
 

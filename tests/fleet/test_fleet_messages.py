@@ -282,7 +282,7 @@ def test_a_run_without_checks_does_not_hide_a_new_failure(tmp_path):
 
 def test_an_unreadable_place_is_named(accord):
     Path("f.toml").write_text(ONE)
-    os.mkdir("dir.jsonl")
-    code, _, err = accord("f.toml", "--yes", "--history", "dir.jsonl")
+    os.mkdir("dir.sqlite")
+    code, _, err = accord("f.toml", "--yes", "--history", "dir.sqlite")
     assert code == 2
-    assert "dir.jsonl" in err
+    assert "dir.sqlite" in err

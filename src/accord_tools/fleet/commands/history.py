@@ -26,7 +26,7 @@ Exit code: 0 shown, 2 there is no history, or it has no such server.
 examples:
   accord fleet history
   accord fleet history tickets --limit 100
-  accord fleet history --history runs.jsonl --format json
+  accord fleet history --history runs.sqlite --format json
 """
 HISTORY: Final = """\
 --file FILE     the fleet file, to find the history beside it (default: accord-fleet.toml)
@@ -248,7 +248,7 @@ written.
 
 examples:
   accord fleet prune
-  accord fleet prune --keep 50 --history runs.jsonl
+  accord fleet prune --keep 50 --history runs.sqlite
 """
 _KEEP: Final = 200
 _PRUNE_OPTIONS: Final = f"""\

@@ -27,7 +27,7 @@ be read, do not belong together, or one of them was interrupted.
 
 examples:
   accord fleet merge part1.json part2.json --output fleet.html
-  accord fleet merge part1.json part2.json --history runs.jsonl --fail-on regression
+  accord fleet merge part1.json part2.json --history runs.sqlite --fail-on regression
 """
 _OPTIONS: Final = f"""\
 files* FILE     what accord fleet run --shard I/N --output FILE.json wrote

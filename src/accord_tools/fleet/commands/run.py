@@ -66,7 +66,7 @@ file? FILE         the fleet file (default: accord-fleet.toml)
 --no-cache         make every result anew
 --refresh NAME     make the result of this server anew; may be repeated
 --update-locks     write the lock files that the file names, instead of comparing with them
---history FILE     where runs are kept: .sqlite, or .jsonl (default: accord-fleet.sqlite)
+--history FILE     the SQLite file where runs are kept (default: accord-fleet.sqlite)
 --no-history       keep nothing, compare with nothing, reuse nothing
 --against RUN      the run to compare with: last (default), a number, branch:NAME, a date, or a
                    .json file of an earlier run

@@ -1,22 +1,19 @@
 """The SQLite database of a history: opened, brought up to date, never destroyed.
 
-Every part that repeats (see `packing`) is a row of its own, found by its digest. Times are ISO 8601
-in UTC. A query of your own, such as which server failed a requirement in which runs:
+Times are ISO 8601 in UTC. A query of your own, such as which server broke a requirement when:
 
-    SELECT run.started, server.name, verdict.message
-    FROM verdict JOIN result ON result.verdicts = verdict.list
-    JOIN server ON server.id = result.server JOIN run ON run.id = result.run
-    WHERE verdict.requirement = 'tools.call.content-array'
+    SELECT runs.started, results.server FROM results JOIN runs ON runs.id = results.run
+    WHERE ' ' || results.breaches || ' ' LIKE '% tools.call.content-array %'
 """
 
-import re
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from functools import wraps
 from pathlib import Path
 from time import sleep
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
@@ -27,159 +24,60 @@ from accord_tools.fleet.definition import FleetError
 APPLICATION_ID: Final = 0x61636664
 """Marks the file as a history of a fleet; other programs' databases are left alone."""
 
-_FIRST: Final = """
-CREATE TABLE rule_set (
-    id INTEGER PRIMARY KEY,
-    digest TEXT NOT NULL UNIQUE,
-    version TEXT NOT NULL,
-    ids BLOB NOT NULL
-);
-CREATE TABLE verdict_list (
-    id INTEGER PRIMARY KEY,
-    digest TEXT NOT NULL UNIQUE,
-    rules INTEGER NOT NULL REFERENCES rule_set,
-    letters BLOB NOT NULL,
-    others BLOB NOT NULL
-);
-CREATE TABLE verdict (
-    list INTEGER NOT NULL REFERENCES verdict_list ON DELETE CASCADE,
-    position INTEGER NOT NULL,
-    requirement TEXT NOT NULL,
-    verdict TEXT NOT NULL,
-    level TEXT NOT NULL,
-    message TEXT NOT NULL,
-    revisions TEXT NOT NULL,
-    evidence TEXT NOT NULL,
-    accepted TEXT NOT NULL,
-    pending INTEGER NOT NULL,
-    PRIMARY KEY (list, position)
-) WITHOUT ROWID;
-CREATE TABLE finding_list (
-    id INTEGER PRIMARY KEY,
-    digest TEXT NOT NULL UNIQUE
-);
-CREATE TABLE finding (
-    list INTEGER NOT NULL REFERENCES finding_list ON DELETE CASCADE,
-    position INTEGER NOT NULL,
-    id TEXT NOT NULL,
-    severity TEXT NOT NULL,
-    subject TEXT NOT NULL,
-    text TEXT NOT NULL,
-    server TEXT NOT NULL,
-    source TEXT NOT NULL,
-    accepted TEXT NOT NULL,
-    PRIMARY KEY (list, position)
-) WITHOUT ROWID;
-CREATE TABLE test_list (
-    id INTEGER PRIMARY KEY,
-    digest TEXT NOT NULL UNIQUE,
-    names BLOB NOT NULL
-);
-CREATE TABLE surface (
-    id INTEGER PRIMARY KEY,
-    digest TEXT NOT NULL UNIQUE,
-    entries BLOB NOT NULL,
-    body BLOB NOT NULL
-);
-CREATE TABLE wording (
-    id INTEGER PRIMARY KEY,
-    digest TEXT NOT NULL UNIQUE,
-    texts BLOB NOT NULL
-);
-CREATE TABLE report (
-    id INTEGER PRIMARY KEY,
-    digest TEXT NOT NULL UNIQUE,
-    wording INTEGER NOT NULL REFERENCES wording,
-    body BLOB NOT NULL
-);
-CREATE TABLE run (
+# The documents are compressed JSON, see `documents`; the other columns are for queries.
+_TABLES: Final = """
+CREATE TABLE runs (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     fleet TEXT NOT NULL,
     file TEXT NOT NULL,
-    file_digest TEXT NOT NULL,
     started TEXT NOT NULL,
     seconds REAL NOT NULL,
     accord TEXT NOT NULL,
-    rules INTEGER NOT NULL REFERENCES rule_set,
-    rules_version TEXT NOT NULL,
+    rules TEXT NOT NULL,
+    rules_digest TEXT NOT NULL,
     git_commit TEXT NOT NULL,
     git_branch TEXT NOT NULL,
     is_dirty INTEGER NOT NULL,
-    ci_url TEXT NOT NULL,
-    host TEXT NOT NULL,
-    jobs INTEGER NOT NULL,
-    exit INTEGER NOT NULL,
-    notes TEXT NOT NULL,
     left_out TEXT NOT NULL,
-    findings INTEGER REFERENCES finding_list,
+    exit INTEGER NOT NULL,
     is_finished INTEGER NOT NULL,
     regressions INTEGER,
-    comparison BLOB NOT NULL
+    document BLOB NOT NULL
 );
-CREATE TABLE server (
+CREATE TABLE results (
     id INTEGER PRIMARY KEY,
-    name TEXT NOT NULL UNIQUE,
+    run INTEGER NOT NULL REFERENCES runs ON DELETE CASCADE,
+    server TEXT NOT NULL,
     first_seen TEXT NOT NULL,
     owner TEXT NOT NULL,
-    tags TEXT NOT NULL
-);
-CREATE TABLE result (
-    id INTEGER PRIMARY KEY,
-    run INTEGER NOT NULL REFERENCES run ON DELETE CASCADE,
-    server INTEGER NOT NULL REFERENCES server,
     state TEXT NOT NULL,
-    revision TEXT,
     score REAL,
-    exercised INTEGER NOT NULL,
-    applicable INTEGER NOT NULL,
     failures INTEGER NOT NULL,
     warnings INTEGER NOT NULL,
-    accepted INTEGER NOT NULL,
-    tests_passed INTEGER NOT NULL,
-    tests_failed INTEGER NOT NULL,
-    tests_skipped INTEGER NOT NULL,
-    start_ms INTEGER,
-    call_ms_median INTEGER,
-    call_ms_95 INTEGER,
+    exercised INTEGER NOT NULL,
+    applicable INTEGER NOT NULL,
+    start REAL,
     seconds REAL NOT NULL,
-    tools INTEGER NOT NULL,
-    resources INTEGER NOT NULL,
-    templates INTEGER NOT NULL,
-    prompts INTEGER NOT NULL,
-    tokens INTEGER NOT NULL,
-    owner TEXT NOT NULL,
-    tags TEXT NOT NULL,
     server_version TEXT NOT NULL,
+    breaches TEXT NOT NULL,
+    catalog TEXT NOT NULL,
     cache_key TEXT NOT NULL,
     reused_from TEXT NOT NULL,
-    verdicts INTEGER REFERENCES verdict_list,
-    findings INTEGER REFERENCES finding_list,
-    tests INTEGER REFERENCES test_list,
-    surface INTEGER REFERENCES surface,
-    report INTEGER REFERENCES report,
-    details BLOB NOT NULL,
+    document BLOB NOT NULL,
+    report BLOB,
     UNIQUE (run, server)
 );
-CREATE INDEX result_of_server ON result (server, run);
+CREATE INDEX results_of_server ON results (server, run);
+CREATE INDEX results_with_catalog ON results (catalog);
 """
-
-STEPS: Final[tuple[str, ...]] = (_FIRST,)
-"""The steps; `user_version` of a database says how many it has taken. Only ever append."""
-
-TABLES: Final = tuple(re.findall(r"CREATE TABLE (\w+)", " ".join(STEPS)))
-"""The names of all tables."""
-
-# Tables of parts, with the columns that refer to them, in an order in which they can be emptied.
-PART_TABLES: Final = {
-    "verdict_list": (("result", "verdicts"),),
-    "finding_list": (("result", "findings"), ("run", "findings")),
-    "test_list": (("result", "tests"),),
-    "surface": (("result", "surface"),),
-    "report": (("result", "report"),),
-    "wording": (("report", "wording"),),
-    "rule_set": (("run", "rules"), ("verdict_list", "rules")),
-    "server": (("result", "server"),),
-}
+FORMAT: Final = 2
+"""The `user_version` of a database with these tables; 0 is an empty one, 1 the older form."""
+_OLDER: Final = 1
+OLDER_TABLES: Final = (
+    *("verdict", "finding", "result", "run", "server", "verdict_list", "finding_list"),
+    *("test_list", "surface", "report", "wording", "rule_set"),
+)
+"""The tables of the older form, in an order in which they can be removed."""
 
 
 # -- the database
@@ -189,36 +87,45 @@ _BUSY: Final = 30.0
 _ATTEMPTS: Final = 100
 _OTHERWISE: Final = "name another file with --history, or use --no-history"
 
+Convert: TypeAlias = Callable[["HistoryDatabase"], None]
+
 
 class HistoryDatabase:
     """A connection to the database; each change is one transaction.
 
     Args:
         path: the file, which is created if it is missing; None keeps everything in memory.
-        steps: what brings the tables up to date, one step for each version.
+        convert: fills the tables from those of the older form, and removes these.
+
+    Attributes:
+        notes: remarks on the file, such as that it was converted.
 
     Raises:
         FleetError: the file cannot be used; says why, and what to do. It is left as it is.
     """
 
-    def __init__(self, path: Path | None, steps: Sequence[str] = STEPS) -> None:
+    def __init__(self, path: Path | None, convert: Convert) -> None:
         self.path = path
-        self._steps = steps
+        self.notes: tuple[str, ...] = ()
+        self._convert = convert
         if path is not None:
             _demand_place(path)
         with self.explain():
-            self._db = sqlite3.connect(
-                ":memory:" if path is None else str(path),
-                isolation_level=None,
-                check_same_thread=False,
-                timeout=_BUSY,
-            )
+            self._db = self._connect()
         try:
             with self.explain():
                 self._prepare()
         except BaseException:
             self._db.close()
             raise
+
+    def _connect(self) -> sqlite3.Connection:
+        return sqlite3.connect(
+            ":memory:" if self.path is None else str(self.path),
+            isolation_level=None,
+            check_same_thread=False,
+            timeout=_BUSY,
+        )
 
     def _prepare(self) -> None:
         # Functions that a file names are not called.
@@ -228,11 +135,8 @@ class HistoryDatabase:
             self._choose_journal()
         self._db.execute("PRAGMA foreign_keys = ON")
         self._db.execute("PRAGMA synchronous = NORMAL")
-        if self._version() < len(self._steps):
-            with self.transaction():
-                # Another process may have done it in the meantime.
-                self._demand_own()
-                self._upgrade()
+        if self._version() < FORMAT:
+            self._upgrade()
 
     def _choose_journal(self) -> None:
         """Write ahead, so that a run that saves does not stop others that read."""
@@ -254,10 +158,9 @@ class HistoryDatabase:
         if not is_empty and self.value("PRAGMA application_id") != APPLICATION_ID:
             raise self._error("is a database of another program", _OTHERWISE)
         version = self._version()
-        if version > len(self._steps):
+        if version > FORMAT:
             raise self._error(
-                f"was written by a newer accord (format {version}, this one knows up to "
-                f"{len(self._steps)})",
+                f"was written by a newer accord (format {version}, this one knows up to {FORMAT})",
                 f"upgrade accord, or {_OTHERWISE}",
             )
         foreign = self._foreign_schema()
@@ -270,11 +173,11 @@ class HistoryDatabase:
 
     def _foreign_schema(self) -> str:
         """Return what would run when we read or write: a trigger, or a view in place of a table."""
-        marks = ", ".join("?" * len(TABLES))
+        names = ("runs", "results", *OLDER_TABLES)
         found = self.row(
             f"""SELECT type, name FROM sqlite_master WHERE type = 'trigger'
-            OR (type = 'view' AND lower(name) IN ({marks}))""",  # noqa: S608  # only marks
-            *TABLES,
+            OR (type = 'view' AND lower(name) IN ({", ".join("?" * len(names))}))""",  # noqa: S608  # only marks
+            *names,
         )
         return "" if found is None else f"{found['type']} {str(found['name'])[:80]}"
 
@@ -282,12 +185,48 @@ class HistoryDatabase:
         return int(self.value("PRAGMA user_version"))
 
     def _upgrade(self) -> None:
-        for number, step in enumerate(self._steps[self._version() :], self._version() + 1):
-            # Not executescript, which would commit what was done before it.
-            for statement in filter(str.strip, step.split(";")):
-                self._db.execute(statement)
-            self._db.execute(f"PRAGMA user_version = {number}")
-        self._db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        copy: Path | None = None
+        try:
+            with self.transaction():
+                # Another process may have done it in the meantime.
+                self._demand_own()
+                version = self._version()
+                if version == FORMAT:
+                    return
+                # Not executescript, which would commit what was done before it.
+                for statement in filter(str.strip, _TABLES.split(";")):
+                    self._db.execute(statement)
+                if version == _OLDER:
+                    self._convert(self)
+                    copy = self._copy_committed()
+                self._db.execute(f"PRAGMA user_version = {FORMAT}")
+                self._db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        except BaseException as error:
+            if copy is not None:
+                copy.unlink(missing_ok=True)
+            if isinstance(error, DAMAGE):
+                raise FleetError(_describe_damage(self.path, error)) from error
+            raise
+        if copy is not None:
+            self.notes = (f"{self.path} has a new form now; {copy} is the file as it was",)
+            self.shrink()
+
+    def _copy_committed(self) -> Path:
+        """Write what other connections see, without the changes under way, to a file beside it."""
+        assert self.path is not None  # a new database in memory has no older form
+        places = (
+            self.path.with_name(f"{self.path.name}.old{each}") for each in ("", *range(2, 99))
+        )
+        place = next(each for each in places if not each.exists())
+        part = place.with_name(f"{place.name}.part")
+        part.unlink(missing_ok=True)
+        part.touch(self.path.stat().st_mode & 0o777)
+        try:
+            with closing(self._connect()) as source, closing(sqlite3.connect(part)) as target:
+                source.backup(target)
+            return part.rename(place)
+        finally:
+            part.unlink(missing_ok=True)
 
     # -- use
 
@@ -295,9 +234,14 @@ class HistoryDatabase:
     def transaction(self) -> Iterator[None]:
         """Run a block as one transaction: all of it is kept, or nothing.
 
+        Within another transaction it is a part of that one.
+
         Raises:
             FleetError: the database cannot be written; says why.
         """
+        if self._db.in_transaction:
+            yield
+            return
         with self.explain():
             self._db.execute("BEGIN IMMEDIATE")
             try:
@@ -310,15 +254,18 @@ class HistoryDatabase:
 
     def rows(self, query: str, *values: object) -> list[sqlite3.Row]:
         """Return the rows that a query finds."""
+        return list(self.each_row(query, *values))
+
+    def each_row(self, query: str, *values: object) -> Iterator[sqlite3.Row]:
+        """Yield the rows that a query finds, each read when it is asked for."""
         with self.explain():
             cursor = self._db.cursor()
             cursor.row_factory = sqlite3.Row
-            return cursor.execute(query, values).fetchall()
+            yield from cursor.execute(query, values)
 
     def row(self, query: str, *values: object) -> sqlite3.Row | None:
-        """Return the first row that a query finds."""
-        found = self.rows(query, *values)
-        return found[0] if found else None
+        """Return the first row that a query finds; None without one."""
+        return next(self.each_row(query, *values), None)
 
     def value(self, query: str, *values: object) -> Any:
         """Return the first column of the first row; None without one."""
@@ -336,12 +283,6 @@ class HistoryDatabase:
         statement = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})"  # noqa: S608
         with self.explain():
             return int(self._db.execute(statement, tuple(columns.values())).lastrowid or 0)
-
-    def insert_all(self, table: str, columns: int, rows: Iterable[Sequence[object]]) -> None:
-        """Add rows, each with all columns of the table."""
-        marks = ", ".join("?" * columns)
-        with self.explain():
-            self._db.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)  # noqa: S608
 
     def shrink(self) -> None:
         """Give the space of removed rows back."""
@@ -406,11 +347,11 @@ def _describe(said: str) -> tuple[str, str]:
 
 T = TypeVar("T", bound=type)
 
-# What stored values of a wrong type, length or form lead to.
-_DAMAGE: Final = (
+DAMAGE: Final = (
     *(ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError),
-    *(ValueError, msgspec.MsgspecError),
+    *(ValueError, msgspec.MsgspecError, zlib.error),
 )
+"""What stored values of a wrong type, length or form lead to."""
 # They work on runs that are known to be whole.
 _OTHERS: Final = frozenset({"close", "compare", "save_run"})
 
@@ -418,8 +359,7 @@ _OTHERS: Final = frozenset({"close", "compare", "save_run"})
 def explain_damage(kind: T) -> T:
     """Let the methods that read a history raise a FleetError that names the file."""
     for name, method in list(vars(kind).items()):
-        is_read = name == "__init__" or not name.startswith("_")
-        if callable(method) and is_read and name not in _OTHERS:
+        if callable(method) and not name.startswith("_") and name not in _OTHERS:
             setattr(kind, name, _with_explanation(method))
     return kind
 
@@ -431,10 +371,14 @@ def _with_explanation(method: Callable[..., Any]) -> Callable[..., Any]:
             return method(self, *args, **options)
         except FleetError:
             raise
-        except _DAMAGE as error:
-            raise FleetError(
-                f"history {self.place}: is damaged ({type(error).__name__}: {str(error)[:200]}); "
-                "restore it from a copy, or move it away to begin a new one"
-            ) from error
+        except DAMAGE as error:
+            raise FleetError(_describe_damage(self.place, error)) from error
 
     return call
+
+
+def _describe_damage(place: object, error: BaseException) -> str:
+    return (
+        f"history {place}: is damaged ({type(error).__name__}: {str(error)[:200]}); "
+        "restore it from a copy, or move it away to begin a new one"
+    )

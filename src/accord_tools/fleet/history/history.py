@@ -2,6 +2,9 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
+from difflib import get_close_matches
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -12,35 +15,23 @@ from accord.types import JsonObject
 from accord_tools.fleet.definition import DEFAULT_HISTORY, FleetError
 from accord_tools.fleet.history.comparison import FindChanges, compare_runs, name_run
 from accord_tools.fleet.history.database import HistoryDatabase, explain_damage
-from accord_tools.fleet.history.json_lines import ENDING, HistoryHeader, HistoryLine, HistoryLines
-from accord_tools.fleet.history.packing import (
-    TRAVELLING,
-    CatalogPart,
-    PackedResult,
-    PackedRun,
-    Packer,
-    ReportPart,
-    RuleSetPart,
-    VerdictPart,
-    WordingPart,
-    unpack_catalog,
-    unpack_comparison,
-    unpack_details,
-    unpack_letters,
+from accord_tools.fleet.history.documents import (
+    StoredCatalog,
+    StoredResult,
+    StoredRun,
+    unpack,
     unpack_report,
-    unpack_result,
-    unpack_rules,
-    unpack_run,
 )
+from accord_tools.fleet.history.older_form import convert
 from accord_tools.fleet.history.past import (
-    PastReader,
     ServerObservation,
     ServerPast,
     as_point,
+    describe_past,
     find_flaky,
     observe,
 )
-from accord_tools.fleet.history.storage import RunStorage
+from accord_tools.fleet.history.storage import add_run
 from accord_tools.fleet.history.summaries import (
     PruneReport,
     ReusableResult,
@@ -55,6 +46,7 @@ from accord_tools.fleet.results import (
     FleetView,
     RunComparison,
     ServerDocuments,
+    ServerResult,
     ServerTiming,
     TrendPoint,
 )
@@ -62,6 +54,11 @@ from accord_tools.fleet.rule_set import RuleSet
 
 MEMORY: Final = ":memory:"
 _ADVICE: Final = "accord fleet history lists the runs"
+_FORMER_ENDING: Final = ".jsonl"
+# Of a result with its run; reports are large, and read apart.
+_COLUMNS: Final = """results.id, run, first_seen, state, score, failures, warnings, exercised,
+    applicable, start, reused_from, results.document,
+    started, accord, rules, rules_digest, git_commit, is_finished"""
 
 
 def default_history(file: Path) -> Path:
@@ -73,21 +70,23 @@ def open_history(path: Path | str | None, *, must_exist: bool = False) -> "Histo
     """Open the history in a file, and create it if it is missing.
 
     Args:
-        path: a SQLite file, or one of JSON lines if it ends in `.jsonl`; ":memory:" or None keeps
-            runs only as long as the history is open.
+        path: a SQLite file; ":memory:" or None keeps runs only as long as the history is open.
         must_exist: refuses a missing file.
 
     Raises:
         FleetError: the file cannot be used; says why, and what to do.
     """
     if path is None or str(path) == MEMORY:
-        return History(HistoryDatabase(None))
+        return History(HistoryDatabase(None, convert))
     path = Path(path)
+    if path.suffix == _FORMER_ENDING:
+        raise FleetError(
+            f"history {path}: JSON lines keep no history any more; name a .sqlite file, which can "
+            "travel as well, or write each run with --output FILE.json"
+        )
     if must_exist and not path.exists():
         raise FleetError(f"history {path}: there is no such file yet; accord fleet run makes it")
-    if path.suffix == ENDING:
-        return History(HistoryDatabase(None), HistoryLines(path))
-    return History(HistoryDatabase(path))
+    return History(HistoryDatabase(path, convert))
 
 
 @explain_damage
@@ -96,36 +95,14 @@ class History:
 
     Attributes:
         place: the file.
-        notes: remarks on it, such as a last line that was cut off.
+        notes: remarks on it, such as that it has a new form.
     """
 
-    def __init__(self, db: HistoryDatabase, lines: HistoryLines | None = None) -> None:
+    def __init__(self, db: HistoryDatabase) -> None:
         self._db = db
-        self._storage = RunStorage(db)
-        self._lines = lines
-        self.place = str((db.path if lines is None else lines.path) or MEMORY)
-        if lines is not None:
-            with db.transaction():
-                self._load(lines.read(), lines.notes)
-        self.notes: tuple[str, ...] = () if lines is None else tuple(lines.notes)
-
-    def _load(self, lines: Iterable[HistoryLine], notes: list[str]) -> None:
-        last = 0
-        for each in lines:
-            if isinstance(each, HistoryHeader):
-                continue
-            if not self._storage.has_parts_of(each):
-                if isinstance(each, PackedRun):
-                    notes.append(
-                        f"the run of {each.started} is left out: a line it refers to is missing"
-                    )
-                continue
-            if isinstance(each, PackedRun):
-                # Two runs that were appended at once have the same id.
-                last = max(each.id, last + 1)
-                self._storage.add_run(msgspec.structs.replace(each, id=last))
-            else:
-                self._storage.add_part(each)
+        self._rules: dict[str, tuple[str, ...]] = {}
+        self.place = str(db.path or MEMORY)
+        self.notes = db.notes
 
     def close(self) -> None:
         """Close the file."""
@@ -155,21 +132,12 @@ class History:
         Raises:
             FleetError: it cannot be written; says why.
         """
-        packer = Packer(rules)
+        save = partial(add_run, self._db, rules=tuple(sorted(rules.ids)), is_finished=is_finished)
         try:
-            run = packer.pack(view, is_finished=is_finished)
+            return save(view=view)
         except UnicodeEncodeError:
             # Names of files may have bytes that are not characters.
-            run = packer.pack(escape_surrogates(view), is_finished=is_finished)
-        with self._db.transaction():
-            new = [each for each in packer.parts.values() if not self._storage.has_part(each)]
-            for each in new:
-                self._storage.add_part(each)
-            id = self._storage.add_run(run)
-            if self._lines is not None:
-                travelling = [each for each in new if isinstance(each, TRAVELLING)]
-                self._lines.append([*travelling, run.without_reports(id)])
-        return id
+            return save(view=escape_surrogates(view))
 
     def load_run(self, id: int) -> FleetRun:
         """Return a run.
@@ -177,28 +145,32 @@ class History:
         Raises:
             FleetError: there is no such run, or it cannot be read.
         """
-        packed = self._storage.run(id)
-        if packed is None:
+        found = self._stored_run(id)
+        if found is None:
             raise FleetError(f"there is no run {id} in the history; {_ADVICE}")
-        return unpack_run(packed, self._storage.part)
+        rows = self._db.rows("SELECT document FROM results WHERE run = ? ORDER BY id", id)
+        results = (unpack(each["document"], StoredResult).unpack(found.rules) for each in rows)
+        return msgspec.structs.replace(found.run, id=id, results=tuple(results))
+
+    def _stored_run(self, id: int) -> StoredRun | None:
+        document = self._db.value("SELECT document FROM runs WHERE id = ?", id)
+        return None if document is None else unpack(document, StoredRun)
 
     def comparison(self, id: int) -> RunComparison | None:
         """Return how a run was compared when it was made; None if it was not."""
-        packed = self._storage.run(id)
-        return None if packed is None else unpack_comparison(packed)
+        found = self._stored_run(id)
+        return None if found is None else found.comparison
 
-    def rule_ids(self, run: int) -> frozenset[str]:
-        """Return the ids of the rules that a run was judged by; empty if it is not known."""
-        digest = self._db.value(
-            """SELECT rule_set.digest FROM run JOIN rule_set ON rule_set.id = run.rules
-            WHERE run.id = ?""",
-            run,
-        )
-        return self._find_rules(digest or "")
-
-    def _find_rules(self, digest: str) -> frozenset[str]:
-        found = self._storage.part(digest, RuleSetPart)
-        return frozenset() if found is None else unpack_rules(found).ids
+    def _find_rules(self, digest: str) -> tuple[str, ...]:
+        """Return the sorted ids of a set of rules; empty if no run was judged by it."""
+        if digest not in self._rules:
+            query = "SELECT document FROM runs WHERE rules_digest = ? LIMIT 1"
+            document = self._db.value(query, digest)
+            found = () if document is None else unpack(document, StoredRun).rules
+            if not found:
+                return ()
+            self._rules[digest] = found
+        return self._rules[digest]
 
     def last_run(
         self, fleet: str = "", file: str = "", branch: str = "", names: Collection[str] = ()
@@ -226,9 +198,9 @@ class History:
         """Return the rows of the finished runs of a fleet, the newest first."""
         rows = self._db.rows(
             """SELECT id, fleet, file, git_branch, left_out, started,
-                coalesce((SELECT max(applicable) FROM result
-                WHERE run = run.id AND state IN ('ok', 'failed')), 1) > 0 AS is_checked
-            FROM run WHERE is_finished ORDER BY id DESC"""
+                coalesce((SELECT max(applicable) FROM results
+                WHERE run = runs.id AND state IN ('ok', 'failed')), 1) > 0 AS is_checked
+            FROM runs WHERE is_finished ORDER BY id DESC"""
         )
         wanted = fleet_key(fleet, file)
         return [row for row in rows if not wanted or wanted == fleet_key(row["fleet"], row["file"])]
@@ -270,9 +242,9 @@ class History:
     def runs(self, limit: int = 50, fleet: str = "", file: str = "") -> tuple[RunSummary, ...]:
         """Return the newest runs, the newest first; also those that were interrupted."""
         rows = self._db.rows(
-            """SELECT run.*, count(result.id) AS servers,
-                coalesce(sum(result.state = 'ok'), 0) AS as_expected
-            FROM run LEFT JOIN result ON result.run = run.id GROUP BY run.id ORDER BY run.id DESC"""
+            """SELECT runs.*, count(results.id) AS servers,
+                coalesce(sum(results.state = 'ok'), 0) AS as_expected
+            FROM runs LEFT JOIN results ON run = runs.id GROUP BY runs.id ORDER BY runs.id DESC"""
         )
         wanted = fleet_key(fleet, file)
         found = [
@@ -332,61 +304,68 @@ class History:
 
     def documents(self, server: str, run: int) -> ServerDocuments:
         """Return the report and the catalog of a server; empty where they are not kept."""
-        found = next(iter(self._storage.results(server, "run.id = ?", run)), None)
-        return ServerDocuments() if found is None else self._documents(found[1])
+        row = next(self._results(server, "run = ?", run), None)
+        return ServerDocuments() if row is None else self._read_documents(row)
 
-    def _documents(self, packed: PackedResult) -> ServerDocuments:
-        report = self._storage.part(packed.report, ReportPart) if packed.report else None
-        if report is None:
-            return ServerDocuments(catalog=self.catalog(packed.catalog))
-        wording = self._storage.part(report.wording, WordingPart)
-        return ServerDocuments(
-            report=unpack_report(report, wording), catalog=self.catalog(packed.catalog)
+    def _results(self, server: str, where: str, *values: object) -> Iterator[Any]:
+        """Yield the rows of a server's results with those of their runs, the newest first.
+
+        Args:
+            server: its name.
+            where: a condition, with `?` for each value.
+            values: for the condition.
+        """
+        return self._db.each_row(
+            f"""SELECT {_COLUMNS} FROM results JOIN runs ON runs.id = run
+            WHERE server = ? AND {where} ORDER BY run DESC""",  # noqa: S608  # conditions are ours
+            server,
+            *values,
         )
+
+    def _read_documents(self, row: Any) -> ServerDocuments:
+        report = self._db.value("SELECT report FROM results WHERE id = ?", row["id"])
+        return ServerDocuments(
+            report=b"" if report is None else unpack_report(report),
+            catalog=unpack(row["document"], StoredCatalog).catalog,
+        )
+
+    def _unpack_result(self, row: Any) -> ServerResult:
+        return unpack(row["document"], StoredResult).unpack(self._find_rules(row["rules_digest"]))
 
     def catalog(self, digest: str) -> JsonObject | None:
         """Return a catalog by its digest; None if it is not known."""
-        found = self._storage.part(digest, CatalogPart) if digest else None
-        return None if found is None else unpack_catalog(found)
+        query = "SELECT document FROM results WHERE catalog = ? ORDER BY run DESC"
+        for row in self._db.each_row(query, digest) if digest else ():
+            found = unpack(row["document"], StoredCatalog).catalog
+            if found is not None:
+                return found
+        return None
 
     def find_reusable(
         self, server: str, cache_key: str, not_before: datetime
     ) -> ReusableResult | None:
         """Return the newest result that was made with a key, and not before a moment.
 
-        Results that were reused themselves, did not come to an end, or whose report is not kept,
-        as in a file of JSON lines, are left out.
+        Results that were reused themselves, did not come to an end, or whose report is not kept
+        are left out.
         """
         if not cache_key:
             return None
         made = "cache_key = ? AND reused_from = '' AND state IN ('ok', 'failed')"
-        for run, packed in self._storage.results(server, made, cache_key):
-            started = self._start_time(run)
-            if read_moment(started) < not_before:
-                return None
-            documents = self._documents(packed)
-            if documents.report:
-                result = unpack_result(packed, self._storage.part)
-                return ReusableResult(result, documents, started)
-        return None
-
-    def _start_time(self, run: int) -> str:
-        return str(self._db.value("SELECT started FROM run WHERE id = ?", run))
+        row = next(self._results(server, f"{made} AND report IS NOT NULL", cache_key), None)
+        if row is None or read_moment(row["started"]) < not_before:
+            return None
+        return ReusableResult(self._unpack_result(row), self._read_documents(row), row["started"])
 
     def trends(self, names: Iterable[str], limit: int = 50) -> Mapping[str, tuple[TrendPoint, ...]]:
         """Return the newest results of each server, of finished runs, the oldest first."""
-        return {name: tuple(self._points(name, limit)) for name in names}
-
-    def _points(self, name: str, limit: int) -> list[TrendPoint]:
-        rows = self._db.rows(
-            """SELECT result.*, run.started, run.rules_version FROM result
-            JOIN run ON run.id = result.run
-            WHERE result.server = (SELECT id FROM server WHERE name = ?) AND run.is_finished
-            ORDER BY run.id DESC LIMIT ?""",
-            name,
-            limit,
-        )
-        return [as_point(row) for row in reversed(rows)]
+        return {
+            name: tuple(
+                as_point(row)
+                for row in reversed([*islice(self._results(name, "is_finished"), limit)])
+            )
+            for name in names
+        }
 
     def flaky(
         self, server: str, limit: int = 10, *, now: FleetRun | None = None
@@ -398,52 +377,37 @@ class History:
             limit: how many runs to look at.
             now: the newest of them, if it is not saved yet.
         """
-        found = list(observe(now, server)) if now is not None else []
-        made = "reused_from = '' AND verdicts IS NOT NULL"
-        for run, packed in self._storage.results(server, made):
+        found: list[ServerObservation] = []
+        if now is not None:
+            given = (each for each in now.results if each.name == server and not each.reused_from)
+            found += [
+                observe(each, now.rules.digest, now.accord) for each in given if each.verdicts
+            ]
+        for row in self._results(server, "reused_from = ''"):
             if len(found) >= limit:
                 break
-            found.append(self._observation(run, packed))
+            result = self._unpack_result(row)
+            if result.verdicts:
+                found.append(observe(result, row["rules_digest"], row["accord"]))
         return find_flaky(found[::-1])
-
-    def _observation(self, run: int, packed: PackedResult) -> ServerObservation:
-        accord = self._db.value("SELECT accord FROM run WHERE id = ?", run)
-        verdicts = self._storage.part(packed.verdicts, VerdictPart)
-        assert verdicts is not None  # a foreign key
-        rules = self._storage.part(verdicts.rules, RuleSetPart)
-        assert rules is not None
-        return ServerObservation(
-            server_version=packed.server_version,
-            catalog=packed.catalog,
-            rules=verdicts.rules,
-            accord=str(accord),
-            revisions=tuple(unpack_details(packed).get("revisions", ())),
-            verdicts=unpack_letters(verdicts, rules),
-        )
 
     def expected_seconds(self) -> Mapping[str, float]:
         """Return how long each server took when it was last checked."""
         rows = self._db.rows(
-            """SELECT server.name, result.seconds, max(result.run) FROM result
-            JOIN server ON server.id = result.server
-            WHERE result.reused_from = '' AND result.state != 'skipped' GROUP BY server.name"""
+            """SELECT server, seconds, max(run) FROM results
+            WHERE reused_from = '' AND state != 'skipped' GROUP BY server"""
         )
-        return {row["name"]: row["seconds"] for row in rows}
+        return {row["server"]: row["seconds"] for row in rows}
 
-    def timings_before(
-        self, run: int, names: Iterable[str] | None = None
-    ) -> Mapping[str, ServerTiming]:
-        """Return how fast servers, all or some, were in the newest results before a run."""
-        if names is None:
-            names = [row["name"] for row in self._db.rows("SELECT name FROM server")]
-        made = "run.id < ? AND reused_from = '' AND state IN ('ok', 'failed') AND run.is_finished"
-        found = {}
-        for name in names:
-            for _, packed in self._storage.results(name, made, run):
-                given = unpack_details(packed).get("timing", {})
-                found[name] = msgspec.convert(given, ServerTiming)
-                break
-        return found
+    def timings_before(self, run: int, names: Iterable[str]) -> Mapping[str, ServerTiming]:
+        """Return how fast servers were in the newest results before a run."""
+        made = "run < ? AND reused_from = '' AND state IN ('ok', 'failed') AND is_finished"
+        rows = {name: next(self._results(name, made, run), None) for name in names}
+        return {
+            name: unpack(row["document"], StoredResult).result.timing
+            for name, row in rows.items()
+            if row is not None
+        }
 
     def server_past(
         self, name: str, limit: int = 50, find_changes: FindChanges | None = None
@@ -453,8 +417,30 @@ class History:
         Raises:
             FleetError: the history has no such server.
         """
-        reader = PastReader(self._db, self._storage, find_changes)
-        return reader.read(name, limit, self.flaky(name))
+        # The oldest one is only there to compare with.
+        rows = [*islice(self._results(name, "1"), limit + 1)]
+        if not rows:
+            raise FleetError(f"the history has no server {name!r}{self._suggest(name)}")
+        pairs = [(row, self._unpack_result(row)) for row in reversed(rows)]
+        _, newest = pairs[-1]
+        return ServerPast(
+            name=name,
+            first_seen=rows[0]["first_seen"],
+            owner=newest.owner,
+            tags=newest.tags,
+            flaky=self.flaky(name),
+            results=describe_past(
+                pairs, limit, self._find_rules, catalogs=self.catalog, find_changes=find_changes
+            ),
+        )
+
+    def _suggest(self, name: str) -> str:
+        query = "SELECT DISTINCT server FROM results ORDER BY server"
+        known = [row["server"] for row in self._db.rows(query)]
+        close = get_close_matches(name, known, n=3)
+        if close:
+            return f"; did you mean {' or '.join(close)}?"
+        return f"; it has {', '.join(known[:20])}" if known else "; it has no servers yet"
 
     # -- pruning
 
@@ -467,17 +453,14 @@ class History:
         before = self._size()
         seen: dict[str, int] = {}
         old = []
-        for row in self._db.rows("SELECT id, fleet, file FROM run ORDER BY id DESC"):
+        for row in self._db.rows("SELECT id, fleet, file FROM runs ORDER BY id DESC"):
             key = fleet_key(row["fleet"], row["file"])
             seen[key] = seen.get(key, 0) + 1
             if seen[key] > keep:
                 old.append(row["id"])
         with self._db.transaction():
             for id in old:
-                self._db.execute("DELETE FROM run WHERE id = ?", id)
-            self._storage.drop_orphans()
-        if self._lines is not None:
-            self._lines.replace(self._all_lines())
+                self._db.execute("DELETE FROM runs WHERE id = ?", id)
         self._db.shrink()
         return PruneReport(
             removed=len(old),
@@ -486,15 +469,8 @@ class History:
             size_after=self._size(),
         )
 
-    def _all_lines(self) -> Iterator[HistoryLine]:
-        yield from self._storage.travelling_parts()
-        for row in self._db.rows("SELECT id FROM run ORDER BY id"):
-            run = self._storage.run(row["id"])
-            if run is not None:
-                yield run.without_reports(row["id"])
-
     def _size(self) -> int:
-        path = self._db.path if self._lines is None else self._lines.path
+        path = self._db.path
         if path is None:
             return 0
         beside = path.with_name(f"{path.name}-wal")

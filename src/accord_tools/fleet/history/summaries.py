@@ -54,17 +54,8 @@ class PruneReport(msgspec.Struct, frozen=True, kw_only=True):
 
 def as_summary(row: Any) -> RunSummary:
     """Return a row of a run, with its numbers of servers, as a summary."""
-    columns = {
-        name: row[name]
-        for name in RunSummary.__struct_fields__
-        if name not in ("rules", "is_dirty", "is_finished")
-    }
-    return RunSummary(
-        **columns,
-        rules=row["rules_version"],
-        is_dirty=bool(row["is_dirty"]),
-        is_finished=bool(row["is_finished"]),
-    )
+    flags = {name: bool(row[name]) for name in ("is_dirty", "is_finished")}
+    return msgspec.convert({**dict(row), **flags}, RunSummary)
 
 
 def fleet_key(fleet: str, file: str) -> str:
