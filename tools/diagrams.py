@@ -37,6 +37,7 @@ JOBS = {
     "accord.stdio.server": "a server on stdin and stdout",
     "accord.stdio.client": "a client of a child process",
     "accord.runtime": "handlers, replies, deadlines, cancellation, threads, on asyncio",
+    "accord.secrets": "what is secret: names, forms, masks, one filter",
     "accord.http.rules": "headers, status codes, event streams: pure",
     "accord.stdio.lines": "messages as lines: pure",
     "accord.protocol": "codec, revisions, conversation, rules, endpoint, monitor: pure",

@@ -15,8 +15,8 @@ import pytest
 from msgspec.structs import replace
 
 from accord.errors import ConnectFailed
+from accord.secrets.filter import HIDDEN, SecretFilter
 from accord.testing import run_in_virtual_time
-from accord_tools.check.probing.secret_filter import HIDDEN, SecretFilter
 from accord_tools.check.probing.server_facts import CheckRules, plan_calls
 from accord_tools.check.probing.target import ServerTarget
 from accord_tools.check.server_check import ServerPlan, check_server
@@ -71,7 +71,7 @@ def test_a_secret_is_hidden_in_every_encoding(form):
     shown = SecretFilter([TOKEN]).hide(text)
     assert HIDDEN in shown
     assert shown.startswith("it said ")
-    assert_hidden(shown)
+    assert_hidden(shown.replace(HIDDEN, " "))
 
 
 @pytest.mark.parametrize("length", range(4, len(TOKEN)))

@@ -9,7 +9,7 @@ import pytest
 
 from accord.cli.main import main
 from accord.cli.options import add_options
-from accord_tools.check.probing.secret_filter import display_target
+from accord.secrets.filter import display_target
 from accord_tools.reports import delivery
 from check.sessions import NEW, opening, request, result, text_of
 from support.tables import cases
@@ -110,8 +110,8 @@ def test_the_file_to_show_breaches_in_is_one_of_the_project(
     ("target", "shown"),
     [
         ("https://example.com/mcp", "https://example.com/mcp"),
-        ("https://me:w@rd@example.com/mcp", "https://...@example.com/mcp"),
-        ("http://h/mcp?a=1&key=2#part", "http://h/mcp?a=...&key=...#part"),
+        ("https://me:w@rd@example.com/mcp", "https://masked-0@example.com/mcp"),
+        ("http://h/mcp?a=1&key=2#part", "http://h/mcp?a=masked-0&key=masked-0#part"),
         ("desk.py:server", "desk.py:server"),
         ("", ""),
     ],

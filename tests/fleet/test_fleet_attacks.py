@@ -115,7 +115,7 @@ def test_a_question_shows_what_leaves_this_machine(accord):
         """
     )
     assert launch_list(read_fleet(path)) == (
-        "  web   https://evil.example/mcp?k=...  (sends Authorization, X;"
+        "  web   https://evil.example/mcp?k=masked-0  (sends Authorization, X;"
         " fills in ${env:CLOUD_SECRET}, ${file:~/.ssh/id_rsa}, ${env:T})\n"
         "  here  python a.py --key '${file:/keys/a:b}'  (sets LD_PRELOAD; sets what stands in .env;"
         " in sub; may call remove; may call tools that change something)\n"
@@ -234,7 +234,7 @@ async def test_neither_a_killed_worker_nor_an_environment_gives_secrets_away(
     ran = await run_all([job("kill"), job("look")], jobs=2)
     killed = ran.outcomes["kill"]
     assert "the worker was ended by SIGKILL" in killed.text
-    assert "server.py kill --token=(secret)" in " ".join(killed.report.left_processes)
+    assert "server.py kill --token=masked-0" in " ".join(killed.report.left_processes)
     assert SECRET not in repr(ran)
     seen = json.loads((tmp_path / "seen.json").read_text())
     assert ("PLANTED_TOKEN" in seen, seen["HARMLESS_WORD"]) == (False, "seen")

@@ -154,7 +154,7 @@ BASIC = base64.b64encode(b"me:pass word 1").decode()
         ({"command": "x", "env": {"OTHER": "https://a.example/x"}}, []),
         (
             {"command": "x", "env": {"OTHER": "postgres://me:pw12345@h/x"}},
-            ["postgres://me:pw12345@h/x"],
+            ["postgres://me:pw12345@h/x", "pw12345"],
         ),
         ({"command": "x", "env": {"OTHER": "/usr/bin:/bin", "PLACE": "/etc/some-file"}}, []),
         ({"command": "x", "env": {"API_KEY": "/wJalrXUtnFEMI/K7"}}, ["/wJalrXUtnFEMI/K7"]),
@@ -198,10 +198,10 @@ def test_values_of_placeholders_and_of_secret_variables_are_secrets(resolve):
         ({"command": ["npx", "-y"], "args": ["x"]}, "npx -y x"),
         ({"command": {"path": "zed", "args": ["1"]}}, "zed 1"),
         ({"cmd": "goose", "args": ["1"]}, "goose 1"),
-        ({"url": "https://me:pw@a.example/mcp?k=v"}, "https://...@a.example/mcp?k=..."),
+        ({"url": "https://me:pw@a.example/mcp?k=v"}, "https://masked-0@a.example/mcp?k=masked-0"),
         ({"serverUrl": "https://a.example/mcp"}, "https://a.example/mcp"),
-        ({"command": "x", "args": ["--token", SECRET]}, "x --token (secret)"),
-        ({"command": "x", "args": [f"--token={SECRET}"]}, "x --token=(secret)"),
+        ({"command": "x", "args": ["--token", SECRET]}, "x --token masked-0"),
+        ({"command": "x", "args": [f"--token={SECRET}"]}, "x --token=masked-0"),
     ],
 )
 def test_an_entry_is_shown_without_secrets(entry, shown):

@@ -91,7 +91,7 @@ def test_a_worker_that_crashes_and_prints_rubbish_is_a_row(
     assert (outcome.ended, outcome.stage) == ("crashed", None)
     assert outcome.text == (
         "the worker ended with exit code 5; 2 lines of its output are not messages; "
-        "it said: the token is (secret)"
+        "it said: the token is masked-0"
     )
 
 

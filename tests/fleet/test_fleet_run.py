@@ -246,7 +246,7 @@ expect = {{ tests = 1 }}
     assert result["state"] == "ok", done.stdout
     assert result["transport"] == "http"
     (failure,) = result["tests"]["failures"]
-    assert "(secret)" in failure["summary"]
+    assert "masked-0" in failure["summary"]
     assert "accept" in failure["summary"]
     assert "safety.plain-http" not in {each["id"] for each in result["findings"]}
     for text in (done.stdout, done.stderr):

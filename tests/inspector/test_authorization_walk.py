@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from contextlib import asynccontextmanager
 
 import pytest
@@ -112,7 +113,7 @@ async def test_no_secret_reaches_the_page():
         secrets += [head["Authorization"].split()[1] for head in script.heads("/token")]
         assert len({*secrets}) > 7
         assert [each for each in secrets if each in text] == []
-        assert "<code_verifier, masked>" in text
+        assert re.search(r"code_verifier=masked-\d+", text)
 
 
 @in_loop
@@ -517,7 +518,7 @@ def test_the_walk_passes_with_the_authorization_server_of_accord():
             states = {each["id"]: each["state"] for each in shown["steps"]}
             assert states["call"] == "done", named(shown, "call")
             assert "failed" not in states.values()
-            assert "<access_token, masked>" in json.dumps(shown)
+            assert re.search(r"access_token.{,9}masked-\d+", json.dumps(shown))
 
     with serving(server.asgi()) as port:
         run(main(port))

@@ -9,13 +9,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from accord.secrets.masks import Secrets
 from accord_tools.inspector.definition import InspectTarget
 from accord_tools.inspector.history import store as store_module
 from accord_tools.inspector.history.call_history import target_key
 from accord_tools.inspector.history.call_record import (
     RESPONSE_MOST,
     CallRecord,
-    EntryMasks,
     mask_record,
 )
 from accord_tools.inspector.history.store import HistoryStore, default_history_file
@@ -26,7 +26,7 @@ SECRET = "hunter2-and-more"
 
 
 def add(store: HistoryStore, name: str = "add", **more) -> int:
-    masks = more.pop("masks", None) or EntryMasks()
+    masks = more.pop("masks", None) or Secrets()
     given = {"kind": "tool", "started": 1.0, "seconds": 0.5, "target": "t", "title": "T"} | more
     record = CallRecord(name=name, **given)
     return store.add(record, *mask_record(masks, record))
@@ -63,7 +63,7 @@ def test_the_file_and_its_folder_are_private(tmp_path):
 def test_secrets_are_masked_and_their_places_named(tmp_path):
     path = tmp_path / "inspect.sqlite"
     store = HistoryStore(path)
-    masks = EntryMasks(("given-by-header",))
+    masks = Secrets(("given-by-header",))
     id = add(
         store,
         masks=masks,

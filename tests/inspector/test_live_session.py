@@ -163,7 +163,7 @@ async def test_credentials_of_the_command_line_are_not_shown():
     async with live_page(is_ready=False, **given) as page:
         facts = await page.until_state("failed")
         assert facts["error"]["advice"].startswith("set the variable that it misses")
-        assert facts["error"]["stderr"] == ["KeyError: 'API_TOKEN' --api-key=(secret)"]
+        assert facts["error"]["stderr"] == ["KeyError: 'API_TOKEN' --api-key=masked-1"]
         assert "a1b2c3d4e5f6" not in json.dumps(facts)
 
 

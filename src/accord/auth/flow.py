@@ -352,10 +352,12 @@ def _read_token_response(
 
 def _without_secrets(text: str, request: HttpRequest) -> str:
     """Remove the secrets of the request: some servers repeat them in their errors."""
-    for name, value in parse_qsl((request.body or b"").decode()):
-        if name in _SECRET_FIELDS and len(value) > 3:
-            text = text.replace(value, f"<{name}>")
-    return text
+    from accord.secrets.filter import SecretFilter
+    from accord.secrets.recognition import is_oauth_secret
+
+    fields = parse_qsl((request.body or b"").decode())
+    secrets = [value for name, value in fields if is_oauth_secret(name) and len(value) > 3]
+    return SecretFilter(secrets).hide(text)
 
 
 def _with_response(grant: TokenGrant, said: Mapping[str, Any], now: float) -> TokenGrant:
@@ -385,17 +387,6 @@ def _is_about_resource(error: str, about: str) -> bool:
     return error == "invalid_target" or (error == "invalid_request" and "resource" in about.lower())
 
 
-_SECRET_FIELDS: Final = frozenset(
-    (
-        "assertion",
-        "client_assertion",
-        "client_secret",
-        "code",
-        "code_verifier",
-        "device_code",
-        "refresh_token",
-    )
-)
 _TRY_LATER: Final = "try again later"
 _TEMPORARY_ERRORS: Final = frozenset({"server_error", "slow_down", "temporarily_unavailable"})
 _HINTS: Final = {

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias, TypeGuard
 
 from accord.client.connect import Target
 from accord.client.options import ConnectOptions
@@ -27,8 +27,6 @@ _PARTS: Final = re.compile(r"(?:(\w+):(?!-))?(.*?)(?::-(.*))?", re.DOTALL)
 _NAME: Final = re.compile(r"[A-Za-z_]\w*")
 # Shorter values are words such as "true", and masking them would garble messages.
 _SECRET_LENGTH: Final = 6
-# Messages are cut, and may end within a secret; that many characters give it away.
-_SECRET_BEGINNING: Final = 8
 
 
 @dataclass(frozen=True, repr=False)
@@ -44,7 +42,7 @@ class ServerEntry:
     name: str
     target: Target
     options: ConnectOptions = field(default_factory=ConnectOptions)
-    _secrets: Mapping[str, str] = field(default_factory=dict)
+    _secrets: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         given = [
@@ -55,30 +53,21 @@ class ServerEntry:
 
     def with_options(self, options: ConnectOptions) -> "ServerEntry":
         """Return the entry with other options, whose secrets it masks too."""
-        secrets = dict(self._secrets)
+        found = [options.get("auth")]  # "oauth" is too short for a secret
         for member in ("env", "headers"):
             given = options.get(member)
-            for name, value in given.items() if isinstance(given, Mapping) else ():
-                _hide(secrets, value, f"<{member} {name}>")
-        auth = options.get("auth")
-        if isinstance(auth, str):
-            _hide(secrets, auth, "<auth>")  # "oauth" is too short for a secret
-        return ServerEntry(self.name, self.target, options, secrets)
+            found += given.values() if isinstance(given, Mapping) else ()
+        secrets = dict.fromkeys((*self._secrets, *filter(_is_secret, found)))
+        return ServerEntry(self.name, self.target, options, tuple(secrets))
 
     def mask(self, text: str) -> str:
         """Return a text without the values of variables and headers, which errors may quote.
 
         Paths and short values stay readable.
         """
-        for value, label in self._secrets.items():
-            start = text.find(value[:_SECRET_BEGINNING])
-            while start >= 0:
-                end = start
-                while end - start < len(value) and text[end : end + 1] == value[end - start]:
-                    end += 1
-                text = text[:start] + label + text[end:]
-                start = text.find(value[:_SECRET_BEGINNING], start + len(label))
-        return text
+        from accord.secrets.filter import filter_of
+
+        return filter_of(self._secrets).hide(text)
 
 
 def _suggest_member(members: Mapping[str, Any]) -> str:
@@ -108,7 +97,7 @@ class EntryReader:
         self._folder = folder
         self._variables = variables
         self._has_folder = has_folder
-        self._secrets: dict[str, str] = {}
+        self._secrets: list[str] = []
 
     def read(self, name: str, members: Mapping[str, Any]) -> ServerEntry:
         command = members.get("command")
@@ -127,7 +116,8 @@ class EntryReader:
         else:
             options = self._command_options(members)
             target = self._command(members, options)
-        return ServerEntry(name, target, _secrets=self._secrets).with_options(options)
+        secrets = tuple(filter(_is_secret, self._secrets))
+        return ServerEntry(name, target, _secrets=secrets).with_options(options)
 
     def _is_url(
         self, members: Mapping[str, Any], *, has_command: bool, url_member: str | None
@@ -267,7 +257,7 @@ class EntryReader:
             )
         value = self.find_value(kind, name)
         if value or (value is not None and default is None):
-            _hide(self._secrets, value, found[0])
+            self._secrets.append(value)
             return value
         return default if default is not None else self.replace_missing(member, kind, name)
 
@@ -306,10 +296,9 @@ class EntryReader:
         return ConfigurationError(f"{self._where}: {member}{came or ':'} expected {expected}")
 
 
-def _hide(secrets: dict[str, str], value: str, label: str) -> None:
-    is_path = value[:1] in ("/", "\\", "~", ".") or value[1:2] == ":"
-    if len(value) >= _SECRET_LENGTH and not is_path:
-        secrets.setdefault(value, label)
+def _is_secret(value: object) -> TypeGuard[str]:
+    is_path = str(value)[:1] in ("/", "\\", "~", ".") or str(value)[1:2] == ":"
+    return isinstance(value, str) and len(value) >= _SECRET_LENGTH and not is_path
 
 
 _PLACES: Final[Mapping[str, Callable[[Path], str]]] = {

@@ -20,7 +20,7 @@ from accord.protocol.monitor import Monitor
 from accord.protocol.verdict import Verdict
 from accord.protocol.violation import Violation
 from accord.runtime.wire import Lost, Receive, Wire, WireListener
-from accord.testing.masking import Masks
+from accord.secrets.masks import Secrets
 from accord.trace import HttpFacts, Party, Record, Transport
 
 # The verdict on several conversations is the last of theirs in this order.
@@ -133,7 +133,7 @@ class Recording:
 
         Only its owner may read it: masks recognise most secrets, but not all.
         """
-        masks = Masks()
+        masks = Secrets()
         with open_private(path) as file:
             for record in self.records:
                 trace.write(file, masks.apply(record))

@@ -28,8 +28,8 @@ from accord.cli.options import (
 from accord.cli.target import demand_target, is_url, locate, names_entry, reach_server
 from accord.cli.terminal import complain, note, progress
 from accord.errors import ConnectFailed, MissingExtra, TraceError
+from accord.secrets.filter import display_target
 from accord.types import REVISION_IDS
-from accord_tools.check.probing.secret_filter import display_target
 from accord_tools.reports import delivery
 from accord_tools.reports.delivery import announce_plan, plan_form, show_plan
 

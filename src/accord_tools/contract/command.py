@@ -21,7 +21,7 @@ from accord.cli.options import (
 from accord.cli.target import demand_target, names_entry
 from accord.cli.terminal import escape_in_json, interruptible, painter, progress, say
 from accord.errors import ConnectFailed
-from accord_tools.check.probing.secret_filter import display_target
+from accord.secrets.filter import display_target
 from accord_tools.reports.delivery import announce_plan, plan_form, show_plan, write_files
 
 if TYPE_CHECKING:

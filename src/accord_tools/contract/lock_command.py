@@ -17,7 +17,7 @@ from accord.cli.options import (
 from accord.cli.target import demand_target
 from accord.cli.terminal import complain, escape_controls, note, painter, say, say_json
 from accord.errors import MethodNotFound
-from accord_tools.check.probing.secret_filter import display_target
+from accord.secrets.filter import display_target
 from accord_tools.reports.delivery import write_files
 
 if TYPE_CHECKING:

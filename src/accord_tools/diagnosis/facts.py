@@ -3,10 +3,10 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
-from urllib.parse import parse_qsl, quote, quote_plus, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 import msgspec
 
@@ -24,7 +24,9 @@ from accord.http.client.guarded import (
     run_flow,
 )
 from accord.http.rules.responses import quote_url
-from accord.testing.masking import Masks, is_secret_name
+from accord.secrets.filter import find_given
+from accord.secrets.masks import Secrets
+from accord.secrets.recognition import is_oauth_secret, is_secret_name
 from accord.types import RevisionId
 from accord_tools.diagnosis.stages import STAGE_IDS, ShownExchange, Stage, StageId
 
@@ -38,126 +40,77 @@ if TYPE_CHECKING:
     from accord.http.rules.responses import AuthChallenge
 
 
-# Secrets of OAuth whose names do not say so.
-_NAMES: Final = frozenset(
-    {"assertion", "client_assertion", "code", "code_verifier", "device_code", "user_code"}
-)
+# Headers with credentials; others are explained on the page, and say nothing secret.
 _HEADERS: Final = frozenset(
     {"authorization", "cookie", "dpop", "mcp-session-id", "proxy-authorization", "set-cookie"}
 )
-# Shorter texts would be replaced in words that have nothing to do with them.
-_SHORTEST: Final = 6
 _BODY_SHOWN: Final = 16 * 1024
-_KNOWN_MOST: Final = 1_000
 _FORM: Final = "application/x-www-form-urlencoded"
 
 
-class SecretTexts:
-    """The secrets of one authorization; replaces them in every text that leaves."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, str] = {}
-        self._masks = Masks()
-
-    def add(self, name: str, value: str | None) -> None:
-        """Replace a value from now on, in any encoding that requests use."""
-        if value and len(value) >= _SHORTEST and len(self._known) < _KNOWN_MOST:
-            shown = mask_of(name)
-            escaped = msgspec.json.encode(value)[1:-1].decode()
-            for form in (value, quote(value, safe=""), quote_plus(value), escaped):
-                self._known.setdefault(form, shown)
-
-    def hide(self, text: str) -> str:
-        """Return a text without the known secrets, and without texts that look like secrets."""
-        # The longest first: one may be a part of another.
-        for each in sorted(self._known, key=len, reverse=True):
-            text = text.replace(each, self._known[each])
-        return self._masks.mask_text(text)
-
-    # -- requests and answers
+class ExchangeSecrets(Secrets):
+    """The secrets of one authorization; what is secret in a message is known from then on."""
 
     def request_text(self, request: HttpRequest, private: frozenset[str] = frozenset()) -> str:
-        """Return a request as it is sent; `private` has names of headers whose values are hidden.
-
-        Secrets in it are known from now on.
-        """
+        """Return a request as it is sent; `private` has names of headers to hide."""
         head = [f"{request.method} {quote_url(request.url)}"]
-        head += self._header_lines(request.headers, private)
-        body = self._body_text(request.body or b"", _content_type(request.headers))
-        return self.hide("\n".join(head) + (f"\n\n{body}" if body else ""))
+        return self._text_of(head, request.headers, request.body or b"", private)
 
     def response_text(self, response: HttpResponse) -> str:
-        """Return an answer as it came. Secrets in it are known from now on."""
+        """Return an answer as it came."""
         head = [f"HTTP {response.status}"]
         if response.url:
             head[0] += f" from {quote_url(response.url)}"
-        head += self._header_lines(response.headers, frozenset())
-        body = self._body_text(response.body, _content_type(response.headers))
-        return self.hide("\n".join(head) + (f"\n\n{body}" if body else ""))
+        return self._text_of(head, response.headers, response.body, frozenset())
 
     def redirect_text(self, uri: str, params: Mapping[str, str]) -> str:
         """Return the request of a browser that follows a redirect."""
-        shown = {name: self._field(name, value) for name, value in params.items()}
-        path = urlsplit(uri).path or "/"
-        return self.hide(f"GET {path}?{_encode(shown)}")
-
-    def _header_lines(self, headers: Mapping[str, str], private: frozenset[str]) -> list[str]:
-        lines = []
-        for name, value in headers.items():
-            lowered = name.lower()
-            if lowered in private or lowered in _HEADERS or is_secret_name(name):
-                scheme, space, secret = value.partition(" ")
-                self.add(lowered, secret if space else value)
-                is_scheme = space and lowered.endswith("authorization")
-                value = f"{scheme} {mask_of(name)}" if is_scheme else mask_of(name)
-            lines.append(f"{name}: {value}")
-        return lines
-
-    def _body_text(self, body: bytes, kind: str) -> str:
-        if kind == _FORM:
-            pairs = parse_qsl(body.decode(errors="replace"), keep_blank_values=True)
-            shown = [(name, self._field(name, value)) for name, value in pairs]
-            return _encode(shown)
-        try:
-            value = msgspec.json.decode(body)
-        except (ValueError, RecursionError):
-            return _cut(body.decode(errors="replace"))
-        clean = self._json(value)
-        # As it came where nothing is hidden: numbers keep their digits.
-        text = body if clean == value else msgspec.json.encode(clean)
-        return _cut(msgspec.json.format(text, indent=2).decode(errors="replace"))
+        self._learn_members(params)
+        return self.mask_text(
+            f"GET {urlsplit(uri).path or '/'}?{urlencode(params, quote_via=quote)}"
+        )
 
     def shown_value(self, name: str, value: object) -> str:
         """Return the value of a member as a text; lists of texts separated by commas."""
-        if isinstance(value, str):
-            return self._field(name, value)
+        self._learn_members({name: value})
         if isinstance(value, list | tuple) and all(isinstance(each, str) for each in value):
-            return ", ".join(value)
-        return msgspec.json.encode(self._json(value)).decode()
+            value = ", ".join(value)
+        return self.mask_text(
+            value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        )
 
-    def _json(self, value: Any) -> Any:
-        if isinstance(value, dict):
-            return {
-                name: self._field(name, each) if isinstance(each, str) else self._json(each)
-                for name, each in value.items()
-            }
-        return [self._json(each) for each in value] if isinstance(value, list) else value
+    def _text_of(
+        self, head: list[str], headers: Mapping[str, str], body: bytes, private: frozenset[str]
+    ) -> str:
+        for name, value in headers.items():
+            lowered = name.lower()
+            if lowered in private or lowered in _HEADERS or is_secret_name(name):
+                self.learn(*find_given(headers={lowered: value}))
+                value = self.header(lowered, value)
+            head.append(f"{name}: {value}")
+        text = self._body_text(body, _content_type(headers))
+        return self.mask_text("\n".join(head) + (f"\n\n{text}" if text else ""))
 
-    def _field(self, name: str, value: str) -> str:
-        if not value or not (name in _NAMES or is_secret_name(name)):
-            return value
-        self.add(name, value)
-        return mask_of(name)
+    def _body_text(self, body: bytes, kind: str) -> str:
+        text = body.decode(errors="replace")
+        if kind == _FORM:
+            self._learn_members(dict(parse_qsl(text)))
+            return text
+        try:
+            self._learn_members(msgspec.json.decode(body))
+            # The text itself: numbers keep their digits.
+            text = msgspec.json.format(body, indent=2).decode(errors="replace")
+        except (ValueError, RecursionError):
+            pass
+        return _cut(text)
 
-
-def _encode(fields: Mapping[str, str] | Sequence[tuple[str, str]]) -> str:
-    # The marks of masked values stay readable; all else is as it is sent.
-    return urlencode(fields, safe="<>, ", quote_via=quote)
-
-
-def mask_of(name: str) -> str:
-    """Return what stands in place of a secret."""
-    return f"<{name}, masked>"
+    def _learn_members(self, value: object) -> None:
+        if isinstance(value, Mapping):
+            named = [each for name, each in value.items() if is_oauth_secret(name)]
+            self.learn(*(each for each in named if isinstance(each, str)))
+            value = [*value.values()]
+        for each in value if isinstance(value, list) else ():
+            self._learn_members(each)
 
 
 def _content_type(headers: Mapping[str, str]) -> str:
@@ -217,7 +170,7 @@ class AuthorizationFacts:
     revision: RevisionId | None = None
     transport: Literal["http", "sse"] | None = None
     mark: Callable[[], object] = lambda: None
-    secrets: SecretTexts = field(default_factory=SecretTexts)
+    secrets: ExchangeSecrets = field(default_factory=ExchangeSecrets)
     scopes: tuple[str, ...] | None = None
     names_resource: bool = True
     challenge: "AuthChallenge | None" = None
@@ -238,7 +191,7 @@ class AuthorizationFacts:
 
     def __post_init__(self) -> None:
         self.names_resource = self.settings.resource != "omit"
-        self.secrets.add("client_secret", self.settings.client_secret)
+        self.secrets.learn(self.settings.client_secret)
 
     @property
     def policy(self) -> AddressPolicy:

@@ -29,7 +29,7 @@ from accord.auth.flow import (
 )
 from accord.errors import AccordError, FlowFailed, Unauthorized
 from accord.http.rules.responses import quote_url
-from accord_tools.diagnosis.facts import AuthorizationFacts, GrantedAuth, mask_of
+from accord_tools.diagnosis.facts import AuthorizationFacts, GrantedAuth
 from accord_tools.diagnosis.stages import (
     AUTHORIZATION_PARAMETERS,
     REDIRECT_PARAMETERS,
@@ -112,7 +112,7 @@ def _explain_registration(facts: AuthorizationFacts, stage: Stage, client: Clien
         "scope": " ".join(client.scopes),
     }
     if client.client_secret is not None:
-        facts.secrets.add("client_secret", client.client_secret)
+        facts.secrets.learn(client.client_secret)
         said["client_secret"] = client.client_secret
         said["client_secret_expires_at"] = client.secret_expires_at
     facts.explain_members(stage, said, REGISTRATION_MEMBERS)
@@ -150,7 +150,7 @@ async def make_url(facts: AuthorizationFacts, stage: Stage) -> None:
         names_resource=facts.names_resource,
         assumes_pkce=settings.pkce == "assume",
     )
-    facts.secrets.add("code_verifier", request.pkce.verifier)
+    verifier = facts.secrets.learn(request.pkce.verifier)
     url = authorization_url(request)
     facts.listener.state, facts.listener.accepts = request.state, request.is_from_issuer
     facts.request, facts.sign_in_url = request, url
@@ -160,9 +160,7 @@ async def make_url(facts: AuthorizationFacts, stage: Stage) -> None:
         if name == "scope":
             meaning = f"{meaning}: {facts.scopes_origin()}"
         stage.explain(name, value, meaning)
-    stage.explain(
-        "code_verifier", mask_of("code_verifier"), "not in the URL: it is sent with the code alone"
-    )
+    stage.explain("code_verifier", verifier, "not in the URL: it is sent with the code alone")
     if settings.grant == "device":
         stage.explain("grant", "authorization_code", "the steps use a browser, not another device")
     for each in ("auth.pkce.implemented", "auth.pkce.s256", "auth.redirect.localhost-or-https"):
@@ -201,7 +199,7 @@ async def wait_for_redirect(facts: AuthorizationFacts, stage: Stage) -> None:
         stage.exchanges.clear()
         raise
     _judge_redirect(stage, request, params)
-    facts.secrets.add("code", facts.code)
+    facts.secrets.learn(facts.code)
     facts.explain_members(stage, params, REDIRECT_PARAMETERS)
     stage.came = "a code, with the right state"
 
@@ -299,13 +297,13 @@ async def _token_flow(facts: AuthorizationFacts) -> Any:
         issuer=asked.found.server.issuer, resource=asked.found.resource, scopes=asked.scopes
     )
     assertion = await get_assertion(wanted)
-    facts.secrets.add("assertion", assertion)
+    facts.secrets.learn(assertion)
     return request_with_assertion(asked, assertion, now)
 
 
 def _explain_grant(facts: AuthorizationFacts, stage: Stage, grant: "TokenGrant") -> None:
-    facts.secrets.add("access_token", grant.access_token)
-    facts.secrets.add("refresh_token", grant.refresh_token)
+    facts.secrets.learn(grant.access_token)
+    facts.secrets.learn(grant.refresh_token)
     said: dict[str, Any] = {
         "access_token": grant.access_token,
         "token_type": "DPoP" if grant.thumbprint else "Bearer",
@@ -390,12 +388,13 @@ async def call_server(facts: AuthorizationFacts, stage: Stage) -> None:
 def _messages(facts: AuthorizationFacts, recording: "Recording") -> list[ShownExchange]:
     """Return the messages of the connection, each request of the client with what followed."""
     shown: list[ShownExchange] = []
-    scheme, mask = "Bearer" if facts.settings.dpop is None else "DPoP", mask_of("access_token")
+    scheme = "Bearer" if facts.settings.dpop is None else "DPoP"
+    mask = facts.secrets.learn(None if facts.grant is None else facts.grant.access_token)
     for record in recording.records:
         if record.message is None:
             continue
         text = msgspec.json.format(bytes(record.message), indent=2).decode(errors="replace")
-        text = facts.secrets.hide(text[:_MESSAGE_SHOWN])
+        text = facts.secrets.mask_text(text[:_MESSAGE_SHOWN])
         if record.sender == "client":
             request = f"POST {quote_url(facts.url)}\nAuthorization: {scheme} {mask}"
             shown.append(ShownExchange(f"{request}\n\n{text}"))

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from accord_tools.check.probing.secret_filter import SecretFilter
+from accord.secrets.filter import SecretFilter
 from accord_tools.fleet.caching import SECRET_VARIABLE, CacheKey, make_key, read_version
 from accord_tools.fleet.definition import (
     DEFAULT_MAX_AGE,

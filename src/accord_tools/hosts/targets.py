@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from accord.cli.installation import import_folders, python_words
+from accord.secrets.recognition import names_secret
 from accord_tools.hosts.definition import HostEntry, HostsError, Machine, TransportName
-from accord_tools.hosts.entries.literals import names_secret
 from accord_tools.hosts.launching.environment import REFERENCE
 from accord_tools.hosts.launching.installation import (
     AccordCommand,

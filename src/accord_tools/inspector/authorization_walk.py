@@ -84,7 +84,7 @@ class AuthorizationWalk:
                 mark=self._mark,
             )
             for each in find_secrets(target):
-                self._context.secrets.add("credential", each)
+                self._context.secrets.learn(each)
 
     async def close(self) -> None:
         """Stop waiting for the redirect."""
@@ -134,7 +134,7 @@ class AuthorizationWalk:
         return "idle"
 
     def _describe_step(self, step: Stage, context: AuthorizationFacts) -> dict[str, Any]:
-        hide = context.secrets.hide
+        hide = context.secrets.mask_text
         return {
             "id": step.id,
             "title": TITLES[step.id],
@@ -281,8 +281,8 @@ class AuthorizationWalk:
     def _on_renewed(self, old: "TokenGrant", new: "TokenGrant") -> None:
         """Keep one refresh token for the walk and the connection: the old one works no more."""
         context = self._demand_context()
-        context.secrets.add("access_token", new.access_token)
-        context.secrets.add("refresh_token", new.refresh_token)
+        context.secrets.learn(new.access_token)
+        context.secrets.learn(new.refresh_token)
         if context.grant is old:
             context.grant = new
         if self._used is not None and self._used.grant is old:

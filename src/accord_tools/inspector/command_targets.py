@@ -111,7 +111,7 @@ def _read_target(given: str, options: argparse.Namespace) -> InspectTarget:
 
 
 def _target_of_url(url: str, options: argparse.Namespace) -> InspectTarget:
-    from accord_tools.check.probing.secret_filter import display_target
+    from accord.secrets.filter import display_target
 
     shown = display_target(url)
     try:

@@ -108,7 +108,7 @@ class RevisionSurvey:
             self._change("done")
 
     async def _ask(self, revision: RevisionId) -> tuple[RevisionRow, JsonObject | None]:
-        hide = self._session.part(CallHistory).masks.hide_line
+        hide = self._session.part(CallHistory).secrets.mask_text
         try:
             async with asyncio.timeout(_PATIENCE):
                 return await self._look(revision)

@@ -8,22 +8,17 @@ import re
 from collections.abc import Mapping, Sequence
 from shlex import quote
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
 
 import msgspec
 
 from accord.http.client.auth import Bearer
 from accord.protocol.revisions import REVISIONS, find_revision
+from accord.secrets.filter import HIDDEN, find_given
+from accord.secrets.recognition import names_secret
 from accord.stdio.client import environment
 from accord.types import RevisionId
 from accord_tools.check.probing.target import ServerTarget
-from accord_tools.hosts.entries.literals import (
-    find_literals,
-    is_path_like,
-    names_secret,
-    replace_literal,
-    variable_name,
-)
+from accord_tools.hosts.entries.literals import find_literals, replace_literal, variable_name
 from accord_tools.inspector.definition import InspectTarget
 
 if TYPE_CHECKING:
@@ -156,14 +151,14 @@ def make_safe(target: InspectTarget) -> SafeTarget:
 
 
 def mask_command(command: Sequence[str]) -> list[str]:
-    """Return the words of a command as a person may see them, with `...` for each secret.
+    """Return the words of a command as a person may see them, with a mask for each secret.
 
     >>> mask_command(["srv", "--api-key", "abc123xyz", "--port=1", "--token=s3cret99"])
-    ['srv', '--api-key', '...', '--port=1', '--token=...']
+    ['srv', '--api-key', 'masked-0', '--port=1', '--token=masked-0']
     """
     words: list[str] = _replace_secrets({"command": list(command)})["command"]
     return [
-        _PLACEHOLDER.sub("...", word) if word != given else word
+        _PLACEHOLDER.sub(HIDDEN, word) if word != given else word
         for given, word in zip(command, words, strict=True)
     ]
 
@@ -199,22 +194,14 @@ def _safe_url(url: str) -> str:
 
 def find_secrets(target: InspectTarget) -> tuple[str, ...]:
     """Return the credentials that the user gave for a target, the longest first."""
-    found = {*msgspec.structs.replace(server_target(target), env={}).secrets}
-    found |= {
-        value
-        for name, value in (os.environ if target.env is None else target.env).items()
-        # The path of a file with a secret is not one, and other paths begin like it.
-        if names_secret(name) and not is_path_like(value) and not value.isdigit()
-    }
     entry = {"command": list(target.command), "url": target.url}
-    found |= {literal.value for literal in find_literals("server", entry)}
+    found = [literal.value for literal in find_literals("server", entry)]
     if isinstance(target.auth, Bearer):
-        found.add(_token_of(target.auth))
+        found.append(_token_of(target.auth))
     elif isinstance(target.auth, str) and target.auth != "oauth":
-        found.add(target.auth)
-    if password := urlsplit(target.url).password:
-        found.add(password)
-    return tuple(sorted((each for each in found if len(each) >= _SHORTEST), key=len, reverse=True))
+        found.append(target.auth)
+    env = os.environ if target.env is None else target.env
+    return find_given(found, headers=target.headers, env=env, url=target.url)
 
 
 def _token_of(auth: Bearer) -> str:

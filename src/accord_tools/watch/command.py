@@ -16,7 +16,7 @@ from accord.cli.terminal import complain, end_by_signals, escape_controls, note
 from accord.errors import ConnectFailed, MissingExtra, TransportError
 from accord.http.server.sockets import listen
 from accord.protocol.violation import Violation
-from accord_tools.check.probing.secret_filter import display_target
+from accord.secrets.filter import display_target
 from accord_tools.reports import delivery
 
 if TYPE_CHECKING:

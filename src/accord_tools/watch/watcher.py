@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from accord import trace
 from accord.protocol.monitor import Monitor
 from accord.protocol.violation import Violation
-from accord.testing.masking import Masks
+from accord.secrets.masks import Secrets
 from accord.testing.recording import create_next
 from accord.trace import HttpFacts, Party, Record, Transport
 from accord_tools.check.trace_check import decidable
@@ -60,7 +60,7 @@ class _WatchedConversation:
     def __init__(self, file: IO[bytes] | None) -> None:
         self.monitor = Monitor()
         self.violations = ViolationGroups()
-        self.masks = Masks()
+        self.masks = Secrets()
         self.file = file
         self.count = 0
 

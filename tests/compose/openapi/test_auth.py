@@ -127,7 +127,7 @@ def test_a_function_gives_each_caller_a_token_of_its_own(api):
 def test_errors_do_not_have_secrets_in_them(api, auth, code):
     why = refusal(api, {"code": code}, path="/status/{code}", auth=auth, components=COMPONENTS)
     assert f"HTTP {code}" in why
-    assert "***" in why
+    assert "masked-0" in why
     assert "very-secret" not in why
     assert b64encode(b"ada:very-secret").decode() not in why
 

@@ -14,6 +14,7 @@ import msgspec
 
 from accord.compose.openapi.document import ApiOperation, text_at
 from accord.errors import RegistrationError
+from accord.secrets.filter import filter_of
 from accord.server.context import Context
 from accord.types import JsonObject
 
@@ -46,9 +47,7 @@ class Credentials(msgspec.Struct, frozen=True):
 
     def mask(self, text: str) -> str:
         """Return a text without the secrets."""
-        for secret in self.secrets:
-            text = text.replace(secret, "***")
-        return text
+        return filter_of(self.secrets).hide(text, may_be_cut=False)
 
 
 NO_CREDENTIALS: Final = Credentials()

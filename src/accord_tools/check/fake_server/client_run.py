@@ -1,6 +1,5 @@
 """One run of a client under check against a fake server, and the checks on every run."""
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias, get_args
 from urllib.parse import urlsplit
@@ -9,6 +8,7 @@ from accord.http.rules import headers as names
 from accord.http.rules.sse import CONTENT_TYPE
 from accord.protocol.revisions import REVISIONS
 from accord.protocol.verdict import Evidence
+from accord.secrets.masks import Secrets
 from accord.trace import Transport
 from accord.types import JsonObject, LoggingLevel, RevisionId
 from accord_tools.check.fake_server.server import LISTS, FakeServer, names_own_revision
@@ -162,21 +162,17 @@ class ClientRun(VerdictCollector):
         super().not_applicable(ids, why)
 
 
-# The client may use credentials that its user needs elsewhere too.
-_SECRET_FIELD: Final = re.compile(
-    r"""((?:client_secret|client_assertion|refresh_token|access_token|password)"?\s*[=:]\s*"?)"""
-    r"""[^&"\s]+"""
-)
-
-
 def _evidence_of(request: "ReceivedRequest") -> Evidence:
-    secret = ("authorization", "cookie")
+    # The client may use credentials that its user needs elsewhere too.
+    secrets = Secrets()
     heads = "; ".join(
-        f"{name}: {'***' if name in secret else text}" for name, text in request.headers.items()
+        f"{name}: {secrets.header(name, each)}" for name, each in request.headers.items()
     )
-    body = _SECRET_FIELD.sub(r"\1***", request.body.decode(errors="replace"))[:400]
-    text = f"{request.method} {request.path} [{heads}] {body}"
-    return Evidence("HTTP request", "client", None, text[:1000])
+    body = secrets.hide(request.body.decode(errors="replace"))[:400]
+    path = secrets.hide(request.path)
+    return Evidence(
+        "HTTP request", "client", None, f"{request.method} {path} [{heads}] {body}"[:1000]
+    )
 
 
 # -- checks on the traffic of every run, and on several runs of a client together

@@ -7,7 +7,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec.structs import replace
@@ -16,8 +16,8 @@ from accord.errors import AccordError, ConnectFailed
 from accord.http.rules.responses import quote_url
 from accord.http.rules.sse import CONTENT_TYPE
 from accord.protocol.mirroring import MirroredArgument
-from accord.protocol.questions import asks_for_secret
 from accord.protocol.revisions import HANDSHAKE
+from accord.secrets.filter import filter_of, find_given
 from accord.stdio.child import Child
 from accord.trace import Transport
 from accord_tools.check.probing.http_exchange import (
@@ -34,7 +34,6 @@ from accord_tools.check.probing.raw_connection import (
     RawCarrier,
     RawConnection,
 )
-from accord_tools.check.probing.secret_filter import filter_of
 from accord_tools.check.probing.tool_calls import CallLimit
 
 if TYPE_CHECKING:
@@ -227,11 +226,6 @@ _STARTING_AGAIN: Final = 4.0
 # How many times the patience an answer may take before it is missing: no clause has a time, and
 # what a tool reads from may be away for longer.
 _GRACE: Final = 3.0
-# A shorter text stands in reports by chance.
-_SECRET: Final = 6
-_TEXT: Final = {"type": "string"}
-# What these headers say is not secret.
-_HARMLESS: Final = frozenset({"accept", "accept-language", "content-type", "origin", "user-agent"})
 
 
 class ServerTarget(msgspec.Struct, frozen=True, kw_only=True):
@@ -307,23 +301,14 @@ class ServerTarget(msgspec.Struct, frozen=True, kw_only=True):
         return token.strip() if scheme.lower() == "bearer" else ""
 
     @property
-    def secrets(self) -> list[str]:
+    def secrets(self) -> tuple[str, ...]:
         """The credentials that the user gave, the longest first; never part of a report."""
-        found = [self.bearer, self.other_token or "", self.foreign_token or ""]
-        for name, value in self.headers.items():
-            scheme, _, rest = value.partition(" ")
-            if name.lower() in ("authorization", "proxy-authorization"):
-                found.append(rest.strip() or scheme)
-            elif name.lower() not in _HARMLESS:
-                found.append(value)
-        found += [text for name, text in self.env.items() if asks_for_secret(name, _TEXT)]
-        parts = urlsplit(self.url)
-        found += [parts.password or "", *(text for _, text in parse_qsl(parts.query))]
-        return sorted({each for each in found if len(each) >= _SECRET}, key=len, reverse=True)
+        tokens = (self.bearer, self.other_token or "", self.foreign_token or "")
+        return find_given(tokens, headers=self.headers, env=self.env, url=self.url)
 
     def hide_secrets(self, text: str) -> str:
         """Return a text of the server without the credentials that the user gave."""
-        return filter_of(tuple(self.secrets)).hide(text)
+        return filter_of(self.secrets).hide(text)
 
     def adapt_times(self) -> "ServerTarget":
         """Return a copy with times that suit a server that starts slowly.

@@ -6,7 +6,8 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from accord.cli.terminal import escape_unprintable
 from accord.json_schema.reader import properties_of
-from accord.testing.masking import Masks, find_secret_forms, is_secret_name
+from accord.secrets.masks import Secrets
+from accord.secrets.recognition import find_secret_forms, is_secret_name
 from accord.types import JsonObject
 from accord_tools.fleet.catalogs.characters import describe_hidden, find_blanks, find_hidden
 from accord_tools.fleet.catalogs.entries import (
@@ -203,7 +204,7 @@ def find_words(text: str) -> Iterator[tuple[str, str]]:
     for family in PATTERNS:
         if any(sign in lowered for sign in family.signs) and family.pattern.search(text):
             # The text around the words may have a secret in it.
-            clean = Masks().mask_text(text)
+            clean = Secrets().mask_text(text)
             found = family.pattern.search(clean)
             yield family.does, "" if found is None else _mark(clean, *found.span())
 

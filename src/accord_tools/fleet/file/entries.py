@@ -3,34 +3,25 @@
 import os
 import re
 import shutil
-from base64 import b64decode
 from collections.abc import Iterable, Iterator, Mapping
 from json import dumps
 from pathlib import Path
 from shlex import join
 from typing import Any, ClassVar, Final, NamedTuple
-from urllib.parse import parse_qsl, unquote, urlsplit
 
 from accord.client.configuration import URL_MEMBERS, EntryReader
 from accord.errors import ConfigurationError
-from accord.testing.masking import has_secret_form
-from accord_tools.check.probing.secret_filter import SecretFilter, display_target
+from accord.secrets.filter import SecretFilter, display_target, find_given
+from accord.secrets.recognition import names_secret
 from accord_tools.fleet.definition import Fleet, FleetError, FleetServer, ResolvedServer
-from accord_tools.hosts.entries.literals import find_literals, names_secret
+from accord_tools.hosts.entries.literals import find_literals
 from accord_tools.hosts.sources.entry_forms import normalize_entry
 
-# Shorter values are words, and masking them would garble every text.
-_SECRET_LENGTH: Final = 6
+# Shorter literals are words.
 _LITERAL_LENGTH: Final = 8
 _LONGEST_LINE: Final = 64 * 1024
-_HARMLESS_HEADERS: Final = frozenset(
-    {"accept", "accept-language", "content-type", "origin", "user-agent"}
-)
-_SCHEME: Final = re.compile(r"(?i)(basic|bearer|digest|dpop|negotiate|token) +")
 _PLAIN: Final = re.compile(r"[a-z]+|[+-]?[\d._,]+|(?i:true|false|yes|no|on|off|null|none)")
 _PATH_START: Final = re.compile(r"/|~/|\.{1,2}[/\\]|[A-Za-z]:[\\/]|\\\\")
-# A part of a path of a URL that is a key: long, and letters and digits mixed.
-_KEY: Final = re.compile(r"(?=[^/]*\d)(?=[^/]*[A-Za-z])[\w.~-]{24,}")
 _HTTP_TYPES: Final = frozenset({"http", "streamable-http", "streamableHttp", "streamable_http"})
 
 
@@ -269,37 +260,10 @@ def _secrets_of(
     folder: Path,
 ) -> tuple[str, ...]:
     """Return what must not appear in any output, the longest first."""
-    found = list(given)
-    for name, value in headers.items():
-        if name.lower() not in _HARMLESS_HEADERS:
-            found += _header_secrets(value)
-    found += [
-        value
-        for name, value in env.items()
-        if names_secret(name) or has_secret_form(value) or _is_uncommon(value)
-    ]
-    found += [value for name, value in environ.items() if names_secret(name)]
-    found += _url_secrets(url)
-    kept = {
-        each
-        for text in found
-        for each in (text, text.strip())
-        if len(each) >= _SECRET_LENGTH and not _is_path(each, folder)
-    }
-    return tuple(sorted(kept, key=lambda each: (-len(each), each)))
-
-
-def _header_secrets(value: str) -> list[str]:
-    """Return what is secret in the value of a header: the part after a scheme, or all of it."""
-    scheme = _SCHEME.match(value)
-    rest = value[scheme.end() :].strip() if scheme else value
-    if scheme is None or scheme[1].lower() != "basic":
-        return [rest]
-    try:
-        user = b64decode(rest, validate=True).decode()
-    except ValueError:
-        return [rest]
-    return [rest, user, user.partition(":")[2]]
+    named = [value for name, value in environ.items() if names_secret(name)]
+    named += [value for name, value in env.items() if names_secret(name) or _is_uncommon(value)]
+    found = find_given([*given, *named], headers=headers, env=env, url=url)
+    return tuple(each for each in found if not _is_path(each, folder))
 
 
 def _is_uncommon(value: str) -> bool:
@@ -307,20 +271,7 @@ def _is_uncommon(value: str) -> bool:
     if len(value) < _LITERAL_LENGTH or _PLAIN.fullmatch(value):
         return False
     is_url = re.match(r"[a-z][a-z0-9+.-]*://", value, re.IGNORECASE) is not None
-    return not is_url or bool(_url_secrets(value))
-
-
-def _url_secrets(url: str) -> list[str]:
-    try:
-        parts = urlsplit(url)
-        password = parts.password
-    except ValueError:
-        return []
-    found = [password or "", unquote(password or "")]
-    found += [value for _, value in parse_qsl(parts.query)]
-    found += [pair.partition("=")[2] for pair in parts.query.split("&")]
-    found += [each for each in parts.path.split("/") if _KEY.fullmatch(each)]
-    return [each for each in found if each]
+    return not is_url or bool(find_given(url=value))
 
 
 def _is_path(text: str, folder: Path) -> bool:

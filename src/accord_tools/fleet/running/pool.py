@@ -19,7 +19,7 @@ import msgspec
 
 from accord.errors import ConnectFailed
 from accord.protocol.verdict import VerdictName
-from accord_tools.check.probing.secret_filter import SecretFilter
+from accord.secrets.filter import SecretFilter
 from accord_tools.fleet.results import BUSY, TestCounts
 from accord_tools.fleet.running.processes import (
     RunningProcess,

@@ -10,9 +10,9 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 import msgspec
 
 from accord.protocol.verdict import VerdictName
+from accord.secrets.filter import SecretFilter
 from accord.stdio.child import Child, describe_exit
 from accord.stdio.lines import LineReader
-from accord_tools.check.probing.secret_filter import SecretFilter
 from accord_tools.fleet.results import StageName, StageResult, StageState
 from accord_tools.fleet.worker.job import (
     DECODER,

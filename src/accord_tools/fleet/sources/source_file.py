@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from accord.secrets.recognition import names_secret
 from accord_tools.fleet.definition import FleetError
 from accord_tools.fleet.file.document import read_document
 from accord_tools.fleet.sources.host_files import move_entry, read_host_file, relative_path
@@ -19,7 +20,7 @@ from accord_tools.hosts.documents.value_texts import (
     format_value,
     without_nulls,
 )
-from accord_tools.hosts.entries.literals import names_secret, variable_name
+from accord_tools.hosts.entries.literals import variable_name
 from accord_tools.hosts.sources.entry_forms import (
     FoundServer,
     convert_entry,

@@ -26,8 +26,8 @@ from typing import (
 
 import msgspec
 
+from accord.secrets.filter import SecretFilter
 from accord.types import JsonObject
-from accord_tools.check.probing.secret_filter import SecretFilter
 from accord_tools.fleet.results import StageName
 from accord_tools.fleet.running.processes import end_processes, find_descendants
 from accord_tools.fleet.worker.job import (

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from accord.testing.masking import Masks
+from accord.secrets.masks import Secrets
 from accord_tools.hosts.checking.commands import CommandCheck
 from accord_tools.hosts.checking.findings import (
     EntryReport,
@@ -144,7 +144,7 @@ class EntryCheck:
         self._keys = keys
         self._value = value
         self._machine = machine
-        self._mask = Masks().mask_text
+        self._mask = Secrets().mask_text
         self.entry: HostEntry | None = None
         self.settings: LaunchSettings | None = None
 

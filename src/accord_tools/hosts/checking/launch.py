@@ -14,6 +14,8 @@ import msgspec
 
 from accord.errors import AccordError, ConnectFailed, MissingExtra
 from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS
+from accord.secrets.filter import filter_of, find_given
+from accord.secrets.recognition import is_path_like, names_secret
 from accord.stdio.error_lines import find_cause, find_missing_variable, telling_lines
 from accord_tools.check.probing.messages import Reply, shorten
 from accord_tools.check.probing.raw_connection import (
@@ -22,11 +24,9 @@ from accord_tools.check.probing.raw_connection import (
     MessageTimeout,
     RawConnection,
 )
-from accord_tools.check.probing.secret_filter import filter_of
 from accord_tools.check.probing.target import Form, ServerTarget, find_form, with_form
 from accord_tools.hosts.checking.findings import Blame, Finding, LaunchFacts, new_finding
 from accord_tools.hosts.definition import HostEntry
-from accord_tools.hosts.entries.literals import is_path_like, names_secret
 from accord_tools.hosts.launching.environment import LaunchSettings
 
 # -- advice on a server that does not start
@@ -109,7 +109,6 @@ def quote_stderr(lines: Sequence[str]) -> str:
 _LEAVING: Final = 2.0
 _PAGES: Final = 50
 _TEXT: Final = 200
-_SECRET: Final = 6
 _LISTS: Final = {
     "tools": ("tools", "tools/list"),
     "resources": ("resources", "resources/list"),
@@ -169,14 +168,12 @@ async def try_server(
 def hider_of(entry: HostEntry, settings: LaunchSettings) -> Callable[[str], str]:
     """Return a function that hides the values of an entry in texts of its server."""
     found = [each for each in settings.secrets if not is_path_like(each)]
-    for text in settings.headers.values():
-        found += [text, text.partition(" ")[2]]
     for name in entry.env:
         value = settings.env.get(name, "")
         # Paths stay readable, unless a name says that they are something else.
         if names_secret(name) or not is_path_like(value):
             found.append(value)
-    return filter_of(tuple(sorted({each for each in found if len(each) >= _SECRET}))).hide
+    return filter_of(find_given(found, headers=settings.headers, url=settings.url)).hide
 
 
 class ServerTrial:

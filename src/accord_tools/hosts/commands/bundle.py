@@ -127,8 +127,8 @@ def _file_of(place: ServerPlace) -> Path:
 
 
 def _read_setting(text: str) -> "tuple[str, BundleSetting]":
+    from accord.secrets.recognition import names_secret
     from accord_tools.hosts.bundles.manifest import BundleSetting, SettingValue, check_setting
-    from accord_tools.hosts.entries.literals import names_secret
 
     found = _SETTING.fullmatch(text)
     if found is None:

@@ -109,7 +109,7 @@ def launch_text(entry: "HostEntry") -> str:
     from shlex import join
 
     from accord.cli.terminal import escape_unprintable
-    from accord_tools.check.probing.secret_filter import display_target
+    from accord.secrets.filter import display_target
     from accord_tools.hosts.operations.secrets import hide_literals_of
 
     shown = display_target(entry.url) if entry.url else join(entry.command)

@@ -9,24 +9,23 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from accord.client.configuration import URL_MEMBERS
-from accord.protocol.questions import asks_for_secret
-from accord.testing.masking import has_secret_form, is_secret_name, is_stand_in
+from accord.secrets.recognition import (
+    SCHEMES,
+    has_secret_form,
+    is_path_like,
+    is_stand_in,
+    names_secret,
+)
 from accord_tools.hosts.definition import KeyPath
 
 _PLACEHOLDER: Final = re.compile(r"\$\{[^${}]*\}")
 _DEFAULT: Final = re.compile(r"\$\{[^${}]*?:-([^${}]*)\}")
-_SCHEME: Final = re.compile(r"(?i)(basic|bearer|digest|dpop|negotiate|token) +")
 _OPTION: Final = re.compile(r"--?([A-Za-z][\w-]*)(?:=(.*))?", re.DOTALL)
 _ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _ENV_MEMBERS: Final = ("env", "environment", "envs")
 _HEADER_MEMBERS: Final = ("headers", "http_headers")
 _AUTHORIZATION: Final = ("authorization", "proxy-authorization")
 _QUERY_NAMES: Final = ("key", "sig", "signature", "code")
-_TEXT: Final = {"type": "string"}
-# Names of variables and headers, beside those that mean a secret everywhere: GITHUB_PAT, PGPASS.
-_SECRET_NAME: Final = re.compile(
-    r"(?:^|_)(?:PAT|CREDS?)$|PASS$|(?<!PUBLIC)(?<!PRIMARY)(?<!PARTITION)(?<!SORT)(?<!HOT)_KEY$"
-)
 
 
 class LiteralSecret(NamedTuple):
@@ -55,15 +54,6 @@ class LiteralSecret(NamedTuple):
         return self._replace(variable=variable, instead=instead)
 
 
-def names_secret(name: str) -> bool:
-    """Return whether a variable, a header or an option has the name of a secret."""
-    return (
-        is_secret_name(name)
-        or asks_for_secret(name, _TEXT)
-        or _SECRET_NAME.search(variable_name(name)) is not None
-    )
-
-
 def variable_name(*parts: str) -> str:
     """Return the name of a variable, made of other names.
 
@@ -73,13 +63,6 @@ def variable_name(*parts: str) -> str:
     text = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", "_".join(parts))
     name = re.sub(r"[^A-Za-z0-9]+", "_", text).strip("_").upper()
     return f"_{name}" if not name or name[0].isdigit() else name
-
-
-def is_path_like(text: str) -> bool:
-    """Return whether a text is written as a path."""
-    return re.match(r"(?:/|~/|\.{1,2}/|[A-Za-z]:[\\/])[\w./\\~@ +-]*$", text) is not None and (
-        text.count("/") + text.count("\\") > 1 or "." in text
-    )
 
 
 def find_literals(name: str, entry: Mapping[str, Any]) -> Iterator[LiteralSecret]:
@@ -155,7 +138,7 @@ def _in_headers(server: str, given: object, keys: KeyPath) -> Iterator[LiteralSe
         is_named = str(name).lower() in _AUTHORIZATION or names_secret(str(name))
         if not (is_named and _is_given(value)) and not _has_form(value):
             continue
-        scheme = _SCHEME.match(value)
+        scheme = SCHEMES.match(value)
         secret = value[scheme.end() :] if scheme else value
         if not _is_given(secret):
             continue

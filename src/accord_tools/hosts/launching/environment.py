@@ -257,7 +257,7 @@ def variables_in(entry: HostEntry) -> list[str]:
 
 def describe_trial(entry: HostEntry) -> str:
     """Return what is launched or contacted, and which variables it gets, without secrets."""
-    from accord_tools.check.probing.secret_filter import display_target
+    from accord.secrets.filter import display_target
 
     names = ", ".join(variables_in(entry))
     if entry.url:

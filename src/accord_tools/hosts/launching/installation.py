@@ -16,9 +16,10 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 import msgspec
 
 from accord.cli.installation import import_folders, is_environment, python_words
+from accord.secrets.recognition import names_secret
 from accord.version import __version__
 from accord_tools.hosts.definition import HostEntry, HostsError, Machine
-from accord_tools.hosts.entries.literals import names_secret, variable_name
+from accord_tools.hosts.entries.literals import variable_name
 
 InstallationKind: TypeAlias = Literal["venv", "pipx", "uv-tool", "uvx", "pip", "checkout"]
 

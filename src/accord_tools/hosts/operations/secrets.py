@@ -1,21 +1,21 @@
 """Secrets in the file of a host: found, so that what is shown of the file does not have them."""
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from accord.testing.masking import find_secret_forms, has_secret_form, is_stand_in
+from accord.secrets.filter import HIDDEN, SecretFilter
+from accord.secrets.recognition import (
+    has_secret_form,
+    is_path_like,
+    is_stand_in,
+    mask_forms,
+    names_secret,
+)
 from accord_tools.hosts.definition import ConfigFile, HostEntry, HostsError, KeyPath
 from accord_tools.hosts.documents.document import Document, open_document, read_text_file
-from accord_tools.hosts.entries.literals import (
-    find_literals,
-    is_path_like,
-    names_secret,
-    replace_literal,
-)
+from accord_tools.hosts.entries.literals import find_literals, replace_literal
 from accord_tools.hosts.entries.shaping import entries_in
 
-_MASK: Final = "***"
 # Shorter values are words such as "true", and masking them would garble the text.
 _SHORTEST: Final = 4
 
@@ -33,40 +33,14 @@ def mask_for(
     found = set(secrets)
     for each in contents:
         found |= _secrets_of(file, each)
-    forms = {form for secret in found for form in _written_forms(secret) if form}
-    size = min(map(len, forms), default=1)
-    lengths: dict[str, set[int]] = {}
-    for form in forms:
-        lengths.setdefault(form[:size], set()).add(len(form))
-
-    def mask_forms(text: str) -> Iterator[str]:
-        """Yield parts of a text, with the longest secret at each place masked."""
-        shown = at = 0
-        while at < len(text):
-            known = sorted(lengths.get(text[at : at + size], ()), reverse=True)
-            length = next((each for each in known if text[at : at + each] in forms), 0)
-            if length:
-                yield text[shown:at] + _MASK
-                shown = at + length
-            at += length or 1
-        yield text[shown:]
-
-    def mask(text: str) -> str:
-        text = "".join(mask_forms(text))
-        for start, end in reversed(list(find_secret_forms(text))):
-            text = text[:start] + _MASK + text[end:]
-        return text
-
-    return mask
+    hide = SecretFilter(found).hide
+    return lambda text: mask_forms(hide(text, may_be_cut=False), lambda _: HIDDEN)
 
 
 def hide_literals_of(entry: HostEntry, text: str) -> str:
     """Return a text about an entry without values of the entry that look like secrets."""
     members = {"command": list(entry.command), "url": entry.url}
-    found = _all_literals(entry.name, members)
-    for secret in sorted(found, key=len, reverse=True):
-        text = text.replace(secret, _MASK)
-    return text
+    return SecretFilter(_all_literals(entry.name, members)).hide(text, may_be_cut=False)
 
 
 def _secrets_of(file: ConfigFile, content: bytes | None) -> set[str]:
@@ -118,13 +92,5 @@ def _forms_in(document: Document, keys: KeyPath, secret: str) -> Iterator[str]:
         yield from secret.split()
         return
     lines = document.text[slice(*span)].splitlines()
-    forms = list(_written_forms(secret))
-    if not any(form in line for form in forms for line in lines):
+    if not any(map(SecretFilter([secret]).may_be_in, lines)):
         yield from (line.strip().strip("\"'|>\\ ") for line in lines)
-
-
-def _written_forms(secret: str) -> Iterator[str]:
-    """Yield a secret as the formats write it."""
-    yield secret
-    yield json.dumps(secret)[1:-1]
-    yield json.dumps(secret, ensure_ascii=False)[1:-1]

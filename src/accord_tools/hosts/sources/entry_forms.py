@@ -9,8 +9,9 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from accord.client.configuration import URL_MEMBERS
+from accord.secrets.recognition import names_secret
 from accord_tools.hosts.definition import ConfigFile
-from accord_tools.hosts.entries.literals import names_secret, variable_name
+from accord_tools.hosts.entries.literals import variable_name
 from accord_tools.hosts.entries.shaping import entries_in
 
 # -- servers that were found or imported, before they are written into a file

@@ -112,7 +112,7 @@ async def export_catalog(session: InspectedSession, params: ExportCatalog) -> ob
 
 
 def _encode_safely(session: InspectedSession, text: str) -> bytes:
-    hidden = session.part(CallHistory).masks.hide_given(text)
+    hidden = session.part(CallHistory).secrets.hide_given(text)
     return hidden.encode(errors="replace")
 
 

@@ -6,6 +6,7 @@ import msgspec
 
 from accord_tools.inspector.definition import ActionRefused
 from accord_tools.inspector.history.call_history import CallHistory, find_entry
+from accord_tools.inspector.history.call_record import mask_part
 from accord_tools.inspector.session import InspectedSession
 
 
@@ -63,13 +64,13 @@ async def find_call(session: InspectedSession, reference: CallReference) -> Expo
     from accord_tools.inspector.live.calls import Calls
 
     found = session.part(Calls).find(reference.call)
-    masks = session.part(CallHistory).masks
+    secrets = session.part(CallHistory).secrets
     response = found.response
     given = found.arguments or "{}"
     came = b"" if response is None else response
     # Long texts take a while.
-    arguments = await asyncio.to_thread(masks.apply, given, len(given) * 2 + 1000)
-    shown = await asyncio.to_thread(masks.hide, came.decode(errors="replace"))
+    arguments = await asyncio.to_thread(mask_part, secrets, given, len(given) * 2 + 1000)
+    shown = await asyncio.to_thread(secrets.hide, came.decode(errors="replace"))
     return ExportedCall(
         kind=found.kind,
         name=found.name,

@@ -13,10 +13,11 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
+from accord.secrets.masks import Secrets
 from accord.types import JsonObject
 from accord_tools.inspector.actions import READ, Nothing, action
 from accord_tools.inspector.definition import ActionRefused, InspectOptions, InspectTarget
-from accord_tools.inspector.history.call_record import CallKind, CallRecord, EntryMasks, mask_record
+from accord_tools.inspector.history.call_record import CallKind, CallRecord, mask_record
 from accord_tools.inspector.history.store import HistoryEntry, HistoryStore
 from accord_tools.inspector.session import InspectedSession
 from accord_tools.inspector.target_access import find_secrets, make_safe
@@ -90,12 +91,12 @@ class CallHistory:
 
     Attributes:
         key: of the server.
-        masks: hide secrets in what leaves this session for a file or another program.
+        secrets: hidden in what leaves this session for a file or another program.
     """
 
     def __init__(self, session: InspectedSession) -> None:
         self.key = target_key(session.target)
-        self.masks = EntryMasks(find_secrets(session.target))
+        self.secrets = Secrets(find_secrets(session.target))
         self._session = session
         self._shared = shared_store(session.options)
         self._shared.enter()
@@ -118,7 +119,7 @@ class CallHistory:
         future.add_done_callback(self._on_kept)
 
     def _keep(self, record: CallRecord) -> int:
-        return self.store.add(record, *mask_record(self.masks, record))
+        return self.store.add(record, *mask_record(self.secrets, record))
 
     def _on_kept(self, future: "asyncio.Future[int]") -> None:
         self._pending.discard(future)

@@ -1,13 +1,10 @@
 """One call that a person made, as the history keeps it: masked, and shortened."""
 
-import threading
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from accord.testing.masking import Masks
-from accord.trace import Record
-from accord_tools.check.probing.secret_filter import SecretFilter
+from accord.secrets.masks import Secrets
 from accord_tools.inspector.differences import find_differences
 
 CallKind: TypeAlias = Literal["tool", "resource", "prompt", "request"]
@@ -70,52 +67,14 @@ class MaskedText(NamedTuple):
     masked: list[str]
 
 
-class EntryMasks:
-    """The masks of one session: equal secrets get equal masks.
-
-    Args:
-        secrets: what the user gave as credentials, which a server may repeat.
-    """
-
-    def __init__(self, secrets: tuple[str, ...] = ()) -> None:
-        self._masks = Masks()
-        self._filter = SecretFilter(secrets)
-        # Masks are counted in the thread of the store, and on the loop.
-        self._lock = threading.Lock()
-
-    def apply(self, text: str, most: int) -> MaskedText:
-        """Return a JSON text or plain text without secrets, of at most so many characters."""
-        is_cut = len(text) > _READ_WHOLE
-        if is_cut:
-            text = text[: most + _BEYOND]
-        clean = self.hide(text)
-        masked = [] if clean == text or is_cut else _places(text, clean)
-        return MaskedText(clean[:most], is_cut or len(clean) > most, masked)
-
-    def hide(self, text: str) -> str:
-        """Return a text without secrets."""
-        if not text:
-            return text
-        try:
-            msgspec.json.decode(text)
-        except (ValueError, RecursionError):
-            record = Record(sender="client", raw=text)
-        else:
-            record = Record(sender="client", message=msgspec.Raw(text.encode(errors="replace")))
-        with self._lock:
-            clean = self._masks.apply(record)
-        shown = clean.raw if clean.message is None else bytes(clean.message).decode()
-        return self._filter.hide(shown or "", may_be_cut=False)
-
-    def hide_given(self, text: str) -> str:
-        """Return a text without the credentials that the user gave; nothing else is masked."""
-        return self._filter.hide(text, may_be_cut=False)
-
-    def hide_line(self, text: str) -> str:
-        """Return a line about calls, such as a command, without secrets."""
-        with self._lock:
-            text = self._masks.mask_text(text)
-        return self._filter.hide(text, may_be_cut=False)
+def mask_part(secrets: Secrets, text: str, most: int) -> MaskedText:
+    """Return a JSON text or plain text without secrets, of at most so many characters."""
+    is_cut = len(text) > _READ_WHOLE
+    if is_cut:
+        text = text[: most + _BEYOND]
+    clean = secrets.hide(text)
+    masked = [] if clean == text or is_cut else _places(text, clean)
+    return MaskedText(clean[:most], is_cut or len(clean) > most, masked)
 
 
 def _places(text: str, clean: str) -> list[str]:
@@ -123,9 +82,9 @@ def _places(text: str, clean: str) -> list[str]:
     return [each.pointer for each in find_differences(text, clean, most=_PLACES)] or [""]
 
 
-def mask_record(masks: EntryMasks, record: CallRecord) -> tuple[MaskedText, MaskedText]:
+def mask_record(secrets: Secrets, record: CallRecord) -> tuple[MaskedText, MaskedText]:
     """Return the arguments and the response of a call as the history keeps them."""
     return (
-        masks.apply(record.arguments, ARGUMENTS_MOST),
-        masks.apply(record.response, RESPONSE_MOST),
+        mask_part(secrets, record.arguments, ARGUMENTS_MOST),
+        mask_part(secrets, record.response, RESPONSE_MOST),
     )

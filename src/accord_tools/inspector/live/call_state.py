@@ -21,7 +21,7 @@ from accord_tools.inspector.live.texts import show_text
 if TYPE_CHECKING:
     import asyncio
 
-    from accord_tools.inspector.live.texts import Hiding
+    from accord.secrets.masks import Secrets
 
 CallKind: TypeAlias = Literal["tool", "resource", "prompt", "request"]
 CallState: TypeAlias = Literal["running", "done", "error", "cancelled", "timeout", "lost"]
@@ -186,11 +186,11 @@ class Call:
             "size": self.size,
         }
 
-    def describe(self, hide: "Hiding | None") -> JsonObject:
+    def describe(self, secrets: "Secrets | None") -> JsonObject:
         """Return everything but what the log knows.
 
         Args:
-            hide: masks secrets; None shows them.
+            secrets: those of the conversation, so that equal ones look equal; None shows them.
         """
         last, first = self._last(), next(iter(self.captured.exchanges), None)
         texts: dict[str, str | None] = {
@@ -198,13 +198,13 @@ class Call:
             "response": _show(self.response),
         }
         is_masked = False
-        if hide is not None:
+        if secrets is not None:
             plain = dict(texts)
             if first is not None:
-                texts["request"] = show_text(hide.message("client", first.request, first.masked))
+                texts["request"] = show_text(first.hide(first.request, secrets))
             if last is not None and last.answer is not None:
                 answer = CapturedExchange(last.id, last.method, b"")
-                answer.answer = hide.message("server", last.answer, last.masked)
+                answer.answer = last.hide(last.answer, secrets)
                 texts["response"] = _show(_outcome(answer) or answer.result or answer.error)
             is_masked = texts != plain
         return {

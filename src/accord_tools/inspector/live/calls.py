@@ -12,7 +12,7 @@ import msgspec
 from accord.client.options import CallOptions
 from accord.client.tasks import ToolTask
 from accord.errors import AccordError
-from accord.testing.masking import Masks
+from accord.secrets.masks import Secrets
 from accord.types import JsonObject, PromptReference, ResourceTemplateReference
 from accord_tools.inspector.actions import Nothing, action
 from accord_tools.inspector.definition import ActionRefused
@@ -25,7 +25,6 @@ from accord_tools.inspector.live.live_connection import LiveConnection
 from accord_tools.inspector.live.server_catalog import ServerCatalog, reason_to_confirm
 from accord_tools.inspector.live.task_list import OneTask, TaskList
 from accord_tools.inspector.live.texts import (
-    Hiding,
     read_meta,
     read_object,
     read_plain,
@@ -346,9 +345,9 @@ class Calls:
         call, rows = self.find(id), self._rows(id)
         reveal = is_revealed and self._session.options.shows_secrets
         main = self._session.part(InspectedLog).main
-        hide = None if reveal else Hiding(Masks() if main is None else main.masks)
+        masks = Secrets() if main is None else main.masks
         return {
-            **call.describe(hide),
+            **call.describe(None if reveal else masks),
             **self._count_breaches(rows),
             "rows": rows,
             "schema_errors": self._check_output(call),

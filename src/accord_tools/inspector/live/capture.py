@@ -20,6 +20,7 @@ from accord.trace import HttpFacts, Party, Transport
 from accord_tools.inspector.definition import InspectTarget
 
 if TYPE_CHECKING:
+    from accord.secrets.masks import Secrets
     from accord.stdio.child import StderrSink
     from accord_tools.inspector.log.logged_conversation import LoggedConversation
 
@@ -50,7 +51,7 @@ class CapturedExchange:
         answer: the whole message; None until it comes.
     """
 
-    __slots__ = ("answer", "id", "masked", "method", "on_answer", "request")
+    __slots__ = ("_masked", "answer", "id", "method", "on_answer", "request")
 
     def __init__(
         self, id: bytes, method: str, request: bytes, on_answer: "OnAnswer | None" = None
@@ -61,7 +62,13 @@ class CapturedExchange:
         self.request = request
         self.answer: bytes | None = None
         # The texts without secrets, once they were shown: large ones take a while.
-        self.masked: dict[bytes, bytes] = {}
+        self._masked: dict[bytes, bytes] = {}
+
+    def hide(self, data: bytes, secrets: "Secrets") -> bytes:
+        """Return the request or the answer without secrets."""
+        if data not in self._masked:
+            self._masked[data] = secrets.hide_json(data)
+        return self._masked[data]
 
     @property
     def result(self) -> bytes | None:

@@ -24,10 +24,9 @@ from accord.client.connect import connect
 from accord.client.options import ConnectOptions
 from accord.errors import AccordError, AuthError, ConnectFailed, FlowFailed, Forbidden, Unauthorized
 from accord.http.client.sender import HttpClientOptions
-from accord.testing.masking import Masks
+from accord.secrets.masks import Secrets
 from accord.types import Implementation, RevisionId
 from accord.version import __version__
-from accord_tools.check.probing.secret_filter import HIDDEN
 from accord_tools.hosts.checking.launch import advise_program, advise_start
 from accord_tools.inspector.definition import ActionRefused, InspectTarget
 from accord_tools.inspector.live.capture import (
@@ -151,13 +150,11 @@ class LiveConnection:
 
         Servers repeat them, on stderr for example.
         """
-        for secret in self._secrets:
-            text = text.replace(secret, HIDDEN)
-        return Masks().mask_text(text)
+        return self._secrets.mask_text(text)
 
     @cached_property
-    def _secrets(self) -> tuple[str, ...]:
-        return find_secrets(self._session.target)
+    def _secrets(self) -> Secrets:
+        return Secrets(find_secrets(self._session.target))
 
     def note_outcome(self, trouble: str) -> None:
         """Note whether the server could be reached: over HTTP each request is on its own."""

@@ -10,8 +10,8 @@ import msgspec
 from accord.http.rules.headers import check_headers
 from accord.protocol.exchange import META_CAPABILITIES
 from accord.protocol.revisions import REVISIONS
+from accord.secrets.filter import display_target
 from accord.types import REVISION_IDS, JsonObject, RevisionId
-from accord_tools.check.probing.secret_filter import display_target
 from accord_tools.inspector.actions import READ, Nothing, action
 from accord_tools.inspector.definition import ActionRefused
 from accord_tools.inspector.live.capture import Captured

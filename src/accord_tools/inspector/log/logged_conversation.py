@@ -17,7 +17,7 @@ from accord.protocol.exchange import META_CAPABILITIES, META_SERVER
 from accord.protocol.monitor import Monitor
 from accord.protocol.party import META_CLIENT, Bounded
 from accord.protocol.violation import Violation
-from accord.testing.masking import Masks
+from accord.secrets.masks import Secrets
 from accord.testing.recording import parse_line
 from accord.trace import HttpFacts, Party, Record, Transport
 from accord.types import JsonObject, RevisionId
@@ -292,7 +292,6 @@ def _as_object(text: Raw) -> JsonObject | None:
 
 # The first status of a refusal.
 _REFUSED: Final = 400
-_UNMASKED: Final = b"(nested too deeply to be searched for secrets)"
 
 
 class LoggedConversation:
@@ -311,12 +310,7 @@ class LoggedConversation:
         self.transport: Transport = transport
         self.name = name
         self.part = part
-        self.masks = Masks()
-        self._secrets = [
-            (text, self.masks.learn(secret).encode())
-            for secret in owner.secrets
-            for text in {secret.encode(), msgspec.json.encode(secret)[1:-1]}
-        ]
+        self.masks = Secrets(owner.secrets)
         self.opening = ObservedOpening()
         self._owner = owner
         self._links = Links()
@@ -395,7 +389,8 @@ class LoggedConversation:
         self, record: Record, number: int, at: float | None, call: str | None
     ) -> tuple[LogEntry, Sketch, HttpFacts | None]:
         body = _bytes_of(record)
-        shown, facts = self._mask(record, body)
+        masked = self.masks.apply(record)
+        shown, facts = _bytes_of(masked) or b"", masked.http
         if body is None:
             assert facts is not None
             kind: EntryKind = "refusal" if _is_refusal(facts) else "http"
@@ -429,23 +424,6 @@ class LoggedConversation:
             call=call,
         )
         return entry, sketch, facts
-
-    def _mask(self, record: Record, body: bytes | None) -> tuple[bytes, HttpFacts | None]:
-        """Return what travelled and what HTTP said, without secrets."""
-        try:
-            masked = self.masks.apply(record)
-        except (RecursionError, ValueError):
-            http = replace(record, message=None, raw=None)
-            return _UNMASKED, self.masks.apply(http).http
-        shown = body if masked is record else _bytes_of(masked)
-        return self._hide_given(shown or b""), masked.http
-
-    def _hide_given(self, text: bytes) -> bytes:
-        """Mask the credentials that the user gave for the server: a server may repeat them."""
-        for secret, mask in self._secrets:
-            if secret in text:
-                text = text.replace(secret, mask)
-        return text
 
     # -- judging
 

@@ -18,7 +18,7 @@ import msgspec
 
 from accord import trace
 from accord.protocol.violation import FAIL, Party, Severity
-from accord.testing.masking import Masks
+from accord.secrets.masks import Secrets
 from accord.testing.recording import create_next
 from accord.trace import Record, Transport
 from accord_tools.inspector.log.log_entry import EntryKind, LogEntry, RowBreach, shorten
@@ -281,9 +281,7 @@ class InspectedLog:
         self.requirements: Postings[str] = Postings()
         self.kinds: Postings[EntryKind] = Postings()
         self.methods: Postings[str] = Postings()
-        self._stderr_masks = Masks()
-        for secret in self.secrets:
-            self._stderr_masks.learn(secret)
+        self._stderr_masks = Secrets(self.secrets)
         self._rows: dict[int, LogEntry] = {}
         self._bytes = 0
         # The row that is judged right now: no list has it yet.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from accord import trace
 from accord.errors import TraceError
-from accord.testing.masking import Masks
+from accord.secrets.masks import Secrets
 from accord.trace import Record
 from accord_tools.check.trace_check import FactInference, TraceConversations
 from accord_tools.inspector.log.message_log import MAIN, InspectedLog
@@ -112,7 +112,7 @@ class _TraceJudge:
     def __init__(self, session: "InspectedSession") -> None:
         self._log = session.part(InspectedLog)
         self._conversation = self._log.conversation(MAIN)
-        self._conversation.masks = Masks(keeps_masks=True)
+        self._conversation.masks = Secrets(keeps_masks=True)
         self._monitors = TraceConversations(self._conversation.make_monitor)
         self._inference = FactInference()
         self._is_first = True

@@ -5,12 +5,11 @@ descriptions, results, errors. What the page sends back, such as the name of a t
 """
 
 from functools import lru_cache
-from json import dumps
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from accord_tools.check.probing.secret_filter import HIDDEN
+from accord.secrets.filter import SecretFilter
 from accord_tools.inspector.log.message_log import InspectedLog
 from accord_tools.inspector.target_access import current_target, find_secrets
 
@@ -39,8 +38,6 @@ _SENT_BACK: Final = frozenset(
 _FILLING: Final = frozenset({"forms.example", "forms.expand"})
 # Nothing of their answer is sent back.
 _SHOWING: Final = frozenset({"session.get"})
-# Texts are cut to be shown: so many characters of a credential are enough to know it.
-_HEAD: Final = 16
 
 
 class AnswerMasks:
@@ -53,25 +50,15 @@ class AnswerMasks:
 
     def __init__(self, secrets: tuple[str, ...], kept: frozenset[str] = _SENT_BACK) -> None:
         self._kept = kept
-        # In texts that hold JSON, and in errors, they are escaped, and in the answer once more.
-        quoted = (repr(each)[1:-1] for each in secrets)
-        forms = [form for each in (*secrets, *quoted) for form in (each, *_escape(each))]
-        self._forms: dict[str, list[str]] = {}
-        for each in dict.fromkeys(forms):
-            # Many addresses begin alike.
-            self._forms.setdefault(each if "://" in each else each[:_HEAD], []).append(each)
-        self._signs = tuple({sign.encode() for each in self._forms for sign in _escape(each)})
+        self._filter = SecretFilter(secrets)
 
     def hide(self, text: str) -> str:
         """Return a text without the credentials."""
-        for head, forms in self._forms.items():
-            if head in text:
-                text = _hide_forms(text, head, forms)
-        return text
+        return self._filter.hide(text, may_be_cut=False)
 
     def apply(self, body: bytes) -> bytes:
         """Return an encoded answer without the credentials."""
-        if not any(each in body for each in self._signs):
+        if not self._filter.may_be_in(body.decode(errors="replace")):
             return body
         try:
             answer = msgspec.json.decode(body)
@@ -90,26 +77,6 @@ class AnswerMasks:
         if not isinstance(value, str) or name in self._kept:
             return value
         return self.hide(value)
-
-
-def _hide_forms(text: str, head: str, forms: list[str]) -> str:
-    """Hide credentials that begin alike wherever one stands, whole or without its end."""
-    shown, end = [], 0
-    while (at := text.find(head, end)) >= 0:
-        shown += [text[end:at], HIDDEN]
-        end = at + max(_count_equal(text[at : at + len(each)], each) for each in forms)
-    return "".join(shown) + text[end:]
-
-
-def _count_equal(text: str, form: str) -> int:
-    pairs = enumerate(zip(text, form, strict=False))
-    return next((at for at, (one, other) in pairs if one != other), min(len(text), len(form)))
-
-
-def _escape(text: str) -> tuple[str, ...]:
-    """Return a text as it stands in JSON: characters of other scripts as they are, or escaped."""
-    plain = msgspec.json.encode(text).decode()[1:-1]
-    return tuple({plain, plain.replace("/", "\\/"), dumps(text)[1:-1]})
 
 
 _masks_of: Final = lru_cache(32)(AnswerMasks)

@@ -6,7 +6,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from accord.testing.masking import Masks, is_secret_name
+from accord.secrets.masks import Secrets
+from accord.secrets.recognition import is_secret_name
 from accord.trace import HttpFacts, Record
 from support.tables import cases
 
@@ -18,7 +19,7 @@ def record(message=None, raw=None, **headers):
 
 
 def masked(message, masks=None):
-    return json.loads(bytes((masks or Masks()).apply(record(message)).message))
+    return json.loads(bytes((masks or Secrets()).apply(record(message)).message))
 
 
 @cases("key", ["password", "apiKey", "api_key", "client_secret", "access_token", "Authorization"])
@@ -40,12 +41,12 @@ def test_a_member_with_the_name_of_a_secret_is_masked_at_any_depth(key):
 )
 def test_a_secret_is_recognised_by_its_form_in_any_text(secret):
     assert masked({"text": f"use {secret}, please"}) == {"text": "use masked-1, please"}
-    assert Masks().apply(record(raw=f"!{secret}")).raw == "!masked-1"
+    assert Secrets().apply(record(raw=f"!{secret}")).raw == "!masked-1"
 
 
 def test_a_secret_in_a_text_that_is_json_is_masked_by_the_name_of_its_member():
     text = json.dumps({"rows": [{"token": "hush"}]})
-    masks = Masks()
+    masks = Secrets()
     found = masked({"text": text, "structuredContent": {"token": "hush"}}, masks)
     assert json.loads(found["text"]) == {"rows": [{"token": "masked-1"}]}
     assert found["structuredContent"] == {"token": "masked-1"}
@@ -54,14 +55,14 @@ def test_a_secret_in_a_text_that_is_json_is_masked_by_the_name_of_its_member():
 
 
 def test_the_same_secret_has_the_same_number_and_another_has_another():
-    masks = Masks()
+    masks = Secrets()
     assert masked({"token": "one"}, masks) == {"token": "masked-1"}
     assert masked({"token": "two"}, masks) == {"token": "masked-2"}
     assert masked({"token": "one"}, masks) == {"token": "masked-1"}
 
 
 def test_headers_are_masked_unless_they_are_known_to_be_harmless():
-    seen = Masks().apply(
+    seen = Secrets().apply(
         record(
             None,
             raw="",
@@ -205,9 +206,9 @@ FIGURES = {
 
 def test_names_of_the_protocol_and_figures_stay_readable():
     whole = record(FIGURES)
-    assert Masks().apply(whole) is whole
+    assert Secrets().apply(whole) is whole
     text = record({"text": json.dumps(FIGURES)})
-    assert Masks().apply(text) is text
+    assert Secrets().apply(text) is text
 
 
 PROSE = [
@@ -233,7 +234,7 @@ PROSE = [
 @cases("text", PROSE)
 def test_ordinary_text_stays_as_it_is(text):
     whole = record({"text": text})
-    assert Masks().apply(whole) is whole
+    assert Secrets().apply(whole) is whole
 
 
 def test_ordinary_members_and_numbers_stay_as_they_are():
@@ -253,7 +254,7 @@ def test_ordinary_members_and_numbers_stay_as_they_are():
             "at": 1700000000000000,
         }
     )
-    assert Masks().apply(whole) is whole
+    assert Secrets().apply(whole) is whole
 
 
 CARDS = [
@@ -309,7 +310,7 @@ FORMS = [
 @cases("secret", FORMS)
 def test_a_key_is_recognised_by_its_form(secret):
     assert masked({"text": f"use {secret}"}) == {"text": "use masked-1"}
-    assert Masks().mask_text(f'{{"x": "{secret}') == '{"x": "masked-1'
+    assert Secrets().mask_text(f'{{"x": "{secret}') == '{"x": "masked-1'
 
 
 GIVEN = [
@@ -341,15 +342,15 @@ GIVEN = [
 
 @cases(("text", "shown"), GIVEN)
 def test_a_secret_is_recognised_by_the_text_before_it(text, shown):
-    masks = Masks()
+    masks = Secrets()
     assert masked({"text": text}, masks) == {"text": shown}
     assert masked({"text": shown}, masks) == {"text": shown}
-    assert Masks().apply(record(raw=text)).raw == shown
+    assert Secrets().apply(record(raw=text)).raw == shown
 
 
 def test_a_name_with_json_escapes_is_recognised():
     body = msgspec.Raw(b'{"\\u0070asswor\\u0064": "hush"}')
-    shown = Masks().apply(Record(sender="client", message=body)).message
+    shown = Secrets().apply(Record(sender="client", message=body)).message
     assert json.loads(bytes(shown)) == {"password": "masked-1"}
 
 
@@ -376,11 +377,11 @@ def test_bytes_in_base64_stay_as_they_are():
         "mimeType": "i/p",
     }
     whole = record({"content": [image]})
-    assert Masks().apply(whole) is whole
+    assert Secrets().apply(whole) is whole
 
 
 def test_a_number_that_is_secret_is_not_found_in_dates_and_longer_numbers():
-    masks = Masks()
+    masks = Secrets()
     masked({"otp": 2025}, masks)
     text = masks.mask_text('{"otp":2025} in 2025-06-18, 12025 and v2025.1')
     assert text == '{"otp":masked-1} in 2025-06-18, 12025 and v2025.1'
@@ -390,12 +391,12 @@ def test_a_number_that_is_secret_is_not_found_in_dates_and_longer_numbers():
 
 
 def facts(**known):
-    masks = known.pop("masks", None) or Masks()
+    masks = known.pop("masks", None) or Secrets()
     return masks.apply(Record(sender="client", transport="http", http=HttpFacts(**known))).http
 
 
 def test_secrets_in_a_query_are_masked_by_name_by_form_and_if_seen_elsewhere():
-    masks = Masks()
+    masks = Secrets()
     head = facts(headers={"authorization": "Bearer hush-hush"}, masks=masks)
     assert head.headers == {"authorization": "Bearer masked-1"}
     query = "session_id=abc&page=2&key=k1&t=hush-hush&u=ghp_0123456789abcdefghijABCDEFGHIJ&e="
@@ -405,7 +406,7 @@ def test_secrets_in_a_query_are_masked_by_name_by_form_and_if_seen_elsewhere():
 
 
 def test_an_escaped_value_of_a_query_has_the_mask_of_the_plain_one():
-    masks = Masks()
+    masks = Secrets()
     assert facts(query="token=a%2Fb", masks=masks).query == "token=masked-1"
     assert facts(query="access_token=a/b", masks=masks).query == "access_token=masked-1"
 
@@ -429,7 +430,7 @@ def test_a_key_in_a_path_is_masked():
     ],
 )
 def test_an_endpoint_event_is_masked_like_the_requests_to_it(place, expected):
-    masks = Masks()
+    masks = Secrets()
     assert facts(event="endpoint", data=place, masks=masks).data == expected
     query = place.partition("?")[2]
     assert facts(query=query, masks=masks).query == expected.partition("?")[2]
@@ -440,7 +441,7 @@ def test_data_of_other_events_is_masked_as_text():
 
 
 def test_headers_that_repeat_the_body_are_masked_as_the_body_is():
-    masks = Masks()
+    masks = Secrets()
     body = {"params": {"arguments": {"password": "hush", "region": "eu"}}}
     sent = {"mcp-param-password": "hush", "mcp-param-region": "eu", "mcp-name": "=?base64?YWRk?="}
     made = masks.apply(replace(record(body), transport="http", http=HttpFacts(headers=sent)))
@@ -459,7 +460,7 @@ def test_a_session_id_of_wrong_characters_has_another_mask():
 
 
 def test_an_event_id_that_is_a_known_secret_is_masked_in_both_directions():
-    masks = Masks()
+    masks = Secrets()
     facts(headers={"mcp-session-id": "s-1"}, masks=masks)
     assert facts(id="s-1", masks=masks).id == "masked-1"
     assert facts(headers={"last-event-id": "s-1"}, masks=masks).headers == {
