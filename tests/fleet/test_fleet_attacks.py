@@ -92,9 +92,8 @@ def test_merged_keys_of_yaml_do_not_multiply(accord):
     rows = ["x0: &x0 {a: 1, b: 2}"]
     rows += [f"x{n}: &x{n} {{<<: [*x{n - 1}, *x{n - 1}]}}" for n in range(1, 40)]
     write("\n".join([*rows, "mcpServers: {a: {command: x}}"]), "bomb.yaml")
-    assert accord("trust", "bomb.yaml")[::2] == (
-        *(2, "accord: bomb.yaml: its aliases name more than 1,000,000 values\n"),
-    )
+    code, _, err = accord("trust", "bomb.yaml")
+    assert (code, "aliases make more than a million values" in err) == (2, True)
 
 
 def test_a_question_shows_what_leaves_this_machine(accord):

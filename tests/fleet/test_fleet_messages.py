@@ -44,11 +44,11 @@ def accord(tmp_path, monkeypatch, capsys):
     ("name", "text", "said"),
     [
         ("f.toml", f'{ONE}[servers.notes]\nowner = "a"\n', "f.toml:3: [servers.notes] has neither"),
-        ("f.toml", f"{ONE}{ONE}", "f.toml:3: the table [mcpServers.notes] appears twice: keep one"),
+        ("f.toml", f"{ONE}{ONE}", "f.toml:3: the table mcpServers.notes appears twice; keep one"),
         (
             "f.json",
             '{"mcpServers": {"a": {"command": "x"}, "a": {"command": "y"}}}',
-            "f.json:1: the key mcpServers.a appears twice",
+            "f.json:1: the key 'a' appears twice in this object",
         ),
         ("f.json", " \n", "f.json is empty; accord fleet add NAME -- COMMAND adds a server"),
         (

@@ -4,9 +4,8 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from accord.errors import AccordError
 
@@ -60,27 +59,19 @@ def parse_toml(path: Path, text: str, fault: type[AccordError]) -> object:
         raise fault(f"{path}{place}: {said[:1].lower()}{said[1:]}") from None
 
 
-def parse_yaml(
-    path: Path,
-    text: str,
-    fault: type[AccordError],
-    look_at: Callable[[Any], object] | None = None,
-) -> object:
+def parse_yaml(path: Path, text: str, fault: type[AccordError]) -> object:
     """Return what a text of YAML contains, or raise `fault`, as without PyYAML.
 
     Args:
         path: named in messages.
         text: what the file contains.
         fault: the error to raise for a text that is not YAML.
-        look_at: called with the nodes before values are made of them, to refuse some.
     """
     try:
         import yaml
     except ImportError:
         raise fault(f"{path}: YAML needs PyYAML: pip install pyyaml; or write TOML") from None
     try:
-        if look_at is not None:
-            look_at(yaml.compose(text, Loader=yaml.SafeLoader))
         return yaml.safe_load(text)
     except RecursionError:
         raise fault(f"{path}: is nested too deeply") from None
