@@ -2,11 +2,12 @@
 
 import json
 import re
-from collections.abc import Callable
+from json import JSONDecodeError
 from typing import Any, Final, NamedTuple
 
 from accord_tools.hosts.definition import KeyPath
-from accord_tools.hosts.documents.document import MOST_LEVELS, UnreadableDocument, find_place
+from accord_tools.hosts.documents.document import MOST_LEVELS, find_place
+from accord_tools.hosts.documents.json_faults import explain_fault, fault_at
 
 _STRING: Final = r'"(?:[^"\\]++|\\.)*+"'
 # Up to the next comment; a quote that never ends stops it, too.
@@ -17,6 +18,9 @@ _BEFORE_LAST_COMMA: Final = re.compile(
     rf'(?:[^",]++|{_STRING}|,(?![ \t\r\n]*[\]}}]))*+(,)', re.DOTALL
 )
 _BEFORE_BRACKET: Final = re.compile(rf'(?:[^"{{}}\[\]]++|{_STRING})*+([{{}}\[\]])', re.DOTALL)
+_BEFORE_CONSTANT: Final = re.compile(
+    rf'(?:[^"NI-]++|{_STRING}|-(?!I))*+(NaN|-?Infinity)', re.DOTALL
+)
 _WHOLE_STRING: Final = re.compile(_STRING, re.DOTALL)
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
 _SCALAR: Final = re.compile(r"[^,\]} \t\r\n]*")
@@ -65,31 +69,37 @@ class JsonScan(NamedTuple):
     is_empty: bool
 
 
-def scan_json(text: str, explain: Callable[[str], None]) -> JsonScan:
-    """Read a text, fast if it is valid.
-
-    Args:
-        text: of the file.
-        explain: finds out what is wrong with a text, slowly, and raises it.
+def scan_json(text: str) -> JsonScan:
+    """Read a text.
 
     Raises:
         UnreadableDocument: the text is not JSON, or an object has a key twice.
     """
     plain, comments = blank_comments(text)
     if not plain.strip(" \t\r\n"):
+        if text.lstrip(" \t\r\n").startswith("/*") and not comments:
+            raise explain_fault(text, text, JSONDecodeError("", text, text.index("/*")))
         return JsonScan(None, plain, comments, is_empty=True)
+    has_twins = False
+
+    def read_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        nonlocal has_twins
+        read = dict(pairs)
+        has_twins |= len(read) != len(pairs)
+        return read
+
     try:
         _check_depth(plain)
         data = json.loads(
             _blank_last_commas(plain),
-            object_pairs_hook=_read_object,
-            parse_constant=_refuse,
+            object_pairs_hook=read_object,
+            parse_constant=lambda name: _refuse(plain, name),
             parse_int=_read_integer,
         )
-    except (ValueError, RecursionError) as error:
-        explain(text)
-        place = find_place(text, getattr(error, "pos", 0))
-        raise UnreadableDocument(f"the text is not JSON: {error}", place) from None
+    except JSONDecodeError as error:
+        raise explain_fault(text, plain, error) from None
+    if has_twins:
+        _refuse_twins(text, plain)
     return JsonScan(data, plain, comments, is_empty=False)
 
 
@@ -113,7 +123,7 @@ def _blank_last_commas(plain: str) -> str:
         comma = found.start(1)
         before = plain[at:comma]
         if before.rstrip(" \t\r\n")[-1:] in ("", "{", "[", ","):
-            raise ValueError("a comma without a value before it")
+            raise JSONDecodeError("Expecting value", plain, comma)
         parts += [before, " "]
         at = comma + 1
     return "".join([*parts, plain[at:]])
@@ -124,15 +134,9 @@ def _check_depth(plain: str) -> None:
     while (found := _BEFORE_BRACKET.match(plain, at)) is not None:
         depth += 1 if found[1] in "{[" else -1
         if depth > MOST_LEVELS:
-            raise ValueError("it is nested too deeply")
+            message = f"values are nested more than {MOST_LEVELS} levels deep"
+            raise JSONDecodeError(message, plain, found.start(1))
         at = found.end()
-
-
-def _read_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    read = dict(pairs)
-    if len(read) != len(pairs):
-        raise ValueError("a key appears twice")
-    return read
 
 
 def _read_integer(digits: str) -> int | float:
@@ -140,8 +144,31 @@ def _read_integer(digits: str) -> int | float:
     return int(digits) if len(digits) < 1000 else float(digits)
 
 
-def _refuse(name: str) -> None:
-    raise ValueError(f"{name} is not a value of JSON")
+def _refuse(plain: str, name: str) -> None:
+    found = _BEFORE_CONSTANT.match(plain)
+    assert found is not None  # the parser has found it
+    raise JSONDecodeError(f"{name} is not a value of JSON", plain, found.start(1))
+
+
+def _refuse_twins(text: str, plain: str) -> None:
+    """Raise an error for the first key that an object has twice."""
+    waiting = [skip_space(plain, 0)]
+    while waiting:
+        seen: dict[object, int] = {}
+        inner = []
+        for each in read_container(plain, waiting.pop()).members:
+            first = seen.setdefault(each.key, each.start)
+            if first != each.start:
+                line = find_place(text, first).line
+                raise fault_at(
+                    text,
+                    each.start,
+                    f"the key {str(each.key)[:80]!r} appears twice in this object, first in line "
+                    f"{line}; keep one of them",
+                )
+            if plain[each.value] in "{[":
+                inner.append(each.value)
+        waiting += reversed(inner)
 
 
 # -- valid text
