@@ -270,7 +270,7 @@ BROKEN = [
     ("a:\n  b: 1\n c: 2\n", 3, "indented unlike its neighbours"),
     ("a:\n\tb: 1\n", 2, "a tab stands here"),
     ("a: @x\n", 1, "@ cannot begin a text"),
-    ("a: *x\n", 1, "*x refers to an anchor that does not exist"),
+    ("a: *x\n", 1, "refers to an anchor that does not exist"),
     ("a: &a [*a]\n", 1, "stands within the value itself"),
     ("a: 1\na: 2\n", 2, "the key 'a' appears twice, first in line 1"),
     ("x:\n  a: 1\n  'a': 2\n", 3, "the key 'a' appears twice"),

@@ -1,4 +1,4 @@
-"""YAML as PyYAML reads it, and where its entries are, from the events of PyYAML."""
+"""YAML as PyYAML reads it, and where its entries are, from the marks of its nodes."""
 
 import gc
 import re
@@ -71,9 +71,10 @@ def load_yaml(text: str) -> Any:
 
 # Aliases multiply: a few lines could name a billion values.
 _MOST_VALUES: Final = 1_000_000
-_WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_. -]*")
-_SPECIAL: Final = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
+_ALIAS: Final = re.compile(r"\*([^\s\[\]{},]+)")
+_ANCHOR: Final = re.compile(r"&([^\s\[\]{},]+)")
 _BLANK: Final = re.compile(r"(?:[ \t\r\n]++|#[^\r\n]*+)*+")
+_GAP: Final = re.compile(r"(?:[ \t\r\n,{]++|#[^\r\n]*+)*+")
 _SPACE: Final = re.compile(r"[ \t]*")
 # What PyYAML and libyaml say, and what a person understands.
 _SAID: Final = (
@@ -89,6 +90,7 @@ _SAID: Final = (
     ("sequence entries are not allowed", "a - stands here, where a list cannot begin"),
     ("special characters", "a control character stands here"),
     ("control characters", "a control character stands here"),
+    ("undefined alias", "an alias (*) refers to an anchor that does not exist"),
     ("determine a constructor", "a tag stands here that only one program knows"),
 )
 
@@ -134,6 +136,11 @@ class YamlEntry:
     after: int | None
     node: YamlNode
 
+    @property
+    def end(self) -> int:
+        """Where its value ends, or the colon or dash of one without a value."""
+        return max(self.node.end, self.after or 0)
+
 
 @dataclass(slots=True)
 class YamlTree:
@@ -158,20 +165,46 @@ def read_yaml(text: str) -> tuple[Any, YamlTree]:
         HostsError: PyYAML is not installed.
     """
     yaml = import_yaml()
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
     try:
         with pause_collection(text):
-            tree = _Composer(text, yaml).compose()
-        return load_yaml(text), tree
+            end = _check_events(text, yaml)
+            composed = loader.get_single_node()
+            if composed is None:
+                return None, YamlTree(None, end, [])
+            reader = _TreeReader(text, yaml)
+            root = reader.read(composed, composed.start_mark.index)
+            data = loader.construct_document(composed)
+            return data, YamlTree(root if root.start < root.end else None, end, reader.aliases)
     except yaml.MarkedYAMLError as error:
         raise _explain(text, error) from None
     except yaml.reader.ReaderError as error:
         at = error.position if isinstance(error.position, int) else 0
         raise unreadable(text, at, "a control character stands here") from None
     except (ValueError, RecursionError) as error:
-        cause = error.__cause__
-        if isinstance(cause, yaml.MarkedYAMLError):
-            raise _explain(text, cause) from None
         raise unreadable(text, 0, f"a value cannot be read: {error}") from None
+    finally:
+        loader.dispose()
+
+
+def _check_events(text: str, yaml: Any) -> int:
+    """Check what must be known before anything recurses; return where the document ends."""
+    end, depth, documents = len(text), 0, 0
+    for event in yaml.parse(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+        at = event.start_mark.index
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        elif isinstance(event, yaml.DocumentStartEvent):
+            documents += 1
+        elif isinstance(event, yaml.DocumentEndEvent) and event.explicit:
+            end = at
+        if depth > MOST_LEVELS:
+            raise unreadable(text, at, f"values are nested more than {MOST_LEVELS} levels deep")
+        if documents > 1:
+            raise unreadable(text, at, "a second document begins here")
+    return end
 
 
 def unreadable(text: str, at: int, message: str) -> UnreadableDocument:
@@ -194,166 +227,108 @@ def _explain(text: str, error: Any) -> UnreadableDocument:
     return UnreadableDocument(message, place)
 
 
-class _Composer:
-    """Makes a tree of events, without recursion."""
+class _TreeReader:
+    """Finds where the nodes of PyYAML stand; those of aliases have the marks of their anchors."""
 
     def __init__(self, text: str, yaml: Any) -> None:
         self._text = text
         self._yaml = yaml
-        self._open: list[YamlNode] = []
-        self._keys: list[YamlNode | None] = []
-        self._seen: list[dict[Any, int]] = []
-        self._anchors: dict[str, YamlNode] = {}
-        self._tree = YamlTree(None, len(text), [])
-        self._documents = 0
-        self._resolver = yaml.resolver.Resolver()
+        self._sizes: dict[int, int] = {}
         self._constructor = yaml.constructor.SafeConstructor()
+        self.aliases: list[tuple[str, int]] = []
 
-    def compose(self) -> YamlTree:
-        yaml = self._yaml
-        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-        for event in yaml.parse(self._text, loader):
-            start, end = event.start_mark.index, event.end_mark.index
-            if isinstance(event, yaml.ScalarEvent):
-                self._place(self._scalar(event, start, end), event)
-            elif isinstance(event, yaml.AliasEvent):
-                self._alias(event, start, end)
-            elif isinstance(event, yaml.CollectionStartEvent):
-                self._begin(event, start, end)
-            elif isinstance(event, yaml.CollectionEndEvent):
-                self._finish(end)
-            elif isinstance(event, yaml.DocumentStartEvent):
-                self._documents += 1
-                if self._documents > 1:
-                    raise unreadable(self._text, start, "a second document begins here")
-            elif isinstance(event, yaml.DocumentEndEvent) and event.explicit:
-                self._tree.end = start
-        return self._tree
-
-    def _scalar(self, event: Any, start: int, end: int) -> YamlNode:
-        text = self._text
-        if event.style in ("|", ">"):
-            header = text[start : start + 200].split("\n")[0].split("#")[0]
-            if "+" in header:
-                end = start + len(text[start:end].rstrip(" \t"))
-                end -= 2 if text[end - 2 : end] == "\r\n" else text[end - 1] in "\r\n"
-            else:
-                end = start + len(text[start:end].rstrip())
-        return YamlNode("scalar", start, end, anchor=event.anchor, has_tag=event.tag is not None)
-
-    def _alias(self, event: Any, start: int, end: int) -> None:
-        found = self._anchors.get(event.anchor)
-        if found is None or any(found is each for each in self._open):
-            what = "stands within the value itself" if found else "does not exist"
-            raise unreadable(self._text, start, f"*{event.anchor} refers to an anchor that {what}")
-        self._tree.aliases.append((event.anchor, start))
-        self._place(YamlNode("alias", start, end, anchor=event.anchor, size=found.size), None)
-
-    def _begin(self, event: Any, start: int, end: int) -> None:
-        if len(self._open) == MOST_LEVELS:
-            message = f"values are nested more than {MOST_LEVELS} levels deep"
-            raise unreadable(self._text, start, message)
-        is_object = isinstance(event, self._yaml.MappingStartEvent)
-        node = YamlNode(
-            "object" if is_object else "list",
-            start,
-            end,
-            is_flow=bool(event.flow_style),
-            anchor=event.anchor,
-            has_tag=event.tag is not None,
-        )
-        if event.anchor:
-            self._anchors[event.anchor] = node
-        self._open.append(node)
-        self._keys.append(None)
-        self._seen.append({})
-
-    def _finish(self, end: int) -> None:
-        node = self._open.pop()
-        self._keys.pop()
-        self._seen.pop()
-        node.end = end
-        if not node.is_flow:
-            last = node.entries[-1] if node.entries else None
-            node.end = node.start if last is None else max(last.node.end, last.after or 0)
-        self._place(node, None)
-
-    def _place(self, node: YamlNode, event: Any) -> None:
-        """Put a node that is complete into the one around it."""
-        if node.anchor and node.kind != "alias":
-            self._anchors[node.anchor] = node
-        if not self._open:
-            if node.start < node.end:
-                self._tree.root = node
-            return
-        around = self._open[-1]
-        around.size += node.size
-        if around.size > _MOST_VALUES:
-            raise unreadable(self._text, node.start, "aliases make more than a million values")
-        if around.kind == "list":
-            around.entries.append(self._item(around, node))
-            return
-        key = self._keys[-1]
-        if key is None:
-            self._keys[-1] = node
-            self._check_key(node, event)
-            return
-        self._keys[-1] = None
-        around.entries.append(self._member(key, node, next(reversed(self._seen[-1]))))
-
-    def _check_key(self, node: YamlNode, event: Any) -> None:
-        seen = self._seen[-1]
-        key: Any = self._text[node.start : node.end]
-        if event is not None and node.kind == "scalar":
-            key = event.value
-            is_word = key == "<<" or (_WORD.fullmatch(key) and key.lower() not in _SPECIAL)
-            # libyaml says "" for a text without quotes, and PyYAML says None.
-            if not event.style and event.implicit[0] and not is_word:
-                key = self._construct(event.value)
+    def read(self, node: Any, at: int) -> YamlNode:
+        """Return a value; it is behind a place, with blanks and comments between."""
+        text, yaml = self._text, self._yaml
+        if (alias := _ALIAS.match(text, _skip(_BLANK, text, at))) is not None:
+            return self._read_alias(alias, node)
+        start, end = node.start_mark.index, node.end_mark.index
+        properties = text[start : skip_properties(text, start)]
+        anchor = _ANCHOR.search(properties)
+        found = YamlNode("scalar", start, end, anchor=anchor[1] if anchor else None)
+        found.has_tag = "!" in properties
+        if isinstance(node, yaml.ScalarNode):
+            if node.style in ("|", ">"):
+                found.end = self._end_of_block(start + len(properties), end)
         else:
-            key = (node.kind, node.start)
-        if key in seen and key != "<<":
-            line = find_place(self._text, seen[key]).line
-            message = f"the key {key!r} appears twice, first in line {line}; keep one of them"
-            raise unreadable(self._text, node.start, message)
-        seen.pop(key, None)
-        seen[key] = node.start
+            found.kind = "object" if isinstance(node, yaml.MappingNode) else "list"
+            found.is_flow = bool(node.flow_style)
+            if found.kind == "object":
+                self._read_members(found, node)
+            else:
+                self._read_items(found, node)
+            if not found.is_flow:
+                found.end = found.entries[-1].end if found.entries else start
+            found.size += sum(each.node.size for each in found.entries)
+            if found.size > _MOST_VALUES:
+                raise unreadable(text, start, "aliases make more than a million values")
+        self._sizes[id(node)] = found.size
+        return found
 
-    def _construct(self, text: str) -> Any:
-        """Return the value of a text without quotes."""
-        yaml = self._yaml
-        tag = self._resolver.resolve(yaml.ScalarNode, text, (True, False))
-        if tag.rpartition(":")[2] in ("str", "merge", "value"):
-            return text
-        return self._constructor.construct_object(yaml.ScalarNode(tag, text))
+    def _read_alias(self, alias: re.Match[str], node: Any) -> YamlNode:
+        if id(node) not in self._sizes:
+            message = f"*{alias[1]} refers to an anchor that stands within the value itself"
+            raise unreadable(self._text, alias.start(), message)
+        self.aliases.append((alias[1], alias.start()))
+        size = self._sizes[id(node)]
+        return YamlNode("alias", alias.start(), alias.end(), anchor=alias[1], size=size)
 
-    def _member(self, key: YamlNode, node: YamlNode, name: Any) -> YamlEntry:
-        space = _SPACE.match(self._text, key.end)
-        assert space is not None  # it matches everything
-        colon = space.end()
-        after = colon + 1 if self._text[colon : colon + 1] == ":" else None
-        if after is not None and node.kind == "scalar" and node.start == node.end:
-            node.start = node.end = after
-        return YamlEntry(name, key.start, after, node)
+    def _end_of_block(self, start: int, end: int) -> int:
+        """Return where a text in lines ends; blank lines may belong to it."""
+        text = self._text
+        header = text[start : start + 200].split("\n")[0].split("#")[0]
+        if "+" not in header:
+            return start + len(text[start:end].rstrip())
+        end = start + len(text[start:end].rstrip(" \t"))
+        return end - (2 if text[end - 2 : end] == "\r\n" else text[end - 1] in "\r\n")
 
-    def _item(self, around: YamlNode, node: YamlNode) -> YamlEntry:
-        place = len(around.entries)
-        if around.is_flow:
-            return YamlEntry(place, node.start, node.start, node)
-        begin = around.start
-        if around.entries:
-            last = around.entries[-1]
-            begin = max(last.node.end, last.after or 0)
-        elif around.anchor or around.has_tag:
-            begin = skip_properties(self._text, begin)
-        space = _BLANK.match(self._text, begin)
-        assert space is not None  # it matches everything
-        dash = space.end()
-        if self._text[dash : dash + 1] != "-":
-            return YamlEntry(place, node.start, None, node)
-        if node.kind == "scalar" and node.start == node.end:
-            node.start = node.end = dash + 1
-        return YamlEntry(place, dash, dash + 1, node)
+    def _read_members(self, around: YamlNode, node: Any) -> None:
+        text = self._text
+        seen: dict[Any, int] = {}
+        for key, value in node.value:
+            before = around.entries[-1].end if around.entries else around.start
+            is_alias = _ALIAS.match(text, _skip(_GAP, text, before))
+            start = is_alias.start() if is_alias else key.start_mark.index
+            name = self._name_key(key, start)
+            first = seen.setdefault(name, start)
+            if first != start and name != "<<":
+                line = find_place(text, first).line
+                message = f"the key {name!r} appears twice, first in line {line}; keep one of them"
+                raise unreadable(text, start, message)
+            colon = _skip(_SPACE, text, is_alias.end() if is_alias else key.end_mark.index)
+            after = colon + 1 if text[colon : colon + 1] == ":" else None
+            inner = self.read(value, after or value.start_mark.index)
+            if after is not None and inner.kind == "scalar" and inner.start == inner.end:
+                inner.start = inner.end = after
+            around.entries.append(YamlEntry(name, start, after, inner))
+
+    def _name_key(self, key: Any, start: int) -> Any:
+        if not isinstance(key, self._yaml.ScalarNode):
+            return type(key), start
+        if key.tag.endswith(":str") or key.value == "<<":
+            return key.value
+        return self._constructor.construct_object(key)
+
+    def _read_items(self, around: YamlNode, node: Any) -> None:
+        text = self._text
+        at = skip_properties(text, around.start) + around.is_flow
+        for place, item in enumerate(node.value):
+            if around.is_flow:
+                inner = self.read(item, _skip(_GAP, text, at))
+                around.entries.append(YamlEntry(place, inner.start, inner.start, inner))
+            else:
+                dash = _skip(_BLANK, text, at)
+                inner = self.read(item, dash + 1)
+                if inner.kind == "scalar" and inner.start == inner.end:
+                    inner.start = inner.end = dash + 1
+                around.entries.append(YamlEntry(place, dash, dash + 1, inner))
+            at = around.entries[-1].end
+
+
+def _skip(pattern: re.Pattern[str], text: str, at: int) -> int:
+    found = pattern.match(text, at)
+    assert found is not None  # it matches everything
+    return found.end()
 
 
 _PROPERTIES: Final = re.compile(r"(?:[&!][^\s\[\]{},]*+[ \t]*+)*+")
@@ -361,6 +336,4 @@ _PROPERTIES: Final = re.compile(r"(?:[&!][^\s\[\]{},]*+[ \t]*+)*+")
 
 def skip_properties(text: str, start: int) -> int:
     """Return where anchor and tag of a value end."""
-    found = _PROPERTIES.match(text, start)
-    assert found is not None  # it matches everything
-    return found.end()
+    return _skip(_PROPERTIES, text, start)
