@@ -313,7 +313,7 @@ OTHERS = [
         ":2: server",
     ),
     ("a.json", '{"servr": {}, "mcpServers": {"a": {"command": "x"}}}', ":1: there is no table ser"),
-    ("a.json", '{"mcpServers":\n[}', ":2: a value is missing before }"),
+    ("a.json", '{"mcpServers":\n[}', ":2: } stands here, but the list"),
     ("a.json", "[]", ": expected a table with mcpServers, and not a list or a value"),
     ("a.json", "{}", ": names no servers: expected a member mcpServers or servers"),
     ("a.json", "[" * 100_000, ":1: values are nested more than 200"),
