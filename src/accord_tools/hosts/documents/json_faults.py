@@ -22,7 +22,7 @@ _OTHER_NAMES: Final = {
     "undefined": "null",
     "NULL": "null",
 }
-# What a number that is none looks like, and what is wrong with it.
+# What begins like a number, and what is wrong with it.
 _NUMBERS: Final = (
     (r"-?0[0-9]", "this number begins with 0; leave that out, or use double quotes"),
     (r"\+", "this number begins with +; leave that out"),
