@@ -3,22 +3,12 @@ import json
 
 import pytest
 
-from accord_tools.inspector.actions import Action, perform
+from accord_tools.inspector.actions import load_actions, perform
 from accord_tools.inspector.definition import ActionRefused, InspectOptions, InspectTarget
 from accord_tools.inspector.forms import form_actions
 from accord_tools.inspector.session import Changes, InspectedSession
 from support.tables import cases
 
-RUN = {
-    "forms.validate": form_actions.validate,
-    "forms.example": form_actions.make_example,
-    "forms.expand": form_actions.expand_template,
-}
-PARAMS = {
-    "forms.validate": form_actions.ValidateParams,
-    "forms.example": form_actions.ExampleParams,
-    "forms.expand": form_actions.ExpandParams,
-}
 TEMPLATE = "file:///{path}{?page,tags*}"
 
 
@@ -26,8 +16,7 @@ def ask(action, **params):
     async def main():
         target = InspectTarget(title="x")
         session = InspectedSession(0, target, "live", options=InspectOptions(), changes=Changes())
-        asked = Action(action, PARAMS[action], RUN[action], ("live",))
-        return await perform(session, asked, json.dumps(params).encode())
+        return await perform(session, load_actions()[action], json.dumps(params).encode())
 
     return asyncio.run(main())
 

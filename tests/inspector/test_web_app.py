@@ -72,10 +72,10 @@ def assert_protected(answer):
 
 @in_loop
 async def test_every_answer_protects_the_page(define):
-    async def fail(session, params):
+    async def fail(session):
         raise RuntimeError("secret detail")
 
-    async def refuse(session, params):
+    async def refuse(session):
         raise ActionRefused("not now")
 
     define("test.fail", fail)
@@ -225,13 +225,13 @@ async def test_an_action_gets_its_session_and_params(define):
 
 @in_loop
 async def test_an_action_that_fails_shows_no_traceback(define, caplog):
-    async def fail(session, params):
+    async def fail(session):
         raise RuntimeError("secret detail")
 
-    async def lose(session, params):
+    async def lose(session):
         raise ConnectionClosed("the server has gone")
 
-    async def invent(session, params):
+    async def invent(session):
         return {"x": object()}
 
     define("test.fail", fail)
@@ -250,7 +250,7 @@ async def test_an_action_that_fails_shows_no_traceback(define, caplog):
 
 @in_loop
 async def test_half_a_character_of_a_server_reaches_the_page(define):
-    async def quote(session, params):
+    async def quote(session):
         return {"text": "\ud800 and \u202e"}
 
     define("test.quote", quote)
@@ -260,7 +260,7 @@ async def test_half_a_character_of_a_server_reaches_the_page(define):
 
 @in_loop
 async def test_a_download_is_saved_and_never_shown(define):
-    async def save(session, params):
+    async def save(session):
         name = '../"evil"\r\nset-cookie: a=b.html'
         return Download(name, "text/html\r\nx: y", (b"<p>", b"hi", b"</p>"))
 
@@ -276,7 +276,7 @@ async def test_a_download_is_saved_and_never_shown(define):
 
 @in_loop
 async def test_an_action_of_a_connection_is_refused_for_a_recording(define):
-    async def send(session, params):
+    async def send(session):
         raise AssertionError
 
     define("test.send", send, kinds=("live",))
@@ -320,7 +320,7 @@ async def test_only_so_many_actions_run_at_once(define):
     release = asyncio.Event()
     running = 0
 
-    async def wait(session, params):
+    async def wait(session):
         nonlocal running
         running += 1
         await release.wait()
@@ -341,7 +341,7 @@ async def test_only_so_many_actions_run_at_once(define):
 async def test_actions_under_way_do_not_keep_the_page_from_ending(define):
     begun = asyncio.Event()
 
-    async def hang(session, params):
+    async def hang(session):
         begun.set()
         await asyncio.Event().wait()
 
@@ -367,7 +367,7 @@ async def test_a_page_without_servers_says_so():
 
 @in_loop
 async def test_actions_on_the_whole_page_need_no_server(define):
-    async def name(session, params):
+    async def name(session):
         return {"index": session.index, "kind": session.kind}
 
     define("test.name", name)
@@ -377,7 +377,7 @@ async def test_actions_on_the_whole_page_need_no_server(define):
 
 @in_loop
 async def test_a_session_may_add_others_up_to_a_limit(define):
-    async def add(session, params):
+    async def add(session):
         return {"target": session.add_session(InspectTarget(title="more"), "trace").index}
 
     define("test.add", add)
@@ -538,7 +538,7 @@ async def test_a_page_that_stops_reading_is_cut_off(define, monkeypatch):
     monkeypatch.setattr(serving, "_LIMITS", HttpOptions(write_timeout=0.1))
     monkeypatch.setattr(app_module, "ACTIONS_MOST", 1)
 
-    async def flood(session, params):
+    async def flood(session):
         return Download("flood", "text/plain", [b"x" * 1_000_000] * 40)
 
     define("test.flood", flood)

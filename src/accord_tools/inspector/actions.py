@@ -5,7 +5,8 @@ An action names a session by its index. No action takes a command, a module, a p
 
 from collections.abc import Awaitable, Callable, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, get_type_hints
+from inspect import signature
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar, get_type_hints
 
 import msgspec
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from accord_tools.inspector.session import InspectedSession
 
 Handler: TypeAlias = Callable[["InspectedSession", Any], Awaitable[object]]
+Function = TypeVar("Function", bound=Callable[..., Awaitable[object]])
 
 ACTION_MODULES: Final = (
     "accord_tools.inspector.log.views",
@@ -56,27 +58,40 @@ class Action(NamedTuple):
 _actions: Final[dict[str, Action]] = {}
 
 
-class Nothing(msgspec.Struct):
-    """The params of an action without params."""
-
-
 def action(
     name: str, *, kinds: tuple[SessionKind, ...] = ("live",)
-) -> Callable[[Handler], Handler]:
-    """Define an action; the second parameter of the function is annotated with its params.
+) -> Callable[[Function], Function]:
+    """Define an action: its params are the keywords of a function, or one called `params`.
 
     Args:
         name: of the action.
         kinds: the kinds of sessions that it works on; `READ` for all.
     """
 
-    def define(run: Handler) -> Handler:
-        # The first annotation may be a name that exists for type checkers only.
-        params = get_type_hints(run, localns={"InspectedSession": object}).get("params", Nothing)
-        _actions[name] = Action(name, params, run, kinds)
+    def define(run: Function) -> Function:
+        _actions[name] = Action(name, *_read_params(run), kinds)
         return run
 
     return define
+
+
+def _read_params(run: Function) -> tuple[type[msgspec.Struct], Handler]:
+    # The first annotation may be a name that exists for type checkers only.
+    hints = get_type_hints(run, localns={"InspectedSession": object})
+    params = hints.get("params")
+    if isinstance(params, type) and issubclass(params, msgspec.Struct):
+        return params, run
+    keywords = [
+        (name, hints[name]) if each.default is each.empty else (name, hints[name], each.default)
+        for name, each in signature(run).parameters.items()
+        if each.kind is each.KEYWORD_ONLY
+    ]
+
+    async def run_with(session: "InspectedSession", params: Any) -> object:
+        found = await run(session, **msgspec.structs.asdict(params))
+        return {} if found is None else found
+
+    return msgspec.defstruct(f"{run.__name__}_params", keywords, kw_only=True), run_with
 
 
 READ: Final = _ALL

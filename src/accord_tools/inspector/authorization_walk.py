@@ -7,8 +7,6 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-import msgspec
-
 from accord.auth.oauth import OAuth
 from accord.auth.tokens import MemoryStore
 from accord.errors import AccordError, FlowFailed
@@ -25,7 +23,7 @@ from accord_tools.diagnosis.stages import (
     StageId,
 )
 from accord_tools.diagnosis.token_facts import decode_jwt, token_facts
-from accord_tools.inspector.actions import Nothing, action
+from accord_tools.inspector.actions import action
 from accord_tools.inspector.definition import ActionRefused
 from accord_tools.inspector.target_access import current_target, find_secrets
 
@@ -462,85 +460,55 @@ def _describe_clauses(stage: Stage, revision: RevisionId | None) -> list[dict[st
     return shown
 
 
-class RestartParams(msgspec.Struct):
-    """The step to make again."""
-
-    step: StageId
-
-
-class ScopesParams(msgspec.Struct):
-    """The scopes to ask for; empty for those that clients choose."""
-
-    scopes: list[str]
-
-
-class RedirectedParams(msgspec.Struct):
-    """The URL that the browser ended up at."""
-
-    url: str
-
-
-class DecodeParams(msgspec.Struct):
-    """A token that the person pasted."""
-
-    token: str
-
-
 @action("authorization.get")
-async def get_authorization(session: "InspectedSession", params: Nothing) -> dict[str, Any]:
+async def get_authorization(session: "InspectedSession") -> dict[str, Any]:
     """Return the steps and what they showed."""
     return session.part(AuthorizationWalk).describe()
 
 
 @action("authorization.next")
-async def take_next_step(session: "InspectedSession", params: Nothing) -> dict[str, Any]:
+async def take_next_step(session: "InspectedSession") -> None:
     """Make the next step."""
     await session.part(AuthorizationWalk).take_next()
-    return {}
 
 
 @action("authorization.run")
-async def run_all_steps(session: "InspectedSession", params: Nothing) -> dict[str, Any]:
+async def run_all_steps(session: "InspectedSession") -> None:
     """Make all steps that are left."""
     await session.part(AuthorizationWalk).run_all()
-    return {}
 
 
 @action("authorization.restart")
-async def restart_at_step(session: "InspectedSession", params: RestartParams) -> dict[str, Any]:
+async def restart_at_step(session: "InspectedSession", *, step: StageId) -> None:
     """Make a step again, and forget those after it."""
-    await session.part(AuthorizationWalk).restart(params.step)
-    return {}
+    await session.part(AuthorizationWalk).restart(step)
 
 
 @action("authorization.scopes")
-async def choose_scopes(session: "InspectedSession", params: ScopesParams) -> dict[str, Any]:
+async def choose_scopes(session: "InspectedSession", *, scopes: list[str]) -> None:
     """Ask for other scopes."""
-    await session.part(AuthorizationWalk).choose_scopes(params.scopes)
-    return {}
+    await session.part(AuthorizationWalk).choose_scopes(scopes)
 
 
 @action("authorization.forget")
-async def forget_tokens(session: "InspectedSession", params: Nothing) -> dict[str, Any]:
+async def forget_tokens(session: "InspectedSession") -> dict[str, Any]:
     """Forget all tokens for this server."""
     return {"had_token": await session.part(AuthorizationWalk).forget()}
 
 
 @action("authorization.redirected")
-async def take_redirect(session: "InspectedSession", params: RedirectedParams) -> dict[str, Any]:
+async def take_redirect(session: "InspectedSession", *, url: str) -> None:
     """Take the URL that the browser ended up at, if it could not reach this machine."""
-    session.part(AuthorizationWalk).accept_redirected(params.url)
-    return {}
+    session.part(AuthorizationWalk).accept_redirected(url)
 
 
 @action("authorization.connect")
-async def connect_with_token(session: "InspectedSession", params: Nothing) -> dict[str, Any]:
+async def connect_with_token(session: "InspectedSession") -> None:
     """Connect the session with the token."""
     session.part(AuthorizationWalk).connect()
-    return {}
 
 
 @action("authorization.decode")
-async def decode_token(session: "InspectedSession", params: DecodeParams) -> dict[str, Any]:
+async def decode_token(session: "InspectedSession", *, token: str) -> dict[str, Any]:
     """Show what can be read in a token."""
-    return session.part(AuthorizationWalk).decode(params.token)
+    return session.part(AuthorizationWalk).decode(token)

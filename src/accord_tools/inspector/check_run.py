@@ -18,7 +18,7 @@ from accord_tools.check.probing.server_facts import CheckRules
 from accord_tools.check.probing.target import ServerTarget, StdioCarrier
 from accord_tools.check.server_check import CheckProgress, ServerPlan, check_server
 from accord_tools.check.verdicts import is_chosen
-from accord_tools.inspector.actions import Nothing, action
+from accord_tools.inspector.actions import action
 from accord_tools.inspector.definition import ActionRefused, Download
 from accord_tools.inspector.session import InspectedSession
 from accord_tools.inspector.target_access import (
@@ -323,47 +323,35 @@ _FILES: Final[Mapping[str, tuple[str, str]]] = {
 
 
 @action("check.get")
-async def get_check(session: InspectedSession, params: Nothing) -> object:
+async def get_check(session: InspectedSession) -> object:
     """Return how far the check is, and the newest report."""
     return session.part(CheckRun).snapshot()
 
 
-class StartCheck(msgspec.Struct):
-    """What to check."""
-
-    revisions: list[RevisionId] = []
-    only: str = ""
-    calls_tools: bool = False
-
-
 @action("check.start")
-async def start_check(session: InspectedSession, params: StartCheck) -> object:
+async def start_check(
+    session: InspectedSession,
+    *,
+    revisions: tuple[RevisionId, ...] = (),
+    only: str = "",
+    calls_tools: bool = False,
+) -> None:
     """Begin a check."""
-    await session.part(CheckRun).start(
-        params.revisions, params.only, calls_tools=params.calls_tools
-    )
-    return {}
+    await session.part(CheckRun).start(revisions, only, calls_tools=calls_tools)
 
 
 @action("check.stop")
-async def stop_check(session: InspectedSession, params: Nothing) -> object:
+async def stop_check(session: InspectedSession) -> None:
     """Stop the check."""
     await session.part(CheckRun).stop()
-    return {}
-
-
-class DownloadReport(msgspec.Struct):
-    """In which format."""
-
-    format: ReportFormat = "html"
 
 
 @action("check.download")
-async def download_report(session: InspectedSession, params: DownloadReport) -> object:
+async def download_report(session: InspectedSession, *, format: ReportFormat = "html") -> object:
     """Return the newest report as a file."""
     report = session.part(CheckRun).report
     if report is None:
         raise ActionRefused("there is no report yet; run the check first")
-    ending, media_type = _FILES[params.format]
-    text = find_renderer(params.format)(report)
+    ending, media_type = _FILES[format]
+    text = find_renderer(format)(report)
     return Download(f"accord-check.{ending}", media_type, [text.encode(errors="replace")])

@@ -12,7 +12,7 @@ from accord.testing.catalog import catalog_of
 from accord.types import Implementation, JsonObject, RevisionId
 from accord.version import __version__
 from accord_tools.contract.lock_file import find_changes
-from accord_tools.inspector.actions import READ, Nothing, action
+from accord_tools.inspector.actions import READ, action
 from accord_tools.inspector.definition import ActionRefused, InspectTarget
 from accord_tools.inspector.differences import DIFFERENCES_MOST, find_differences
 from accord_tools.inspector.exports.exported_call import CallReference, ExportedCall, find_call
@@ -156,25 +156,20 @@ def _describe_changes(newest: JsonObject, catalog: JsonObject) -> list[str]:
     return found if more <= 0 else [*found[:CHANGES_MOST], f"and {more} more"]
 
 
-class CompareResults(msgspec.Struct):
-    """Two calls, of this session or of the history."""
-
-    left: CallReference
-    right: CallReference
-
-
 @action("compare.results", kinds=READ)
-async def compare_results(session: InspectedSession, params: CompareResults) -> object:
+async def compare_results(
+    session: InspectedSession, *, left: CallReference, right: CallReference
+) -> object:
     """Return where the answers to two calls differ."""
-    left = await _find(session, params.left, "left")
-    right = await _find(session, params.right, "right")
+    one = await _find(session, left, "left")
+    other = await _find(session, right, "right")
     found = await asyncio.to_thread(
-        find_differences, left.response, right.response, most=DIFFERENCES_MOST + 1
+        find_differences, one.response, other.response, most=DIFFERENCES_MOST + 1
     )
     return {
         "is_same": not found,
-        "left": {"title": left.title},
-        "right": {"title": right.title},
+        "left": {"title": one.title},
+        "right": {"title": other.title},
         "differences": found[:DIFFERENCES_MOST],
         "is_cut": len(found) > DIFFERENCES_MOST,
     }
@@ -192,14 +187,13 @@ async def _find(session: InspectedSession, reference: CallReference, side: str) 
 
 
 @action("revisions.get", kinds=READ)
-async def get_revisions(session: InspectedSession, params: Nothing) -> object:
+async def get_revisions(session: InspectedSession) -> object:
     """Return how the server answers in each revision, as far as it was asked."""
     survey = session.part(RevisionSurvey)
     return {"state": survey.state, "rows": survey.rows}
 
 
 @action("revisions.run")
-async def run_revisions(session: InspectedSession, params: Nothing) -> object:
+async def run_revisions(session: InspectedSession) -> None:
     """Begin to ask the server in each revision."""
     session.part(RevisionSurvey).start()
-    return {}

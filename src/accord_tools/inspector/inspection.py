@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from accord.version import __version__
-from accord_tools.inspector.actions import ACTION_MODULES, Nothing, load_actions
+from accord_tools.inspector.actions import ACTION_MODULES, load_actions, perform
 from accord_tools.inspector.definition import (
     ActionRefused,
     InspectOptions,
@@ -140,7 +140,7 @@ def _start_connection(session: InspectedSession) -> None:
 
 
 async def _describe_session(session: InspectedSession) -> dict[str, Any]:
-    found: Any = await load_actions()["session.get"].run(session, Nothing())
+    found: Any = await perform(session, load_actions()["session.get"], b"{}")
     counters = found["counters"]
     return {
         "index": session.index,

@@ -6,13 +6,11 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-import msgspec
-
 from accord.errors import TraceError
 from accord.testing.catalog import catalog_of
 from accord.types import JsonObject, RevisionId
 from accord_tools.contract.lock_file import format_lock
-from accord_tools.inspector.actions import READ, Nothing, action
+from accord_tools.inspector.actions import READ, action
 from accord_tools.inspector.definition import ActionRefused, Download
 from accord_tools.inspector.exports.call_forms import FormSetting, build_forms
 from accord_tools.inspector.exports.exported_call import CallReference, find_call
@@ -72,39 +70,27 @@ async def export_call(session: InspectedSession, params: CallReference) -> objec
 
 
 @action("export.hosts")
-async def export_hosts(session: InspectedSession, params: Nothing) -> object:
+async def export_hosts(session: InspectedSession) -> object:
     """Return the hosts that an entry can be made for."""
     return {"hosts": list_hosts()}
 
 
-class NamedHost(msgspec.Struct):
-    """A host by its id."""
-
-    host: str
-
-
 @action("export.host")
-async def export_host(session: InspectedSession, params: NamedHost) -> object:
+async def export_host(session: InspectedSession, *, host: str) -> object:
     """Return the entry of the server for a host."""
     # It looks for programs on the disk.
-    return await asyncio.to_thread(host_entry, current_target(session), params.host)
-
-
-class ExportCatalog(msgspec.Struct):
-    """In which format."""
-
-    format: CatalogFormat = "lock"
+    return await asyncio.to_thread(host_entry, current_target(session), host)
 
 
 @action("export.catalog")
-async def export_catalog(session: InspectedSession, params: ExportCatalog) -> object:
+async def export_catalog(session: InspectedSession, *, format: CatalogFormat = "lock") -> object:
     """Return everything that the server offers as a file."""
     from accord_tools.inspector.live.live_connection import LiveConnection
 
     client = session.part(LiveConnection).client
     catalog = await catalog_of(client)
     name = _file_name(session)
-    if params.format == "lock":
+    if format == "lock":
         text = format_lock(catalog, client.revision)
         return Download(f"{name}.lock.json", "application/json", [_encode_safely(session, text)])
     text = catalog_as_markdown(catalog, client.revision)
@@ -117,7 +103,7 @@ def _encode_safely(session: InspectedSession, text: str) -> bytes:
 
 
 @action("export.breaches", kinds=READ)
-async def export_breaches(session: InspectedSession, params: Nothing) -> object:
+async def export_breaches(session: InspectedSession) -> object:
     """Return the broken clauses as text for an issue."""
     log = session.part(InspectedLog)
     command = None
@@ -132,32 +118,26 @@ def _revision(session: InspectedSession) -> RevisionId:
     return spoken_revision(session) if main is None else main.judged_by
 
 
-class ExportSession(msgspec.Struct):
-    """In which format."""
-
-    format: SessionFormat = "trace"
-
-
 @action("export.session", kinds=READ)
-async def export_session(session: InspectedSession, params: ExportSession) -> object:
+async def export_session(session: InspectedSession, *, format: SessionFormat = "trace") -> object:
     """Return the log as a file."""
     log = session.part(InspectedLog)
     if log.is_empty:
         raise ActionRefused("the log is empty")
-    ending, media_type = _ENDINGS[params.format]
+    ending, media_type = _ENDINGS[format]
     chunks: Iterable[bytes]
-    if params.format == "trace":
+    if format == "trace":
         chunks = session_as_trace(log)
-    elif params.format == "json":
+    elif format == "json":
         chunks = session_as_json(log, _about(session))
-    elif params.format == "har":
+    elif format == "har":
         url = make_safe(session.target).url
         if not url and session.kind == "live":
             raise ActionRefused(
                 "HAR is for HTTP; this server is reached over stdio", field="format"
             )
         chunks = session_as_har(log, url or "http://recorded.invalid")
-    elif params.format == "report":
+    elif format == "report":
         try:
             chunks = [await asyncio.to_thread(session_as_report, session)]
         except TraceError as error:

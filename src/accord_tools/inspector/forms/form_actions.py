@@ -30,28 +30,6 @@ _LONG_TEXT: Final = 50_000
 _TEXTS: Final = {"type": "object", "additionalProperties": {"type": "string"}}
 
 
-class ValidateParams(msgspec.Struct):
-    """What to validate: the arguments of an entry, the answer to a question, or any JSON."""
-
-    kind: FormKind
-    text: str
-    name: str = ""
-
-
-class ExampleParams(msgspec.Struct):
-    """What to make an example for."""
-
-    kind: FormKind
-    name: str
-
-
-class ExpandParams(msgspec.Struct):
-    """The URI template, and its variables as JSON."""
-
-    name: str
-    text: str
-
-
 class SyntaxFault(msgspec.Struct):
     """Where a text is not JSON."""
 
@@ -68,12 +46,14 @@ class Validated(msgspec.Struct):
 
 
 @action("forms.validate", kinds=READ)
-async def validate(session: "InspectedSession", params: ValidateParams) -> Validated:
+async def validate(
+    session: "InspectedSession", *, kind: FormKind, text: str, name: str = ""
+) -> Validated:
     """Return what is wrong with arguments, by place."""
-    schema = _schema_of(session, params.kind, params.name)
-    if len(params.text) < _LONG_TEXT:
-        return _find_faults(params.text, schema)
-    return await asyncio.to_thread(_find_faults, params.text, schema)
+    schema = _schema_of(session, kind, name)
+    if len(text) < _LONG_TEXT:
+        return _find_faults(text, schema)
+    return await asyncio.to_thread(_find_faults, text, schema)
 
 
 def _find_faults(text: str, schema: object | None) -> Validated:
@@ -96,11 +76,11 @@ class Example(msgspec.Struct):
 
 
 @action("forms.example")
-async def make_example(session: "InspectedSession", params: ExampleParams) -> Example:
+async def make_example(session: "InspectedSession", *, kind: FormKind, name: str) -> Example:
     """Return arguments that fit a schema, and where none could be made."""
-    schema = _schema_of(session, params.kind, params.name)
+    schema = _schema_of(session, kind, name)
     if schema is None:
-        raise ActionRefused(f"{params.name!r} has no schema to make an example of", field="name")
+        raise ActionRefused(f"{name!r} has no schema to make an example of", field="name")
     return await asyncio.to_thread(example_for, schema)
 
 
@@ -111,16 +91,16 @@ def example_for(schema: object) -> Example:
 
 
 @action("forms.expand")
-async def expand_template(session: "InspectedSession", params: ExpandParams) -> dict[str, str]:
+async def expand_template(session: "InspectedSession", *, name: str, text: str) -> dict[str, str]:
     """Return the URI that a template makes of its variables."""
     try:
-        values = parse_text(params.text)
+        values = parse_text(text)
     except TextFault as fault:
         raise ActionRefused(str(fault), field="text") from None
     if not isinstance(values, dict):
         raise ActionRefused("the variables of a template are an object", field="text")
     try:
-        return {"uri": expand(params.name, values)}
+        return {"uri": expand(name, values)}
     except ValueError as error:
         raise ActionRefused(str(error), field="text") from None
 

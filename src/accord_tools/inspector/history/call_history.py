@@ -15,7 +15,7 @@ import msgspec
 
 from accord.secrets.masks import Secrets
 from accord.types import JsonObject
-from accord_tools.inspector.actions import READ, Nothing, action
+from accord_tools.inspector.actions import READ, action
 from accord_tools.inspector.definition import ActionRefused, InspectOptions, InspectTarget
 from accord_tools.inspector.history.call_record import CallKind, CallRecord, mask_record
 from accord_tools.inspector.history.store import HistoryEntry, HistoryStore
@@ -151,25 +151,23 @@ _RECENT_READ: Final = 40
 _ALL_PINNED: Final = 1_000
 
 
-class ListHistory(msgspec.Struct):
-    """Which calls to list."""
-
-    text: str = ""
-    pinned: bool = False
-    all_targets: bool = False
-    count: int = 100
-
-
 @action("history.list", kinds=READ)
-async def list_history(session: InspectedSession, params: ListHistory) -> object:
+async def list_history(
+    session: InspectedSession,
+    *,
+    text: str = "",
+    pinned: bool = False,
+    all_targets: bool = False,
+    count: int = 100,
+) -> object:
     """Return earlier calls, the newest first."""
     history = session.part(CallHistory)
     found = await history.run(
         history.store.entries,
-        target=None if params.all_targets else history.key,
-        text=params.text.strip(),
-        pinned=params.pinned,
-        count=max(1, min(params.count, LISTED_MOST)),
+        target=None if all_targets else history.key,
+        text=text.strip(),
+        pinned=pinned,
+        count=max(1, min(count, LISTED_MOST)),
     )
     return {
         "entries": [_row(history, each) for each in found],
@@ -182,12 +180,6 @@ def _row(history: CallHistory, entry: HistoryEntry) -> JsonObject:
     row: JsonObject = msgspec.to_builtins(entry)
     del row["arguments"], row["response"]
     return row | {"target": entry.title, "is_same_target": entry.target == history.key}
-
-
-class HistoryChoice(msgspec.Struct):
-    """A call in the history."""
-
-    id: int
 
 
 async def find_entry(session: InspectedSession, id: int) -> HistoryEntry:
@@ -204,9 +196,9 @@ async def find_entry(session: InspectedSession, id: int) -> HistoryEntry:
 
 
 @action("history.get", kinds=READ)
-async def get_entry(session: InspectedSession, params: HistoryChoice) -> object:
+async def get_entry(session: InspectedSession, *, id: int) -> object:
     """Return a call with its arguments and its response."""
-    entry = await find_entry(session, params.id)
+    entry = await find_entry(session, id)
     row = _row(session.part(CallHistory), entry)
     return row | {
         "arguments": entry.arguments,
@@ -215,56 +207,35 @@ async def get_entry(session: InspectedSession, params: HistoryChoice) -> object:
     }
 
 
-class PinEntry(msgspec.Struct):
-    """Whether a call is pinned."""
-
-    id: int
-    on: bool = True
-
-
 @action("history.pin", kinds=READ)
-async def pin_entry(session: InspectedSession, params: PinEntry) -> object:
+async def pin_entry(session: InspectedSession, *, id: int, on: bool = True) -> None:
     """Pin a call, so that it stays, or let it go."""
     history = session.part(CallHistory)
-    if not await history.run(history.store.pin, params.id, on=params.on):
-        raise _missing(params.id)
+    if not await history.run(history.store.pin, id, on=on):
+        raise _missing(id)
     session.mark("history")
-    return {}
-
-
-class WriteNote(msgspec.Struct):
-    """A note of a person on a call."""
-
-    id: int
-    note: str
 
 
 @action("history.note", kinds=READ)
-async def write_note(session: InspectedSession, params: WriteNote) -> object:
+async def write_note(session: InspectedSession, *, id: int, note: str) -> None:
     """Set the note of a call."""
     history = session.part(CallHistory)
-    if not await history.run(history.store.write_note, params.id, params.note):
-        raise _missing(params.id)
+    if not await history.run(history.store.write_note, id, note):
+        raise _missing(id)
     session.mark("history")
-    return {}
-
-
-class DeleteEntries(msgspec.Struct):
-    """Which calls to delete: one, or all of this server."""
-
-    id: int | None = None
-    all: bool = False
 
 
 @action("history.delete", kinds=READ)
-async def delete_entries(session: InspectedSession, params: DeleteEntries) -> object:
+async def delete_entries(
+    session: InspectedSession, *, id: int | None = None, all: bool = False
+) -> object:
     """Delete one call, or all calls of this server."""
     history = session.part(CallHistory)
-    if params.all:
+    if all:
         deleted = await history.run(history.store.delete_all, history.key)
-    elif params.id is not None:
-        if not await history.run(history.store.delete, params.id):
-            raise _missing(params.id)
+    elif id is not None:
+        if not await history.run(history.store.delete, id):
+            raise _missing(id)
         deleted = 1
     else:
         raise ActionRefused("say which call to delete", field="id")
@@ -276,19 +247,12 @@ def _missing(id: int) -> ActionRefused:
     return ActionRefused(f"the history has no call {id}; it may have been deleted", field="id")
 
 
-class LastCalls(msgspec.Struct):
-    """Which tool, prompt, resource or method."""
-
-    kind: CallKind
-    name: str
-
-
 @action("history.last", kinds=READ)
-async def find_last(session: InspectedSession, params: LastCalls) -> object:
+async def find_last(session: InspectedSession, *, kind: CallKind, name: str) -> object:
     """Return the arguments that were used last; those with masked values are left out."""
     history = session.part(CallHistory)
     store = history.store
-    found = await history.run(store.recent, history.key, params.kind, params.name, _RECENT_READ)
+    found = await history.run(store.recent, history.key, kind, name, _RECENT_READ)
     recent: dict[str, JsonObject] = {}
     for entry in found:
         if not entry.masked and "arguments" not in entry.cut and len(recent) < _RECENT:
@@ -298,13 +262,13 @@ async def find_last(session: InspectedSession, params: LastCalls) -> object:
 
 
 @action("history.replay")
-async def replay_entry(session: InspectedSession, params: HistoryChoice) -> object:
+async def replay_entry(session: InspectedSession, *, id: int) -> object:
     """Make a call again with the same arguments."""
-    return {"id": start_call(session, await find_entry(session, params.id)).id}
+    return {"id": start_call(session, await find_entry(session, id)).id}
 
 
 @action("history.replay_pinned")
-async def replay_pinned(session: InspectedSession, params: Nothing) -> object:
+async def replay_pinned(session: InspectedSession) -> object:
     """Make all pinned calls of this server again, the oldest first, one after another."""
     history = session.part(CallHistory)
     store = history.store

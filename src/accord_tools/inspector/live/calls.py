@@ -14,7 +14,7 @@ from accord.client.tasks import ToolTask
 from accord.errors import AccordError
 from accord.secrets.masks import Secrets
 from accord.types import JsonObject, PromptReference, ResourceTemplateReference
-from accord_tools.inspector.actions import Nothing, action
+from accord_tools.inspector.actions import action
 from accord_tools.inspector.definition import ActionRefused
 from accord_tools.inspector.forms.errors import find_errors
 from accord_tools.inspector.history.call_history import CallHistory
@@ -23,7 +23,7 @@ from accord_tools.inspector.live.call_state import Call, CallError, CallKind
 from accord_tools.inspector.live.capture import CapturedExchange, capture
 from accord_tools.inspector.live.live_connection import LiveConnection
 from accord_tools.inspector.live.server_catalog import ServerCatalog, reason_to_confirm
-from accord_tools.inspector.live.task_list import OneTask, TaskList
+from accord_tools.inspector.live.task_list import TaskList
 from accord_tools.inspector.live.texts import (
     read_meta,
     read_object,
@@ -453,114 +453,70 @@ async def call_tool(session: "InspectedSession", params: ToolParams) -> object:
     return {"id": start().id}
 
 
-class ReadParams(msgspec.Struct):
-    """A resource."""
-
-    uri: str
-
-
 @action("calls.read")
-async def read_resource(session: "InspectedSession", params: ReadParams) -> object:
+async def read_resource(session: "InspectedSession", *, uri: str) -> object:
     """Read a resource."""
-    return {"id": session.part(Calls).read(params.uri).id}
-
-
-class PromptParams(msgspec.Struct):
-    """A prompt and its arguments."""
-
-    name: str
-    arguments: str = "{}"
+    return {"id": session.part(Calls).read(uri).id}
 
 
 @action("calls.prompt")
-async def get_prompt(session: "InspectedSession", params: PromptParams) -> object:
+async def get_prompt(session: "InspectedSession", *, name: str, arguments: str = "{}") -> object:
     """Fill in a prompt."""
-    return {"id": session.part(Calls).prompt(params.name, params.arguments).id}
-
-
-class RequestParams(msgspec.Struct):
-    """A request of any method."""
-
-    method: str
-    params: str = ""
+    return {"id": session.part(Calls).prompt(name, arguments).id}
 
 
 @action("calls.request")
-async def send_request(session: "InspectedSession", params: RequestParams) -> object:
+async def send_request(session: "InspectedSession", *, method: str, params: str = "") -> object:
     """Send a request of any method."""
-    return {"id": session.part(Calls).request(params.method, params.params).id}
-
-
-class CallParams(msgspec.Struct):
-    """A call."""
-
-    id: str
-
-
-class ShownCall(msgspec.Struct):
-    """A call, and whether masked values are wanted."""
-
-    id: str
-    reveal: bool = False
+    return {"id": session.part(Calls).request(method, params).id}
 
 
 @action("calls.list")
-async def list_calls(session: "InspectedSession", params: Nothing) -> object:
+async def list_calls(session: "InspectedSession") -> object:
     """Return the newest calls."""
     return {"calls": session.part(Calls).snapshot()}
 
 
 @action("calls.get")
-async def get_call(session: "InspectedSession", params: ShownCall) -> object:
+async def get_call(session: "InspectedSession", *, id: str, reveal: bool = False) -> object:
     """Return everything about a call."""
-    return session.part(Calls).describe(params.id, is_revealed=params.reveal)
+    return session.part(Calls).describe(id, is_revealed=reveal)
 
 
 @action("calls.cancel")
-async def cancel_call(session: "InspectedSession", params: CallParams) -> object:
+async def cancel_call(session: "InspectedSession", *, id: str) -> None:
     """Cancel a call."""
-    session.part(Calls).cancel(params.id)
-    return {}
-
-
-class SpreadParams(msgspec.Struct):
-    """Calls that are compared."""
-
-    ids: list[str]
+    session.part(Calls).cancel(id)
 
 
 @action("calls.spread")
-async def get_spread(session: "InspectedSession", params: SpreadParams) -> object:
+async def get_spread(session: "InspectedSession", *, ids: list[str]) -> object:
     """Return how long some calls took."""
-    return session.part(Calls).spread(params.ids)
-
-
-class CompletionParams(msgspec.Struct):
-    """What was typed of an argument."""
-
-    kind: Literal["prompt", "template"]
-    name: str
-    argument: str
-    value: str
-    context: dict[str, str] = {}
+    return session.part(Calls).spread(ids)
 
 
 @action("calls.complete")
-async def complete_argument(session: "InspectedSession", params: CompletionParams) -> object:
+async def complete_argument(
+    session: "InspectedSession",
+    *,
+    kind: Literal["prompt", "template"],
+    name: str,
+    argument: str,
+    value: str,
+    context: dict[str, str] | None = None,
+) -> object:
     """Return suggestions of the server for an argument."""
     client = session.part(LiveConnection).client
-    is_prompt = params.kind == "prompt"
-    ref = PromptReference(params.name) if is_prompt else ResourceTemplateReference(params.name)
+    is_prompt = kind == "prompt"
+    ref = PromptReference(name) if is_prompt else ResourceTemplateReference(name)
     try:
-        found = await client.complete(
-            ref, params.argument, params.value, context=params.context or None
-        )
+        found = await client.complete(ref, argument, value, context=context or None)
     except AccordError as error:
         raise ActionRefused(str(error)) from None
     return {"values": found.values, "total": found.total, "has_more": bool(found.has_more)}
 
 
 @action("tasks.result")
-async def fetch_task_result(session: "InspectedSession", params: OneTask) -> JsonObject:
+async def fetch_task_result(session: "InspectedSession", *, id: str) -> JsonObject:
     """Fetch the result of a task, shown as a call."""
-    return {"id": session.part(Calls).task_result(params.id).id}
+    return {"id": session.part(Calls).task_result(id).id}

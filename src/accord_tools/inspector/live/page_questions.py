@@ -22,7 +22,7 @@ from accord.types import (
     JsonObject,
     TextContent,
 )
-from accord_tools.inspector.actions import Nothing, action
+from accord_tools.inspector.actions import action
 from accord_tools.inspector.definition import ActionRefused
 from accord_tools.inspector.forms.errors import find_errors
 from accord_tools.inspector.forms.model import build_form
@@ -392,7 +392,7 @@ _ACCEPT: Final[dict[QuestionKind, Any]] = {
 
 
 @action("questions.list")
-async def list_questions(session: "InspectedSession", params: Nothing) -> object:
+async def list_questions(session: "InspectedSession") -> object:
     """Return the questions that wait for a person."""
     return {"questions": session.part(AskedQuestions).snapshot()}
 
@@ -405,19 +405,12 @@ async def answer_question(session: "InspectedSession", params: QuestionAnswer) -
 
 
 @action("questions.rules")
-async def list_rules(session: "InspectedSession", params: Nothing) -> object:
+async def list_rules(session: "InspectedSession") -> object:
     """Return the standing answers."""
     return {"rules": session.part(AskedQuestions).rules.snapshot()}
 
 
-class OneRule(msgspec.Struct):
-    """A standing answer."""
-
-    id: str
-
-
 @action("questions.forget_rule")
-async def forget_rule(session: "InspectedSession", params: OneRule) -> object:
+async def forget_rule(session: "InspectedSession", *, id: str) -> None:
     """End a standing answer."""
-    session.part(AskedQuestions).forget_rule(params.id)
-    return {}
+    session.part(AskedQuestions).forget_rule(id)

@@ -9,7 +9,7 @@ import msgspec
 from accord.errors import AccordError, RemoteProtocolError
 from accord.protocol.revisions import REVISIONS
 from accord.types import JsonObject
-from accord_tools.inspector.actions import READ, Nothing, action
+from accord_tools.inspector.actions import READ, action
 from accord_tools.inspector.definition import ActionRefused
 from accord_tools.inspector.forms.model import build_form, prompt_form, template_form
 from accord_tools.inspector.live.capture import capture
@@ -487,24 +487,22 @@ def _form_of(kind: CatalogKind, value: JsonObject) -> object:
     return template_form(value.get("uriTemplate", "")) if kind == "templates" else None
 
 
-class ListParams(msgspec.Struct):
-    """A part of a list."""
-
-    kind: CatalogKind
-    text: str = ""
-    start: int = 0
-    count: int = 100
-
-
 @action("catalog.list")
-async def list_catalog(session: "InspectedSession", params: ListParams) -> object:
+async def list_catalog(
+    session: "InspectedSession",
+    *,
+    kind: CatalogKind,
+    text: str = "",
+    start: int = 0,
+    count: int = 100,
+) -> object:
     """Return a part of a list."""
     catalog = session.part(ServerCatalog)
-    return catalog.snapshot(params.kind, params.text, params.start, params.count)
+    return catalog.snapshot(kind, text, start, count)
 
 
 @action("catalog.counts", kinds=READ)
-async def count_catalog(session: "InspectedSession", params: Nothing) -> object:
+async def count_catalog(session: "InspectedSession") -> object:
     """Return how much the server offers of each kind, and what it does not offer at all.
 
     Without a connection nothing is known.
@@ -518,37 +516,23 @@ async def count_catalog(session: "InspectedSession", params: Nothing) -> object:
     return {"counts": catalogs.counts(), "lacks": lacks}
 
 
-class EntryParams(msgspec.Struct):
-    """An entry of a list."""
-
-    kind: CatalogKind
-    name: str
-
-
 @action("catalog.entry")
-async def get_entry(session: "InspectedSession", params: EntryParams) -> object:
+async def get_entry(session: "InspectedSession", *, kind: CatalogKind, name: str) -> object:
     """Return everything about an entry."""
-    return session.part(ServerCatalog).describe(params.kind, params.name)
-
-
-class KindParams(msgspec.Struct):
-    """A list."""
-
-    kind: CatalogKind
+    return session.part(ServerCatalog).describe(kind, name)
 
 
 @action("catalog.refresh")
-async def refresh_catalog(session: "InspectedSession", params: KindParams) -> object:
+async def refresh_catalog(session: "InspectedSession", *, kind: CatalogKind) -> None:
     """Fetch a list again."""
     catalogs, client = session.part(ServerCatalog), session.part(LiveConnection).client
-    if not catalogs.is_declared(params.kind, client):
-        raise ActionRefused(f"the server declares no {params.kind}")
-    catalogs.fetch(params.kind)
-    return {}
+    if not catalogs.is_declared(kind, client):
+        raise ActionRefused(f"the server declares no {kind}")
+    catalogs.fetch(kind)
 
 
 @action("catalog.lint")
-async def lint_lists(session: "InspectedSession", params: Nothing) -> object:
+async def lint_lists(session: "InspectedSession") -> object:
     """Return what is odd about names, descriptions and schemas."""
     from accord_tools.fleet.catalogs.lint import lint_catalog
 

@@ -12,7 +12,7 @@ from accord.protocol.exchange import META_CAPABILITIES
 from accord.protocol.revisions import REVISIONS
 from accord.secrets.filter import display_target
 from accord.types import REVISION_IDS, JsonObject, RevisionId
-from accord_tools.inspector.actions import READ, Nothing, action
+from accord_tools.inspector.actions import READ, action
 from accord_tools.inspector.definition import ActionRefused
 from accord_tools.inspector.live.capture import Captured
 from accord_tools.inspector.live.live_connection import LinkSettings, LiveConnection
@@ -188,40 +188,33 @@ _HEADERS_MOST: Final = 50
 
 
 @action("session.get", kinds=READ)
-async def get_session(session: "InspectedSession", params: Nothing) -> object:
+async def get_session(session: "InspectedSession") -> object:
     """Return what is known about the session."""
     if session.kind == "live":
         return live_facts(session)
     return observed_facts(session)
 
 
-class ConnectParams(msgspec.Struct):
-    """Settings of a new connection; those left out stay, an empty revision negotiates."""
-
-    revision: str | msgspec.UnsetType | None = msgspec.UNSET
-    timeout: float | None = None
-    headers: list[tuple[str, str]] | None = None
-
-
 @action("session.connect")
-async def connect_session(session: "InspectedSession", params: ConnectParams) -> object:
+async def connect_session(
+    session: "InspectedSession",
+    *,
+    revision: str | msgspec.UnsetType | None = msgspec.UNSET,
+    timeout: float | None = None,
+    headers: list[tuple[str, str]] | None = None,
+) -> None:
     """Connect anew with changed settings."""
     connection = session.part(LiveConnection)
     before = connection.settings
-    revision: RevisionId | None = before.revision
-    if params.revision is not msgspec.UNSET:
-        revision = _read_revision(params.revision)
-    timeout = before.timeout if params.timeout is None else params.timeout
+    asked = before.revision if revision is msgspec.UNSET else _read_revision(revision)
+    timeout = before.timeout if timeout is None else timeout
     if not 0 < timeout <= _TIMEOUT_MOST:
         raise ActionRefused(
             f"a timeout is above 0 and at most {_TIMEOUT_MOST:g} s", field="timeout"
         )
-    headers = before.headers
-    if params.headers is not None:
-        headers = _read_headers(session, params.headers)
+    kept = before.headers if headers is None else _read_headers(session, headers)
     connection.note = ""
-    connection.connect(LinkSettings(revision=revision, timeout=timeout, headers=headers))
-    return {}
+    connection.connect(LinkSettings(revision=asked, timeout=timeout, headers=kept))
 
 
 def _read_revision(given: str | None) -> RevisionId | None:
@@ -248,14 +241,12 @@ def _read_headers(
 
 
 @action("session.disconnect")
-async def disconnect_session(session: "InspectedSession", params: Nothing) -> object:
+async def disconnect_session(session: "InspectedSession") -> None:
     """End the connection."""
     session.part(LiveConnection).disconnect()
-    return {}
 
 
 @action("session.restart")
-async def restart_session(session: "InspectedSession", params: Nothing) -> object:
+async def restart_session(session: "InspectedSession") -> None:
     """Connect again; a launched server is started anew."""
     session.part(LiveConnection).restart()
-    return {}

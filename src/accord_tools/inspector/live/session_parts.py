@@ -27,7 +27,7 @@ from accord.runtime.source_files import (
     wait_until_settled,
 )
 from accord.types import JsonObject, Root
-from accord_tools.inspector.actions import Nothing, action
+from accord_tools.inspector.actions import action
 from accord_tools.inspector.definition import ActionRefused
 from accord_tools.inspector.live.live_connection import LiveConnection
 from accord_tools.inspector.live.page_questions import AskedQuestions
@@ -186,19 +186,12 @@ def wire_parts(session: "InspectedSession") -> None:
 
 
 @action("roots.get")
-async def get_roots(session: "InspectedSession", params: Nothing) -> object:
+async def get_roots(session: "InspectedSession") -> object:
     """Return the roots."""
     return session.part(DeclaredRoots).snapshot()
 
 
-class RootsParams(msgspec.Struct):
-    """The roots from now on."""
-
-    roots: list[GivenRoot]
-
-
 @action("roots.set")
-async def set_roots(session: "InspectedSession", params: RootsParams) -> object:
+async def set_roots(session: "InspectedSession", *, roots: list[GivenRoot]) -> None:
     """Replace the roots."""
-    await session.part(DeclaredRoots).change(params.roots)
-    return {}
+    await session.part(DeclaredRoots).change(roots)

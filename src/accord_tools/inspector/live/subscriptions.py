@@ -4,11 +4,9 @@ import logging
 import time
 from typing import TYPE_CHECKING, Final, get_args
 
-import msgspec
-
 from accord.errors import AccordError
 from accord.types import JsonObject, LoggingLevel
-from accord_tools.inspector.actions import Nothing, action
+from accord_tools.inspector.actions import action
 from accord_tools.inspector.definition import ActionRefused
 from accord_tools.inspector.live.live_connection import LiveConnection
 
@@ -140,33 +138,18 @@ class WatchedResources:
 
 
 @action("subscriptions.get")
-async def get_subscriptions(session: "InspectedSession", params: Nothing) -> object:
+async def get_subscriptions(session: "InspectedSession") -> object:
     """Return subscriptions and the log level."""
     return session.part(WatchedResources).snapshot()
 
 
-class SubscriptionParams(msgspec.Struct):
-    """A resource, and whether to hear of it."""
-
-    uri: str
-    on: bool
-
-
 @action("subscriptions.set")
-async def set_subscription(session: "InspectedSession", params: SubscriptionParams) -> object:
+async def set_subscription(session: "InspectedSession", *, uri: str, on: bool) -> None:
     """Subscribe to a resource, or undo it."""
-    await session.part(WatchedResources).change(params.uri, is_on=params.on)
-    return {}
-
-
-class LevelParams(msgspec.Struct):
-    """The least level of log messages."""
-
-    level: str
+    await session.part(WatchedResources).change(uri, is_on=on)
 
 
 @action("subscriptions.level")
-async def set_level(session: "InspectedSession", params: LevelParams) -> object:
+async def set_level(session: "InspectedSession", *, level: str) -> None:
     """Choose the least level of log messages."""
-    await session.part(WatchedResources).choose_level(params.level)
-    return {}
+    await session.part(WatchedResources).choose_level(level)

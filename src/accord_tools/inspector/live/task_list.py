@@ -9,7 +9,7 @@ from accord.client.tasks import ToolTask
 from accord.errors import AccordError
 from accord.protocol.revisions import REVISIONS
 from accord.types import JsonObject
-from accord_tools.inspector.actions import Nothing, action
+from accord_tools.inspector.actions import action
 from accord_tools.inspector.definition import ActionRefused
 from accord_tools.inspector.live.live_connection import LiveConnection
 
@@ -223,32 +223,18 @@ def _seconds(*milliseconds: Any) -> float | None:
 
 
 @action("tasks.list")
-async def list_tasks(session: "InspectedSession", params: Nothing) -> object:
+async def list_tasks(session: "InspectedSession") -> object:
     """Return the tasks that are known."""
     return session.part(TaskList).snapshot()
 
 
-class SomeTask(msgspec.Struct):
-    """A task, or all of them."""
-
-    id: str | None = None
-
-
-class OneTask(msgspec.Struct):
-    """A task."""
-
-    id: str
-
-
 @action("tasks.refresh")
-async def refresh_tasks(session: "InspectedSession", params: SomeTask) -> object:
+async def refresh_tasks(session: "InspectedSession", *, id: str | None = None) -> None:
     """Ask for the state of tasks."""
-    await session.part(TaskList).refresh(params.id)
-    return {}
+    await session.part(TaskList).refresh(id)
 
 
 @action("tasks.cancel")
-async def cancel_task(session: "InspectedSession", params: OneTask) -> object:
+async def cancel_task(session: "InspectedSession", *, id: str) -> None:
     """Cancel a task."""
-    await session.part(TaskList).cancel(params.id)
-    return {}
+    await session.part(TaskList).cancel(id)

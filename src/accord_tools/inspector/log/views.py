@@ -11,7 +11,7 @@ from accord.protocol.verdict import excerpt_of
 from accord.trace import HttpFacts
 from accord.types import JsonObject, RevisionId
 from accord_tools.check.trace_check import decidable
-from accord_tools.inspector.actions import READ, Nothing, action
+from accord_tools.inspector.actions import READ, action
 from accord_tools.inspector.definition import ActionRefused, InspectTarget
 from accord_tools.inspector.log.log_entry import LogEntry, RowBreach
 from accord_tools.inspector.log.message_log import InspectedLog
@@ -227,49 +227,26 @@ def _decidable(revision: RevisionId) -> frozenset[str]:
 
 
 _COUNT_MOST: Final = 1_000
+_ALL_ROWS: Final = RowFilter()
 _NAME_MOST: Final = 80
 
 
-class RowsParams(msgspec.Struct):
-    """Which rows are asked for: `count` from the position `start` on, of those that fit."""
-
-    start: int = -1
-    count: int = 100
-    filter: RowFilter = RowFilter()
-
-
-class TimelineParams(msgspec.Struct):
-    """Which requests are asked for; a negative start means the last ones."""
-
-    start: int = -1
-    count: int = LANES_MOST
-    filter: RowFilter = RowFilter()
-
-
-class OpenParams(msgspec.Struct):
-    """A recording: the name that the page shows, and its text; never a path."""
-
-    name: str
-    text: str
-
-
-class DetailParams(msgspec.Struct):
-    """The row that is asked for."""
-
-    n: int
-    reveal: bool = False
-
-
 @action("log.rows", kinds=READ)
-async def list_rows(session: "InspectedSession", params: RowsParams) -> JsonObject:
+async def list_rows(
+    session: "InspectedSession",
+    *,
+    start: int = -1,
+    count: int = 100,
+    filter: RowFilter = _ALL_ROWS,
+) -> JsonObject:
     """Return rows; a negative start means the last ones."""
     log = session.part(InspectedLog)
-    if not 0 <= params.count <= _COUNT_MOST:
-        raise ActionRefused(f"count is {params.count}, expected 0 to {_COUNT_MOST}", field="count")
-    numbers, is_complete = session.part(LogFilters).find(params.filter)
+    if not 0 <= count <= _COUNT_MOST:
+        raise ActionRefused(f"count is {count}, expected 0 to {_COUNT_MOST}", field="count")
+    numbers, is_complete = session.part(LogFilters).find(filter)
     total = len(numbers)
-    start = max(0, total - params.count) if params.start < 0 else min(params.start, total)
-    rows = (log.get(number) for number in numbers[start : start + params.count])
+    start = max(0, total - count) if start < 0 else min(start, total)
+    rows = (log.get(number) for number in numbers[start : start + count])
     if not is_complete:
         # The page asks again, and the search goes on.
         session.mark("log")
@@ -285,52 +262,57 @@ async def list_rows(session: "InspectedSession", params: RowsParams) -> JsonObje
 
 
 @action("log.timeline", kinds=READ)
-async def get_timeline(session: "InspectedSession", params: TimelineParams) -> JsonObject:
+async def get_timeline(
+    session: "InspectedSession",
+    *,
+    start: int = -1,
+    count: int = LANES_MOST,
+    filter: RowFilter = _ALL_ROWS,
+) -> JsonObject:
     """Return requests as lanes on a time axis."""
     log = session.part(InspectedLog)
-    if not 0 <= params.count <= LANES_MOST:
-        raise ActionRefused(f"count is {params.count}, expected 0 to {LANES_MOST}", field="count")
-    chosen = msgspec.structs.replace(params.filter, kinds=("request", "batch"))
+    if not 0 <= count <= LANES_MOST:
+        raise ActionRefused(f"count is {count}, expected 0 to {LANES_MOST}", field="count")
+    chosen = msgspec.structs.replace(filter, kinds=("request", "batch"))
     numbers, is_complete = session.part(LogFilters).find(chosen)
     total = len(numbers)
-    start = max(0, total - params.count) if params.start < 0 else min(params.start, total)
+    start = max(0, total - count) if start < 0 else min(start, total)
     if not is_complete:
         session.mark("log")
-    shown = show_timeline(log, numbers[start : start + params.count])
+    shown = show_timeline(log, numbers[start : start + count])
     return {**shown, "total": total, "start": start, "is_complete": is_complete}
 
 
 @action("log.detail", kinds=READ)
-async def get_detail(session: "InspectedSession", params: DetailParams) -> JsonObject:
+async def get_detail(session: "InspectedSession", *, n: int, reveal: bool = False) -> JsonObject:
     """Return everything about one row."""
     log = session.part(InspectedLog)
-    entry = log.get(params.n)
+    entry = log.get(n)
     if entry is None:
-        has_left = 0 < params.n < log.first_kept
+        has_left = 0 < n < log.first_kept
         why = "has left the log, which keeps the newest rows" if has_left else "does not exist"
-        raise ActionRefused(f"row {params.n} {why}", field="n")
-    return show_detail(log, entry, reveal=params.reveal)
+        raise ActionRefused(f"row {n} {why}", field="n")
+    return show_detail(log, entry, reveal=reveal)
 
 
 @action("log.summary", kinds=READ)
-async def get_summary(session: "InspectedSession", params: Nothing) -> JsonObject:
+async def get_summary(session: "InspectedSession") -> JsonObject:
     """Return the verdicts so far."""
     return show_summary(session.part(InspectedLog))
 
 
 @action("log.clear", kinds=("live", "watch"))
-async def clear_log(session: "InspectedSession", params: Nothing) -> JsonObject:
+async def clear_log(session: "InspectedSession") -> None:
     """Forget all rows."""
     session.part(InspectedLog).clear()
-    return {}
 
 
 @action("trace.open", kinds=READ)
-async def open_recording(session: "InspectedSession", params: OpenParams) -> JsonObject:
+async def open_recording(session: "InspectedSession", *, name: str, text: str) -> JsonObject:
     """Show a recording in a session of its own."""
-    if not params.text.strip():
+    if not text.strip():
         raise ActionRefused("the recording is empty", field="text")
-    title = params.name[:_NAME_MOST] or "a recording"
+    title = name[:_NAME_MOST] or "a recording"
     made = session.add_session(InspectTarget(title=title), "trace")
-    made.spawn(open_trace(made, params.text.encode(errors="replace")))
+    made.spawn(open_trace(made, text.encode(errors="replace")))
     return {"target": made.index}

@@ -12,7 +12,7 @@ from accord.trace import HttpFacts, Party, Transport
 from accord.types import JsonObject, RevisionId
 from accord_tools.check.probing.messages import initialize_params
 from accord_tools.check.probing.target import with_form
-from accord_tools.inspector.actions import Nothing, action
+from accord_tools.inspector.actions import action
 from accord_tools.inspector.definition import ActionRefused
 from accord_tools.inspector.log.message_log import MAIN, InspectedLog
 from accord_tools.inspector.raw.lines import HeaderChanges, HttpMethod, RawLine, StdioLine
@@ -259,7 +259,7 @@ class RawConsole:
 
 
 @action("raw.get")
-async def get_raw(session: InspectedSession, params: Nothing) -> object:
+async def get_raw(session: InspectedSession) -> object:
     """Return the state of the raw connection, and the templates for it."""
     console = session.part(RawConsole)
     return {
@@ -272,37 +272,27 @@ async def get_raw(session: InspectedSession, params: Nothing) -> object:
     }
 
 
-class OpenRaw(msgspec.Struct):
-    """How a raw connection begins."""
-
-    handshake: bool = True
-    revision: RevisionId | None = None
-
-
 @action("raw.open")
-async def open_raw(session: InspectedSession, params: OpenRaw) -> object:
+async def open_raw(
+    session: InspectedSession, *, handshake: bool = True, revision: RevisionId | None = None
+) -> None:
     """Begin to open a raw connection."""
-    await session.part(RawConsole).open(handshake=params.handshake, revision=params.revision)
-    return {}
-
-
-class SendRaw(msgspec.Struct):
-    """A message as a person typed it."""
-
-    text: str
-    headers: list[tuple[str, str | None]] = []
-    http_method: HttpMethod | None = None
+    await session.part(RawConsole).open(handshake=handshake, revision=revision)
 
 
 @action("raw.send")
-async def send_raw(session: InspectedSession, params: SendRaw) -> object:
+async def send_raw(
+    session: InspectedSession,
+    *,
+    text: str,
+    headers: tuple[tuple[str, str | None], ...] = (),
+    http_method: HttpMethod | None = None,
+) -> None:
     """Send a text as it is."""
-    await session.part(RawConsole).send(params.text, params.headers, params.http_method or "POST")
-    return {}
+    await session.part(RawConsole).send(text, headers, http_method or "POST")
 
 
 @action("raw.close")
-async def close_raw(session: InspectedSession, params: Nothing) -> object:
+async def close_raw(session: InspectedSession) -> None:
     """Close the raw connection."""
     await session.part(RawConsole).shut()
-    return {}
