@@ -37,22 +37,23 @@ def test_a_name_is_found_in_its_former_place_with_a_warning(former, name, place)
 
 
 @pytest.mark.parametrize(
-    ("former", "name"),
+    ("place", "former", "name"),
     [
-        ("SurfaceChanged", "CatalogChanged"),
-        ("check_surface", "check_catalog"),
-        ("surface_of", "catalog_of"),
+        ("accord.testing", "SurfaceChanged", "CatalogChanged"),
+        ("accord.testing", "check_surface", "check_catalog"),
+        ("accord.testing", "surface_of", "catalog_of"),
+        ("accord.client", "ServerEntry", "ServerSpec"),
     ],
 )
-def test_a_former_name_of_testing_is_its_new_one_with_a_warning(former, name):
-    expected = f"accord.testing.{former} will go in 0.4; write: from accord.testing import {name}"
-    testing = import_module("accord.testing")
+def test_a_former_name_is_its_new_one_with_a_warning(place, former, name):
+    expected = f"{place}.{former} will go in 0.4; write: from {place} import {name}"
+    module = import_module(place)
     with pytest.warns(DeprecationWarning, match="will go in 0.4") as warned:
-        found = getattr(testing, former)
+        found = getattr(module, former)
     assert [str(each.message) for each in warned] == [expected]
     assert warned[0].filename == __file__
-    assert found is getattr(testing, name)
-    assert former not in testing.__all__
+    assert found is getattr(module, name)
+    assert former not in module.__all__
 
 
 @pytest.mark.parametrize("former", FORMER)

@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "design.md"
 JOBS = {
     "accord_tools.inspector": "a page to explore and debug a server, behind a key",
+    "accord_tools.targets": "what TARGET means: entries of hosts, files, packages, fleets",
     "accord_tools.fleet": "many servers in one file: runs, history, comparisons, pages",
     "accord_tools.diagnosis": "the way to a server step by step, from DNS to the first list",
     "accord_tools.hosts": "configurations of hosts: read, changed, checked, repaired",

@@ -511,7 +511,10 @@ def test_a_server_without_handshake_is_reachable():
 @pytest.mark.parametrize(
     ("target", "said"),
     [
-        ("localhost:8000", "localhost:8000 is not a URL; did you mean http://localhost:8000/mcp?"),
+        (
+            "localhost:8000",
+            "localhost:8000 is an address; a URL begins with http:// or https://: http://localhost:8000/mcp",
+        ),
         ("server.py", "there is no file server.py"),
         ("package_mod:server", "there is no module package_mod"),
     ],

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from accord.cli.main import main
+from accord.client.server_spec import ServerSpec
 from accord_tools.doctor.launch import LaunchDiagnosis
-from accord_tools.hosts.definition import HostEntry, HostsError
+from accord_tools.hosts.definition import HostsError
 from accord_tools.hosts.sources.configuration_file import read_file_entry
 from support.tables import cases
 from support.waiting import LONG, run
@@ -20,7 +21,7 @@ TEN_LINES = (sys.executable, "-m", "accord.cli.main", "run", str(EXAMPLES / "ten
 
 def examine(command, seconds=LONG, **entry):
     """Take the steps; return them by name, the worst of several with one name."""
-    diagnosis = LaunchDiagnosis(HostEntry(name="x", command=command, **entry), seconds=seconds)
+    diagnosis = LaunchDiagnosis(ServerSpec(name="x", command=command, **entry), seconds=seconds)
     run(diagnosis.run())
     order = ("ok", "skipped", "warning", "failed")
     steps = sorted(diagnosis.steps, key=lambda step: order.index(step.verdict))
@@ -202,7 +203,7 @@ def test_a_list_or_call_that_fails_is_a_step_of_its_own(tmp_path, answers, name,
 def test_a_list_that_is_refused_is_named_with_what_to_change(tmp_path):
     refused = {"error": {"code": -32603, "message": "no database"}}
     command = answering(tmp_path, **{"tools/list": refused})
-    diagnosis = LaunchDiagnosis(HostEntry(name="x", command=command), seconds=LONG)
+    diagnosis = LaunchDiagnosis(ServerSpec(name="x", command=command), seconds=LONG)
     run(diagnosis.run())
     (step,) = [each for each in diagnosis.steps if each.name == "list"]
     assert (step.verdict, step.asked) == ("failed", "tools/list")
@@ -258,16 +259,16 @@ def config(tmp_path, document):
     [
         (
             {"mcpServers": {"a": {"command": "node", "args": ["x.js"], "env": {"K": "v"}}}},
-            HostEntry(name="a", command=("node", "x.js"), env={"K": "v"}),
+            ServerSpec(name="a", command=("node", "x.js"), env={"K": "v"}),
         ),
         (
             {"servers": {"a": {"type": "stdio", "command": "x", "cwd": "/srv"}}},
-            HostEntry(name="a", command=("x",), cwd="/srv"),
+            ServerSpec(name="a", command=("x",), cwd="/srv"),
         ),
-        ({"mcp": {"a": {"command": ["x", "y"]}}}, HostEntry(name="a", command=("x", "y"))),
+        ({"mcp": {"a": {"command": ["x", "y"]}}}, ServerSpec(name="a", command=("x", "y"))),
         (
             {"mcp": {"servers": {"a": {"command": "x"}}}},
-            HostEntry(name="a", command=("x",)),
+            ServerSpec(name="a", command=("x",)),
         ),
         (
             {
@@ -275,11 +276,11 @@ def config(tmp_path, document):
                     "a": {"command": {"path": "x", "args": ["y"], "env": {"K": "v"}}}
                 }
             },
-            HostEntry(name="a", command=("x", "y"), env={"K": "v"}),
+            ServerSpec(name="a", command=("x", "y"), env={"K": "v"}),
         ),
         (
             {"mcpServers": {"a": {"url": "http://h/mcp", "headers": {"X": "1"}}}},
-            HostEntry(name="a", transport="http", url="http://h/mcp", headers={"X": "1"}),
+            ServerSpec(name="a", transport="http", url="http://h/mcp", headers={"X": "1"}),
         ),
     ],
 )
@@ -329,7 +330,7 @@ def test_the_command_examines_what_stands_after_the_dashes(capsys):
 def test_a_config_and_a_command_together_are_refused(tmp_path, capsys):
     file = config(tmp_path, {"mcpServers": {"a": {"command": "x"}}})
     assert main(["doctor", "--config", str(file), "--", "x"]) == 2
-    assert "the name of one server" in capsys.readouterr().err
+    assert "TARGET is the name of a server in it" in capsys.readouterr().err
 
 
 def test_a_diagnosis_leaves_the_logging_of_its_process_as_it_was(capsys):

@@ -195,13 +195,14 @@ def test_a_target_that_does_not_answer_is_given_up_after_the_timeout(accord):
         ("http://x/mcp --revision 2020-01-01", "unknown revision '2020-01-01'; known: 2024-"),
         ("http://x/mcp -- some-server", "either http://x/mcp or the command after --, not both"),
         ("facts.py --cwd nowhere", "--cwd: there is no folder nowhere"),
-        ("mcp.json", "mcp.json is not a server; the servers of a configuration are served by: -- "),
+        ("mcp.json", "{folder}/mcp.json names no servers"),
     ],
 )
 def test_a_mistake_in_the_command_is_one_line(accord, facts, words, said):
     facts.with_name("mcp.json").write_text("{}")
     done = accord("proxy", *words.split(), cwd=facts.parent)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    said = said.replace("{folder}", str(facts.parent))
     assert done.stderr.startswith(f"accord: {said}")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from accord import Server, connect
-from accord.client import ServerEntry, read_configuration, read_entry
+from accord.client import ServerSpec, read_configuration, read_entry
 from accord.errors import AccordError, ConfigurationError
 from support.tables import cases
 
@@ -335,8 +335,8 @@ def test_values_appear_neither_in_errors_nor_in_reprs(monkeypatch):
     }
     read = read_configuration(entries)
     assert SECRET in read["crm"].target
-    assert repr(read["crm"]) == "<ServerEntry crm: command a; env KEY>"
-    assert repr(read["web"]) == "<ServerEntry web: https://a.example; headers X-Key>"
+    assert repr(read["crm"]) == "<ServerSpec crm: command a; env KEY>"
+    assert repr(read["web"]) == "<ServerSpec web: https://a.example; headers X-Key>"
     for wrong in ({"env": {"KEY": SECRET, "B": 1.5, "C": [SECRET]}}, {"args": SECRET}):
         assert SECRET not in fault({"crm": {**entries["crm"], **wrong}})
 
@@ -351,4 +351,4 @@ def test_texts_that_quote_a_secret_are_masked_even_if_they_are_cut():
     assert entry.mask(f"a {SECRET[:12]}: not found") == "a masked-0: not found"
     assert entry.mask(f"a {SECRET[:6]}... was not found") == "a masked-0... was not found"
     assert entry.mask("token-xyz is wrong in /usr/lib on x") == "masked-0 is wrong in /usr/lib on x"
-    assert ServerEntry("a", "b").mask("as it is") == "as it is"
+    assert ServerSpec(name="a", server="b").mask("as it is") == "as it is"

@@ -7,7 +7,7 @@ import asyncio
 import sys
 import time
 
-from accord_tools.fleet.definition import ResolvedServer
+from accord.client.server_spec import ServerSpec
 from accord_tools.fleet.results import StageResult
 from accord_tools.fleet.worker.channel import ParentChannel
 from accord_tools.fleet.worker.job import WorkerJob, WorkerReport
@@ -17,7 +17,7 @@ from accord_tools.fleet.worker.timing_stages import TimedServer
 
 async def main() -> None:
     channel = ParentChannel()
-    server = ResolvedServer(name="late", command=tuple(sys.argv[1:]))
+    server = ServerSpec(name="late", command=tuple(sys.argv[1:]))
     work = ServerWork(WorkerJob(server=server), channel)
     work.revision = "2025-06-18"
     async with LagMeter() as lag:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from accord_tools.fleet.definition import ResolvedServer
+from accord.client.server_spec import ServerSpec
 from accord_tools.fleet.worker.job import WorkerJob
 
 SERVER = Path(__file__).with_name("fleet_server.py")
@@ -34,8 +34,12 @@ def command(kind: str, *arguments: str) -> tuple[str, ...]:
 def job(kind: str, *, name: str = "", secrets: tuple[str, ...] = (), **more: Any) -> WorkerJob:
     """A job for a server of a kind; by default it is only started and listed."""
     env = more.pop("env", {})
-    server = ResolvedServer(
-        name=name or kind, command=command(kind), shown=kind, secrets=secrets, env=env
+    server = ServerSpec(
+        name=name or kind,
+        command=command(kind),
+        shown=kind,
+        secrets=secrets,
+        env=env,
     )
     more = {"checks": False, "contract": False, "measure": False, "time": 60.0, **more}
     return WorkerJob(server=server, **more)

@@ -12,12 +12,13 @@ import pytest
 
 from accord import Server, connect
 from accord.cli.main import main
+from accord.client.server_spec import ServerSpec
 from accord.errors import RemoteProtocolError
 from accord.testing import catalog
 from accord_tools.fleet.caching import version_in_file
 from accord_tools.fleet.commands.run import describe_result
 from accord_tools.fleet.commands.trust import launch_list
-from accord_tools.fleet.definition import FleetError, ResolvedServer
+from accord_tools.fleet.definition import FleetError
 from accord_tools.fleet.file.entries import withheld_variables
 from accord_tools.fleet.file.reader import read_fleet
 from accord_tools.fleet.file.trust import TrustStore
@@ -227,7 +228,7 @@ async def test_neither_a_killed_worker_nor_an_environment_gives_secrets_away(
 
     def job(kind: str) -> WorkerJob:
         command = (sys.executable, "server.py", kind, f"--token={SECRET}")
-        server = ResolvedServer(name=kind, command=command, cwd=str(tmp_path), secrets=(SECRET,))
+        server = ServerSpec(name=kind, command=command, cwd=str(tmp_path), secrets=(SECRET,))
         return WorkerJob(server=server, time=30.0, withheld=("PLANTED_TOKEN",))
 
     ran = await run_all([job("kill"), job("look")], jobs=2)

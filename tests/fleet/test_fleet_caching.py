@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from accord.client.server_spec import ServerSpec
 from accord_tools.fleet.caching import make_key, read_version
-from accord_tools.fleet.definition import FleetError, FleetServer, ResolvedServer, VersionSource
+from accord_tools.fleet.definition import FleetError, FleetServer, VersionSource
 from accord_tools.fleet.results import RuleSetStamp
 
 RULES = RuleSetStamp(version="1", digest="abc")
@@ -16,9 +17,7 @@ KEY = {"ACCORD_FLEET_KEY": "k"}
 
 def key_of(folder: Path, *command: str, environ=KEY, rules=RULES, version="", **given):
     env = given.pop("env", {})
-    resolved = ResolvedServer(
-        name="desk", command=(sys.executable, *command), cwd=str(folder), env=env
-    )
+    resolved = ServerSpec(name="desk", command=(sys.executable, *command), cwd=str(folder), env=env)
     server = FleetServer(name="desk", entry={}, **given)
     return make_key(server, resolved, rules, version=version, environ=environ)
 
@@ -128,7 +127,7 @@ def test_the_secret_of_the_user_is_made_once_and_private(folder):
     ],
 )
 def test_a_command_whose_files_are_unknown_is_not_kept(folder, command, why):
-    resolved = ResolvedServer(name="desk", command=command, cwd=str(folder))
+    resolved = ServerSpec(name="desk", command=command, cwd=str(folder))
     found = make_key(FleetServer(name="desk", entry={}), resolved, RULES, environ=KEY)
     assert not found.key
     assert why in found.why_not
@@ -143,7 +142,7 @@ def test_a_command_whose_files_are_unknown_is_not_kept(folder, command, why):
     ],
 )
 def test_a_fetched_program_with_an_exact_version_is_kept(folder, command):
-    resolved = ResolvedServer(name="desk", command=command, cwd=str(folder))
+    resolved = ServerSpec(name="desk", command=command, cwd=str(folder))
     assert make_key(FleetServer(name="desk", entry={}), resolved, RULES, environ=KEY).key
 
 
@@ -155,7 +154,7 @@ def test_a_script_of_node_is_known_by_all_code_of_its_package(folder):
     program.write_bytes(b"\x7fELF")
 
     def key():
-        resolved = ResolvedServer(name="d", command=(str(program), "index.js"), cwd=str(folder))
+        resolved = ServerSpec(name="d", command=(str(program), "index.js"), cwd=str(folder))
         return make_key(FleetServer(name="d", entry={}), resolved, RULES, environ=KEY)
 
     before = key()
@@ -176,7 +175,7 @@ def test_an_upgraded_package_changes_the_key(folder):
     script.write_text(f"#!{home}/bin/python\nfrom desk import main\nmain()\n")
 
     def key():
-        resolved = ResolvedServer(name="d", command=(str(script),), cwd=str(folder))
+        resolved = ServerSpec(name="d", command=(str(script),), cwd=str(folder))
         return make_key(FleetServer(name="d", entry={}), resolved, RULES, environ=KEY)
 
     before = key()
@@ -186,7 +185,7 @@ def test_an_upgraded_package_changes_the_key(folder):
 
 
 def version(source: VersionSource, folder: Path, *command: str) -> str:
-    resolved = ResolvedServer(name="d", command=command, cwd=str(folder))
+    resolved = ServerSpec(name="d", command=command, cwd=str(folder))
     return read_version(FleetServer(name="d", entry={}, version=source), resolved, folder)
 
 
@@ -207,7 +206,7 @@ def test_the_version_is_read_from_files_packages_and_commands(tmp_path):
     assert version(VersionSource(package="pypi:my-desk"), tmp_path, python) == "8.9"
     prints = (sys.executable, "-c", "print('10.11')")
     assert version(VersionSource(command=prints), tmp_path) == "10.11"
-    assert read_version(FleetServer(name="d", entry={}), ResolvedServer(name="d"), tmp_path) == ""
+    assert read_version(FleetServer(name="d", entry={}), ServerSpec(name="d"), tmp_path) == ""
 
 
 @pytest.mark.parametrize(

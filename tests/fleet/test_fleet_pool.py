@@ -8,10 +8,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from accord.client.server_spec import ServerSpec
 from accord.protocol.verdict import Verdict, VerdictName
 from accord_tools.check.verdicts import chosen_requirements
 from accord_tools.fleet.commands.run import shard
-from accord_tools.fleet.definition import FleetError, ResolvedServer
+from accord_tools.fleet.definition import FleetError
 from accord_tools.fleet.results import FailedTest, TestCounts
 from accord_tools.fleet.running.pool import (
     PoolRun,
@@ -42,7 +43,7 @@ async def test_servers_that_fail_in_any_way_are_rows_beside_good_ones() -> None:
         job("raw"),
         job("crash-at-start"),
         job("stubborn", time=2.0),
-        WorkerJob(server=ResolvedServer(name="missing", command=("/no/such/program",))),
+        WorkerJob(server=ServerSpec(name="missing", command=("/no/such/program",))),
     ]
     seen: list[str] = []
     progress: dict[str, list[WorkerProgress]] = {}
@@ -152,7 +153,7 @@ async def test_servers_of_one_host_wait_for_each_other() -> None:
         running.add(name)
         most = max(most, len(running))
 
-    servers = [ResolvedServer(name=f"s{n}", url=CLOSED, shown=CLOSED) for n in range(2)]
+    servers = [ServerSpec(name=f"s{n}", url=CLOSED, shown=CLOSED) for n in range(2)]
     ran = await run_all(
         [WorkerJob(server=each) for each in servers],
         on_progress=begin,

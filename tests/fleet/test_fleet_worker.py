@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as draw
 
+from accord.client.server_spec import ServerSpec
 from accord.protocol.verdict import Evidence
 from accord.protocol.violation import Violation
 from accord.secrets.filter import HIDDEN, SecretFilter
 from accord_tools.contract.lock_file import format_lock
 from accord_tools.fleet.catalogs import summarize_catalog
-from accord_tools.fleet.definition import ResolvedServer
 from accord_tools.fleet.results import (
     CatalogChange,
     FailedTest,
@@ -89,7 +89,7 @@ def test_every_stage_is_done_and_no_secret_leaves_the_worker(tmp_path: Path) -> 
     )
     lock = tmp_path / "lock.json"
     lock.write_text(format_lock({"server": "raw", "tools": []}, "2025-06-18"))
-    server = ResolvedServer(
+    server = ServerSpec(
         name="echo",
         command=command("echo", SECRET),
         shown="echo",

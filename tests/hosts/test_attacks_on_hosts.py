@@ -285,7 +285,7 @@ def test_a_repair_names_the_files_that_it_leaves_alone(accord, home):
 @pytest.mark.parametrize(
     ("target", "said"),
     [
-        ("htp://example.com/mcp", "a URL begins with http:// or https://"),
+        ("htp://example.com/mcp", "the URL of a server begins with http:// or https://"),
         ("package.json", "accord add -- npx -y PACKAGE"),
         ("pyproject.toml", "accord add -- uvx PACKAGE"),
     ],

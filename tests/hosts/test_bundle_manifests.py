@@ -5,7 +5,6 @@ import json
 import msgspec
 import pytest
 
-from accord.cli.target import locate
 from accord_tools.hosts.bundles.archive import Bundle, BundleFile
 from accord_tools.hosts.bundles.entry import bundle_folder, bundle_target, satisfies
 from accord_tools.hosts.bundles.manifest import read_manifest
@@ -124,7 +123,7 @@ def target(tmp_path, document, files=("server/index.js",), system="linux", **val
     manifest, remarks = read(document)
     machine = make_machine(tmp_path, system)
     make_program(tmp_path / "bin" / "node", "#!/bin/sh\necho v20.1.0\n")
-    reader = TargetReader(machine=machine, accord=ACCORD, locate=locate, values=values)
+    reader = TargetReader(machine=machine, accord=ACCORD, values=values)
     bundle = Bundle(
         path=tmp_path / "x.mcpb",
         manifest=manifest,
@@ -154,7 +153,7 @@ def test_relative_paths_of_the_bundle_are_completed(tmp_path):
 def test_folders_of_the_user_are_filled_in(tmp_path):
     args = ["${HOME}", "${DESKTOP}${/}x", "${DOCUMENTS}${pathSeparator}y", "${DOWNLOADS}"]
     home = tmp_path / "home"
-    assert target(tmp_path, with_command(args=args)).entry.command[1:] == (
+    assert target(tmp_path, with_command(args=args)).command[1:] == (
         *(str(home), f"{home}/Desktop/x", f"{home}/Documents/y", f"{home}/Downloads"),
     )
 
@@ -175,7 +174,7 @@ def test_the_command_of_the_platform_is_taken(tmp_path):
     assert windows.command == (str(tmp_path / "place" / "bin" / "tool.exe"), "b")
     mac = target(tmp_path, document, files, "macos").entry
     assert (mac.command, mac.env) == (("tool", "a"), {"A": "2"})
-    assert target(tmp_path, document, files).entry.env == {"A": "1"}
+    assert target(tmp_path, document, files).env == {"A": "1"}
 
 
 def test_a_bundle_for_other_systems_is_refused(tmp_path):
@@ -252,7 +251,7 @@ def test_several_values_in_one_text_are_joined_with_a_remark(tmp_path):
 
 def test_a_python_server_gets_the_python_of_accord(tmp_path):
     document = with_server(type="python", mcp_config={"command": "python", "args": ["x"]})
-    assert target(tmp_path, document).entry.command == ("/venv/bin/python", "x")
+    assert target(tmp_path, document).command == ("/venv/bin/python", "x")
 
 
 def test_a_python_server_for_another_version_gets_one_of_the_path(tmp_path):
@@ -265,7 +264,7 @@ def test_a_python_server_for_another_version_gets_one_of_the_path(tmp_path):
     assert "needs Python >=3.8,<3.10, which was not found" in found.remarks[-1]
     make_program(tmp_path / "bin" / "python3.12")
     python = make_program(tmp_path / "bin" / "python3.9")
-    assert target(tmp_path, document).entry.command == (str(python),)
+    assert target(tmp_path, document).command == (str(python),)
 
 
 def test_a_project_of_uv_is_run_by_uv(tmp_path):

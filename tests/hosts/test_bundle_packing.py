@@ -11,7 +11,6 @@ import pytest
 
 import accord
 from accord import connect
-from accord.cli.target import locate
 from accord.version import __version__
 from accord_tools.hosts.bundles.archive import read_bundle, unpack_bundle
 from accord_tools.hosts.bundles.contents import (
@@ -84,18 +83,16 @@ def names(path):
 def test_a_packed_server_answers_once_it_is_unpacked(packed, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     machine = Machine.current(tmp_path)
-    reader = TargetReader(
-        machine=machine, accord=accord_command(machine), locate=locate, values={"LEVEL": "7"}
-    )
+    reader = TargetReader(machine=machine, accord=accord_command(machine), values={"LEVEL": "7"})
     target = read_target(str(packed.bundle.path), (), reader)
     folder = tmp_path / "config/accord/bundles/desk@2.1.0"
     assert unpack_bundle(target.bundle, folder) == folder
     # -S: nothing of this Python's packages; the bundle has its own.
-    program, *words = target.entry.command
+    program, *words = target.command
 
     async def ask():
         command = [program, "-S", *words]
-        async with connect(command, env=dict(target.entry.env), cwd="/") as client:
+        async with connect(command, env=dict(target.env), cwd="/") as client:
             return await client.call_tool("ask", {}, result_type=str)
 
     assert run(ask()) == "42 7"

@@ -5,13 +5,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from accord_tools.hosts.definition import (
-    EntryShape,
-    HostEntry,
-    LaunchModel,
-    Machine,
-    PlaceholderForms,
-)
+from accord.client.server_spec import ServerSpec
+from accord_tools.hosts.definition import EntryShape, LaunchModel, Machine, PlaceholderForms
 from accord_tools.hosts.launching.environment import host_environment
 from support.checked_hosts import DESKTOP, TERMINAL
 
@@ -28,7 +23,7 @@ def launched(host=DESKTOP, on=None, launch=None, forms=None, **entry):
     changes = {"launch": launch} if launch else {}
     if forms:
         changes["placeholders"] = forms
-    given = HostEntry(name="x", **({"command": ("npx",)} | entry))
+    given = ServerSpec(name="x", **({"command": ("npx",)} | entry))
     return host_environment(replace(host, **changes), on or machine(), given)
 
 

@@ -5,8 +5,9 @@ import sys
 
 import pytest
 
+from accord.client.server_spec import ServerSpec
 from accord_tools.hosts.checking.files import check_bytes
-from accord_tools.hosts.definition import HostEntry, HostsError, Machine
+from accord_tools.hosts.definition import HostsError, Machine
 from accord_tools.hosts.documents.document import open_document, read_text_file
 from accord_tools.hosts.entries.shaping import entries_in, from_host
 from accord_tools.hosts.operations.edits import remove_entry
@@ -17,10 +18,10 @@ from accord_tools.hosts.writing.journal import Journal
 from hosts.host_texts import broken_texts, texts_for
 
 HOSTS = load_hosts()
-STDIO = HostEntry(
+STDIO = ServerSpec(
     name="desk", command=(sys.executable, "-P", "-m", "accord", "run", "/opt/desk/a b.py")
 )
-REMOTE = HostEntry(name="desk", transport="http", url="https://example.com/mcp")
+REMOTE = ServerSpec(name="desk", transport="http", url="https://example.com/mcp")
 FILES = [
     pytest.param(host, scope, id=f"{host.id}-{scope}")
     for host in HOSTS.values()

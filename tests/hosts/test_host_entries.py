@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accord_tools.hosts.definition import ConfigFile, HostEntry, HostsError
+from accord.client.server_spec import ServerSpec
+from accord_tools.hosts.definition import ConfigFile, HostsError
 from accord_tools.hosts.entries.placeholders import NoPlaceholder, ReservedText
 from accord_tools.hosts.entries.shaping import entries_in, from_host, to_host
 from accord_tools.hosts.table import load_hosts
@@ -16,21 +17,21 @@ from support.tables import cases
 
 HOSTS = load_hosts()
 ENTRIES = {
-    "stdio": HostEntry(
+    "stdio": ServerSpec(
         name="search",
         command=("/opt/uvx", "search-server", "--index", "my notes"),
         env={"LOG": "1", "API_KEY": "${env:API_KEY}"},
         cwd="/srv/data",
         timeout=30.0,
     ),
-    "http": HostEntry(
+    "http": ServerSpec(
         name="search",
         transport="http",
         url="https://search.example/mcp",
         headers={"X-Team": "a", "Authorization": "Bearer ${env:TOKEN}"},
         timeout=30.0,
     ),
-    "sse": HostEntry(name="search", transport="sse", url="https://search.example/sse"),
+    "sse": ServerSpec(name="search", transport="sse", url="https://search.example/sse"),
 }
 SECRETS = ("API_KEY", "Authorization")
 
@@ -57,7 +58,7 @@ EXPECTED = json.loads(Path(__file__).with_name("host_entries.json").read_text())
 
 
 def plain(name="server", **members):
-    return HostEntry(name=name, **({"command": ("run",)} | members))
+    return ServerSpec(name=name, **({"command": ("run",)} | members))
 
 
 def write(id, entry, scope="user"):

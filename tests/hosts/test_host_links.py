@@ -6,19 +6,20 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
 
-from accord_tools.hosts.definition import HostEntry, HostsError
+from accord.client.server_spec import ServerSpec
+from accord_tools.hosts.definition import HostsError
 from accord_tools.hosts.entries.links import install_command, install_link
 from accord_tools.hosts.entries.shaping import from_host
 from accord_tools.hosts.table import LINKS, load_hosts
 from support.tables import cases
 
 HOSTS = load_hosts()
-COMMAND = HostEntry(
+COMMAND = ServerSpec(
     name="ünder & score",
     command=("/opt/uvx", "server", "--text", 'a "quoted" + 100% ✓'),
     env={"KEY": "${env:KEY}"},
 )
-URL = HostEntry(
+URL = ServerSpec(
     name="remote",
     transport="http",
     url="https://x.example/mcp?a=1&b=2#c",
@@ -42,7 +43,7 @@ def test_a_link_of_cursor_has_the_name_and_the_entry(entry):
 
 
 def test_a_link_of_lm_studio_has_the_name_and_the_entry():
-    entry = HostEntry(name="a b", command=("/opt/uvx", "server?"))
+    entry = ServerSpec(name="a b", command=("/opt/uvx", "server?"))
     link = install_link(entry, HOSTS["lm-studio"])
     assert link.startswith("lmstudio://add_mcp?name=a%20b&config=")
     found = decode_query(link)
@@ -76,7 +77,7 @@ def test_a_link_of_vscode_and_visual_studio_is_one_object(id, start, entry):
 
 
 def test_a_link_of_raycast_is_one_object_with_the_name():
-    entry = HostEntry(name="a&b", command=("/opt/uvx", "server"))
+    entry = ServerSpec(name="a&b", command=("/opt/uvx", "server"))
     link = install_link(entry, HOSTS["raycast"])
     value = json.loads(unquote(link.removeprefix("raycast://mcp/install?")))
     assert value["name"] == "a&b"
@@ -84,7 +85,7 @@ def test_a_link_of_raycast_is_one_object_with_the_name():
 
 
 def test_a_link_of_goose_has_each_word_and_asks_for_variables():
-    entry = HostEntry(
+    entry = ServerSpec(
         name="search", command=("/opt/uvx", "a b", "--x=1&y"), env={"KEY": "${env:KEY}"}
     )
     found = parse_qs(urlsplit(install_link(entry, HOSTS["goose"])).query)
@@ -96,7 +97,7 @@ def test_a_link_of_goose_has_each_word_and_asks_for_variables():
         "name": ["search"],
         "description": ["search"],
     }
-    url = HostEntry(name="search", transport="http", url="https://x.example/?a=1")
+    url = ServerSpec(name="search", transport="http", url="https://x.example/?a=1")
     found = parse_qs(urlsplit(install_link(url, HOSTS["goose"])).query)
     assert (found["url"], found["type"]) == (["https://x.example/?a=1"], ["streamable_http"])
 
@@ -115,7 +116,7 @@ def test_a_link_of_goose_has_each_word_and_asks_for_variables():
 )
 def test_an_entry_that_a_link_of_goose_cannot_express_is_refused(members, message):
     with pytest.raises(HostsError, match=message):
-        install_link(HostEntry(**({"name": "search"} | members)), HOSTS["goose"])
+        install_link(ServerSpec(**({"name": "search"} | members)), HOSTS["goose"])
 
 
 @cases(
@@ -129,7 +130,7 @@ def test_an_entry_that_a_link_of_goose_cannot_express_is_refused(members, messag
 )
 @cases("id", [id for id, host in HOSTS.items() if host.link or host.command])
 def test_a_secret_is_never_in_a_link_or_a_command(id, members):
-    entry = HostEntry(name="search", **members)
+    entry = ServerSpec(name="search", **members)
     write = install_link if HOSTS[id].link else install_command
     with pytest.raises(HostsError, match="looks like a secret") as refusal:
         write(entry, HOSTS[id])
@@ -148,7 +149,7 @@ def test_a_host_without_links_says_so():
 
 
 def test_the_command_of_claude_code_has_the_entry_as_one_word():
-    entry = HostEntry(name="search", command=("/opt/uvx", "a b"), env={"KEY": "${env:KEY}"})
+    entry = ServerSpec(name="search", command=("/opt/uvx", "a b"), env={"KEY": "${env:KEY}"})
     *words, value = install_command(entry, HOSTS["claude-code"])
     assert words == ["claude", "mcp", "add-json", "--scope", "user", "search"]
     assert from_host("search", json.loads(value), HOSTS["claude-code"]) == entry

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from accord.client.server_spec import ServerSpec
 from accord_tools.hosts.checking.entries import inspect_entry
 from accord_tools.hosts.checking.files import check_file
 from accord_tools.hosts.checking.findings import CODES
 from accord_tools.hosts.checking.shape import find_shape_faults
-from accord_tools.hosts.definition import HostEntry
 from accord_tools.hosts.entries.shaping import to_host
 from accord_tools.hosts.repairing import Repair, StaleRepair, combine_repairs, find_repairs
 from accord_tools.hosts.table import load_hosts
@@ -164,7 +164,7 @@ def test_entries_that_accord_writes_have_no_faults():
             given = {"url": "https://a.b/mcp", "headers": {"X": "y"}}
             if transport == "stdio":
                 given = {"command": ("/bin/sh", "a b"), "env": {"A": "b"}, "cwd": "/tmp"}
-            entry = HostEntry(name="desk", transport=transport, timeout=5.0, **given)
+            entry = ServerSpec(name="desk", transport=transport, timeout=5.0, **given)
             written = to_host(entry, row, scope="user").value
             faults += [(row.id, transport, each) for each in find_shape_faults(written, row)]
     assert faults == []

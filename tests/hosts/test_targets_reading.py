@@ -4,9 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from accord.cli.target import locate
-from accord_tools.hosts.definition import HostEntry, HostsError
+from accord.client.server_spec import ServerSpec
+from accord_tools.hosts.definition import HostsError
 from accord_tools.hosts.launching.installation import AccordCommand
 from accord_tools.hosts.targets import TargetReader, read_target
 from hosts.launch_machine import make_machine, make_program
@@ -19,11 +20,16 @@ SERVER = 'from accord import Server\nserver = Server("desk")\n'
 def reader(tmp_path, monkeypatch):
     machine = make_machine(tmp_path)
     monkeypatch.chdir(machine.project)
-    return TargetReader(machine=machine, accord=ACCORD, locate=locate)
+    return TargetReader(machine=machine, accord=ACCORD)
 
 
 def read(reader, text="", **more):
     return read_target(text, (), reader, **more)
+
+
+def plain(target):
+    """Return what a host needs of a server, without what is said about it."""
+    return replace(target, title="", needed=(), remarks=(), is_foreign=False)
 
 
 def write(reader, name, data):
@@ -48,7 +54,7 @@ def write(reader, name, data):
     ],
 )
 def test_a_url_is_named_by_its_host(reader, url, name, transport):
-    entry = read(reader, url).entry
+    entry = read(reader, url)
     assert (entry.name, entry.transport, entry.url) == (name, transport, url)
 
 
@@ -72,7 +78,7 @@ def test_a_url_without_encryption_is_remarked(reader):
 )
 def test_a_package_is_launched_by_the_runner_of_its_registry(reader, text, name, command):
     found = read(reader, text)
-    assert (found.entry.name, found.entry.command) == (name, command)
+    assert (found.name, found.command) == (name, command)
     assert found.is_foreign
 
 
@@ -84,7 +90,7 @@ def test_a_wrong_name_of_a_package_is_refused(reader, text):
 
 def test_a_file_with_the_name_of_a_package_is_the_file(reader):
     path = write(reader, "@scope/notes.mjs", "")
-    assert read(reader, "@scope/notes.mjs").entry.command == ("node", str(path))
+    assert read(reader, "@scope/notes.mjs").command == ("node", str(path))
 
 
 @pytest.mark.parametrize("url", ["http://", "http://x:99999/", "http://x y/", "https://[::/"])
@@ -117,7 +123,7 @@ def test_the_url_of_a_file_is_not_taken_for_a_server(reader, url):
 )
 def test_a_command_is_named_by_what_it_runs(reader, command, name):
     target = read(reader, command=command.split())
-    assert target.entry == HostEntry(name=name, command=tuple(command.split()))
+    assert plain(target) == ServerSpec(name=name, command=tuple(command.split()))
 
 
 @pytest.mark.parametrize(
@@ -129,12 +135,12 @@ def test_a_command_is_named_by_what_it_runs(reader, command, name):
     ],
 )
 def test_a_name_can_be_given(reader, text, more):
-    entry = read(reader, text, **more).entry
+    entry = read(reader, text, **more)
     assert (entry.name, entry.url) == ("desk", "https://example.com/mcp?a=b")
 
 
 def test_the_name_of_a_command_stands_before_it(reader):
-    assert read(reader, "desk", command=["x"]).entry.name == "desk"
+    assert read(reader, "desk", command=["x"]).name == "desk"
 
 
 @pytest.mark.parametrize(
@@ -156,19 +162,19 @@ def test_a_name_that_hosts_refuse_is_explained(reader, name, said):
 
 def test_a_python_file_is_run_by_accord(reader):
     path = write(reader, "desk.py", SERVER)
-    entry = read(reader, "desk.py:server").entry
-    assert entry == HostEntry(name="desk", command=(*ACCORD.words, "run", f"{path}:server"))
+    entry = read(reader, "desk.py:server")
+    assert plain(entry) == ServerSpec(name="desk", command=(*ACCORD.words, "run", f"{path}:server"))
 
 
 def test_a_file_with_a_common_name_is_named_by_its_folder(reader):
     write(reader, "my desk/src/server.py", SERVER)
-    assert read(reader, "my desk/src/server.py").entry.name == "my-desk"
+    assert read(reader, "my desk/src/server.py").name == "my-desk"
 
 
 def test_a_module_is_found_from_anywhere(reader):
     write(reader, "desk/__init__.py", "")
     write(reader, "desk/main.py", SERVER)
-    entry = read(reader, "desk.main:server").entry
+    entry = read(reader, "desk.main:server")
     assert entry.name == "desk"
     assert entry.command[-1] == "desk.main:server"
     assert str(reader.machine.project) in entry.env["PYTHONPATH"].split(":")
@@ -179,7 +185,7 @@ def test_a_file_of_another_library_is_run_by_python(reader):
     python = make_program(reader.machine.project / ".venv/bin/python")
     write(reader, ".venv/pyvenv.cfg", "")
     target = read(reader, "desk.py")
-    assert target.entry.command == (str(python), str(path))
+    assert target.command == (str(python), str(path))
     assert "serves with mcp" in target.remarks[0]
 
 
@@ -190,17 +196,17 @@ def test_the_environment_of_a_project_is_used_if_accord_is_installed_apart(reade
     apart = AccordCommand(words=("/pipx/bin/python", "-P", "-m", "accord"), kind="pipx")
     reader = msgspec.structs.replace(reader, accord=apart)
     found = read(reader, "desk.py")
-    assert found.entry.command[0] == "/pipx/bin/python"
+    assert found.command[0] == "/pipx/bin/python"
     assert "packages that pipx installed" in found.remarks[0]
     python = make_program(reader.machine.project / ".venv/bin/python")
     write(reader, ".venv/pyvenv.cfg", "")
     write(reader, ".venv/lib/python3.11/site-packages/accord/__init__.py", "")
-    assert read(reader, "desk.py").entry.command[:4] == (str(python), "-P", "-m", "accord")
+    assert read(reader, "desk.py").command[:4] == (str(python), "-P", "-m", "accord")
 
 
 def test_a_script_of_javascript_is_run_by_node(reader):
     path = write(reader, "weather/index.js", "")
-    assert read(reader, "weather/index.js").entry == HostEntry(
+    assert plain(read(reader, "weather/index.js")) == ServerSpec(
         name="weather", command=("node", str(path))
     )
 
@@ -226,7 +232,7 @@ def test_the_one_server_of_a_configuration_is_taken(reader):
     )
     target = read(reader, ".vscode/mcp.json")
     project = reader.machine.project
-    assert target.entry == HostEntry(
+    assert plain(target) == ServerSpec(
         name="my-desk",
         command=("node", f"{project}/data", "x"),
         env={"API_KEY": "${env:KEY}", "N": "3"},
@@ -240,8 +246,8 @@ SEVERAL = {"mcpServers": {"a": {"command": "x"}, "b": {"url": "https://b.example
 
 def test_one_of_several_servers_is_chosen_by_name(reader):
     write(reader, "mcp.json", SEVERAL)
-    assert read(reader, "mcp.json#b").entry.url == "https://b.example/mcp"
-    assert read(reader, "c=mcp.json#a").entry.name == "c"
+    assert read(reader, "mcp.json#b").url == "https://b.example/mcp"
+    assert read(reader, "c=mcp.json#a").name == "c"
     with pytest.raises(HostsError, match=r"has 2 servers; say which, as in mcp.json#a: a, b"):
         read(reader, "mcp.json")
     with pytest.raises(HostsError, match="has no server 'c'; it has a, b"):
@@ -283,7 +289,7 @@ def test_a_file_of_codex_is_read(reader):
         "config.toml",
         '[mcp_servers.x]\nurl = "https://x.example/mcp"\nbearer_token_env_var = "TOKEN"\n',
     )
-    entry = read(reader, "config.toml").entry
+    entry = read(reader, "config.toml")
     assert entry.headers == {"Authorization": "Bearer ${env:TOKEN}"}
 
 
@@ -297,7 +303,7 @@ def test_a_file_of_codex_is_read(reader):
 )
 def test_files_of_yaml_are_read(reader, text):
     write(reader, "config.yaml", text)
-    entry = read(reader, "config.yaml").entry
+    entry = read(reader, "config.yaml")
     assert (entry.name, entry.command, entry.env) == ("x", ("y",), {"LEVEL": "true"})
 
 
@@ -305,7 +311,7 @@ def test_a_token_becomes_a_header(reader):
     members = {"url": "https://x.example/mcp", "auth": "${env:TOKEN}", "headers": {"A": None}}
     write(reader, "mcp.json", {"mcpServers": {"x": members}})
     target = read(reader, "mcp.json")
-    assert target.entry.headers == {"Authorization": "Bearer ${env:TOKEN}"}
+    assert target.headers == {"Authorization": "Bearer ${env:TOKEN}"}
     assert target.needed[0].is_secret
 
 
@@ -317,7 +323,7 @@ def test_a_file_that_is_not_text_is_refused(reader):
 
 def test_a_file_with_variables_is_passed_on_by_accord(reader):
     write(reader, "mcp.json", {"mcpServers": {"x": {"command": "x", "envFile": ".env"}}})
-    entry = read(reader, "mcp.json").entry
+    entry = read(reader, "mcp.json")
     file = str(reader.machine.project / ".env")
     assert entry.command == (*ACCORD.words, "exec", "--env-file", file, "--", "x")
 
@@ -333,7 +339,7 @@ def test_an_agent_plugin_gets_its_folders(reader):
         "cwd": "./",
     }
     write(reader, "plugin/mcp.json", {"mcpServers": {"p": members}})
-    entry = read(reader, "plugin").entry
+    entry = read(reader, "plugin")
     assert entry.command[0] == f"{plugin}/run.sh"
     assert entry.command[2].endswith("accord/plugins/p/x")
     assert entry.command[3] == f"{plugin}/run.sh"
@@ -361,14 +367,14 @@ REGISTRY = {
 def test_a_server_of_the_registry_is_read(reader):
     write(reader, "server.json", REGISTRY)
     target = read(reader, "server.json#weather")
-    assert target.entry == HostEntry(
+    assert plain(target) == ServerSpec(
         name="weather",
         command=("npx", "-y", "@me/weather@1.2.0"),
         env={"API_KEY": "${env:API_KEY}"},
     )
     assert target.title == "Weather"
     assert [each.name for each in target.needed] == ["API_KEY"]
-    assert read(reader, "server.json#weather-remote").entry.url == "https://weather.example/mcp"
+    assert read(reader, "server.json#weather-remote").url == "https://weather.example/mcp"
     with pytest.raises(HostsError, match="weather, weather-remote"):
         read(reader, "server.json")
 
@@ -385,10 +391,10 @@ def test_accord_is_looked_for_only_if_it_is_needed(reader):
     import msgspec
 
     machine = msgspec.structs.replace(reader.machine, environ={})
-    lazy = TargetReader(machine=machine, locate=locate)
-    assert read(lazy, "https://example.com/mcp").entry.url
+    lazy = TargetReader(machine=machine)
+    assert read(lazy, "https://example.com/mcp").url
     write(reader, "desk.py", SERVER)
-    assert "accord" in read(lazy, "desk.py").entry.command
+    assert "accord" in read(lazy, "desk.py").command
 
 
 def test_a_bundle_that_is_missing_is_refused(reader):

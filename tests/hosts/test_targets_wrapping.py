@@ -5,9 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from accord_tools.hosts.definition import HostEntry, HostsError
-from accord_tools.hosts.launching.installation import AccordCommand
-from accord_tools.hosts.targets import bridge_entry, unwrap_entry, wrap_entry
+from accord.client.server_spec import ServerSpec
+from accord_tools.hosts.definition import HostsError
+from accord_tools.hosts.launching.installation import (
+    AccordCommand,
+    bridge_entry,
+    unwrap_entry,
+    wrap_entry,
+)
 
 ACCORD = AccordCommand(words=("/venv/bin/python", "-P", "-m", "accord"), kind="venv")
 UVX = AccordCommand(
@@ -15,12 +20,12 @@ UVX = AccordCommand(
     kind="uvx",
     env={"SSL_CERT_FILE": "/etc/own.pem"},
 )
-URL = HostEntry(name="x", transport="http", url="https://x.example/mcp")
-COMMAND = HostEntry(name="x", command=("npx", "-y", "x", "--", "y"), env={"A": "b"})
+URL = ServerSpec(name="x", transport="http", url="https://x.example/mcp")
+COMMAND = ServerSpec(name="x", command=("npx", "-y", "x", "--", "y"), env={"A": "b"})
 
 
 def with_headers(**headers):
-    return HostEntry(
+    return ServerSpec(
         name="x",
         transport="http",
         url="https://x.example/mcp",
@@ -31,7 +36,7 @@ def with_headers(**headers):
 def test_a_url_is_reached_through_a_proxy():
     entry = bridge_entry(URL, ACCORD)
     assert entry.command == (*ACCORD.words, "proxy", URL.url)
-    assert (entry.transport, entry.url, entry.env) == ("stdio", "", {})
+    assert (entry.form, entry.url, entry.env) == ("stdio", "", {})
 
 
 def test_secrets_of_headers_are_variables_and_not_arguments():
@@ -56,7 +61,7 @@ def test_a_bridge_can_be_taken_away(accord):
 
 
 def test_a_proxy_that_does_more_is_left_as_it_is():
-    entry = HostEntry(name="x", command=(*ACCORD.words, "proxy", URL.url, "--revision", "2025"))
+    entry = ServerSpec(name="x", command=(*ACCORD.words, "proxy", URL.url, "--revision", "2025"))
     assert unwrap_entry(entry).entry == entry
 
 
@@ -79,7 +84,7 @@ def test_a_wrapped_entry_is_wrapped_once():
 
 
 def test_accord_does_not_import_the_packages_of_the_server():
-    server = HostEntry(name="x", command=("python3", "x.py"), env={"PYTHONPATH": "/bundle/lib"})
+    server = ServerSpec(name="x", command=("python3", "x.py"), env={"PYTHONPATH": "/bundle/lib"})
     entry = wrap_entry(server, ACCORD, env_file=Path("/x.env"))
     assert entry.command[:6] == ("/venv/bin/python", "-E", "-P", "-m", "accord", "exec")
     assert entry.env == server.env
@@ -90,7 +95,7 @@ def test_accord_does_not_import_the_packages_of_the_server():
 
 def test_a_checkout_and_the_server_share_the_path_of_modules():
     checkout = AccordCommand(words=ACCORD.words, kind="checkout", env={"PYTHONPATH": "/src"})
-    server = HostEntry(name="x", command=("python3", "x.py"), env={"PYTHONPATH": "/lib"})
+    server = ServerSpec(name="x", command=("python3", "x.py"), env={"PYTHONPATH": "/lib"})
     entry = wrap_entry(server, checkout, env_file=Path("/x.env"))
     assert entry.command[:4] == ACCORD.words
     assert entry.env == {"PYTHONPATH": f"/src{os.pathsep}/lib"}
@@ -127,4 +132,4 @@ def test_the_wrong_kind_of_entry_is_refused():
     ],
 )
 def test_the_script_accord_is_recognized(words):
-    assert unwrap_entry(HostEntry(name="x", command=tuple(words.split()))).entry.command == ("x",)
+    assert unwrap_entry(ServerSpec(name="x", command=tuple(words.split()))).entry.command == ("x",)

@@ -102,9 +102,9 @@ def run(options: argparse.Namespace) -> int:
     if not words and not options.target:
         raise UsageError("call needs a TARGET and the NAME of a tool, a resource or a prompt")
     if not words:
-        from accord.cli.target import is_url, locate, names_entry
+        from accord.cli.target import is_placed, locate
 
-        if not is_url(options.target) and not names_entry(options):
+        if is_placed(options):
             locate(options.target)
         raise UsageError(f"call needs the NAME of a tool; accord list {options.target} shows them")
     name, *pairs = words

@@ -11,9 +11,10 @@ from accord.cli.options import (
     ENV,
     UsageError,
     bearer_token,
+    known_revision,
     one_of,
 )
-from accord.cli.target import ReachedServer, reach_server
+from accord.cli.target import read_target
 from accord.cli.terminal import complain, note
 from accord.errors import (
     ConnectFailed,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from accord.auth import OAuth
     from accord.client import Client, ConnectOptions
+    from accord.client.server_spec import ServerSpec
     from accord.http.client.auth import Auth
     from accord.stdio.child import StderrSink
 
@@ -189,10 +191,10 @@ def run_with_target(
     The other arguments are those of `run_with_client`.
     """
     stderr = KeptLines()
-    reached = reach_server(options)
-    settings = connect_settings(options, stderr, reached, **callbacks)
+    spec = connect_spec(options, read_target(options))
+    settings: ConnectOptions = {**connect_options(spec, stderr), **callbacks}  # type: ignore[typeddict-item]  # by their names there
     try:
-        return run(reached.found, settings)
+        return run(spec.target, settings)
     except ConnectFailed as error:
         stderr.is_live = False
         return report_unreachable(error, stderr)
@@ -208,31 +210,24 @@ def run_with_target(
         return 2 if isinstance(error, ConnectionClosed) else 1
 
 
-def connect_settings(
-    options: argparse.Namespace, stderr: "StderrSink", reached: ReachedServer, **callbacks: Any
-) -> "ConnectOptions":
-    """Return the options of `connect` that the command line asks for."""
+def connect_spec(options: argparse.Namespace, spec: "ServerSpec") -> "ServerSpec":
+    """Return a server with the options of the connection: authorization, revision and times."""
+    from msgspec.structs import replace
+
     if options.cwd is not None and not os.path.isdir(options.cwd):
         raise UsageError(f"--cwd: there is no folder {options.cwd}")
-    settings: ConnectOptions = {
-        # Users expect that a command typed in a shell sees the shell's variables.
-        "env": {**os.environ, **reached.env},
-        "cwd": reached.cwd,
-        "stderr": stderr,
-        **callbacks,  # type: ignore[typeddict-item]  # by their names in ConnectOptions
-    }
+    chosen: dict[str, Any] = {"auth": auth_of(options)}
     if options.revision is not None:
-        settings["revision"] = one_of(options.revision, REVISION_IDS, "revision")
-    auth = auth_of(options)
-    if auth is not None:
-        settings["auth"] = auth
-    if reached.headers:
-        settings["headers"] = reached.headers
-    if reached.transport is not None:
-        settings["transport"] = reached.transport
+        chosen["revision"] = known_revision(options.revision)
     if options.timeout is not None:
-        settings["timeout"] = settings["connect_timeout"] = options.timeout
-    return settings
+        chosen["timeout"] = chosen["connect_timeout"] = options.timeout
+    return replace(spec, **{name: each for name, each in chosen.items() if each is not None})
+
+
+def connect_options(spec: "ServerSpec", stderr: "StderrSink") -> "ConnectOptions":
+    """Return the options of `connect` for a server that a command reaches."""
+    # Users expect that a command typed in a shell sees the shell's variables.
+    return {**spec.options, "env": spec.environment, "stderr": stderr}
 
 
 def report_unreachable(error: ConnectFailed, stderr: KeptLines) -> int:

@@ -339,15 +339,19 @@ TARGET: Final = """\
 target? TARGET  the server: a URL, or a Python file or module with a Server
 rest* WORD
 """
-ENTRY: Final = """\
+CONFIG: Final = """\
 --config FILE  the configuration of a host, such as mcp.json; TARGET is the name of a server in it
+--yes          launch without a question what others may have written
+"""
+ENTRY: Final = f"""\
+{CONFIG}\
 --host HOST    the host whose configuration has the server that TARGET names, such as cursor
---yes          with --host: launch a server of a project's file without a question
 """
 TEXT_OR_JSON: Final = "--format F  text or json (default: text)"
 ENV: Final = """\
 --env K=V  a variable for the server, in addition to those of this shell; may be repeated
 """
+CWD: Final = "--cwd DIR  the folder the server runs in\n"
 CREDENTIALS: Final = """\
 --header 'NAME: VALUE'  a header of every HTTP request; may be repeated
 --bearer TOKEN  a token for the server; - reads it from ACCORD_BEARER

@@ -9,13 +9,14 @@ from accord.cli.connection import (
     CONNECTION,
     KeptLines,
     advise_in_options,
-    connect_settings,
+    connect_options,
+    connect_spec,
     report_unreachable,
 )
-from accord.cli.options import TARGET, Commands, UsageError, add_command
+from accord.cli.options import CONFIG, TARGET, Commands, UsageError, add_command
 from accord.cli.run import serve
 from accord.cli.run_settings import GRACE, read_settings
-from accord.cli.target import demand_target, reach_server
+from accord.cli.target import demand_target, read_target
 from accord.cli.terminal import complain
 from accord.errors import AccordError, ConnectFailed
 
@@ -48,7 +49,7 @@ examples:
   accord proxy server.py --http --shared
 """
 _OPTIONS: Final = f"""\
-{TARGET}
+{TARGET}{CONFIG}\
 --shared        use one connection to the server for all clients
 --stdio         serve over stdin and stdout, also if ACCORD_TRANSPORT is http
 --http          serve over HTTP
@@ -86,6 +87,7 @@ def register(commands: Commands) -> None:
         reload=False,
         reload_dir=[],
         print_config=False,
+        listens_at_host=True,
         handles_signals=lambda _: True,
     )
 
@@ -103,9 +105,9 @@ def run(options: argparse.Namespace) -> int:
     demand_target(options, "proxy")
     settings = read_settings(options)
     options.header += _headers_of_variables(options)
-    reached = reach_server(options)
+    spec = connect_spec(options, read_target(options))
     stderr = KeptLines()
-    given: dict[str, Any] = {**connect_settings(options, stderr, reached)}
+    given: dict[str, Any] = {**connect_options(spec, stderr)}
     if options.shared:
         given["connections"] = "shared"
     if options.timeout is not None:
@@ -115,7 +117,7 @@ def run(options: argparse.Namespace) -> int:
         from accord.compose import proxy_server
 
         try:
-            server = proxy_server(reached.found, **given)
+            server = proxy_server(spec.target, **given)
         except ValueError as error:
             raise UsageError(str(error)) from None
         _show_once_started(server, stderr)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from accord.cli.commands import load_extension
 from accord.cli.options import UsageError, did_you_mean
@@ -19,7 +19,9 @@ from accord.runtime.source_files import describe_syntax_error, shorten_path
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
 
+    from accord.client.server_spec import ServerSpec
     from accord.server import Server
 
 
@@ -32,6 +34,10 @@ _ADDRESS: Final = re.compile(
     rf"(?:{_LOCAL}|[\w-]+(?:\.[\w-]+)+)(?::\d{{1,5}}(?:/\S*)?|/(?:mcp|sse)/?)|(?:{_LOCAL})",
     re.IGNORECASE,
 )
+# Files with servers, or with one; #NAME says which.
+_FILES: Final = (".json", ".jsonc", ".toml", ".yaml", ".yml", ".mcpb", ".dxt")
+_PLUGIN_FILES: Final = ("plugin.json", "mcp.json")
+_PACKAGE: Final = re.compile(r"(?:npm|pypi):|@[a-z0-9~][\w.~-]*/")
 # Names in a list of suggestions.
 _SHOWN: Final = 5
 _LONGEST_LINE: Final = 80
@@ -52,81 +58,81 @@ class ServerPlace(NamedTuple):
         return f"{where}:{self.object}" if self.object else where
 
 
-class ReachedServer(NamedTuple):
-    """How a server is reached.
-
-    Attributes:
-        found: the command that launches it, or its URL.
-        env: variables in addition to those of this shell.
-        cwd: the folder it runs in.
-        headers: of every HTTP request, without a token.
-        transport: the form of HTTP, if an entry names it.
-    """
-
-    found: list[str] | str
-    env: dict[str, str]
-    cwd: str | None
-    headers: dict[str, str]
-    transport: Literal["http", "sse"] | None = None
-
-
 def names_entry(options: "argparse.Namespace") -> bool:
     """Return whether TARGET is the name of a server in a configuration."""
-    return bool(getattr(options, "config", None) or getattr(options, "host", None))
+    return bool(options.config or host_of(options))
 
 
-def reach_server(options: "argparse.Namespace") -> ReachedServer:
-    """Return how the server is reached that the command line names.
+def host_of(options: "argparse.Namespace") -> str:
+    """Return the host of `--host`, which says in `accord proxy` where to listen; empty without."""
+    return "" if getattr(options, "listens_at_host", False) else options.host or ""
+
+
+def names_file(target: str) -> bool:
+    """Return whether TARGET is a file that says how a server is reached, or a package."""
+    where = Path(target.partition("#")[0])
+    if where.is_dir():
+        return all((where / each).is_file() for each in _PLUGIN_FILES)
+    return _PACKAGE.match(target) is not None or where.suffix.lower() in _FILES
+
+
+def is_placed(options: "argparse.Namespace") -> bool:
+    """Return whether TARGET is a Python file or module, which `locate` finds."""
+    given = options.command or names_entry(options) or is_url(options.target)
+    return not given and not names_file(options.target)
+
+
+def read_target(options: "argparse.Namespace", *, keeps_placeholders: bool = False) -> "ServerSpec":
+    """Return the server that the command line names, with the values of options.
+
+    It is read once: its user may be asked whether it may be launched.
 
     Raises:
         UsageError: it cannot be found.
     """
-    if not names_entry(options):
-        env, headers = dict(options.env), dict(options.header)
-        return ReachedServer(command_of(options), env, options.cwd, headers)
-    # The entry is read once: its user may be asked whether it may be launched.
-    if getattr(options, "reached", None) is None:
-        options.reached = _reach_entry(options)
-    found: ReachedServer = options.reached
-    return found
+    if getattr(options, "spec", None) is None:
+        options.spec = _read_target(options, keeps_placeholders=keeps_placeholders)
+    spec: ServerSpec = options.spec
+    return spec
 
 
-def _reach_entry(options: "argparse.Namespace") -> ReachedServer:
-    target_of_entry = load_extension("accord.targets", "entry")
-    if target_of_entry is None:
-        raise UsageError("--config and --host need an installation of accord with its tools")
-    if options.command:
+def _read_target(options: "argparse.Namespace", *, keeps_placeholders: bool) -> "ServerSpec":
+    from accord.client.server_spec import ServerSpec
+
+    headers = dict(options.header)
+    if not names_entry(options) and (options.command or not names_file(options.target)):
+        given = {"env": dict(options.env), "cwd": options.cwd, "headers": headers}
+        found = command_of(options)
+        if isinstance(found, str):
+            demand_url(found)
+            return ServerSpec(name=found, url=found, headers=headers)
+        return ServerSpec(name=options.target, command=tuple(found), **given)
+    if names_entry(options) and options.command:
         raise UsageError("with --config or --host the TARGET is the name of a server in it")
-    if options.config and options.host:
+    if options.config and host_of(options):
         raise UsageError("either --config or --host, not both")
-    target = target_of_entry(options)
-    options.target = target.title
-    if target.url:
-        return ReachedServer(target.url, {}, None, dict(target.headers), target.transport)
-    env = {
-        name: value for name, value in (target.env or {}).items() if os.environ.get(name) != value
-    }
-    return ReachedServer(list(target.command), env, target.cwd, {})
+    read: Callable[..., ServerSpec] | None = load_extension("accord.targets", "read")
+    if read is None:
+        option = "--config and --host need" if names_entry(options) else f"{options.target} needs"
+        raise UsageError(f"{option} an installation of accord with its tools")
+    return read(options, options.target, keeps_placeholders=keeps_placeholders)
 
 
 def demand_target(options: "argparse.Namespace", command: str) -> None:
     """Check that the command line names one server."""
-    if names_entry(options):
-        if options.rest:
-            raise UsageError(f"{command} takes one TARGET; unexpected {' '.join(options.rest)}")
-        reach_server(options)
-        return
-    if not options.target and not options.command:
+    if not options.target and not options.command and not names_entry(options):
         raise UsageError(
             f"{command} needs a TARGET: a URL, a Python file, a module, or -- and a command"
         )
-    if options.target and options.command:
+    if options.target and options.command and not names_entry(options):
         raise UsageError(f"either {options.target} or the command after --, not both")
     if options.rest:
         # A command line without -- is the more likely mistake; `locate` reports it.
-        if not is_url(options.target):
+        if is_placed(options):
             locate(options.target, options.rest)
         raise UsageError(f"{command} takes one TARGET; unexpected {' '.join(options.rest)}")
+    if names_entry(options):
+        read_target(options)
 
 
 # -- finding
@@ -135,6 +141,21 @@ def demand_target(options: "argparse.Namespace", command: str) -> None:
 def is_url(target: str) -> bool:
     """Tell whether a target is a URL of a server."""
     return _URL.match(target) is not None
+
+
+def demand_url(url: str) -> None:
+    """Refuse a URL that a server cannot have."""
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(url)
+        is_whole = bool(parts.hostname) and parts.port != 0
+    except ValueError as error:
+        raise UsageError(f"the URL is wrong: {error}") from None
+    if not is_url(url):
+        raise UsageError(f"{url[:200]}: the URL of a server begins with http:// or https://")
+    if not is_whole:
+        raise UsageError(f"{url[:200]} is not the URL of a server, http(s)://host/path")
 
 
 def command_of(options: "argparse.Namespace") -> list[str] | str:
@@ -150,6 +171,8 @@ def command_of(options: "argparse.Namespace") -> list[str] | str:
 
 def locate(target: str, following: Sequence[str] = ()) -> ServerPlace:
     """Find the file or module that a target names, without importing it."""
+    if "://" in target:
+        demand_url(target)
     where, name = _split(target)
     path = Path(where)
     if path.is_dir() and not (name and (path / "__init__.py").is_file()):
@@ -195,9 +218,6 @@ def _explain_missing(where: str, path: Path, following: Sequence[str]) -> str:
         return f"{where} is an address; a URL begins with http:// or https://: {url}"
     if _is_command_line(where):
         return f"{where!r} is a command line; write it after --: -- {where}"
-    if path.is_file() and path.suffix in (".json", ".jsonc"):
-        line = f"accord run {where}"
-        return f"{where} is not a server; the servers of a configuration are served by: -- {line}"
     if path.is_file():
         known = path.suffix in (".js", ".mjs", ".cjs", ".ts")
         runner = "node " if known else "" if os.access(path, os.X_OK) else "COMMAND "

@@ -18,8 +18,9 @@ from accord.http.client.sender import HttpClientOptions, HttpHeaders
 
 if TYPE_CHECKING:
     from accord.client.client_group import ClientGroup, connect_all
-    from accord.client.configuration import ServerEntry, read_configuration, read_entry
+    from accord.client.configuration import read_configuration, read_entry
     from accord.client.middleware import ClientMiddleware, ClientProceed, ClientRequest
+    from accord.client.server_spec import ServerSpec
     from accord.client.subscriptions import (
         Change,
         Listening,
@@ -52,7 +53,7 @@ __all__ = [
     "ResourceUpdated",
     "ResourcesChanged",
     "Roots",
-    "ServerEntry",
+    "ServerSpec",
     "Target",
     "ToolsChanged",
     "connect",
@@ -66,7 +67,7 @@ _HOMES = {
     "ClientMiddleware": "middleware",
     "ClientProceed": "middleware",
     "ClientRequest": "middleware",
-    "ServerEntry": "configuration",
+    "ServerSpec": "server_spec",
     "connect_all": "client_group",
     "read_configuration": "configuration",
     "read_entry": "configuration",
@@ -74,6 +75,12 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
+    if name == "ServerEntry":
+        from warnings import warn
+
+        said = f"{__name__}.{name} will go in 0.4; write: from {__name__} import ServerSpec"
+        warn(said, DeprecationWarning, stacklevel=2)
+        name = "ServerSpec"
     # Loaded when first used: most programs have one server and no middleware.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

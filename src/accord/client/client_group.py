@@ -11,9 +11,10 @@ from copy import copy
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar, Unpack, cast, overload
 
 from accord.client.client import Client
-from accord.client.configuration import Configuration, ServerEntry, read_servers
+from accord.client.configuration import Configuration, read_servers
 from accord.client.connect import Connecting, connect
 from accord.client.options import CallOptions, ConnectOptions
+from accord.client.server_spec import ServerSpec
 from accord.errors import (
     AccordError,
     ConnectFailed,
@@ -44,7 +45,7 @@ _NAMES_SHOWN: Final = 20
 class ConfiguredServer(NamedTuple):
     """A server of the configuration, and what connects to it each time it is awaited."""
 
-    entry: ServerEntry
+    spec: ServerSpec
     connecting: Connecting
 
 
@@ -304,15 +305,13 @@ class ClientGroup(Mapping[str, Client]):
 
     def _record(self, name: str, error: Exception) -> None:
         """Keep an error, without the values of variables and headers that it may quote."""
-        entry = self._servers[name].entry
-        error.args = tuple(
-            entry.mask(each) if isinstance(each, str) else each for each in error.args
-        )
+        mask = self._servers[name].spec.mask
+        error.args = tuple(mask(each) if isinstance(each, str) else each for each in error.args)
         if isinstance(error, RequestError):
-            error.message = entry.mask(error.message)
+            error.message = mask(error.message)
         if isinstance(error, ConnectFailed):
-            error.command = tuple(map(entry.mask, error.command))
-            error.stderr = entry.mask(error.stderr)
+            error.command = tuple(map(mask, error.command))
+            error.stderr = mask(error.stderr)
         self.failures[name] = error
 
     # -- operations
@@ -477,20 +476,20 @@ def connect_all(
     connect("", **options)  # refuses options that do not exist
     entries, faults = read_servers(source, folder=folder)
     servers = {}
-    for name, entry in entries.items():
-        merged = _merge(entry, options, options_for)
-        connecting = connect(entry.target, **merged)
-        servers[name] = ConfiguredServer(entry.with_options(merged), connecting)
+    for name, spec in entries.items():
+        merged = _merge(spec, options, options_for)
+        connecting = connect(spec.target, **merged)
+        servers[name] = ConfiguredServer(spec.with_options(merged), connecting)
     return ConnectingAll(servers, faults, separator)
 
 
 def _merge(
-    entry: ServerEntry, options: ConnectOptions, options_for: OptionsFor | None
+    spec: ServerSpec, options: ConnectOptions, options_for: OptionsFor | None
 ) -> ConnectOptions:
     """Return the options of one server: the special come before the general."""
     merged = dict(options)
-    own = None if options_for is None else options_for(entry.name)
-    for layer in (entry.options, own or {}):
+    own = None if options_for is None else options_for(spec.name)
+    for layer in (spec.options, own or {}):
         for name, value in layer.items():
             before = merged.get(name)
             joins = name in ("env", "headers")

@@ -1,19 +1,20 @@
 """The configuration of a host: the servers that a file such as mcp.json names.
 
-A `ServerEntry` is one of them, with variables filled in. Values of variables and headers appear
-neither in errors nor in what `repr` returns.
+Each is read into a `ServerSpec`, with variables filled in. Values of variables and headers appear
+in no error.
 """
 
 import json
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Final, TypeAlias, TypeGuard
+from typing import Any, ClassVar, Final, TypeAlias
 
-from accord.client.connect import Target
+from msgspec.structs import replace
+
 from accord.client.options import ConnectOptions
+from accord.client.server_spec import ServerSpec, is_secret
 from accord.errors import ConfigurationError
 
 _COMMAND_TYPES: Final = frozenset({"stdio", "local"})
@@ -25,49 +26,6 @@ _ENV_MEMBERS: Final = ("env", "environment")
 _REFERENCE: Final = re.compile(r"\$\{([^${}]*)\}")
 _PARTS: Final = re.compile(r"(?:(\w+):(?!-))?(.*?)(?::-(.*))?", re.DOTALL)
 _NAME: Final = re.compile(r"[A-Za-z_]\w*")
-# Shorter values are words such as "true", and masking them would garble messages.
-_SECRET_LENGTH: Final = 6
-
-
-@dataclass(frozen=True, repr=False)
-class ServerEntry:
-    """A server of a configuration: `connect(entry.target, **entry.options)` connects to it.
-
-    Attributes:
-        name: its name in the configuration.
-        target: the command as a list, the URL, or any other target of `connect`.
-        options: what the entry says beyond that: env, cwd, headers, transport, auth.
-    """
-
-    name: str
-    target: Target
-    options: ConnectOptions = field(default_factory=ConnectOptions)
-    _secrets: tuple[str, ...] = ()
-
-    def __repr__(self) -> str:
-        given = [
-            f"{option} {', '.join(map(str, value))}" if isinstance(value, Mapping) else option
-            for option, value in self.options.items()
-        ]
-        return f"<ServerEntry {'; '.join([f'{self.name}: {_describe(self.target)}', *given])}>"
-
-    def with_options(self, options: ConnectOptions) -> "ServerEntry":
-        """Return the entry with other options, whose secrets it masks too."""
-        found = [options.get("auth")]  # "oauth" is too short for a secret
-        for member in ("env", "headers"):
-            given = options.get(member)
-            found += given.values() if isinstance(given, Mapping) else ()
-        secrets = dict.fromkeys((*self._secrets, *filter(_is_secret, found)))
-        return ServerEntry(self.name, self.target, options, tuple(secrets))
-
-    def mask(self, text: str) -> str:
-        """Return a text without the values of variables and headers, which errors may quote.
-
-        Paths and short values stay readable.
-        """
-        from accord.secrets.filter import filter_of
-
-        return filter_of(self._secrets).hide(text)
 
 
 def _suggest_member(members: Mapping[str, Any]) -> str:
@@ -99,7 +57,7 @@ class EntryReader:
         self._has_folder = has_folder
         self._secrets: list[str] = []
 
-    def read(self, name: str, members: Mapping[str, Any]) -> ServerEntry:
+    def read(self, name: str, members: Mapping[str, Any]) -> ServerSpec:
         command = members.get("command")
         if isinstance(command, Mapping):  # older entries of Zed: path, args and env in one object
             members = {**members, **command, "command": command.get("path")}
@@ -111,13 +69,11 @@ class EntryReader:
             url = self._text(url_member, members[url_member])
             if not url.lower().startswith(("http://", "https://")):
                 raise self._fault(url_member, "a URL that begins with http:// or https://")
-            target: Target = url
-            options = self._url_options(members)
+            spec, options = ServerSpec(name=name, url=url), self._url_options(members)
         else:
             options = self._command_options(members)
-            target = self._command(members, options)
-        secrets = tuple(filter(_is_secret, self._secrets))
-        return ServerEntry(name, target, _secrets=secrets).with_options(options)
+            spec = ServerSpec(name=name, command=self._command(members, options))
+        return replace(spec, secrets=tuple(filter(is_secret, self._secrets))).with_options(options)
 
     def _is_url(
         self, members: Mapping[str, Any], *, has_command: bool, url_member: str | None
@@ -143,7 +99,7 @@ class EntryReader:
 
     # -- a server that is launched
 
-    def _command(self, members: Mapping[str, Any], options: ConnectOptions) -> list[str]:
+    def _command(self, members: Mapping[str, Any], options: ConnectOptions) -> tuple[str, ...]:
         command = members["command"]
         words = self._texts("command", command) if isinstance(command, list | tuple) else None
         if words is None:
@@ -155,7 +111,7 @@ class EntryReader:
         if os.path.dirname(program):
             # As the system does: relative to the folder that the server runs in.
             program = os.path.join(options.get("cwd") or self._folder, program)
-        return [program, *words[1:]]
+        return (program, *words[1:])
 
     def _command_options(self, members: Mapping[str, Any]) -> ConnectOptions:
         options = ConnectOptions()
@@ -296,11 +252,6 @@ class EntryReader:
         return ConfigurationError(f"{self._where}: {member}{came or ':'} expected {expected}")
 
 
-def _is_secret(value: object) -> TypeGuard[str]:
-    is_path = str(value)[:1] in ("/", "\\", "~", ".") or str(value)[1:2] == ":"
-    return isinstance(value, str) and len(value) >= _SECRET_LENGTH and not is_path
-
-
 _PLACES: Final[Mapping[str, Callable[[Path], str]]] = {
     "userHome": lambda folder: os.path.expanduser("~"),
     "workspaceFolder": str,
@@ -323,18 +274,6 @@ def kind_of(value: object) -> str:
     if isinstance(value, dict):
         return "an object"
     return names.get(type(value), f"a {type(value).__name__}")
-
-
-def _describe(target: object) -> str:
-    """Return what a target is, without arguments and queries, which may have secrets."""
-    if isinstance(target, str):
-        from urllib.parse import urlsplit
-
-        parts = urlsplit(target)
-        return f"{parts.scheme}://{parts.hostname}" if parts.hostname else target
-    if isinstance(target, list | tuple) and target:
-        return f"command {target[0]}"
-    return type(target).__name__ if not isinstance(target, os.PathLike) else os.fspath(target)
 
 
 # -- the servers of a configuration
@@ -361,7 +300,7 @@ def read_configuration(
     *,
     folder: str | os.PathLike[str] | None = None,
     variables: Mapping[str, str] | None = None,
-) -> dict[str, ServerEntry]:
+) -> dict[str, ServerSpec]:
     """Read the servers of a host's configuration, without those that are disabled.
 
     Args:
@@ -389,7 +328,7 @@ def read_entry(
     *,
     folder: str | os.PathLike[str] | None = None,
     variables: Mapping[str, str] | None = None,
-) -> ServerEntry:
+) -> ServerSpec:
     """Read one server: the members of an entry, or anything that `connect` takes as target.
 
     Args:
@@ -401,10 +340,10 @@ def read_entry(
     Raises:
         ConfigurationError: a member is missing or wrong, or a variable is not set.
     """
-    if isinstance(value, ServerEntry):
+    if isinstance(value, ServerSpec):
         return replace(value, name=name)
     if not isinstance(value, Mapping):
-        return ServerEntry(name, value, {} if folder is None else {"cwd": folder})
+        return ServerSpec(name=name, server=value, cwd=None if folder is None else str(folder))
     reader = EntryReader(
         f"server {name!r}",
         Path.cwd() if folder is None else Path(folder).absolute(),
@@ -419,7 +358,7 @@ def read_servers(
     *,
     folder: str | os.PathLike[str] | None = None,
     variables: Mapping[str, str] | None = None,
-) -> tuple[dict[str, ServerEntry], dict[str, ConfigurationError]]:
+) -> tuple[dict[str, ServerSpec], dict[str, ConfigurationError]]:
     """Read a configuration entry by entry; returns the entries, and what is wrong with the others.
 
     Raises:
@@ -432,7 +371,7 @@ def read_servers(
         file = _check_file(source)
         where, document = str(file), _read_json(file)
         folder = folder_of(file) if folder is None else folder
-    entries: dict[str, ServerEntry] = {}
+    entries: dict[str, ServerSpec] = {}
     faults: dict[str, ConfigurationError] = {}
     for name, value in find_entries(where, document, is_file=is_file).items():
         try:

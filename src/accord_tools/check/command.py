@@ -25,7 +25,7 @@ from accord.cli.options import (
     one_of,
     without_secrets,
 )
-from accord.cli.target import demand_target, is_url, locate, names_entry, reach_server
+from accord.cli.target import demand_target, is_placed, locate, read_target
 from accord.cli.terminal import complain, note, progress
 from accord.errors import ConnectFailed, MissingExtra, TraceError
 from accord.secrets.filter import display_target
@@ -221,7 +221,7 @@ def _run_server_check(options: argparse.Namespace) -> int:
         report = asyncio.run(_check(options, plan))
     except ConnectFailed as error:
         complain(advise_in_options(str(error)))
-        if not options.command and is_url(options.target):
+        if read_target(options).url:
             asyncio.run(_show_obstacles(options))
         return 2
     return delivery.deliver(report, form, options)
@@ -308,24 +308,23 @@ async def _run_with_target(
     """Find out how to reach the server, serve it if necessary, and do the work."""
     from accord_tools.check.probing.target import ServerTarget, serve_target, with_form
 
-    reached = reach_server(options)
-    found = reached.found
-    transport: Any = _transport(options, is_url=isinstance(found, str)) or reached.transport
+    spec = read_target(options)
+    transport: Any = _transport(options, is_url=bool(spec.url)) or spec.transport
     auth_of(options)  # refuses options that contradict each other
     settings: dict[str, Any] = {
         "name": _display_name(options),
-        "headers": {**reached.headers, **headers_of(options)},
-        "env": reached.env,
-        "cwd": reached.cwd,
+        "headers": {**spec.headers, **headers_of(options)},
+        "env": spec.env,
+        "cwd": spec.cwd,
         "patience": options.timeout,
         **({"one_at_a_time": True, "at_once": 1} if options.one_at_a_time else {}),
     }
-    if isinstance(found, str):
-        subject = await with_form(ServerTarget(url=found, form=transport, **settings))
+    if spec.url:
+        subject = await with_form(ServerTarget(url=spec.url, form=transport, **settings))
         return await work(await _authorize(subject, options))
     if transport == "stdio":
-        return await work(ServerTarget(command=found, **settings))
-    if options.command or names_entry(options):
+        return await work(ServerTarget(command=spec.command, **settings))
+    if not is_placed(options):
         raise UsageError(f"a command is reached over stdio, not {transport}")
     place = locate(options.target, options.rest).target
     async with serve_target(place, transport, settings["env"]) as url:

@@ -18,7 +18,7 @@ from accord.cli.options import (
     one_of,
     without_secrets,
 )
-from accord.cli.target import demand_target, names_entry
+from accord.cli.target import demand_target, is_placed, names_entry
 from accord.cli.terminal import escape_in_json, interruptible, painter, progress, say
 from accord.errors import ConnectFailed
 from accord.secrets.filter import display_target
@@ -168,7 +168,7 @@ def _target_over(options: argparse.Namespace, found: Any, settings: Any) -> Any:
         raise UsageError(f"only a URL is reached over {transport}; accord run --http serves a file")
     if transport == "stdio":
         return found
-    if options.command or names_entry(options):
+    if not is_placed(options):
         raise UsageError("a command is reached over stdio, not in memory")
     from accord.cli.target import load, locate
 

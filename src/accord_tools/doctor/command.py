@@ -2,23 +2,22 @@
 
 import argparse
 import logging
-from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
 from accord.cli.connection import advise_in_options, auth_of, auth_options
 from accord.cli.options import (
+    CWD,
+    ENTRY,
     ENV,
     TARGET,
     TEXT_OR_JSON,
     Commands,
-    UsageError,
     add_command,
     is_json,
 )
-from accord.cli.target import command_of, demand_target, suggest_url
+from accord.cli.target import demand_target, read_target
 from accord.cli.terminal import painter, say, say_json
 
 if TYPE_CHECKING:
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from accord_tools.diagnosis.steps import DiagnosisStep, StepList
     from accord_tools.doctor.launch import LaunchDiagnosis
     from accord_tools.doctor.url import Diagnosis
-    from accord_tools.hosts.definition import HostEntry
 
 
 _HELP = """\
@@ -55,11 +53,10 @@ examples:
 
 
 _OPTIONS = f"""\
-{TARGET}{TEXT_OR_JSON}
+{TARGET}{ENTRY}{TEXT_OR_JSON}
 --json
 --timeout S  seconds a step may take (default: 10)
---config FILE  the configuration of a host; TARGET is the name of a server in it
-{ENV}{auth_options()}"""
+{ENV}{CWD}{auth_options()}"""
 
 
 def register(commands: Commands) -> None:
@@ -97,52 +94,24 @@ def run(options: argparse.Namespace) -> int:
 def _new_diagnosis(
     options: argparse.Namespace, report: "Callable[[DiagnosisStep], object]"
 ) -> "Diagnosis | LaunchDiagnosis":
-    entry = _find_entry(options)
-    if not entry.url:
+    demand_target(options, "doctor")
+    # A placeholder that is not filled in is a finding.
+    spec = read_target(options, keeps_placeholders=True)
+    spec = replace(spec, env={**spec.env, **dict(options.env)})
+    if not spec.url:
         from accord_tools.doctor.launch import LaunchDiagnosis
 
-        return LaunchDiagnosis(entry, seconds=options.timeout, report=report)
-    _demand_url(entry.url)
+        return LaunchDiagnosis(spec, seconds=options.timeout, report=report)
     from accord_tools.doctor.url import Diagnosis
 
     return Diagnosis(
-        entry.url,
+        spec.url,
         auth=auth_of(options),
-        headers={**entry.headers, **dict(options.header)},
+        headers={**spec.headers, **dict(options.header)},
         seconds=options.timeout,
         report=report,
         advise=advise_in_options,
     )
-
-
-def _find_entry(options: argparse.Namespace) -> "HostEntry":
-    """Return the server that the command line names."""
-    from accord_tools.hosts.definition import HostEntry
-    from accord_tools.hosts.sources.configuration_file import read_file_entry
-
-    env = dict(options.env)
-    if options.config:
-        if options.command or options.rest:
-            raise UsageError("with --config the TARGET is the name of one server in that file")
-        entry = read_file_entry(Path(options.config), options.target)
-        return replace(entry, env={**entry.env, **env})
-    if not options.command and (url := suggest_url(options.target)):
-        raise UsageError(f"{options.target} is not a URL; did you mean {url}?")
-    if not options.command and "://" in options.target:
-        return HostEntry(name=options.target, transport="http", url=options.target)
-    demand_target(options, "doctor")
-    command = command_of(options)
-    return HostEntry(name=options.target or command[0], command=tuple(command), env=env)
-
-
-def _demand_url(url: str) -> None:
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UsageError(f"{url[:200]} is not the URL of a server, http(s)://host/path")
-    try:
-        _ = parts.port
-    except ValueError:
-        raise UsageError(f"{url[:200]} has an invalid port") from None
 
 
 def _print_json(diagnosis: "StepList") -> None:

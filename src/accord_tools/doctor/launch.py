@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import shlex
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from accord.client import connect
+from accord.client.server_spec import ServerSpec
 from accord.errors import AccordError
 from accord.protocol.revisions import BEFORE_HANDSHAKE
 from accord_tools.arguments.samples import plain_arguments
@@ -18,7 +20,6 @@ from accord_tools.check.probing.target import StdioCarrier
 from accord_tools.check.probing.tool_calls import tool_refusal
 from accord_tools.diagnosis.steps import DiagnosisStep, StepList, Stopped
 from accord_tools.hosts.checking.launch import advise_program, advise_start, quote_stderr
-from accord_tools.hosts.definition import HostEntry
 
 if TYPE_CHECKING:
     from accord.client import Client
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 _PATH_OF_DESKTOPS: Final = os.pathsep.join(
     ("/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin")
 )
+# A value that is to be filled in: ${input:key}, ${env:KEY}, $KEY, <your key>, YOUR_API_KEY.
+_TO_FILL_IN: Final = re.compile(r"\$\{[^}]*\}|\$[A-Z_]{3,}|<[^<>]+>|\byour[-_ ]\w+", re.IGNORECASE)
 _SCRIPTS: Final = frozenset({".py", ".js", ".mjs", ".cjs", ".ts"})
 _LINE: Final = 200
 _LEAVING: Final = 2.0
@@ -45,7 +48,7 @@ class LaunchDiagnosis(StepList):
 
     def __init__(
         self,
-        entry: HostEntry,
+        entry: ServerSpec,
         *,
         seconds: float = 10.0,
         report: Callable[[DiagnosisStep], object] = lambda _step: None,
@@ -103,8 +106,9 @@ class LaunchDiagnosis(StepList):
             return
         asked = "the variables of the entry"
         came = ", ".join(entry.env)  # never their values
-        if entry.placeholders:
-            change = f"fill in {', '.join(entry.placeholders)}"
+        to_fill_in = [name for name, value in entry.env.items() if _TO_FILL_IN.search(value)]
+        if to_fill_in:
+            change = f"fill in {', '.join(to_fill_in)}"
             self.add("environment", "warning", asked=asked, came=came, change=change)
         else:
             self.add("environment", "ok", asked=asked, came=came)

@@ -21,12 +21,13 @@ from typing import Any, Final
 
 import msgspec
 
+from accord.client.server_spec import ServerSpec
 from accord.errors import AccordError
 from accord.private_files import user_folder
 from accord.version import __version__
 from accord_tools.contract.data_files import read_data_file
 from accord_tools.contract.expectations import snapshot_file
-from accord_tools.fleet.definition import FleetError, FleetServer, ResolvedServer
+from accord_tools.fleet.definition import FleetError, FleetServer
 from accord_tools.fleet.results import RuleSetStamp
 
 # -- the files that a Python file imports, found by reading it
@@ -145,7 +146,7 @@ class NotCacheable(AccordError):
     """A result cannot be kept for later runs; the message says why."""
 
 
-def digest_program(resolved: ResolvedServer, environ: Mapping[str, str]) -> Any:
+def digest_program(resolved: ServerSpec, environ: Mapping[str, str]) -> Any:
     """Return the digests of everything that a command runs, as far as files show it.
 
     Raises:
@@ -435,7 +436,7 @@ class CacheKey(msgspec.Struct, frozen=True, kw_only=True):
 
 def make_key(
     server: FleetServer,
-    resolved: ResolvedServer,
+    resolved: ServerSpec,
     rules: RuleSetStamp,
     *,
     version: str = "",
@@ -468,7 +469,7 @@ def make_key(
         "launch": launch,
         "args": [_digest_value(secret, each) for each in resolved.command[1:]],
         "cwd": resolved.cwd,
-        "transport": resolved.transport,
+        "transport": "stdio" if resolved.command else resolved.transport,
         "env": _digest_values(secret, resolved.env),
         "headers": _digest_values(secret, resolved.headers),
         "auth": _digest_value(secret, resolved.auth or ""),
@@ -527,7 +528,7 @@ def _user_secret(environ: Mapping[str, str]) -> bytes:
     return secret
 
 
-def read_version(server: FleetServer, resolved: ResolvedServer, folder: Path) -> str:
+def read_version(server: FleetServer, resolved: ServerSpec, folder: Path) -> str:
     """Return the version of a server from where the fleet file says; empty if it says nothing.
 
     Raises:
@@ -605,7 +606,7 @@ def version_of_command(command: Sequence[str], folder: Path) -> str:
     return lines[0].strip()[:_LONGEST]
 
 
-def version_of_package(named: str, resolved: ResolvedServer) -> str:
+def version_of_package(named: str, resolved: ServerSpec) -> str:
     """Return the version of an installed package, as "pypi:NAME" or "npm:NAME" names it.
 
     Raises:

@@ -159,39 +159,3 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     name: str = ""
     rules: str = "latest"
     notes: tuple[str, ...] = ()
-
-
-class ResolvedServer(msgspec.Struct, frozen=True, kw_only=True):
-    """How to reach a server, with placeholders filled in; never shown or stored as it is.
-
-    Attributes:
-        name: of the server in the fleet.
-        command: the program as an absolute path, and its arguments; empty for a URL.
-        url: where it is; empty for a command.
-        transport: "stdio", or "http" or "sse" if the entry says so; None is found out.
-        env: variables in addition to those of this process.
-        cwd: the folder it runs in.
-        headers: of every HTTP request.
-        auth: "oauth", or None.
-        secrets: texts that must not appear in any output, the longest first.
-        shown: the command or URL for people, without secrets.
-        missing: variables that are not set, and files that should have their values.
-        not_found: the program or the folder, if it does not exist, with what is wrong.
-    """
-
-    name: str
-    command: tuple[str, ...] = ()
-    url: str = ""
-    transport: str | None = None
-    env: Mapping[str, str] = {}
-    cwd: str | None = None
-    headers: Mapping[str, str] = {}
-    auth: str | None = None
-    secrets: tuple[str, ...] = ()
-    shown: str = ""
-    missing: tuple[str, ...] = ()
-    not_found: tuple[str, ...] = ()
-
-    def __repr__(self) -> str:
-        # Logs and tracebacks quote it.
-        return f"<ResolvedServer {self.name}: {self.shown}>"

@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from accord.client.server_spec import ServerSpec
 from accord.secrets.filter import SecretFilter
 from accord_tools.fleet.caching import SECRET_VARIABLE, CacheKey, make_key, read_version
 from accord_tools.fleet.definition import (
@@ -17,7 +18,6 @@ from accord_tools.fleet.definition import (
     Fleet,
     FleetError,
     FleetServer,
-    ResolvedServer,
 )
 from accord_tools.fleet.file.entries import resolve_server, withheld_variables
 from accord_tools.fleet.history.history import History
@@ -42,7 +42,7 @@ class PreparedServer(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     server: FleetServer
-    resolved: ResolvedServer
+    resolved: ServerSpec
     result: ServerResult | None = None
     job: WorkerJob | None = None
     key: CacheKey = CacheKey()
@@ -90,7 +90,7 @@ class Preparation(msgspec.Struct, frozen=True, kw_only=True):
         )
         return PreparedServer(server=server, resolved=resolved, result=result)
 
-    def _plan(self, server: FleetServer, resolved: ResolvedServer) -> PreparedServer:
+    def _plan(self, server: FleetServer, resolved: ServerSpec) -> PreparedServer:
         version, why_not = "", ""
         try:
             version = read_version(server, resolved, self.fleet.folder)
@@ -136,7 +136,7 @@ class Preparation(msgspec.Struct, frozen=True, kw_only=True):
         return server.lock
 
     def _find_earlier(
-        self, server: FleetServer, resolved: ResolvedServer, key: CacheKey
+        self, server: FleetServer, resolved: ServerSpec, key: CacheKey
     ) -> ReusableResult | None:
         if not self.is_reusing or not key.key or server.name in self.refresh:
             return None

@@ -1,14 +1,14 @@
 """Hosts, their configurations and the entries in them: the types that all parts share."""
 
 import os
-import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from accord.client.server_spec import TransportName
 from accord.errors import AccordError
 
 KeyPath: TypeAlias = tuple[str | int, ...]
@@ -17,51 +17,10 @@ FileFormat: TypeAlias = Literal["json", "json-comments", "jsonc", "toml", "yaml"
 """How a host reads its file: strict JSON, with comments, with comments and trailing commas ..."""
 System: TypeAlias = Literal["linux", "macos", "windows"]
 Scope: TypeAlias = Literal["user", "project"]
-TransportName: TypeAlias = Literal["stdio", "http", "sse"]
-
-# A value that is to be filled in: ${input:key}, ${env:KEY}, $KEY, <your key>, YOUR_API_KEY.
-_PLACEHOLDER: Final = re.compile(r"\$\{[^}]*\}|\$[A-Z_]{3,}|<[^<>]+>|\byour[-_ ]\w+", re.IGNORECASE)
 
 
 class HostsError(AccordError):
     """A host, a file of one or an entry is not as it should be; the message says what to do."""
-
-
-class HostEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A server in the configuration of a host: a command to launch, or a URL.
-
-    This is the one form that entries of all hosts are read into. Texts may have `${env:NAME}` for
-    a variable of the environment and `${input:NAME}` for a value that the host asks for.
-
-    Attributes:
-        name: its name there.
-        transport: how the host talks to it.
-        command: program and arguments; empty for a URL.
-        env: variables that the host sets for it.
-        cwd: the folder it runs in, if the entry names one.
-        url: where it is; empty for a command.
-        headers: of every request to the URL.
-        timeout: the seconds that a request may take, if the entry says so.
-        disabled: whether the host leaves it out.
-        extra: members that only this host knows; they are kept when an entry is written again.
-    """
-
-    name: str
-    transport: TransportName = "stdio"
-    command: tuple[str, ...] = ()
-    env: Mapping[str, str] = {}
-    cwd: str | None = None
-    url: str = ""
-    headers: Mapping[str, str] = {}
-    timeout: float | None = None
-    disabled: bool = False
-    extra: Mapping[str, Any] = {}
-
-    @property
-    def placeholders(self) -> list[str]:
-        """The names of variables and headers whose value is still to be filled in."""
-        given = {**self.env, **self.headers}
-        return [name for name, value in given.items() if _PLACEHOLDER.search(value)]
 
 
 class EntryShape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -69,7 +28,7 @@ class EntryShape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     Attributes:
         members: the members that accord writes, in their order: name in the file (dots lead into
-            objects) to field. Fields are those of `HostEntry`, and: `program` and `args` (the first
+            objects) to field. Fields are those of a server, and: `program` and `args` (the first
             word of the command and the others), `env_names` (variables passed on under their own
             name), `header_names` (header to variable), `bearer_name` (the variable with the
             token), `timeout_ms`, `enabled` (the contrary of `disabled`), `type`.

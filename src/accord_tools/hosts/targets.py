@@ -3,36 +3,23 @@
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final
 
 import msgspec
 
 from accord.cli.installation import import_folders, python_words
+from accord.cli.target import locate
+from accord.client.server_spec import HttpForm, NeededValue, ServerSpec
 from accord.secrets.recognition import names_secret
-from accord_tools.hosts.definition import HostEntry, HostsError, Machine, TransportName
+from accord_tools.hosts.definition import HostsError, Machine
 from accord_tools.hosts.launching.environment import REFERENCE
 from accord_tools.hosts.launching.installation import (
     AccordCommand,
     accord_command,
-    bridge_entry,
-    unwrap_entry,
-    wrap_entry,
 )
 from accord_tools.hosts.server_names import check_name, command_name, file_name, url_name
-
-if TYPE_CHECKING:
-    from accord_tools.hosts.bundles.archive import Bundle
-
-__all__ = [
-    "NeededValue",
-    "TargetServer",
-    "bridge_entry",
-    "read_target",
-    "unwrap_entry",
-    "wrap_entry",
-]
 
 _URL: Final = re.compile(r"https?://", re.IGNORECASE)
 _NAMED: Final = re.compile(r"([^/\\=]+)=(.+)", re.DOTALL)
@@ -50,75 +37,16 @@ _FOREIGN: Final = re.compile(r"^\s*(?:from|import)\s+(mcp|fastmcp)\b", re.MULTIL
 _OWN: Final = re.compile(r"^\s*(?:from|import)\s+accord\b", re.MULTILINE)
 
 
-class NeededValue(msgspec.Struct, frozen=True, kw_only=True):
-    """A value that a server needs, and that only its user knows.
-
-    Attributes:
-        name: of the variable; the entry has `${env:NAME}` in its place.
-        key: what its author calls it, if that is another name.
-        title: for people.
-        description: for people.
-        type: one of string, number, boolean, directory and file.
-        is_secret: whether it must not be shown.
-        is_required: whether the server does not work without it.
-        is_multiple: whether it is a list of values.
-    """
-
-    name: str
-    key: str = ""
-    title: str = ""
-    description: str = ""
-    type: str = "string"
-    is_secret: bool = False
-    is_required: bool = True
-    is_multiple: bool = False
-
-
-class TargetServer(msgspec.Struct, frozen=True, kw_only=True):
-    """A server to add.
-
-    Attributes:
-        entry: how it is launched or reached. Its command may have names without a path, which
-            `settle_command` completes.
-        title: its name for people.
-        needed: the values that are still to be given.
-        remarks: what a user should know, sentences.
-        is_foreign: whether others may have written it: it is launched or contacted only once its
-            user agreed to that, and gets the variables that its user names, no others.
-        bundle: the bundle to unpack before the entry works, into `bundle_folder(bundle)`.
-    """
-
-    entry: HostEntry
-    title: str = ""
-    needed: tuple[NeededValue, ...] = ()
-    remarks: tuple[str, ...] = ()
-    is_foreign: bool = False
-    bundle: "Bundle | None" = None
-
-
-class PythonServer(Protocol):
-    """The file or module of a server, as the command line finds it."""
-
-    @property
-    def file(self) -> Path | None: ...
-    @property
-    def module(self) -> str: ...
-    @property
-    def target(self) -> str: ...
-
-
 class TargetReader(msgspec.Struct, frozen=True, kw_only=True):
     """What targets are read with.
 
     Attributes:
         machine: whose paths entries have.
         accord: the words that launch accord; found out when a target needs them, by default.
-        locate: finds a Python file or module; its errors say what else a target can be.
         values: values of a bundle's settings that a user gave, by key or variable.
     """
 
     machine: Machine
-    locate: Callable[[str, Sequence[str]], PythonServer]
     accord: AccordCommand | None = None
     values: Mapping[str, str] = {}
 
@@ -138,7 +66,7 @@ def read_target(
     *,
     command: Sequence[str] = (),
     name: str = "",
-) -> TargetServer:
+) -> ServerSpec:
     """Return the server that a user names.
 
     Args:
@@ -157,24 +85,20 @@ def read_target(
     if command:
         words = tuple(command)
         named = given or (check_name(text) if text else command_name(words))
-        return complete_target(HostEntry(name=named, command=words))
+        return complete_target(ServerSpec(name=named, command=words))
     found = _NAMED.fullmatch(text)
     is_plain = _URL.match(text) or _REGISTRY.match(text) or Path(text).exists()
     if found and not is_plain:
         given, text = given or check_name(found[1]), found[2]
     target = _read_place(text, rest, reader)
     if given:
-        entry = msgspec.structs.replace(target.entry, name=given)
-        target = msgspec.structs.replace(target, entry=entry)
+        target = msgspec.structs.replace(target, name=given)
     return target
 
 
-def _read_place(text: str, rest: Sequence[str], reader: TargetReader) -> TargetServer:
+def _read_place(text: str, rest: Sequence[str], reader: TargetReader) -> ServerSpec:
     if _URL.match(text):
         return _read_url(text)
-    if re.match(r"\w+://", text):
-        scheme = text.partition("://")[0]
-        raise HostsError(f"{scheme}:// is not for servers; a URL begins with http:// or https://")
     package = _find_package(text)
     if package is not None:
         return package
@@ -197,14 +121,14 @@ def _read_place(text: str, rest: Sequence[str], reader: TargetReader) -> TargetS
         return _foreign(read_configuration_file(path, fragment, reader))
     if suffix in _SCRIPTS and path.is_file():
         full = reader.machine.project / path
-        entry = HostEntry(name=file_name(full), command=("node", os.path.normpath(full)))
+        entry = ServerSpec(name=file_name(full), command=("node", os.path.normpath(full)))
         return complete_target(entry)
     if suffix in _CONFIGURATIONS:
         raise HostsError(f"there is no file {where}")
     return _read_python(text, rest, reader)
 
 
-def _find_package(text: str) -> TargetServer | None:
+def _find_package(text: str) -> ServerSpec | None:
     """Return the server of a package of npm or PyPI; None if the text does not name one.
 
     Raises:
@@ -221,7 +145,7 @@ def _find_package(text: str) -> TargetServer | None:
         example = "npm:@scope/name@1.2.3" if registry == "npm" else "pypi:name==1.2.3"
         raise HostsError(f"{text!r} is not a package of {registry}; expected {example}")
     command = (*runner, name)
-    return _foreign(complete_target(HostEntry(name=command_name(command), command=command)))
+    return _foreign(complete_target(ServerSpec(name=command_name(command), command=command)))
 
 
 def suggest_package(text: str) -> str:
@@ -233,18 +157,18 @@ def suggest_package(text: str) -> str:
     return f"; did you mean a package: npm:{text} or pypi:{text}?" if _NPM.fullmatch(text) else ""
 
 
-def _foreign(target: TargetServer) -> TargetServer:
+def _foreign(target: ServerSpec) -> ServerSpec:
     return msgspec.structs.replace(target, is_foreign=True)
 
 
 def complete_target(
-    entry: HostEntry,
+    entry: ServerSpec,
     *,
     title: str = "",
     needed: Sequence[NeededValue] = (),
     remarks: Sequence[str] = (),
-) -> TargetServer:
-    """Return a target with the values that its entry refers to, beside those that are known."""
+) -> ServerSpec:
+    """Return a server with the values that it refers to, beside those that are known."""
     known = {each.name: each for each in needed}
     texts = [("", text) for text in (*entry.command, entry.url, entry.cwd or "")]
     for place, text in [*texts, *entry.env.items(), *entry.headers.items()]:
@@ -253,8 +177,8 @@ def complete_target(
             is_secret = is_named or names_secret(name)
             needed_value = NeededValue(name=name, is_secret=is_secret, is_required=not default)
             known.setdefault(name, needed_value)
-    return TargetServer(
-        entry=entry,
+    return msgspec.structs.replace(
+        entry,
         title=title or entry.name,
         needed=tuple(known.values()),
         remarks=tuple(remarks),
@@ -269,7 +193,7 @@ def expand_home(text: str, machine: Machine) -> str:
 # -- a URL
 
 
-def _read_url(text: str) -> TargetServer:
+def _read_url(text: str) -> ServerSpec:
     from urllib.parse import urlsplit
 
     try:
@@ -284,22 +208,22 @@ def _read_url(text: str) -> TargetServer:
             "the URL is that of a file, not of a server: download it, and name the file"
         )
     is_sse = parts.path.rstrip("/").endswith("/sse")
-    transport: TransportName = "sse" if is_sse else "http"
+    transport: HttpForm = "sse" if is_sse else "http"
     remarks = []
     if is_sse:
         remarks.append("the path ends with /sse: the entry uses the older transport with events")
     if parts.scheme.lower() == "http" and url_name(text) != "localhost":
         remarks.append("the URL begins with http: what is sent can be read on the way")
     return complete_target(
-        HostEntry(name=url_name(text), transport=transport, url=text), remarks=remarks
+        ServerSpec(name=url_name(text), transport=transport, url=text), remarks=remarks
     )
 
 
 # -- a Python file or module
 
 
-def _read_python(text: str, rest: Sequence[str], reader: TargetReader) -> TargetServer:
-    place = reader.locate(text, rest)
+def _read_python(text: str, rest: Sequence[str], reader: TargetReader) -> ServerSpec:
+    place = locate(text, rest)
     file = place.file
     if file is not None:
         foreign = _foreign_library(file)
@@ -325,7 +249,7 @@ def _read_python(text: str, rest: Sequence[str], reader: TargetReader) -> Target
             env |= {"PYTHONPATH": os.pathsep.join(folders)} if folders else {}
     where = file.absolute() if file is not None else Path(place.module.replace(".", "/"))
     command = (*words, "run", place.target)
-    entry = HostEntry(name=file_name(where), command=command, env=env)
+    entry = ServerSpec(name=file_name(where), command=command, env=env)
     return complete_target(entry, remarks=remarks)
 
 
@@ -340,11 +264,11 @@ def _foreign_library(file: Path) -> str:
     return found[1] if found and not _OWN.search(code) else ""
 
 
-def _foreign_target(file: Path, library: str, reader: TargetReader) -> TargetServer:
+def _foreign_target(file: Path, library: str, reader: TargetReader) -> ServerSpec:
     own = _project_python(file)
     python = str(own) if own is not None else python_words()[0]
     command = (python, str(file.absolute()))
-    entry = HostEntry(name=file_name(file.absolute()), command=command)
+    entry = ServerSpec(name=file_name(file.absolute()), command=command)
     remark = f"{file.name} serves with {library}: the entry runs it with {python}"
     return complete_target(entry, remarks=[remark])
 
@@ -376,7 +300,7 @@ def _has_accord(python: Path) -> bool:
 # -- a bundle
 
 
-def _read_bundle(path: Path, reader: TargetReader) -> TargetServer:
+def _read_bundle(path: Path, reader: TargetReader) -> ServerSpec:
     from accord_tools.hosts.bundles.archive import read_bundle
     from accord_tools.hosts.bundles.entry import bundle_folder, bundle_target
 

@@ -11,7 +11,18 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, Self
 from urllib.parse import urlsplit
 
-from accord.cli.options import CREDENTIALS, ENV, Commands, UsageError, add_command, headers_of
+from accord.cli.options import (
+    CREDENTIALS,
+    CWD,
+    ENTRY,
+    ENV,
+    TARGET,
+    Commands,
+    UsageError,
+    add_command,
+    headers_of,
+)
+from accord.cli.target import demand_target, read_target
 from accord.cli.terminal import complain, end_by_signals, escape_controls, note
 from accord.errors import ConnectFailed, MissingExtra, TransportError
 from accord.http.server.sockets import listen
@@ -20,6 +31,7 @@ from accord.secrets.filter import display_target
 from accord_tools.reports import delivery
 
 if TYPE_CHECKING:
+    from accord.client.server_spec import ServerSpec
     from accord_tools.watch.watcher import Watcher
 
 
@@ -45,12 +57,11 @@ examples:
 
 
 _OPTIONS: Final = f"""\
-url? URL       the server, with --listen
-rest* WORD
+{TARGET}{ENTRY}\
 --listen PORT  the port that clients connect to; 0 takes any free port
 --record FILE  write a trace, secrets masked; if FILE exists, write FILE-2 and so on
 --log FILE     write breaches there instead of to stderr
-{CREDENTIALS}{ENV}{delivery.OPTIONS}"""
+{CREDENTIALS}{ENV}{CWD}{delivery.OPTIONS}"""
 # Bytes that a pipe takes at once when it is ready for writing.
 _LONGEST: Final = 2_000
 # Milliseconds to wait for the reader of stderr.
@@ -66,20 +77,23 @@ def register(commands: Commands) -> None:
         _HELP,
         _OPTIONS,
         # Signals are passed on to the server.
-        handles_signals=lambda options: bool(options.command),
+        handles_signals=lambda options: options.listen is None,
     )
 
 
 def run(options: argparse.Namespace) -> int:
     """Watch until the conversation ends."""
     form = delivery.report_format(options)
-    if options.command and (options.url or options.listen is not None):
-        raise UsageError("watch takes a command after --, or --listen PORT with a URL, not both")
-    if not options.command and (not options.url or options.listen is None):
+    if options.target or options.command:
+        demand_target(options, "watch")
+    spec = read_target(options) if options.target or options.command else None
+    if spec is None or (spec.url and options.listen is None):
         raise UsageError("watch needs a command after --, or --listen PORT and a URL")
+    if spec.command and options.listen is not None:
+        raise UsageError("watch takes a command after --, or --listen PORT with a URL, not both")
     try:
         with _Log(options.log) as log:
-            return _watch(options, form, log)
+            return _watch(spec, options, form, log)
     except (ConnectFailed, MissingExtra, TransportError) as error:
         complain(str(error))
     except OSError as error:
@@ -138,18 +152,19 @@ _PLAIN_SIGNALS: Final = tuple(
 )
 
 
-def _watch(options: argparse.Namespace, form: str, log: _Log) -> int:
+def _watch(spec: "ServerSpec", options: argparse.Namespace, form: str, log: _Log) -> int:
     from accord_tools.watch.watcher import Watcher
 
-    target = display_target(options.url) or " ".join(options.command)
+    shown = spec.shown.removeprefix("-- ") or " ".join(options.command) or options.target
+    target = display_target(spec.url) or shown
     watcher = Watcher(target, found=log.add, recording=options.record)
     try:
-        if options.command:
+        if spec.command:
             from accord_tools.watch.stdio_relay import watch_command
 
-            code = watch_command(options.command, watcher, env=dict(options.env))
+            code = watch_command(spec.command, watcher, env=spec.env, cwd=spec.cwd)
         else:
-            _serve(options, watcher, log)
+            _serve(spec, options, watcher, log)
             code = None
     finally:
         watcher.close()
@@ -167,19 +182,18 @@ def exit_like(code: int) -> int:
     return 128 - code if code < 0 else code
 
 
-def _serve(options: argparse.Namespace, watcher: "Watcher", log: _Log) -> None:
-    parts = urlsplit(options.url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UsageError(f"{options.url!r} is not the URL of a server, http(s)://host/path")
+def _serve(spec: "ServerSpec", options: argparse.Namespace, watcher: "Watcher", log: _Log) -> None:
+    parts = urlsplit(spec.url)
     sockets = listen("127.0.0.1", options.listen)
 
     async def serve() -> None:
         from accord_tools.watch.http_proxy import serve_proxy
 
         end_by_signals()
-        async with serve_proxy(options.url, sockets, watcher, headers=headers_of(options)):
+        headers = {**spec.headers, **headers_of(options)}
+        async with serve_proxy(spec.url, sockets, watcher, headers=headers):
             port = sockets[0].getsockname()[1]
-            shown = display_target(options.url)
+            shown = display_target(spec.url)
             log.write(f"{shown} is watched at http://127.0.0.1:{port}{parts.path}; Ctrl-C ends")
             await asyncio.Event().wait()
 

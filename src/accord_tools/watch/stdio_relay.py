@@ -36,6 +36,7 @@ def watch_command(
     watcher: Watcher,
     *,
     env: Mapping[str, str] | None = None,
+    cwd: str | None = None,
     launched: Callable[[], None] | None = None,
     stdin: int = 0,
     stdout: int = 1,
@@ -49,6 +50,7 @@ def watch_command(
         command: launches the server.
         watcher: receives the copies.
         env: variables for the server, beside those of this process.
+        cwd: the folder that it runs in.
         launched: called when the server runs; threads that it starts receive no signals.
         stdin: the host writes to it; taken over once the server runs.
         stdout: the host reads from it; taken over as well.
@@ -59,6 +61,7 @@ def watch_command(
     process = spawn(
         command,
         env={**os.environ, **(env or {})},
+        cwd=cwd,
         stderr=None,
         own_group=False,
         before_exec=_die_with_parent(),

@@ -514,7 +514,7 @@ def test_the_command_says_where_it_listens_adds_the_token_and_ends_by_signal(tmp
     [
         ((), "watch needs a command after --, or --listen PORT and a URL"),
         (("http://x/mcp",), "watch needs a command after --, or --listen PORT and a URL"),
-        (("--listen", "0", "ftp://x"), "'ftp://x' is not the URL of a server"),
+        (("--listen", "0", "ftp://x"), "ftp://x: the URL of a server begins with http"),
         (("--listen", "0", "http://x/", "--", "cat"), "not both"),
     ],
 )

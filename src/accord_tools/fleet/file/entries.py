@@ -9,11 +9,14 @@ from pathlib import Path
 from shlex import join
 from typing import Any, ClassVar, Final, NamedTuple
 
+from msgspec.structs import replace
+
 from accord.client.configuration import URL_MEMBERS, EntryReader
+from accord.client.server_spec import HttpForm, ServerSpec
 from accord.errors import ConfigurationError
 from accord.secrets.filter import SecretFilter, display_target, find_given
 from accord.secrets.recognition import names_secret
-from accord_tools.fleet.definition import Fleet, FleetError, FleetServer, ResolvedServer
+from accord_tools.fleet.definition import Fleet, FleetError, FleetServer
 from accord_tools.hosts.entries.literals import find_literals
 from accord_tools.hosts.sources.entry_forms import normalize_entry
 
@@ -105,7 +108,7 @@ class FleetEntryReader(EntryReader):
 
 def resolve_server(
     server: FleetServer, fleet: Fleet, environ: Mapping[str, str] | None = None
-) -> ResolvedServer:
+) -> ServerSpec:
     """Fill in the placeholders of a server's entry, and find its program.
 
     Args:
@@ -114,7 +117,8 @@ def resolve_server(
         environ: the variables; None takes those of this process.
 
     Returns:
-        how to reach it; `missing` names everything that it lacks.
+        how to reach it, never shown or stored as it is; `missing` names everything that it lacks,
+        and `secrets` has the longest first.
 
     Raises:
         FleetError: the entry is wrong.
@@ -125,37 +129,31 @@ def resolve_server(
     where = f"server {server.name!r}"
     reader = FleetEntryReader(where, folder, environ, fleet.folder.absolute())
     try:
-        target, options = _read_options(reader, server.name, entry)
+        read = _read_entry(reader, server.name, entry)
     except ConfigurationError as error:
         raise FleetError(f"{fleet.path}: {error}") from None
-    env: dict[str, str] = options.get("env") or {}
-    is_set = {**environ, **env}
+    is_set = {**environ, **read.env}
     missing = [*reader.missing]
     missing += [each for each in server.needs if not is_set.get(each) and each not in missing]
-    cwd = str(options["cwd"]) if "cwd" in options else None
-    command: tuple[str, ...] = ()
     not_found: list[str] = []
-    if isinstance(target, list):
-        program, not_found = _find_launched(target[0], is_set.get("PATH"), cwd or str(folder))
-        command = (program, *target[1:])
-    headers, auth = _split_auth(options)
-    url = target if isinstance(target, str) else ""
+    command = read.command
+    if command:
+        found = _find_launched(command[0], is_set.get("PATH"), read.cwd or str(folder))
+        command, not_found = (found[0], *command[1:]), found[1]
+    headers, auth = _split_auth(read)
     literals = [each.value for each in find_literals(server.name, entry)]
     secrets = _secrets_of(
-        [*reader.filled_in, *literals, *_auth_values(options.get("auth"))],
-        env=env,
+        [*reader.filled_in, *literals, *_auth_values(read.auth)],
+        env=read.env,
         headers=headers,
-        url=url,
+        url=read.url,
         environ=environ,
         folder=folder,
     )
-    return ResolvedServer(
-        name=server.name,
+    return replace(
+        read,
         command=command,
-        url=url,
-        transport=_transport_of(entry, is_command=bool(command)),
-        env=env,
-        cwd=cwd,
+        transport=None if command else _transport_of(entry),
         headers=headers,
         auth=auth,
         secrets=secrets,
@@ -172,22 +170,18 @@ def check_entry(name: str, entry: Mapping[str, Any], folder: Path) -> None:
         ConfigurationError: a member is missing or wrong.
     """
     reader = FleetEntryReader(f"server {name!r}", folder.absolute(), {}, folder.absolute())
-    _read_options(reader, name, normalize_entry(entry))
+    _read_entry(reader, name, normalize_entry(entry))
 
 
-def _read_options(
-    reader: FleetEntryReader, name: str, entry: Mapping[str, Any]
-) -> tuple[list[str] | str, Mapping[str, Any]]:
-    """Return the command or URL of an entry, and its options; empty if a variable is missing."""
+def _read_entry(reader: FleetEntryReader, name: str, entry: Mapping[str, Any]) -> ServerSpec:
+    """Return how an entry is reached; without a command and a URL if a variable is missing."""
     try:
-        read = reader.read(name, entry)
+        return reader.read(name, entry)
     except ConfigurationError:
         # Without a value for its placeholder a URL is wrong, and that is not the mistake.
         if not reader.missing:
             raise
-        return "", {}
-    target = read.target
-    return (target if isinstance(target, list) else str(target)), dict(read.options)
+        return ServerSpec(name=name)
 
 
 def _find_launched(program: str, path: str | None, cwd: str) -> tuple[str, list[str]]:
@@ -222,20 +216,17 @@ def find_program(program: str, path: str | None, cwd: str) -> tuple[str, str]:
     return os.path.abspath(os.path.join(cwd, found)), ""
 
 
-def _transport_of(entry: Mapping[str, Any], *, is_command: bool) -> str | None:
-    if is_command:
-        return "stdio"
+def _transport_of(entry: Mapping[str, Any]) -> HttpForm | None:
     kind = entry.get("type") or entry.get("transport")
     return "sse" if kind == "sse" else "http" if kind in _HTTP_TYPES else None
 
 
-def _split_auth(options: Mapping[str, Any]) -> tuple[dict[str, str], str | None]:
+def _split_auth(read: ServerSpec) -> tuple[dict[str, str], str | None]:
     """Return the headers, with a token of `auth`, and whether a user has to sign in."""
-    headers = dict(options.get("headers") or {})
-    auth = options.get("auth")
-    if auth == "oauth":
+    headers = dict(read.headers)
+    if read.auth == "oauth":
         return headers, "oauth"
-    for token in _auth_values(auth):
+    for token in _auth_values(read.auth):
         headers.setdefault("Authorization", f"Bearer {token}")
     return headers, None
 

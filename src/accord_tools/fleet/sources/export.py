@@ -9,9 +9,10 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from accord.client.server_spec import ServerSpec
 from accord_tools.fleet.definition import Fleet, FleetError
 from accord_tools.fleet.file.settings import suggest
-from accord_tools.hosts.definition import EntryShape, Host, HostEntry, HostsError, PlaceholderForms
+from accord_tools.hosts.definition import EntryShape, Host, HostsError, PlaceholderForms
 from accord_tools.hosts.documents.value_texts import format_pair, format_table
 from accord_tools.hosts.entries.placeholders import NoPlaceholder
 from accord_tools.hosts.entries.shaping import to_host
@@ -106,9 +107,9 @@ def _write_entry(
     texts: dict[str, Any] = map_texts(dict(members), _with_env)
     others = {key: texts[key] for key in ("envFile", "auth") if key in texts}
     is_url = "url" in texts
-    entry = HostEntry(
+    entry = ServerSpec(
         name=name,
-        transport="stdio" if not is_url else "sse" if texts.get("type") == "sse" else "http",
+        transport=None if not is_url else "sse" if texts.get("type") == "sse" else "http",
         command=() if is_url else (texts["command"], *map(str, texts.get("args", ()))),
         env={key: str(each) for key, each in texts.get("env", {}).items()},
         cwd=texts.get("cwd"),

@@ -8,8 +8,9 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from accord.client.server_spec import ServerSpec
 from accord.types import JsonObject, RevisionId
-from accord_tools.fleet.definition import DEFAULT_PATIENCE, DEFAULT_TIME, ResolvedServer
+from accord_tools.fleet.definition import DEFAULT_PATIENCE, DEFAULT_TIME
 from accord_tools.fleet.results import (
     CatalogChange,
     ServerTiming,
@@ -52,7 +53,7 @@ class WorkerJob(msgspec.Struct, frozen=True, kw_only=True):
             workers of a run; empty makes one.
     """
 
-    server: ResolvedServer
+    server: ServerSpec
     time: float = DEFAULT_TIME
     revisions: tuple[RevisionId, ...] = ()
     only: tuple[str, ...] = ()

@@ -80,8 +80,8 @@ class ServerAccess:
             options["stderr"] = self.stderr
             return options
         options["headers"] = self.headers
-        if server.transport in ("http", "sse"):
-            options["transport"] = server.transport  # type: ignore[typeddict-item]  # one of them
+        if server.transport is not None:
+            options["transport"] = server.transport
         if server.auth == "oauth" and not self.token:
             options["auth"] = self._authorizer()
         return options
@@ -126,7 +126,7 @@ class ServerAccess:
             name=server.shown or server.name,
             command=server.command,
             url=server.url,
-            form=server.transport if server.transport in ("http", "sse") else None,  # type: ignore[arg-type]  # one of them
+            form=server.transport,
             headers=self.headers,
             env=server.env,
             cwd=server.cwd,

@@ -9,12 +9,13 @@ from typing import Any, Final
 
 import msgspec
 
+from accord.client.server_spec import NeededValue, ServerSpec
 from accord_tools.hosts.bundles.archive import Bundle
 from accord_tools.hosts.bundles.manifest import BundleSetting, SettingValue, check_setting
-from accord_tools.hosts.definition import HostEntry, HostsError, Machine, System
+from accord_tools.hosts.definition import HostsError, Machine, System
 from accord_tools.hosts.entries.literals import variable_name
 from accord_tools.hosts.server_names import clean_name
-from accord_tools.hosts.targets import NeededValue, TargetReader, TargetServer, complete_target
+from accord_tools.hosts.targets import TargetReader, complete_target
 
 # -- conditions on versions, as manifests write them: `>=3.8,<4.0`, `>=16.0.0 <21`, `^1.2.3`
 
@@ -113,7 +114,7 @@ def check_compatibility(bundle: Bundle, machine: Machine) -> None:
         raise HostsError(f"{bundle.path} is for {names}, and this is {_NAMES[own]}")
 
 
-def bundle_target(bundle: Bundle, folder: Path, reader: TargetReader) -> TargetServer:
+def bundle_target(bundle: Bundle, folder: Path, reader: TargetReader) -> ServerSpec:
     """Return the server of a bundle.
 
     Args:
@@ -147,7 +148,7 @@ class _Filling:
             for key, each in bundle.manifest.user_config.items()
         }
 
-    def target(self) -> TargetServer:
+    def target(self) -> ServerSpec:
         args = self._fill_args()
         env = {}
         for name, text in self._env.items():
@@ -156,7 +157,7 @@ class _Filling:
                 env[name] = filled
         program = self._program(self._fill(self._command) or "")
         words = (program, *map(self._own_path, args))
-        entry = HostEntry(name=clean_name(self._bundle.manifest.name), command=words, env=env)
+        entry = ServerSpec(name=clean_name(self._bundle.manifest.name), command=words, env=env)
         return complete_target(
             entry,
             title=self._bundle.manifest.title,

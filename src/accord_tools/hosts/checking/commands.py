@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Final, NamedTuple
 
+from accord.client.server_spec import ServerSpec
 from accord_tools.hosts.checking.findings import FindingSeverity
 from accord_tools.hosts.checking.launch import advise_program
-from accord_tools.hosts.definition import ConfigFile, HostEntry, HostsError, Machine
+from accord_tools.hosts.definition import ConfigFile, HostsError, Machine
 from accord_tools.hosts.launching.command import settle_command
 from accord_tools.hosts.launching.environment import LaunchSettings, variable
 from accord_tools.hosts.launching.installation import accord_command
@@ -167,7 +168,7 @@ class CommandCheck:
     """
 
     def __init__(
-        self, file: ConfigFile, machine: Machine, settings: LaunchSettings, entry: HostEntry
+        self, file: ConfigFile, machine: Machine, settings: LaunchSettings, entry: ServerSpec
     ) -> None:
         self._file = file
         self._host = file.host

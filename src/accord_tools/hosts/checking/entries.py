@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -18,7 +18,7 @@ from accord_tools.hosts.checking.findings import (
 )
 from accord_tools.hosts.checking.launch import check_deeply, hider_of, target_of, try_server
 from accord_tools.hosts.checking.shape import find_shape_faults, fixes_form
-from accord_tools.hosts.definition import ConfigFile, Host, HostEntry, HostsError, KeyPath, Machine
+from accord_tools.hosts.definition import ConfigFile, Host, HostsError, KeyPath, Machine
 from accord_tools.hosts.entries.literals import find_literals
 from accord_tools.hosts.entries.shaping import from_host
 from accord_tools.hosts.launching.environment import (
@@ -30,6 +30,9 @@ from accord_tools.hosts.launching.environment import (
     variables_in,
 )
 from accord_tools.hosts.repairing import Repair, change_entry
+
+if TYPE_CHECKING:
+    from accord.client.server_spec import ServerSpec
 
 _DEFAULT_SECONDS: Final = 20.0
 # Texts that some host fills in; the last groups are names of variables.
@@ -145,7 +148,7 @@ class EntryCheck:
         self._value = value
         self._machine = machine
         self._mask = Secrets().mask_text
-        self.entry: HostEntry | None = None
+        self.entry: ServerSpec | None = None
         self.settings: LaunchSettings | None = None
 
     def find_faults(self) -> Iterator[Finding]:
@@ -178,7 +181,7 @@ class EntryCheck:
             return
         self.settings = host_environment(self._host, self._machine, self.entry)
         yield from self._check_variables(self.settings)
-        if self.entry.transport == "stdio" and any(self.settings.command[:1]):
+        if self.entry.form == "stdio" and any(self.settings.command[:1]):
             yield from self._check_command(self.settings)
 
     def _repair(self, code: str, title: str, mended: Mapping[str, Any]) -> Repair:

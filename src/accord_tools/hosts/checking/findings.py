@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from accord_tools.hosts.definition import ConfigFile, HostEntry, KeyPath
+from accord.client.server_spec import ServerSpec
+from accord_tools.hosts.definition import ConfigFile, KeyPath
 from accord_tools.hosts.documents.document import TextPlace
 
 if TYPE_CHECKING:
@@ -231,7 +232,7 @@ class EntryReport(msgspec.Struct, frozen=True, kw_only=True):
     file: ConfigFile
     name: str
     findings: tuple[Finding, ...] = ()
-    entry: HostEntry | None = None
+    entry: ServerSpec | None = None
     launched: LaunchFacts | None = None
 
     @property

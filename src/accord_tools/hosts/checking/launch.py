@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from accord.client.server_spec import ServerSpec
 from accord.errors import AccordError, ConnectFailed, MissingExtra
 from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS
 from accord.secrets.filter import filter_of, find_given
@@ -26,7 +27,6 @@ from accord_tools.check.probing.raw_connection import (
 )
 from accord_tools.check.probing.target import Form, ServerTarget, find_form, with_form
 from accord_tools.hosts.checking.findings import Blame, Finding, LaunchFacts, new_finding
-from accord_tools.hosts.definition import HostEntry
 from accord_tools.hosts.launching.environment import LaunchSettings
 
 # -- advice on a server that does not start
@@ -117,7 +117,7 @@ _LISTS: Final = {
 
 
 def target_of(
-    entry: HostEntry, settings: LaunchSettings, seconds: float, *, has_form: bool = True
+    entry: ServerSpec, settings: LaunchSettings, seconds: float, *, has_form: bool = True
 ) -> ServerTarget:
     """Return the server of an entry, to be launched with exactly the host's environment.
 
@@ -127,7 +127,7 @@ def target_of(
         seconds: to wait for an answer.
         has_form: whether the entry says which form of HTTP its URL speaks.
     """
-    form: Form | None = "sse" if entry.transport == "sse" else "http"
+    form: Form | None = "sse" if entry.form == "sse" else "http"
     if not has_form:
         form = None
     return ServerTarget(
@@ -145,7 +145,7 @@ def target_of(
 
 
 async def try_server(
-    entry: HostEntry, settings: LaunchSettings, seconds: float, *, has_form: bool = True
+    entry: ServerSpec, settings: LaunchSettings, seconds: float, *, has_form: bool = True
 ) -> tuple[LaunchFacts, list[Finding]]:
     """Launch or reach a server, begin a conversation, fetch its lists, ping it and leave.
 
@@ -165,7 +165,7 @@ async def try_server(
     return trial.facts, trial.findings
 
 
-def hider_of(entry: HostEntry, settings: LaunchSettings) -> Callable[[str], str]:
+def hider_of(entry: ServerSpec, settings: LaunchSettings) -> Callable[[str], str]:
     """Return a function that hides the values of an entry in texts of its server."""
     found = [each for each in settings.secrets if not is_path_like(each)]
     for name in entry.env:

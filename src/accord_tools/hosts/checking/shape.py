@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
+from accord.client.server_spec import TransportName
 from accord_tools.hosts.checking.findings import FindingSeverity
-from accord_tools.hosts.definition import EntryShape, Host, TransportName
+from accord_tools.hosts.definition import EntryShape, Host
 from accord_tools.hosts.launching.environment import shapes_of
 
 SYNONYMS: Final[dict[str, tuple[str, ...]]] = {

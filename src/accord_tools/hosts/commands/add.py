@@ -21,10 +21,10 @@ from accord_tools.hosts.commands.selection import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
+    from accord.client.server_spec import HttpForm, ServerSpec
     from accord_tools.hosts.checking.findings import EntryReport
-    from accord_tools.hosts.definition import ConfigFile, Host, HostEntry, Machine, TransportName
+    from accord_tools.hosts.definition import ConfigFile, Host, Machine
     from accord_tools.hosts.operations.plan import PlannedChange
-    from accord_tools.hosts.targets import TargetServer
 
 # Writes an entry as most hosts do.
 _USUAL_FORM: Final = "cursor"
@@ -113,7 +113,7 @@ def run(options: argparse.Namespace) -> int:
 def _add(
     options: argparse.Namespace,
     hosts: "Mapping[str, Host]",
-    entry: "HostEntry",
+    entry: "ServerSpec",
     machine: "Machine",
     unpacked: "_UnpackedBundle",
     *,
@@ -158,7 +158,7 @@ class _UnpackedBundle:
 
 
 @contextmanager
-def _unpack_bundle_of(target: "TargetServer") -> "Iterator[_UnpackedBundle]":
+def _unpack_bundle_of(target: "ServerSpec") -> "Iterator[_UnpackedBundle]":
     """Unpack the bundle of a target; it is removed if its entry is not used after all."""
     state = _UnpackedBundle()
     if target.bundle is None:
@@ -180,14 +180,14 @@ def _unpack_bundle_of(target: "TargetServer") -> "Iterator[_UnpackedBundle]":
 
 
 def _complete_entry(
-    options: argparse.Namespace, target: "TargetServer", machine: "Machine"
-) -> "HostEntry":
+    options: argparse.Namespace, target: "ServerSpec", machine: "Machine"
+) -> "ServerSpec":
     """Return the server that the command line names, with the values of options."""
     from msgspec.structs import replace
 
     for remark in target.remarks:
         note(remark)
-    entry = target.entry
+    entry = target
     needed = {each.name for each in target.needed}
     use = _value_filler(options, target, needed)
     env = {name: use(text) for name, text in entry.env.items()}
@@ -213,7 +213,7 @@ def _complete_entry(
 
 
 def _value_filler(
-    options: argparse.Namespace, target: "TargetServer", needed: "Collection[str]"
+    options: argparse.Namespace, target: "ServerSpec", needed: "Collection[str]"
 ) -> "Callable[[str], str]":
     """Return a function that fills in the values of `--env`, and defaults of a foreign file."""
     from accord_tools.hosts.launching.environment import REFERENCE
@@ -230,23 +230,22 @@ def _value_filler(
     return lambda text: REFERENCE.sub(fill, text)
 
 
-def _transport(options: argparse.Namespace, entry: "HostEntry") -> "TransportName":
+def _transport(options: argparse.Namespace, entry: "ServerSpec") -> "HttpForm | None":
     if options.transport is None:
         return entry.transport
     if not entry.url:
         raise UsageError("--transport is for a URL; a launched server speaks stdio")
-    kinds: tuple[TransportName, ...] = ("http", "sse")
+    kinds: tuple[HttpForm, ...] = ("http", "sse")
     return one_of(options.transport, kinds, "transport")
 
 
-def _read_target(options: argparse.Namespace, machine: "Machine") -> "TargetServer":
-    from accord.cli.target import locate
+def _read_target(options: argparse.Namespace, machine: "Machine") -> "ServerSpec":
     from accord_tools.hosts.targets import TargetReader, read_target, suggest_package
 
     if not options.target and not options.command:
         raise UsageError("add needs a TARGET: a URL, a Python file, or -- and a command")
     given = {name: value for name, value in options.env if value is not None}
-    reader = TargetReader(machine=machine, locate=locate, values=given)
+    reader = TargetReader(machine=machine, values=given)
     try:
         return read_target(
             options.target, options.rest, reader, command=options.command, name=options.name or ""
@@ -258,14 +257,14 @@ def _read_target(options: argparse.Namespace, machine: "Machine") -> "TargetServ
 
 
 def _demand_values(
-    options: argparse.Namespace, target: "TargetServer", entry: "HostEntry", machine: "Machine"
+    options: argparse.Namespace, target: "ServerSpec", entry: "ServerSpec", machine: "Machine"
 ) -> None:
     """Refuse a server whose values are neither given nor set here.
 
     Those of a foreign file have to be named: it must not choose what it gets of this shell.
     """
+    from accord.client.server_spec import NeededValue
     from accord_tools.hosts.launching.environment import variables_in
-    from accord_tools.hosts.targets import NeededValue
 
     known = {each.name: each for each in target.needed}
     required = {name for name, each in known.items() if each.is_required}
@@ -307,7 +306,7 @@ def _fill(text: str) -> str:
 def _plan(
     options: argparse.Namespace,
     files: "Sequence[ConfigFile]",
-    entry: "HostEntry",
+    entry: "ServerSpec",
     machine: "Machine",
 ) -> "tuple[list[PlannedChange], list[tuple[str, str]]]":
     """Plan the change of each file; what is wrong with one does not stop the others.
@@ -340,7 +339,7 @@ def _plan(
 
 def _explain(
     file: "ConfigFile",
-    entry: "HostEntry",
+    entry: "ServerSpec",
     machine: "Machine",
     options: argparse.Namespace,
     error: Exception,
@@ -448,7 +447,7 @@ def _say_json(
 def _print_entry(
     options: argparse.Namespace,
     hosts: "Mapping[str, Host]",
-    entry: "HostEntry",
+    entry: "ServerSpec",
     machine: "Machine",
 ) -> int:
     from accord_tools.hosts.operations.adaptation import paste_place
@@ -465,7 +464,7 @@ def _print_entry(
 
 
 def _paste_text(
-    options: argparse.Namespace, file: "ConfigFile", entry: "HostEntry", machine: "Machine"
+    options: argparse.Namespace, file: "ConfigFile", entry: "ServerSpec", machine: "Machine"
 ) -> str:
     """Return an entry to paste, after saying what to do beside that."""
     from accord_tools.hosts.operations.adaptation import adapt_entry, paste_remarks, paste_text
@@ -480,7 +479,7 @@ def _paste_text(
 def _print_link(
     options: argparse.Namespace,
     hosts: "Mapping[str, Host]",
-    entry: "HostEntry",
+    entry: "ServerSpec",
     machine: "Machine",
 ) -> int:
     from accord_tools.hosts.entries.links import install_link

@@ -10,6 +10,7 @@ from accord_tools.hosts.commands.selection import FILES, demand_names, existing_
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
+    from accord.client.server_spec import ServerSpec
     from accord_tools.hosts.checking.findings import (
         EntryReport,
         FileReport,
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
         FoundEntry,
         LaunchFacts,
     )
-    from accord_tools.hosts.definition import HostEntry, Machine
+    from accord_tools.hosts.definition import Machine
 
 
 # -- reports
@@ -224,7 +225,7 @@ def _ask_for_projects(
     return {name for entry in entries for name in variables_in(entry)}
 
 
-def _read_entry(report: "FileReport", found: "FoundEntry") -> "HostEntry | None":
+def _read_entry(report: "FileReport", found: "FoundEntry") -> "ServerSpec | None":
     """Return an entry in the common form; None if it cannot be read, and thus not launched."""
     from accord_tools.hosts.definition import HostsError
     from accord_tools.hosts.entries.shaping import from_host

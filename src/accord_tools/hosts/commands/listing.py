@@ -10,7 +10,7 @@ from accord_tools.hosts.commands.selection import named_hosts, read_hosts
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from accord_tools.hosts.definition import HostEntry
+    from accord.client.server_spec import ServerSpec
     from accord_tools.hosts.operations.listing import ListedEntry, ListedFile, ListedHost
 
 _HELP: Final = """\
@@ -99,12 +99,12 @@ def _entry_line(listed: "ListedEntry", longest: int, paint: "Callable[[str, str]
         fault = paint("red", escape_controls(listed.fault))
         return f"    {name}  line {listed.line}: {fault}"
     state = paint("yellow", "off  ") if listed.entry.disabled else ""
-    line = f"    {name}  {listed.entry.transport:5}  {state}{launch_text(listed.entry)}"
+    line = f"    {name}  {listed.entry.form:5}  {state}{launch_text(listed.entry)}"
     room = width()
     return line if room is None or len(line) <= room else f"{line[: room - 3]}..."
 
 
-def launch_text(entry: "HostEntry") -> str:
+def launch_text(entry: "ServerSpec") -> str:
     """Return what a host launches or connects to, without secrets, in one line."""
     from shlex import join
 
@@ -141,7 +141,7 @@ def _describe_file(listed: "ListedFile") -> dict[str, Any]:
             {
                 "name": each.name,
                 "line": each.line,
-                "transport": each.entry.transport if each.entry else None,
+                "transport": each.entry.form if each.entry else None,
                 "disabled": bool(each.entry and each.entry.disabled),
                 "target": launch_text(each.entry) if each.entry else None,
                 "variables": sorted(each.entry.env) if each.entry else [],

@@ -9,7 +9,8 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from accord_tools.hosts.definition import Host, HostEntry, HostsError
+from accord.client.server_spec import ServerSpec
+from accord_tools.hosts.definition import Host, HostsError
 from accord_tools.hosts.entries.literals import find_literals
 from accord_tools.hosts.entries.placeholders import PLACEHOLDER, single_variable
 from accord_tools.hosts.entries.shaping import ShapedEntry, check_name, to_host
@@ -18,7 +19,7 @@ from accord_tools.hosts.entries.shaping import ShapedEntry, check_name, to_host
 _GOOSE_PROGRAMS: Final = ("jbang", "npx", "uvx", "goosed", "docker")
 
 
-def install_link(entry: HostEntry, host: Host) -> str:
+def install_link(entry: ServerSpec, host: Host) -> str:
     """Return a link that opens the host and offers to install a server.
 
     Raises:
@@ -32,7 +33,7 @@ def install_link(entry: HostEntry, host: Host) -> str:
     return write(entry, host)
 
 
-def install_command(entry: HostEntry, host: Host) -> tuple[str, ...]:
+def install_command(entry: ServerSpec, host: Host) -> tuple[str, ...]:
     """Return the host's own command that adds a server for the user.
 
     Raises:
@@ -51,7 +52,7 @@ def install_command(entry: HostEntry, host: Host) -> tuple[str, ...]:
     return tuple(filled.get(word, word) for word in host.command.split())
 
 
-def _refuse_secrets(entry: HostEntry) -> None:
+def _refuse_secrets(entry: ServerSpec) -> None:
     members = {
         "command": list(entry.command),
         "env": dict(entry.env),
@@ -70,52 +71,52 @@ def _compact(value: Mapping[str, Any]) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _shape_for(entry: HostEntry, host: Host) -> ShapedEntry:
+def _shape_for(entry: ServerSpec, host: Host) -> ShapedEntry:
     return to_host(msgspec.structs.replace(entry, extra={}), host, scope="user")
 
 
-def _cursor_link(entry: HostEntry, host: Host) -> str:
+def _cursor_link(entry: ServerSpec, host: Host) -> str:
     return "cursor://anysphere.cursor-deeplink/mcp/install?" + _name_and_config(entry, host)
 
 
-def _lm_studio_link(entry: HostEntry, host: Host) -> str:
+def _lm_studio_link(entry: ServerSpec, host: Host) -> str:
     return "lmstudio://add_mcp?" + _name_and_config(entry, host)
 
 
-def _name_and_config(entry: HostEntry, host: Host) -> str:
+def _name_and_config(entry: ServerSpec, host: Host) -> str:
     text = _compact(_shape_for(entry, host).value).encode()
     config = base64.b64encode(text).decode("ascii")
     return urlencode({"name": entry.name, "config": config}, quote_via=quote)
 
 
-def _vscode_link(entry: HostEntry, host: Host) -> str:
+def _vscode_link(entry: ServerSpec, host: Host) -> str:
     return f"vscode:mcp/install?{_named_json(entry, host)}"
 
 
-def _insiders_link(entry: HostEntry, host: Host) -> str:
+def _insiders_link(entry: ServerSpec, host: Host) -> str:
     return f"vscode-insiders:mcp/install?{_named_json(entry, host)}"
 
 
-def _visual_studio_link(entry: HostEntry, host: Host) -> str:
+def _visual_studio_link(entry: ServerSpec, host: Host) -> str:
     return f"https://vs-open.link/mcp-install?{_named_json(entry, host)}"
 
 
-def _raycast_link(entry: HostEntry, host: Host) -> str:
+def _raycast_link(entry: ServerSpec, host: Host) -> str:
     return f"raycast://mcp/install?{quote(_compact(_shape_for(entry, host).value), safe='')}"
 
 
-def _named_json(entry: HostEntry, host: Host) -> str:
+def _named_json(entry: ServerSpec, host: Host) -> str:
     shaped = _shape_for(entry, host)
     inputs = {"inputs": list(shaped.inputs)} if shaped.inputs else {}
     return quote(_compact({"name": entry.name, **shaped.value, **inputs}), safe="")
 
 
-def _goose_link(entry: HostEntry, host: Host) -> str:
+def _goose_link(entry: ServerSpec, host: Host) -> str:
     check_name(entry.name, host)
     pairs: list[tuple[str, str]] = []
-    if entry.transport == "stdio":
+    if entry.form == "stdio":
         pairs += _goose_command(entry)
-    elif entry.transport == "http":
+    elif entry.form == "http":
         if entry.headers:
             raise HostsError("a link of Goose cannot have headers: write the entry into its file")
         pairs += [("url", entry.url), ("type", "streamable_http")]
@@ -125,7 +126,7 @@ def _goose_link(entry: HostEntry, host: Host) -> str:
     return f"goose://extension?{urlencode(pairs, quote_via=quote)}"
 
 
-def _goose_command(entry: HostEntry) -> list[tuple[str, str]]:
+def _goose_command(entry: ServerSpec) -> list[tuple[str, str]]:
     """Return the parts of a command; Goose takes some programs only, by name."""
     if not entry.command:
         raise HostsError(f"the entry {entry.name!r} has no command")
@@ -150,7 +151,7 @@ def _goose_command(entry: HostEntry) -> list[tuple[str, str]]:
     return pairs
 
 
-_LINKS: Final[Mapping[str, Callable[[HostEntry, Host], str]]] = {
+_LINKS: Final[Mapping[str, Callable[[ServerSpec, Host], str]]] = {
     "cursor": _cursor_link,
     "vscode": _vscode_link,
     "vscode-insiders": _insiders_link,

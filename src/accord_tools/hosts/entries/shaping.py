@@ -7,16 +7,8 @@ from typing import Any, Final
 
 import msgspec
 
-from accord_tools.hosts.definition import (
-    ConfigFile,
-    EntryShape,
-    Host,
-    HostEntry,
-    HostsError,
-    KeyPath,
-    Scope,
-    TransportName,
-)
+from accord.client.server_spec import ServerSpec, TransportName
+from accord_tools.hosts.definition import ConfigFile, EntryShape, Host, HostsError, KeyPath, Scope
 from accord_tools.hosts.entries.placeholders import (
     PlaceholderWriter,
     read_placeholders,
@@ -57,7 +49,7 @@ class ShapedEntry(msgspec.Struct, frozen=True, kw_only=True):
     inputs: tuple[dict[str, Any], ...] = ()
 
 
-def to_host(entry: HostEntry, host: Host, *, scope: Scope) -> ShapedEntry:
+def to_host(entry: ServerSpec, host: Host, *, scope: Scope) -> ShapedEntry:
     """Return an entry in the form of a host.
 
     Its `extra` is written as it is: leave it out if the entry is from another host.
@@ -73,11 +65,11 @@ def to_host(entry: HostEntry, host: Host, *, scope: Scope) -> ShapedEntry:
         HostsError: the host does not offer the transport, or refuses the name.
     """
     check_name(entry.name, host)
-    shape: EntryShape | None = getattr(host, entry.transport)
+    shape: EntryShape | None = getattr(host, entry.form)
     if shape is None:
         offered = [title for kind, title in _TITLES.items() if getattr(host, kind)]
         raise HostsError(
-            f"{host.name} takes no {_TITLES[entry.transport]}; it takes {' and '.join(offered)}"
+            f"{host.name} takes no {_TITLES[entry.form]}; it takes {' and '.join(offered)}"
         )
     writer = PlaceholderWriter(host)
     fields = _write_fields(entry, shape, writer)
@@ -122,11 +114,13 @@ def _input(name: str) -> dict[str, Any]:
     return {"type": "promptString", "id": name, "description": name, "password": True}
 
 
-def _write_fields(entry: HostEntry, shape: EntryShape, writer: PlaceholderWriter) -> dict[str, Any]:
+def _write_fields(
+    entry: ServerSpec, shape: EntryShape, writer: PlaceholderWriter
+) -> dict[str, Any]:
     """Return the values of all fields that the entry has, as the host writes them."""
     wanted = set(shape.members.values())
     found: dict[str, Any] = {}
-    if entry.transport == "stdio":
+    if entry.form == "stdio":
         words = [writer.write(each, "command", "the command") for each in entry.command]
         if not words:
             raise HostsError(f"the entry {entry.name!r} has no command")
@@ -180,10 +174,10 @@ def _write_headers(
     return found | ({"headers": values} if values else {})
 
 
-def _lacks(entry: HostEntry, host: Host, shape: EntryShape) -> Iterator[str]:
+def _lacks(entry: ServerSpec, host: Host, shape: EntryShape) -> Iterator[str]:
     """Yield what the host cannot express."""
     wanted = set(shape.members.values())
-    if entry.transport == "stdio":
+    if entry.form == "stdio":
         if entry.cwd is not None and "cwd" not in wanted:
             yield f"{host.name} cannot set the folder that a server runs in: cwd is left out"
         ignored = [name for name in entry.env if name.upper() in host.launch.ignores]
@@ -196,7 +190,7 @@ def _lacks(entry: HostEntry, host: Host, shape: EntryShape) -> Iterator[str]:
             yield f"{host.name} launches nothing for a URL: env is left out"
         if entry.headers and "headers" not in wanted:
             yield f"{host.name} cannot send headers: they are left out"
-        if entry.transport == "sse" and host.sse == host.http:
+        if entry.form == "sse" and host.sse == host.http:
             yield f"{host.name} finds out itself whether a URL is streamable HTTP or HTTP+SSE"
     if entry.timeout is not None:
         if not wanted & {"timeout", "timeout_ms"}:
@@ -224,7 +218,7 @@ def _merge(value: dict[str, Any], extra: Mapping[str, Any], kept: set[str]) -> d
     return merged
 
 
-def from_host(name: str, value: Any, host: Host) -> HostEntry:
+def from_host(name: str, value: Any, host: Host) -> ServerSpec:
     """Read an entry of a host, also one with members that the host does not know.
 
     Args:
@@ -252,9 +246,9 @@ def from_host(name: str, value: Any, host: Host) -> HostEntry:
     for key, each in {**shape.constants, **shape.user_constants}.items() if shape else ():
         if rest.get(key) == each:
             del rest[key]
-    return HostEntry(
+    return ServerSpec(
         name=name,
-        transport=transport,
+        transport=None if transport == "stdio" else transport,
         timeout=_seconds(fields),
         disabled=fields.get("disabled") is True or fields.get("enabled") is False,
         extra=rest,

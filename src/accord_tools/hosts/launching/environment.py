@@ -12,7 +12,8 @@ from typing import Any, Final
 
 import msgspec
 
-from accord_tools.hosts.definition import EntryShape, Host, HostEntry, Machine
+from accord.client.server_spec import ServerSpec
+from accord_tools.hosts.definition import EntryShape, Host, Machine
 from accord_tools.hosts.entries.literals import find_literals, replace_literal, variable_name
 
 # What launchd gives to an application, and what a session of Linux begins with.
@@ -77,7 +78,7 @@ def input_variable(name: str) -> str:
     return INPUT_PREFIX + re.sub(r"\W", "_", name).upper()
 
 
-def host_environment(host: Host, machine: Machine, entry: HostEntry) -> LaunchSettings:
+def host_environment(host: Host, machine: Machine, entry: ServerSpec) -> LaunchSettings:
     """Return exactly what a server gets that this host launches.
 
     Args:
@@ -245,7 +246,7 @@ def fields_of(shape: EntryShape) -> set[str]:
 # -- consent: what it means to try an entry that others may have written
 
 
-def variables_in(entry: HostEntry) -> list[str]:
+def variables_in(entry: ServerSpec) -> list[str]:
     """Return the variables that the texts of an entry name, wherever they stand."""
     texts = (*entry.command, entry.cwd or "", entry.url, *entry.env.values())
     found = [
@@ -255,7 +256,7 @@ def variables_in(entry: HostEntry) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def describe_trial(entry: HostEntry) -> str:
+def describe_trial(entry: ServerSpec) -> str:
     """Return what is launched or contacted, and which variables it gets, without secrets."""
     from accord.secrets.filter import display_target
 

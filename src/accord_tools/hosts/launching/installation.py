@@ -16,9 +16,10 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 import msgspec
 
 from accord.cli.installation import import_folders, is_environment, python_words
+from accord.client.server_spec import ServerSpec
 from accord.secrets.recognition import names_secret
 from accord.version import __version__
-from accord_tools.hosts.definition import HostEntry, HostsError, Machine
+from accord_tools.hosts.definition import HostsError, Machine
 from accord_tools.hosts.entries.literals import variable_name
 
 InstallationKind: TypeAlias = Literal["venv", "pipx", "uv-tool", "uvx", "pip", "checkout"]
@@ -297,12 +298,14 @@ class UnwrappedEntry(msgspec.Struct, frozen=True, kw_only=True):
         wrapper: what accord did: "exec", "proxy", or empty.
     """
 
-    entry: HostEntry
+    entry: ServerSpec
     env_file: Path | None = None
     wrapper: str = ""
 
 
-def bridge_entry(entry: HostEntry, accord: AccordCommand, *, uses_oauth: bool = False) -> HostEntry:
+def bridge_entry(
+    entry: ServerSpec, accord: AccordCommand, *, uses_oauth: bool = False
+) -> ServerSpec:
     """Return an entry for a host without HTTP: `accord proxy` connects to the URL.
 
     Headers that may be secret are variables, so that they are not in the list of processes.
@@ -331,17 +334,17 @@ def bridge_entry(entry: HostEntry, accord: AccordCommand, *, uses_oauth: bool = 
         else:
             words += ["--header", f"{name}: {value}"]
     return msgspec.structs.replace(
-        entry, transport="stdio", command=tuple(words), env=env, url="", headers={}
+        entry, transport=None, command=tuple(words), env=env, url="", headers={}
     )
 
 
 def wrap_entry(
-    entry: HostEntry,
+    entry: ServerSpec,
     accord: AccordCommand,
     *,
     cwd: Path | None = None,
     env_file: Path | None = None,
-) -> HostEntry:
+) -> ServerSpec:
     """Return an entry that runs its command in a folder, or with the variables of a file.
 
     Args:
@@ -387,7 +390,7 @@ def _join_env(own: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]
     return {**more, **own, **({_FOLDERS: path} if path else {})}
 
 
-def unwrap_entry(entry: HostEntry) -> UnwrappedEntry:
+def unwrap_entry(entry: ServerSpec) -> UnwrappedEntry:
     """Return the server that an entry launches through accord; the same if it does not."""
     words = _wrapped_words(entry.command, "proxy")
     if words is not None:
@@ -424,7 +427,7 @@ def _wrapped_words(command: Sequence[str], verb: str) -> Sequence[str] | None:
     return None
 
 
-def _unbridge(entry: HostEntry, words: Sequence[str]) -> UnwrappedEntry:
+def _unbridge(entry: ServerSpec, words: Sequence[str]) -> UnwrappedEntry:
     url = words[0] if words else ""
     options = [each for each in words[1:] if each != "--oauth"]
     is_plain = len(options) % 2 == 0 and url.lower().startswith(("http://", "https://"))

@@ -11,16 +11,21 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from accord.client.server_spec import ServerSpec
 from accord.errors import MissingExtra
-from accord_tools.hosts.definition import ConfigFile, Host, HostEntry, HostsError, Machine, Scope
+from accord_tools.hosts.definition import ConfigFile, Host, HostsError, Machine, Scope
 from accord_tools.hosts.documents.document import render_snippet
 from accord_tools.hosts.entries.literals import LiteralSecret, find_literals
 from accord_tools.hosts.entries.placeholders import NoPlaceholder
 from accord_tools.hosts.entries.shaping import ShapedEntry, to_host
 from accord_tools.hosts.launching.command import settle_command
-from accord_tools.hosts.launching.installation import AccordCommand, accord_command
+from accord_tools.hosts.launching.installation import (
+    AccordCommand,
+    accord_command,
+    bridge_entry,
+    wrap_entry,
+)
 from accord_tools.hosts.table import default_file
-from accord_tools.hosts.targets import bridge_entry, wrap_entry
 from accord_tools.hosts.writing.secret_files import secret_file
 
 _VARIABLE: Final = re.compile(r"\$\{env:([A-Za-z_]\w*)\}")
@@ -37,7 +42,7 @@ class AdaptedEntry(msgspec.Struct, frozen=True, kw_only=True):
         env_file: the file that `accord exec` reads them from; None without secrets.
     """
 
-    entry: HostEntry
+    entry: ServerSpec
     shaped: ShapedEntry
     remarks: tuple[str, ...] = ()
     secrets: Mapping[str, str] = {}
@@ -48,7 +53,7 @@ class AdaptedEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def adapt_entry(
-    entry: HostEntry,
+    entry: ServerSpec,
     host: Host,
     machine: Machine,
     *,
@@ -73,7 +78,7 @@ def adapt_entry(
 class _Adaptation:
     def __init__(
         self,
-        entry: HostEntry,
+        entry: ServerSpec,
         host: Host,
         machine: Machine,
         scope: Scope,
@@ -92,7 +97,7 @@ class _Adaptation:
     def run(self) -> AdaptedEntry:
         if self._entry.command:
             self._settle()
-        if getattr(self._host, self._entry.transport) is None:
+        if getattr(self._host, self._entry.form) is None:
             self._bridge(f"{self._host.name} has no entries for {self._describe_transport()}")
         self._keep_secrets()
         self._keep_ignored()
@@ -135,7 +140,7 @@ class _Adaptation:
 
     def _describe_transport(self) -> str:
         names = {"http": "URLs", "sse": "the older HTTP with SSE", "stdio": "commands"}
-        return names[self._entry.transport]
+        return names[self._entry.form]
 
     def _bridge(self, why: str) -> None:
         """Let accord connect to the URL, and the host to accord."""
@@ -234,7 +239,7 @@ class _Adaptation:
         return env_file
 
 
-def _members(entry: HostEntry) -> dict[str, Any]:
+def _members(entry: ServerSpec) -> dict[str, Any]:
     return {
         "command": list(entry.command),
         "env": dict(entry.env),

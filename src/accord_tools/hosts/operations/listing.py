@@ -5,7 +5,8 @@ from typing import Any
 
 import msgspec
 
-from accord_tools.hosts.definition import ConfigFile, Host, HostEntry, HostsError, Machine
+from accord.client.server_spec import ServerSpec
+from accord_tools.hosts.definition import ConfigFile, Host, HostsError, Machine
 from accord_tools.hosts.documents.document import open_content
 from accord_tools.hosts.entries.shaping import entries_in, from_host
 from accord_tools.hosts.table import (
@@ -31,7 +32,7 @@ class ListedEntry(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     line: int
     value: Any
-    entry: HostEntry | None = None
+    entry: ServerSpec | None = None
     fault: str = ""
 
 

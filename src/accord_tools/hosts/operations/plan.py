@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from accord_tools.hosts.definition import ConfigFile, HostEntry, HostsError, Machine
+from accord.client.server_spec import ServerSpec
+from accord_tools.hosts.definition import ConfigFile, HostsError, Machine
 from accord_tools.hosts.documents.difference import show_difference
 from accord_tools.hosts.documents.document import UneditableDocument, open_content, read_text_file
 from accord_tools.hosts.entries.shaping import entries_in, from_host
@@ -68,7 +69,7 @@ class PlannedChange(msgspec.Struct, frozen=True, kw_only=True):
 
 def plan_addition(
     file: ConfigFile,
-    entry: HostEntry,
+    entry: ServerSpec,
     machine: Machine,
     *,
     action: ChangeAction = "add",
@@ -397,7 +398,7 @@ def _plan_one(
         return str(error)
 
 
-def _without_wrapper(entry: HostEntry) -> HostEntry:
+def _without_wrapper(entry: ServerSpec) -> ServerSpec:
     """Return the URL or the command itself where accord makes up for what a host lacks.
 
     Secrets stay in their file, which every host can launch with.
@@ -406,7 +407,7 @@ def _without_wrapper(entry: HostEntry) -> HostEntry:
     return entry if found.env_file is not None else found.entry
 
 
-def _is_same(known: object, entry: HostEntry, goal: ConfigFile) -> bool:
+def _is_same(known: object, entry: ServerSpec, goal: ConfigFile) -> bool:
     try:
         there = from_host(entry.name, known, goal.host)
     except HostsError:

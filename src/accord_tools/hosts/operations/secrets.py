@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from accord.client.server_spec import ServerSpec
 from accord.secrets.filter import HIDDEN, SecretFilter
 from accord.secrets.recognition import (
     has_secret_form,
@@ -11,7 +12,7 @@ from accord.secrets.recognition import (
     mask_forms,
     names_secret,
 )
-from accord_tools.hosts.definition import ConfigFile, HostEntry, HostsError, KeyPath
+from accord_tools.hosts.definition import ConfigFile, HostsError, KeyPath
 from accord_tools.hosts.documents.document import Document, open_document, read_text_file
 from accord_tools.hosts.entries.literals import find_literals, replace_literal
 from accord_tools.hosts.entries.shaping import entries_in
@@ -37,7 +38,7 @@ def mask_for(
     return lambda text: mask_forms(hide(text, may_be_cut=False), lambda _: HIDDEN)
 
 
-def hide_literals_of(entry: HostEntry, text: str) -> str:
+def hide_literals_of(entry: ServerSpec, text: str) -> str:
     """Return a text about an entry without values of the entry that look like secrets."""
     members = {"command": list(entry.command), "url": entry.url}
     return SecretFilter(_all_literals(entry.name, members)).hide(text, may_be_cut=False)

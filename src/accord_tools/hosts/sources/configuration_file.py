@@ -8,10 +8,11 @@ from typing import Any, Final
 
 import msgspec
 
-from accord_tools.hosts.definition import FileFormat, HostEntry, HostsError, Machine, TransportName
+from accord.client.server_spec import HttpForm, ServerSpec
+from accord_tools.hosts.definition import FileFormat, HostsError, Machine
 from accord_tools.hosts.launching.installation import wrap_entry
 from accord_tools.hosts.server_names import clean_name
-from accord_tools.hosts.targets import TargetReader, TargetServer, complete_target, expand_home
+from accord_tools.hosts.targets import TargetReader, complete_target, expand_home
 
 _URL: Final = re.compile(r"https?://", re.IGNORECASE)
 _FORMATS: Final[Mapping[str, FileFormat]] = {
@@ -21,7 +22,7 @@ _FORMATS: Final[Mapping[str, FileFormat]] = {
 }
 
 
-def read_configuration_file(path: Path, fragment: str, reader: TargetReader) -> TargetServer:
+def read_configuration_file(path: Path, fragment: str, reader: TargetReader) -> ServerSpec:
     """Return a server of a host's configuration, of an agent plugin, or of a `server.json`.
 
     Args:
@@ -32,24 +33,32 @@ def read_configuration_file(path: Path, fragment: str, reader: TargetReader) -> 
     Raises:
         HostsError: it cannot be read, or has no such server.
     """
-    from accord_tools.hosts.sources.entry_forms import is_server_json, read_server_json
-
     data = _read_document(path)
-    if is_server_json(data):
-        found = {each.name: each for each in read_server_json(data, str(path))}
-        server = _choose(path, found, fragment)
-        program = str(server.entry.get("command", ""))
-        if _URL.match(program):
-            raise HostsError(f"{path}: {server.name} is a bundle: download it, and add the file")
-        title = data.get("title") or data.get("name")
-        entry = entry_from_members(server.name, server.entry)
-        return complete_target(entry, title=str(title or ""), remarks=server.remarks)
+    published = _read_published(path, data, fragment)
+    if published is not None:
+        return published
     name, members = _find_members(path, data, fragment)
     return _read_entry(path, name, members, reader)
 
 
-def read_file_entry(path: Path, name: str = "") -> HostEntry:
-    """Return a server of a host's configuration as it is there: relative paths stay.
+def _read_published(path: Path, data: Mapping[str, Any], fragment: str) -> ServerSpec | None:
+    """Return a server of a `server.json`; None if the file is not one."""
+    from accord_tools.hosts.sources.entry_forms import is_server_json, read_server_json
+
+    if not is_server_json(data):
+        return None
+    found = {each.name: each for each in read_server_json(data, str(path))}
+    server = _choose(path, found, fragment)
+    if _URL.match(str(server.entry.get("command", ""))):
+        raise HostsError(f"{path}: {server.name} is a bundle: download it, and add the file")
+    title = data.get("title") or data.get("name")
+    entry = entry_from_members(server.name, server.entry)
+    target = complete_target(entry, title=str(title or ""), remarks=server.remarks)
+    return msgspec.structs.replace(target, is_foreign=True)
+
+
+def read_file_entry(path: Path, name: str = "") -> ServerSpec:
+    """Return a server of a configuration or a `server.json` as it is there: relative paths stay.
 
     Args:
         path: of the JSON, TOML or YAML file.
@@ -60,7 +69,11 @@ def read_file_entry(path: Path, name: str = "") -> HostEntry:
     """
     from accord_tools.hosts.sources.entry_forms import convert_entry
 
-    name, members = _find_members(path, _read_document(path), name)
+    data = _read_document(path)
+    published = _read_published(path, data, name)
+    if published is not None:
+        return published
+    name, members = _find_members(path, data, name)
     try:
         entry = entry_from_members(name, convert_entry(members)[0])
     except HostsError as error:
@@ -90,7 +103,7 @@ def _find_members(
 
 def _read_entry(
     path: Path, name: str, members: Mapping[str, Any], reader: TargetReader
-) -> TargetServer:
+) -> ServerSpec:
     from accord.client.configuration import folder_of
     from accord_tools.hosts.sources.entry_forms import convert_entry
 
@@ -122,7 +135,7 @@ def _fill_plugin(members: Mapping[str, Any], folder: Path, name: str) -> Mapping
     return filled
 
 
-def _complete_paths(entry: HostEntry, folder: Path, machine: Machine) -> HostEntry:
+def _complete_paths(entry: ServerSpec, folder: Path, machine: Machine) -> ServerSpec:
     """Return an entry whose paths do not depend on the folder of its file."""
     from accord_tools.hosts.launching.command import complete_path
 
@@ -170,7 +183,7 @@ def _suggest(name: str, known: Iterable[str]) -> str:
     return f"; it has {', '.join(names)}" if names else ""
 
 
-def entry_from_members(name: str, members: Mapping[str, Any]) -> HostEntry:
+def entry_from_members(name: str, members: Mapping[str, Any]) -> ServerSpec:
     """Return an entry from its usual members: command, args, env, cwd, url, headers and type.
 
     Raises:
@@ -184,15 +197,15 @@ def entry_from_members(name: str, members: Mapping[str, Any]) -> HostEntry:
         token = members.get("auth")
         if isinstance(token, str) and token.lower() != "oauth":
             headers = {"Authorization": f"Bearer {token}", **headers}
-        transport: TransportName = "sse" if members.get("type") == "sse" else "http"
-        return HostEntry(name=clean_name(name), transport=transport, url=url, headers=headers)
+        transport: HttpForm = "sse" if members.get("type") == "sse" else "http"
+        return ServerSpec(name=clean_name(name), transport=transport, url=url, headers=headers)
     args = members.get("args", [])
     if not isinstance(command, str) or not command:
         raise HostsError(f"{name} has neither a command nor a url")
     if not isinstance(args, list) or not all(isinstance(each, str) for each in args):
         raise HostsError(f"{name}: args is not a list of texts")
     cwd = members.get("cwd")
-    return HostEntry(
+    return ServerSpec(
         name=clean_name(name),
         command=(command, *args),
         env=env,

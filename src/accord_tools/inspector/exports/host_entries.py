@@ -5,8 +5,9 @@ from typing import Final
 
 import msgspec
 
+from accord.client.server_spec import ServerSpec
 from accord.types import JsonObject
-from accord_tools.hosts.definition import HostEntry, HostsError, Machine
+from accord_tools.hosts.definition import HostsError, Machine
 from accord_tools.hosts.entries.placeholders import NoPlaceholder
 from accord_tools.hosts.operations.adaptation import (
     adapt_entry,
@@ -69,7 +70,7 @@ def host_entry(target: InspectTarget, host_id: str) -> JsonObject:
     return {"text": text, "place": place, "remarks": remarks}
 
 
-def _with_gaps(entry: HostEntry) -> HostEntry:
+def _with_gaps(entry: ServerSpec) -> ServerSpec:
     """Return an entry with `<NAME>` for each variable of its command, for hosts that fill in none.
 
     Such hosts take the value itself, which the user writes there.
@@ -93,18 +94,18 @@ def _name(target: InspectTarget, safe: SafeTarget) -> str:
     return clean_name(target.title.removesuffix(".py"))
 
 
-def _entry(target: InspectTarget, safe: SafeTarget) -> HostEntry:
+def _entry(target: InspectTarget, safe: SafeTarget) -> ServerSpec:
     name = _name(target, safe)[:_NAME_MOST]
     if not safe.url:
         env = {each: f"${{env:{each}}}" for each in safe.env}
         command = safe.command
         if command[1:6] == _RUN:  # as `accord add` writes it
             command = (command[0], "-P", "-m", "accord", "run", *command[6:])
-        return HostEntry(name=name, command=command, env=env, cwd=safe.cwd)
+        return ServerSpec(name=name, command=command, env=env, cwd=safe.cwd)
     headers = dict(safe.headers)
     if safe.has_token:
         headers["Authorization"] = f"Bearer ${{env:{TOKEN_VARIABLE}}}"
     is_older = target.transport == "sse"
-    return HostEntry(
+    return ServerSpec(
         name=name, transport="sse" if is_older else "http", url=safe.url, headers=headers
     )

@@ -1,0 +1,1 @@
+"""What TARGET means in every command: servers of hosts, files, packages and fleets."""
