@@ -6,6 +6,7 @@ import logging
 import subprocess
 import sys
 from contextlib import ExitStack
+from typing import ClassVar
 
 import pytest
 
@@ -224,8 +225,7 @@ def test_a_file_that_will_not_be_used_need_not_be_writable(tmp_path, monkeypatch
     auth = AuthorizationServer({"ada": "lovelace"})
 
     class App:
-        class options:  # noqa: N801  # an attribute
-            store: object = None
+        options: ClassVar[dict[str, object]] = {}
 
         async def __call__(self, scope, receive, send):
             raise AssertionError("not asked")
@@ -233,9 +233,9 @@ def test_a_file_that_will_not_be_used_need_not_be_writable(tmp_path, monkeypatch
     with pytest.raises(AuthError, match="directory"):
         auth.guard(App())
     for remote in ("redis://host:6379/0", Remote()):
-        App.options.store = remote
+        App.options["store"] = remote
         auth.guard(App())
-    App.options.store = "sqlite:///run/desk.db"
+    App.options["store"] = "sqlite:///run/desk.db"
     with pytest.raises(AuthError, match="directory"):
         auth.guard(App())
 

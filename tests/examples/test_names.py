@@ -20,9 +20,9 @@ import accord.server
 import accord.testing
 import accord.types
 from accord.client.options import CallOptions, ConnectOptions
+from accord.http.settings import HttpSettings, ListenSettings
 from accord.server.entries.prompts import PromptDetails
 from accord.server.entries.resources import ResourceDetails
-from accord.server.serving import HttpSettings, ListenSettings
 from accord.server.session import ClientSession
 from accord.server.settings import ServerSettings, ToolDetails
 from accord.server.tasks import TaskSettings

@@ -236,8 +236,7 @@ def test_the_row_of_the_page_on_hosts_is_a_row_of_the_table(tmp_path):
     assert load_hosts(tmp_path / "my-hosts.toml")["my-editor"].name == "My Editor"
 
 
-def test_the_page_with_the_table_of_hosts_is_up_to_date():
-    done = subprocess.run(
-        [sys.executable, ROOT / "tools" / "host_table.py", "--check"], check=False
-    )
-    assert done.returncode == 0, "run tools/host_table.py"
+@pytest.mark.parametrize("tool", ["host_table.py", "settings_table.py"])
+def test_a_page_with_tables_of_the_code_is_up_to_date(tool):
+    done = subprocess.run([sys.executable, ROOT / "tools" / tool, "--check"], check=False)
+    assert done.returncode == 0, f"run tools/{tool}"

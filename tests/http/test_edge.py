@@ -7,6 +7,7 @@ import pytest
 
 from accord import Server
 from accord.auth import Protected, StaticTokens
+from accord.http.settings import HttpLimits
 from accord.protocol.codec import Limits
 from support.http_offer import offer
 from support.http_server import bounded, on_listener
@@ -73,14 +74,14 @@ class Wire:
 @pytest.fixture(scope="module")
 def port():
     """A server that waits for as long as a busy machine may take."""
-    with bounded(offer().asgi(body_timeout=LONG)) as port:
+    with bounded(offer().asgi(limits=HttpLimits(body_timeout=LONG))) as port:
         yield port
 
 
 @pytest.fixture(scope="module")
 def hasty():
     """A server with short timeouts."""
-    with bounded(offer().asgi(body_timeout=0.5)) as port:
+    with bounded(offer().asgi(limits=HttpLimits(body_timeout=0.5))) as port:
         yield port
 
 
@@ -330,7 +331,7 @@ def test_a_slow_steady_body_is_served_however_long_it_takes():
         assert (await wire.response()).status == 200
         await sending
 
-    with bounded(offer().asgi(body_timeout=4.0, body_rate=10)) as port:
+    with bounded(offer().asgi(limits=HttpLimits(body_timeout=4.0, body_rate=10))) as port:
         paired(scenario, port)
 
 
@@ -362,7 +363,7 @@ def test_a_body_of_single_bytes_is_refused_in_the_end(hasty):
 
 def test_bodies_that_are_being_read_share_a_budget(talk):
     app = offer(limits=Limits(message_bytes=2_000_000)).asgi(
-        bodies_bytes=3_000_000, body_timeout=LONG
+        limits=HttpLimits(bodies_bytes=3_000_000, body_timeout=LONG)
     )
 
     async def scenario(port):
@@ -398,7 +399,7 @@ def test_bodies_that_are_being_read_share_a_budget(talk):
 
 def test_bodies_that_are_stuck_make_room_for_others(talk):
     app = offer(limits=Limits(message_bytes=2_000_000)).asgi(
-        bodies_bytes=2_500_000, body_timeout=LONG
+        limits=HttpLimits(bodies_bytes=2_500_000, body_timeout=LONG)
     )
 
     async def scenario(port):
@@ -431,7 +432,7 @@ def test_a_large_message_without_a_session_is_refused(framing, named):
         assert response.status == 413
         assert "(opening_bytes, before there is a session)" in response.raw.decode()
 
-    with bounded(offer().asgi(opening_bytes=200_000)) as port:
+    with bounded(offer().asgi(limits=HttpLimits(opening_bytes=200_000))) as port:
         paired(scenario, port)
 
 

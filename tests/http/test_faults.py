@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
 from accord import Context
+from accord.http.settings import HttpLimits
 from accord.protocol.codec import Limits
 from support.http_offer import offer
 from support.http_server import bounded, on_listener
@@ -23,7 +24,9 @@ LIMIT = 100_000
 @pytest.fixture(scope="module")
 def small():
     """A server with a small message limit and short timeouts."""
-    app = offer(limits=Limits(message_bytes=LIMIT)).asgi(body_timeout=0.4, sse=True)
+    app = offer(limits=Limits(message_bytes=LIMIT)).asgi(
+        limits=HttpLimits(body_timeout=0.4), sse=True
+    )
     with bounded(app) as port:
         yield port
 
@@ -205,7 +208,7 @@ def test_a_client_that_does_not_read_is_disconnected(talk):
         done.append(str(result))
         return result
 
-    with bounded(server.asgi(write_timeout=0.5)) as port:
+    with bounded(server.asgi(limits=HttpLimits(write_timeout=0.5))) as port:
         run(scenario(port))
 
 
@@ -304,7 +307,7 @@ def test_the_number_of_connections_is_limited(talk):
                 await asyncio.sleep(0.01)
             await is_fine(client)
 
-    with bounded(offer().asgi(connections=10)) as port:
+    with bounded(offer().asgi(limits=HttpLimits(connections=10))) as port:
         run(scenario(port))
 
 

@@ -17,6 +17,7 @@ from accord.auth.verifiers import TokenMemory, token_digest
 from accord.http.parser import KnownHead
 from accord.http.server.app import HttpApp
 from accord.http.server.listener_request import ReceivedHead
+from accord.http.settings import HttpLimits
 from accord.principal import Principal
 from support.http_talk import BOTH, call, initialize
 from support.listened import Answer, Listened, Wire, call_body, call_lines, listened
@@ -282,7 +283,7 @@ def test_a_body_of_another_length_is_served_with_the_kept_head(recognised):
 
 
 def test_facts_outside_of_a_head_are_asked_for_with_each_request(recognised):
-    app = desk().asgi(connections=3)
+    app = desk().asgi(limits=HttpLimits(connections=3))
     assert isinstance(app, HttpApp)
     with listened(app) as served, served.connect() as wire:
         good = stateless(served)

@@ -9,6 +9,7 @@ import pytest
 from accord import Server
 from accord.http.server.connection import HttpConnection
 from accord.http.server.listener import HttpListener
+from accord.http.settings import HttpLimits
 from support.http_offer import offer
 from support.listened import OPENING, call_body, call_lines, head, listened, post
 from support.waiting import LONG, until_sync
@@ -132,7 +133,7 @@ def test_a_connection_ends_if_its_client_asks_for_that(server):
 
 
 def test_a_request_that_takes_too_long_is_refused_however_steadily_it_arrives():
-    app = offer().asgi(request_timeout=0.4, body_timeout=LONG)
+    app = offer().asgi(limits=HttpLimits(request_timeout=0.4, body_timeout=LONG))
     with listened(app) as found, found.connect() as wire:
         wire.send(head("Content-Length: 100000"))
         sending = threading.Event()
@@ -152,7 +153,9 @@ def test_a_request_that_takes_too_long_is_refused_however_steadily_it_arrives():
 
 def test_one_address_may_have_so_many_connections(monkeypatch):
     monkeypatch.setenv("FORWARDED_ALLOW_IPS", "10.0.0.1")
-    with listened(offer().asgi(connections_per_address=2), "127.0.0.1:0") as found:
+    with listened(
+        offer().asgi(limits=HttpLimits(connections_per_address=2)), "127.0.0.1:0"
+    ) as found:
         with found.connect() as first, found.connect() as second:
             assert first.ask().status == second.ask().status == 200
             with found.connect() as third:
@@ -173,7 +176,7 @@ def test_one_address_may_have_so_many_connections(monkeypatch):
 
 def test_a_trusted_proxy_may_have_any_number_of_connections():
     with (
-        listened(offer().asgi(connections_per_address=1)) as found,
+        listened(offer().asgi(limits=HttpLimits(connections_per_address=1))) as found,
         found.connect() as first,
         found.connect() as second,
     ):
@@ -195,7 +198,10 @@ def test_addresses_of_one_customer_count_together(monkeypatch):
             return self._from, 1
 
     monkeypatch.setattr(HttpListener, "connection_type", Remote)
-    with listened(offer().asgi(connections_per_address=1)) as found, found.connect() as first:
+    with (
+        listened(offer().asgi(limits=HttpLimits(connections_per_address=1))) as found,
+        found.connect() as first,
+    ):
         assert first.ask().status == 200
         with found.connect() as second, found.connect() as third:
             assert second.answer().status == 429

@@ -5,6 +5,7 @@ import tracemalloc
 
 import pytest
 
+from accord.http.settings import HttpLimits
 from support.http_offer import offer
 from support.listened import call_body, call_lines, head, post
 from support.listened_here import run_on, serving
@@ -70,7 +71,7 @@ def test_a_connection_that_ends_keeps_nothing(loop):
 
 
 def test_requests_that_are_stuck_make_room_for_others(loop):
-    app = offer().asgi(bodies_bytes=160_000, body_timeout=0.4)
+    app = offer().asgi(limits=HttpLimits(bodies_bytes=160_000, body_timeout=0.4))
 
     async def check():
         async with serving(app) as here:

@@ -11,6 +11,7 @@ import pytest
 from accord import Server
 from accord.http.server.running import serve_in_loop
 from accord.http.server.sockets import listen_on
+from accord.http.settings import HttpLimits
 from support.http_offer import offer
 from support.http_talk import call as call_in_session
 from support.http_talk import initialize, notification
@@ -110,7 +111,7 @@ def test_a_client_that_reads_nothing_gets_no_more_answers(loop):
 
 
 def test_a_call_after_another_on_the_wire_is_not_taken_for_silence(loop):
-    app = offer().asgi(body_timeout=0.4)
+    app = offer().asgi(limits=HttpLimits(body_timeout=0.4))
 
     async def check():
         async with serving(app, idle_timeout=0.2) as here, await here.connect() as client:

@@ -8,6 +8,7 @@ from contextlib import suppress
 import pytest
 
 from accord import Context, Server
+from accord.http.settings import HttpLimits
 from support.http_talk import call as call_in_session
 from support.http_talk import initialize, notification, request
 from support.listened import call_body, call_lines, head, post
@@ -171,7 +172,7 @@ def left_over(here):
 @pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
 def test_nothing_is_left_of_clients_that_leave_at_any_moment(loop, seed, caplog):
     chance = random.Random(seed)
-    app = offer().asgi(body_timeout=2.0, keep_alive=0.5)
+    app = offer().asgi(limits=HttpLimits(body_timeout=2.0), keep_alive=0.5)
 
     async def check():
         async with serving(app) as here:

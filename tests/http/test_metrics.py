@@ -9,6 +9,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from accord.auth import Protected, StaticTokens
 from accord.http.server.metrics import CountReport, MetricFamily, encode_families, join_reports
+from accord.http.settings import HttpLimits
 from support.http_offer import offer
 from support.http_server import serving
 from support.listened import Wire, head, listened
@@ -75,7 +76,9 @@ def test_requests_sessions_and_streams_are_counted():
 
 def test_refused_connections_are_counted(monkeypatch):
     monkeypatch.setenv("FORWARDED_ALLOW_IPS", "10.0.0.1")
-    with listened(offer().asgi(metrics=True, connections_per_address=2)) as server:
+    with listened(
+        offer().asgi(metrics=True, limits=HttpLimits(connections_per_address=2))
+    ) as server:
         with server.connect() as first, server.connect() as second:
             assert first.ask().status == 200
             assert second.ask().status == 200

@@ -7,6 +7,7 @@ import pytest
 
 from accord import Server
 from accord.http.server.sessions import caller_key
+from accord.http.settings import HttpLimits
 from accord.sharing import MemoryBackend
 from support.http_offer import offer
 from support.http_server import bounded
@@ -123,16 +124,26 @@ def test_without_sessions_an_unreadable_message_is_refused(talk):
 def test_the_former_name_of_a_server_without_sessions_names_the_present_one():
     with pytest.warns(DeprecationWarning, match="stateless=True is now sessions=False") as warned:
         app = offer().asgi(stateless=True)
-    assert not app.options.has_sessions
+    assert app.options["sessions"] is False
     assert [each.filename for each in warned] == [__file__]
     with pytest.warns(DeprecationWarning, match="stateless=False is now sessions=True"):
-        assert offer().asgi(stateless=False).options.sessions == offer().asgi().options.sessions
+        assert offer().asgi(stateless=False).options["sessions"] == 10_000
+
+
+@cases("name", HttpLimits.__struct_fields__)
+def test_the_former_name_of_a_limit_works_and_names_the_present_one(name):
+    said = f"{name}=7 is now limits=HttpLimits\\({name}=7\\)"
+    with pytest.warns(DeprecationWarning, match=said) as warned:
+        app = offer().asgi(**{name: 7}, limits=HttpLimits(connections=8, write_timeout=9))
+    expected = {"connections": 8, "write_timeout": 9, name: 7}
+    assert app.options["limits"] == HttpLimits(**expected)
+    assert [each.filename for each in warned] == [__file__]
 
 
 def test_sessions_are_a_number_or_whether_there_are_any():
-    found = {given: offer().asgi(sessions=given).options.sessions for given in (False, 7)}
-    assert found == {False: False, 7: 7}
-    assert offer().asgi(sessions=True).options.sessions == offer().asgi().options.sessions > 1
+    given = (False, True, 7)
+    found = [offer().asgi(sessions=each).options["sessions"] for each in given]
+    assert found == [False, 10_000, 7]
 
 
 # -- principals
@@ -360,7 +371,7 @@ def test_requests_under_way_are_limited(talk):
             while (await client.post(request(1, "ping"))).status == 503:
                 await asyncio.sleep(0.01)
 
-    serve(scenario, connections=3)
+    serve(scenario, limits=HttpLimits(connections=3))
 
 
 # -- browsers
@@ -434,11 +445,23 @@ def test_any_origin_can_be_allowed(talk):
         ({"public_url": "example.com"}, "http"),
         ({"sessions": 0}, "more than 0, or False for none"),
         ({"sse": True, "sessions": False}, "sessions=False"),
+        ({"session_idle": "long"}, "session_idle is 'long', expected more than 0"),
+        ({"limits": 7}, r"limits is 7, expected HttpLimits\(...\)"),
     ],
 )
 def test_invalid_settings_are_named(options, why):
     with pytest.raises(ValueError, match=why):
         Server("any").asgi(**options)
+
+
+def test_an_invalid_limit_is_named():
+    with pytest.raises(ValueError, match="connections is 0, expected more than 0"):
+        HttpLimits(connections=0)
+
+
+def test_a_setting_that_does_not_exist_is_refused_with_the_nearest():
+    with pytest.raises(TypeError, match="no keyword 'pth'; did you mean 'path'"):
+        offer().asgi(pth="/mcp")
 
 
 def test_a_server_that_does_not_start_says_so_and_tries_again(talk, caplog):

@@ -10,6 +10,7 @@ import pytest
 
 from accord import Context, Header, Principal, Server
 from accord.auth import Protected
+from accord.http.settings import HttpLimits
 from accord.testing import run_in_virtual_time
 from support.http_offer import offer
 from support.http_server import bounded
@@ -444,7 +445,7 @@ def test_a_large_request_is_limited_like_any_message():
         assert refused.status == 413
         assert "opening_bytes" in refused.json["error"]["message"]
 
-    serve(scenario, offer().asgi(opening_bytes=4_000))
+    serve(scenario, offer().asgi(limits=HttpLimits(opening_bytes=4_000)))
 
 
 # -- a client that leaves

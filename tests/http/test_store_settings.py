@@ -3,7 +3,6 @@
 import pytest
 
 from accord.errors import ConfigurationError
-from accord.http.server.state import HttpOptions
 from accord.server import MemoryEventStore
 from support.http_offer import offer
 from support.tables import cases
@@ -28,11 +27,11 @@ KEY = "k" * 32
 )
 def test_settings_that_make_no_sense_are_refused(settings, why):
     with pytest.raises(ValueError, match=why):
-        HttpOptions(**settings)
+        offer().asgi(**settings)
 
 
 def test_a_text_for_no_keys_is_not_taken_for_a_key():
-    assert HttpOptions(store="memory:", store_keys="none").store_keys == "none"
+    assert offer().asgi(store="memory:", store_keys="none").options["store_keys"] == "none"
 
 
 def test_a_url_that_names_no_store_is_refused_when_the_app_is_made():

@@ -13,6 +13,7 @@ from accord.client import HttpClientOptions
 from accord.errors import TransportError
 from accord.http.server.listener import HttpListener
 from accord.http.server.tls import load_certificate
+from accord.http.settings import HttpLimits
 from support.certificates import self_signed
 from support.http_offer import offer
 from support.listened import call_body, call_lines, head, listened, post
@@ -119,7 +120,7 @@ def test_a_handshake_that_hangs_ends(files, monkeypatch):
 
 def test_handshakes_that_hang_count_for_their_address(files, trusting, monkeypatch):
     monkeypatch.setenv("FORWARDED_ALLOW_IPS", "10.0.0.1")
-    app = offer().asgi(connections_per_address=2, grace=0.1)
+    app = offer().asgi(limits=HttpLimits(connections_per_address=2), grace=0.1)
     with listened(app, tls=load_certificate(*files)) as found, ExitStack() as open_ones:
         served = open_ones.enter_context(found.connect(trusting))
         assert served.ask().status == 200

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from accord.errors import ConnectionClosed
-from accord.http.server.state import HttpOptions
+from accord.http.settings import HttpLimits
 from accord_tools.inspector import actions
 from accord_tools.inspector.actions import READ, action
 from accord_tools.inspector.definition import ActionRefused, Download, InspectOptions, InspectTarget
@@ -517,7 +517,7 @@ async def test_further_wrong_keys_have_to_wait():
 
 @in_loop
 async def test_clients_that_send_too_slowly_are_cut_off(monkeypatch):
-    monkeypatch.setattr(serving, "_LIMITS", HttpOptions(body_timeout=0.1))
+    monkeypatch.setattr(serving, "_LIMITS", HttpLimits(body_timeout=0.1))
     monkeypatch.setattr(app_module, "_BODY_TIMEOUT", 0.1)
     async with page_of(with_recording()) as page:
         slow_head, head_writer = await page.open()
@@ -535,7 +535,7 @@ async def test_clients_that_send_too_slowly_are_cut_off(monkeypatch):
 
 @in_loop
 async def test_a_page_that_stops_reading_is_cut_off(define, monkeypatch):
-    monkeypatch.setattr(serving, "_LIMITS", HttpOptions(write_timeout=0.1))
+    monkeypatch.setattr(serving, "_LIMITS", HttpLimits(write_timeout=0.1))
     monkeypatch.setattr(app_module, "ACTIONS_MOST", 1)
 
     async def flood(session):

@@ -14,7 +14,7 @@ import pytest
 
 from accord import Limits, connect
 from accord.errors import RequestTimeout
-from accord.http.server.state import HttpOptions
+from accord.http.settings import HttpLimits, HttpSettings, settings_of
 from interaction.servers import limited
 from interaction.servers.limited import LARGE, SMALL, on_sample, payload
 from support.http_server import bounded, on_listener
@@ -268,13 +268,15 @@ def test_a_client_beyond_a_limit_of_http_is_refused_at_once_by_name(
     setting: str, monkeypatch: Any
 ) -> None:
     monkeypatch.setenv("FORWARDED_ALLOW_IPS", "10.0.0.1")  # proxies may have any number
-    options, reach = HTTP[setting]
+    options, reach = dict(HTTP[setting][0]), HTTP[setting][1]
 
     async def main(port: int) -> str:
         async with AsyncExitStack() as stack, asyncio.timeout(LONG):
             return await reach(await Visitor(stack, port).open())
 
-    with bounded(limited.make(Limits()).asgi(**options)) as port:
+    limits = {each: options.pop(each) for each in HttpLimits.__struct_fields__ if each in options}
+    app = limited.make(Limits()).asgi(limits=HttpLimits(**limits), **options)
+    with bounded(app) as port:
         answer = run(main(port))
     status = int(answer.split()[1])
     assert status >= 400
@@ -282,8 +284,11 @@ def test_a_client_beyond_a_limit_of_http_is_refused_at_once_by_name(
 
 
 def test_each_limit_is_tried_or_has_a_reason_not_to_be() -> None:
-    numbers = {name for name, kind in HttpOptions.__annotations__.items() if kind in (int, float)}
-    numbers.add("sessions")  # or False
-    limits = numbers | {*Limits.__struct_fields__}
+    of_http = {
+        name
+        for name, setting in settings_of(HttpSettings).items()
+        if isinstance(setting.default, int | float) and not isinstance(setting.default, bool)
+    }
+    limits = of_http | {*HttpLimits.__struct_fields__} | {*Limits.__struct_fields__}
     assert limits == {*KINDS} | HTTP.keys() | NO_LIMITS.keys()
     assert not HTTP.keys() & NO_LIMITS.keys()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from accord.http.server.listener import HttpListener
-from accord.http.server.state import HttpOptions
+from accord.http.settings import HttpLimits
 
 
 class MemoryTransport(asyncio.Transport):
@@ -92,9 +92,9 @@ class EchoApp:
 class Memory:
     """A listener, and connections to it that are only objects."""
 
-    def __init__(self, app: Any, options: HttpOptions) -> None:
+    def __init__(self, app: Any, limits: HttpLimits) -> None:
         self.app = app
-        self.listener = HttpListener(app, options)
+        self.listener = HttpListener(app, limits)
 
     def connect(self) -> tuple[Any, MemoryTransport]:
         connection = self.listener.connection_type(self.listener)
@@ -126,8 +126,8 @@ async def settle(connection: Any) -> None:
 
 
 @asynccontextmanager
-async def memory(app: Any, **options: Any) -> AsyncIterator[Memory]:
-    made = Memory(app, HttpOptions(**options))
+async def memory(app: Any, **limits: Any) -> AsyncIterator[Memory]:
+    made = Memory(app, HttpLimits(**limits))
     try:
         yield made
     finally:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from accord import Server
 from accord.http.server.running import serve_in_loop
 from accord.http.server.sockets import listen
+from accord.http.settings import HttpLimits
 from support.http1_answers import Answer, NotHttp, answers
 from support.http1_requests import AFTER, MARK, PROBE, Case
 from support.waiting import LONG
@@ -89,7 +90,7 @@ class Bench:
             self.canaries.append(case)
             return case
 
-        self.app = server.asgi(sessions=False, body_timeout=LONG)
+        self.app = server.asgi(sessions=False, limits=HttpLimits(body_timeout=LONG))
 
     async def play(self, case: Case, cut: str = "whole", *, parts: int | None = None) -> Outcome:
         """Send a case, then the request that shows whether the connection goes on.

@@ -9,6 +9,7 @@ from typing import Any, Self
 from accord.http.server.listener import HttpListener
 from accord.http.server.running import fastest_loop, serve_asgi
 from accord.http.server.sockets import listen_on
+from accord.http.settings import setting_of
 from support.listened import Answer
 from support.waiting import LONG
 
@@ -42,7 +43,7 @@ class Here:
 async def serving(app: Any, limits: Any = None, **settings: Any) -> AsyncIterator[Here]:
     """Serve an app within a block; one of ours is stopped at its end."""
     sockets = listen_on(("127.0.0.1:0",))
-    limits = limits or getattr(app, "options", None)
+    limits = limits or setting_of(app, "limits")
     make = partial(HttpListener, **settings)
     async with serve_asgi(app, sockets, limits, make) as listener:
         yield Here(app, listener, sockets[0].getsockname())

@@ -3,11 +3,10 @@
 import os
 from typing import Any, Final
 
-import msgspec
 import pytest
 
 from accord.http.server.app import HttpApp
-from accord.http.server.state import HttpOptions
+from accord.http.settings import HttpSettings
 from accord.sharing import MemoryBackend
 
 # Whether every app that tests make serves as one worker among several, which happen to be away.
@@ -21,10 +20,10 @@ def give_stores() -> None:
     """Let every app that is made from now on keep its sessions in a store of its own."""
     begin = HttpApp.__init__
 
-    def begin_with_store(app: HttpApp, server: Any, options: HttpOptions | None = None) -> None:
-        options = options or HttpOptions()
-        if options.store is None and options.events is None and not options.stateless:
-            options = msgspec.structs.replace(options, store=MemoryBackend())
+    def begin_with_store(app: HttpApp, server: Any, options: HttpSettings | None = None) -> None:
+        options = options or {}
+        if not any(options.get(name) for name in ("store", "events", "stateless")):
+            options = {**options, "store": MemoryBackend()}
         begin(app, server, options)
 
     HttpApp.__init__ = begin_with_store  # type: ignore[method-assign]

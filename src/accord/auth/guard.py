@@ -28,6 +28,7 @@ from accord.auth.verifiers import (
 from accord.errors import AuthError
 from accord.http.rules.addresses import LOOPBACK_HOSTS, client_network
 from accord.http.server.exchange import Admission, Headers, ListenerApp, Receive, Scope, Send
+from accord.http.settings import setting_of
 from accord.principal import Principal
 
 if TYPE_CHECKING:
@@ -263,7 +264,7 @@ class Guard:
         url = protection.public_url if protection.public_url is not None else public_url
         self.public_url = None if url is None else endpoint_url(url, self.path)
         own = _HEALTH
-        if getattr(getattr(app, "options", None), "metrics", False):
+        if setting_of(app, "metrics"):
             own = (*_HEALTH, _METRICS)
         self._open = frozenset(each.rstrip("/") for each in (*own, *open_paths))
         self._resources: dict[str, ProtectedEndpoint] = {}

@@ -15,7 +15,7 @@ from accord.cli.connection import (
 )
 from accord.cli.options import CONFIG, TARGET, Commands, UsageError, add_command
 from accord.cli.run import serve
-from accord.cli.run_settings import GRACE, read_settings
+from accord.cli.run_settings import option_lines, read_settings
 from accord.cli.target import demand_target, read_target
 from accord.cli.terminal import complain
 from accord.errors import AccordError, ConnectFailed
@@ -53,21 +53,7 @@ _OPTIONS: Final = f"""\
 --shared        use one connection to the server for all clients
 --stdio         serve over stdin and stdout, also if ACCORD_TRANSPORT is http
 --http          serve over HTTP
---host H        with --http: where to listen (default: 127.0.0.1)
---port P        with --http: 0 takes any free port (default: 8000)
---listen ADDRESS  with --http: where to listen instead, as for `accord run`; may be repeated
---certificate F   with --http: serve HTTPS with the certificate in a PEM file
---key F           with --certificate: the PEM file with its key (default: the same file)
---path P        with --http: the path of the endpoint (default: /mcp)
---public-url U  with --http: the URL that clients use, behind a proxy or from other machines
---allowed-host H    with --http: another host that clients may use; * for all; may be repeated
---allowed-origin O  with --http: an origin of web pages that may send requests; may be repeated
---no-sessions   with --http: serve each request alone, without sessions
---sse           with --http: serve the older form too, at /sse and /messages
---access-log [F]  with --http: log each request; F is text (default) or json
---metrics       with --http: serve counts at /metrics, for Prometheus
---grace S       seconds for running calls to finish after the input has ended (default: {GRACE})
---log-level L   debug, info, warning, error or critical: what is logged to stderr
+{option_lines("workers", "store", "store_keys_file", "reload")}\
 {CONNECTION.replace("30 and 60", "30 and 600")}
 --header-from 'NAME: VARIABLE'  a header whose value is that of a variable; may be repeated
 --stateless

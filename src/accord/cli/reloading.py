@@ -14,12 +14,12 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
 from accord.cli.options import UsageError
-from accord.cli.run_settings import RunSettings
+from accord.cli.run_settings import RunSettings, find_address
 from accord.cli.target import ServerPlace
 from accord.cli.terminal import complain
 from accord.runtime.source_files import (
@@ -45,7 +45,7 @@ _SLACK: Final = 2.0
 class _Adoption(msgspec.Struct):
     """What a child gets from its parent."""
 
-    settings: RunSettings
+    settings: dict[str, Any]
     sockets: list[int]
     parent: int
 
@@ -66,7 +66,8 @@ def adopt(text: str) -> "tuple[RunSettings, list[socket]]":
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=end_with_parent, name="accord-parent", daemon=True).start()
-    return given.settings, [sockets.adopt(each, f"fd:{each}") for each in given.sockets]
+    settings = cast("RunSettings", given.settings)
+    return settings, [sockets.adopt(each, f"fd:{each}") for each in given.sockets]
 
 
 # -- the parent
@@ -84,7 +85,7 @@ def supervise(place: ServerPlace, settings: RunSettings, folders: Iterable[Path]
         seen = scan_files(watched)
     except TooManyFiles as error:
         raise _too_many(error) from None
-    sockets = settings.place().open_sockets()
+    sockets = find_address(settings).open_sockets()
     wake, on_signal = os.pipe()
     os.set_blocking(on_signal, False)
 
@@ -154,7 +155,7 @@ class _Supervisor:
     def _start(self) -> None:
         reading, self._lifeline = os.pipe()
         sockets = [each.fileno() for each in self._sockets]
-        given = msgspec.json.encode(_Adoption(self._settings, sockets, reading)).decode()
+        given = msgspec.json.encode(_Adoption({**self._settings}, sockets, reading)).decode()
         command = [sys.executable, "-P", "-m", "accord.cli.main", "run", self._place.target]
         self._child = subprocess.Popen(  # noqa: S603  # ourselves
             [*command, "--child", given],
@@ -172,7 +173,7 @@ class _Supervisor:
         with suppress(ProcessLookupError):
             child.terminate()
         try:
-            child.wait(self._settings.grace + _SLACK)
+            child.wait(self._settings["grace"] + _SLACK)
         except subprocess.TimeoutExpired:
             child.kill()
             child.wait()

@@ -9,10 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from accord.cli.options import Commands, UsageError, add_command
-from accord.cli.run_settings import GRACE, RunSettings, read_settings
+from accord.cli.run_settings import (
+    DEFAULTS,
+    RunSettings,
+    find_address,
+    http_settings,
+    option_lines,
+    read_settings,
+)
 from accord.cli.target import ServerPlace, load, locate
 from accord.cli.terminal import complain, say
 from accord.errors import AccordError, ConfigurationError
+from accord.runtime import GRACE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -47,13 +55,9 @@ share what they need to in a SQLite file that is removed at the end, or in the s
 names, which servers on several machines can share. SIGHUP replaces the workers one by one, with the
 code as it is then; calls go on meanwhile.
 
-An option that is not given is read from its variable: ACCORD_GRACE, ACCORD_LOG_LEVEL, ACCORD_HOST,
-ACCORD_PORT, ACCORD_PATH, ACCORD_PUBLIC_URL, ACCORD_LISTEN, ACCORD_ALLOWED_HOSTS and
-ACCORD_ALLOWED_ORIGINS (with commas), ACCORD_CERTIFICATE, ACCORD_KEY, ACCORD_ACCESS_LOG (1, text or
-json), ACCORD_METRICS, ACCORD_SESSIONS, ACCORD_SSE and ACCORD_RELOAD (1 or 0), ACCORD_WORKERS,
-ACCORD_STORE, ACCORD_STORE_KEYS_FILE; ACCORD_TRANSPORT is http or stdio. The password of an
-encrypted key is read from ACCORD_KEY_PASSWORD, the keys of a store from ACCORD_STORE_KEYS (with
-commas).
+An option that is not given is read from its variable: lists with commas, switches as 1 or 0.
+ACCORD_TRANSPORT is http or stdio. The password of an encrypted key is read from
+ACCORD_KEY_PASSWORD, the keys of a store from ACCORD_STORE_KEYS (with commas).
 
 Exit code: 0 the input ended or a signal arrived, 1 the server failed, 2 it could not be started.
 
@@ -82,33 +86,9 @@ _ADVICE: Final = (
 _OPTIONS = f"""\
 target? TARGET  what to serve
 rest* WORD
---grace S       seconds for running calls to finish after the input has ended (default: {GRACE})
---log-level L   debug, info, warning, error or critical: what is logged to stderr
 --stdio         serve over stdin and stdout, also if ACCORD_TRANSPORT is http
 --http          serve over HTTP
---host H        with --http: where to listen (default: 127.0.0.1)
---port P        with --http: 0 takes any free port (default: 8000)
---listen ADDRESS  with --http: where to listen instead: HOST:PORT, :PORT for all addresses,
-                  unix:PATH, fd:NUMBER, or systemd for its sockets; may be repeated
---certificate F   with --http: serve HTTPS with the certificate in a PEM file
---key F           with --certificate: the PEM file with its key (default: the same file)
---path P        with --http: the path of the endpoint (default: /mcp)
---public-url U  with --http: the URL that clients use, behind a proxy or from other machines
---allowed-host H    with --http: another host that clients may use, with or without port; * for
-                    all; may be repeated
---allowed-origin O  with --http: an origin of web pages that may send requests; * for all; may be
-                    repeated
---no-sessions   with --http: serve each request alone, without sessions
---sse           with --http: serve the older form too, at /sse and /messages
---access-log [F]  with --http: log each request; F is text (default) or json
---metrics       with --http: serve counts at /metrics, for Prometheus
---workers N     with --http: how many processes serve; auto for one on each core (default: 1)
---store URL     with --http: where workers keep what they share: sqlite:///FILE on one machine,
-                redis://HOST:PORT/DATABASE on several; a URL with a password is better in
-                ACCORD_STORE, since other users of the machine see options
---store-keys-file F  with --store: the file with the keys that seal what is kept there, one on each
-                     line: the first seals, all of them open
---reload        with --http: restart the server when a Python file of it changes; the port stays
+{option_lines()}\
 --reload-dir D  with --reload: the folder to watch (default: that of the target); may be repeated
 --print-config  print the entry for a host's configuration, with full paths, and serve nothing
 --child J
@@ -127,7 +107,7 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(
             "run serves a Python file or module, not a command; start the command itself"
         )
-    settings = RunSettings() if options.child else read_settings(options)
+    settings = DEFAULTS if options.child else read_settings(options)
     if not options.target:
         raise UsageError("run needs a TARGET: a Python file or module with a Server")
     if options.target.endswith((".json", ".jsonc")):
@@ -146,7 +126,7 @@ def run(options: argparse.Namespace) -> int:
         with _log_to_stderr(settings):
             server = load(place)
         return _serve_http(server, settings, sockets)
-    if settings.reload:
+    if settings["reload"]:
         from accord.cli.reloading import supervise
 
         return supervise(place, settings, options.reload_dir or _import_roots(place))
@@ -155,7 +135,7 @@ def run(options: argparse.Namespace) -> int:
 
 def serve(build: "Callable[[], Server[Any]]", settings: RunSettings) -> int:
     """Serve a server that is made here; stdout is claimed before, where it carries messages."""
-    if settings.transport == "http":
+    if settings["transport"] == "http":
         count = _count_workers(settings)
         if count > 1:
             return _serve_in_workers(build, settings, count)
@@ -176,18 +156,18 @@ def _serve_http(
         return 0
     from accord.server.serving import log_in_background, run_http
 
-    place = settings.place()
-    app = _build_app(server, settings, settings.http_settings())
+    place = find_address(settings)
+    app = _build_app(server, http_settings(settings))
     with log_in_background():
         run_http(server._core, app, place, sockets=sockets, advice=_ADVICE)
     return 0
 
 
-def _build_app(server: "Server[Any]", settings: RunSettings, options: Any) -> "HttpApp":
+def _build_app(server: "Server[Any]", options: Any) -> "HttpApp":
     from accord.server.serving import build_app
 
     try:
-        return build_app(server._core, settings.grace, options)
+        return build_app(server._core, options)
     except ConfigurationError:  # says more than a wrong value
         raise
     except ValueError as error:
@@ -195,11 +175,11 @@ def _build_app(server: "Server[Any]", settings: RunSettings, options: Any) -> "H
 
 
 def _count_workers(settings: RunSettings) -> int:
-    if settings.workers == 1:
+    if settings["workers"] == 1:
         return 1
     from accord.server.serving import count_workers
 
-    return count_workers({"workers": settings.workers})
+    return count_workers({"workers": settings["workers"]})
 
 
 def _serve_in_workers(build: "Callable[[], Server[Any]]", settings: RunSettings, count: int) -> int:
@@ -211,7 +191,7 @@ def _serve_in_workers(build: "Callable[[], Server[Any]]", settings: RunSettings,
     from accord.server.serving import log_in_background, run_http
     from accord.sharing.serving.worker_processes import provide_store, supervise
 
-    place, options = settings.place(), settings.http_settings()
+    place, options = find_address(settings), http_settings(settings)
     place.load_tls()  # a certificate that cannot be used is reported once
     import accord.server.server  # noqa: F401  # once for all workers, which share its memory
 
@@ -222,7 +202,7 @@ def _serve_in_workers(build: "Callable[[], Server[Any]]", settings: RunSettings,
                 _forget_handlers()
                 with _log_to_stderr(settings):
                     server = build()
-                app = _build_app(server, settings, options)
+                app = _build_app(server, options)
                 with log_in_background(), store.removed_by_orphans():
                     run_http(server._core, app, place, advice=_ADVICE, worker=worker)
             except AccordError as error:
@@ -230,7 +210,7 @@ def _serve_in_workers(build: "Callable[[], Server[Any]]", settings: RunSettings,
                 return 2
             return 0
 
-        return supervise(work, place, grace=settings.grace, count=count)
+        return supervise(work, place, grace=settings["grace"], count=count)
 
 
 def _serve_stdio(server: "Server[Any]", settings: RunSettings, *, is_watched: bool) -> int:
@@ -239,14 +219,14 @@ def _serve_stdio(server: "Server[Any]", settings: RunSettings, *, is_watched: bo
         return 0
     if is_watched:
         complain(f"serving {server.info.name} on stdin and stdout, one message a line; Ctrl-C ends")
-    server.run(grace=settings.grace)
+    server.run(grace=settings["grace"])
     return 0
 
 
 @contextmanager
 def _log_to_stderr(settings: RunSettings) -> "Iterator[None]":
     """Log to stderr from now on, unless the code that is loaded configures logging."""
-    if settings.log_level is None:
+    if settings["log_level"] is None:
         yield
         return
     import logging
@@ -255,7 +235,7 @@ def _log_to_stderr(settings: RunSettings) -> "Iterator[None]":
 
     logger, handler = logging.getLogger("accord"), logging.StreamHandler()
     handler.setFormatter(LineFormatter())
-    logger.setLevel(settings.log_level.upper())
+    logger.setLevel(settings["log_level"].upper())
     logger.addHandler(handler)
     yield
     if logging.getLogger().handlers or logger.handlers != [handler]:
@@ -292,7 +272,7 @@ def _claim() -> None:
 def _host_config(place: ServerPlace, settings: RunSettings) -> str:
     import json
 
-    is_http = settings.transport == "http"
+    is_http = settings["transport"] == "http"
     entry = _url_entry(settings) if is_http else _launch_entry(place, settings)
     name = place.file.stem if place.file is not None else place.module.rpartition(".")[2]
     return json.dumps({"mcpServers": {name: entry}}, indent=2) + "\n"
@@ -301,25 +281,25 @@ def _host_config(place: ServerPlace, settings: RunSettings) -> str:
 def _url_entry(settings: RunSettings) -> dict[str, object]:
     from urllib.parse import urlsplit
 
-    if settings.public_url is not None:
-        bare = urlsplit(settings.public_url).path in ("", "/")
-        url = settings.public_url.rstrip("/") + settings.path if bare else settings.public_url
-        return {"type": "http", "url": url}
+    public = settings["public_url"]
+    if public is not None:
+        is_bare = urlsplit(public).path in ("", "/")
+        return {"type": "http", "url": public.rstrip("/") + settings["path"] if is_bare else public}
     host, port = _first_address(settings)
     if port == 0:
         raise UsageError("--print-config needs the port that hosts connect to: --port 8000")
     name = _ANY_ADDRESS.get(host) or (f"[{host}]" if ":" in host else host)
-    scheme = "http" if settings.certificate is None else "https"
-    return {"type": "http", "url": f"{scheme}://{name}:{port}{settings.path}"}
+    scheme = "http" if settings["certificate"] is None else "https"
+    return {"type": "http", "url": f"{scheme}://{name}:{port}{settings['path']}"}
 
 
 def _first_address(settings: RunSettings) -> tuple[str, int]:
     """Return the first host and port that hosts can connect to; port 0 without one."""
-    if not settings.listen:
-        return settings.host, settings.port
+    if not settings["listen"]:
+        return settings["host"], settings["port"]
     from accord.http.server.sockets import split_address
 
-    found = [split_address(each) for each in settings.listen]
+    found = [split_address(each) for each in settings["listen"]]
     return next(((host, port) for kind, host, port in found if kind == "tcp"), ("", 0))
 
 
@@ -327,9 +307,9 @@ def _run_configuration(options: argparse.Namespace, settings: RunSettings) -> in
     """Serve the servers of a host's configuration as one."""
     if options.rest:
         raise UsageError(f"run takes one TARGET; unexpected {' '.join(options.rest)}")
-    if settings.reload:
+    if settings["reload"]:
         raise UsageError("--reload is for Python files, not for a configuration")
-    if settings.workers != 1:
+    if settings["workers"] != 1:
         why = "each worker would launch the servers of a configuration anew"
         raise UsageError(f"--workers is for Python files: {why}")
     path = Path(options.target)
@@ -355,9 +335,9 @@ def _launch_entry(place: ServerPlace, settings: RunSettings) -> dict[str, object
         raise UsageError("the path of this Python is unknown; write the configuration by hand")
     from accord.cli.installation import import_folders, python_words
 
-    more = [] if settings.grace == GRACE else ["--grace", f"{settings.grace:g}"]
-    if settings.log_level is not None:
-        more += ["--log-level", settings.log_level]
+    more = [] if settings["grace"] == GRACE else ["--grace", f"{settings['grace']:g}"]
+    if settings["log_level"] is not None:
+        more += ["--log-level", settings["log_level"]]
     command, *words = python_words()
     entry: dict[str, object] = {"command": command, "args": [*words, "run", place.target, *more]}
     folders = import_folders("" if place.file is not None else place.module)

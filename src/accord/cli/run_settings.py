@@ -4,128 +4,136 @@ import argparse
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
-
-import msgspec
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from accord.cli.options import READERS, UsageError, read_keys
 from accord.cli.terminal import complain
+from accord.http.settings import HttpSettings, ListenSettings, SettingRow, settings_of
+from accord.runtime import GRACE
 
 if TYPE_CHECKING:
     from accord.server.serving import ListenAddress
 
-GRACE: Final = 1.5
 # While a server is reloaded, the next version is more urgent than the calls of the last.
 _RELOAD_GRACE: Final = 0.5
-
-# Beside each option the variable that holds its value if it is not given.
-_VARIABLES: Final = {
-    "--grace": "ACCORD_GRACE",
-    "--log-level": "ACCORD_LOG_LEVEL",
-    "--host": "ACCORD_HOST",
-    "--port": "ACCORD_PORT",
-    "--listen": "ACCORD_LISTEN",
-    "--certificate": "ACCORD_CERTIFICATE",
-    "--key": "ACCORD_KEY",
-    "--path": "ACCORD_PATH",
-    "--public-url": "ACCORD_PUBLIC_URL",
-    "--allowed-host": "ACCORD_ALLOWED_HOSTS",
-    "--allowed-origin": "ACCORD_ALLOWED_ORIGINS",
-    "--no-sessions": "ACCORD_SESSIONS",
-    "--sse": "ACCORD_SSE",
-    "--access-log": "ACCORD_ACCESS_LOG",
-    "--metrics": "ACCORD_METRICS",
-    "--reload": "ACCORD_RELOAD",
-    "--workers": "ACCORD_WORKERS",
-    "--store-keys-file": "ACCORD_STORE_KEYS_FILE",
-}
-_EVERYWHERE: Final = ("--grace", "--log-level")
-_LISTS: Final = ("--allowed-host", "--allowed-origin", "--listen ADDRESS")
-_FLAGS: Final = ("--no-sessions", "--sse", "--metrics", "--reload")
+_EVERYWHERE: Final = ("grace", "log_level")
 _YES: Final = ("1", "true", "yes", "on")
 _NO: Final = ("0", "false", "no", "off")
 _FORMS: Final = ("text", "json")
 _STORE: Final = "ACCORD_STORE"
 # The former name of ACCORD_SESSIONS, with the opposite meaning.
 _STATELESS: Final = "ACCORD_STATELESS"
+_ABSENT: Final = object()
 
 
-class RunSettings(msgspec.Struct, kw_only=True):
-    """How a server is run."""
+class RunSettings(ListenSettings, total=False):
+    """How the command line runs a server: what it does not name has its default.
 
-    transport: Literal["stdio", "http"] = "stdio"
-    grace: float = GRACE
-    log_level: str | None = None
-    host: str = "127.0.0.1"
-    port: int = 8000
-    listen: list[str] = []
-    certificate: str | None = None
-    key: str | None = None
-    path: str = "/mcp"
-    public_url: str | None = None
-    allowed_host: list[str] = []
-    allowed_origin: list[str] = []
-    no_sessions: bool = False
-    sse: bool = False
-    access_log: Literal["text", "json"] | None = None
-    metrics: bool = False
-    reload: bool = False
-    workers: int | Literal["auto"] = 1
-    store: str | None = None
-    store_keys_file: str | None = None
-    # Not the URL itself, which may have a password: other users of the machine see the options with
-    # which a child is started.
-    has_store_variable: bool = False
+    Attributes:
+        transport: "stdio" or "http".
+        has_store_variable: whether the store is that of a variable. Its URL may have a password,
+            and other users of the machine see the options with which a child is started.
+    """
 
-    def http_settings(self) -> Any:
-        """Return the settings as `HttpSettings`; those that are not given are left out.
+    transport: str
+    has_store_variable: bool
+    log_level: Annotated[
+        str | None,
+        SettingRow(
+            "debug, info, warning, error or critical: what is logged to stderr",
+            option="--log-level L",
+            variable="ACCORD_LOG_LEVEL",
+        ),
+    ]
+    store_keys_file: Annotated[
+        str | None,
+        SettingRow(
+            "with --store: the file with the keys that seal what is kept there, one on each line: "
+            "the first seals, all of them open",
+            option="--store-keys-file F",
+            variable="ACCORD_STORE_KEYS_FILE",
+        ),
+    ]
+    reload: Annotated[
+        bool,
+        SettingRow(
+            "restart the server when a Python file of it changes; the port stays",
+            default=False,
+            option="--reload",
+            variable="ACCORD_RELOAD",
+        ),
+    ]
 
-        So a server with `auth` can have its own public URL.
-        """
-        found: dict[str, Any] = {
-            "path": self.path,
-            "sessions": not self.no_sessions,
-            "sse": self.sse,
-            "allowed_hosts": self.allowed_host,
-            "allowed_origins": self.allowed_origin,
-            "access_log": self.access_log or False,
-            "metrics": self.metrics,
-        }
-        if self.public_url is not None:
-            found["public_url"] = self.public_url
-        store = os.environ[_STORE].strip() if self.has_store_variable else self.store
-        if store is not None:
-            found |= {"store": store, "store_keys": self._store_keys()}
-        return found
 
-    def _store_keys(self) -> list[str] | str | None:
-        if self.store_keys_file is not None:
-            return read_keys(Path(self.store_keys_file))
-        text = os.environ.get("ACCORD_STORE_KEYS", "").strip()
-        if text.lower() == "none":
-            return "none"
-        return [each.strip() for each in text.split(",") if each.strip()] or None
+SETTINGS: Final = {name: each for name, each in settings_of(RunSettings).items() if each.option}
+"""Those that are options, each with its variable."""
+DEFAULTS: Final[RunSettings] = {
+    **{name: each.default for name, each in SETTINGS.items()},  # type: ignore[typeddict-item]
+    "transport": "stdio",
+    "grace": GRACE,
+    "has_store_variable": False,
+}
 
-    def place(self) -> "ListenAddress":
-        """Return where to listen.
 
-        Raises:
-            UsageError: settings exclude each other.
-        """
-        from accord.server.serving import ListenAddress
+def option_lines(*left_out: str) -> str:
+    """Return the options for settings, as `add_options` reads them."""
+    return "".join(
+        _option_line(name, each) for name, each in SETTINGS.items() if name not in left_out
+    )
 
-        try:
-            return ListenAddress(
-                host=self.host,
-                port=self.port,
-                listen=self.listen or None,
-                certificate=self.certificate,
-                key=self.key,
-                # Not an option: other users of the machine see the options of a process.
-                key_password=os.environ.get("ACCORD_KEY_PASSWORD") if self.certificate else None,
-            )
-        except ValueError as error:
-            raise UsageError(str(error)) from None
+
+def _option_line(name: str, setting: SettingRow) -> str:
+    what = setting.help or setting.what
+    if name not in _EVERYWHERE and not what.startswith("with --"):
+        what = f"with --http: {what}"
+    if setting.is_repeated:
+        what = f"{what}; may be repeated"
+    default = DEFAULTS.get(name)
+    is_shown = isinstance(default, str | int | float) and " " in setting.option
+    shown = f"default: {default}; " if is_shown and name != "access_log" else ""
+    return f"{setting.option}  {what} ({shown}variable: {setting.variable})\n"
+
+
+def http_settings(settings: RunSettings) -> Any:
+    """Return the settings of HTTP itself; a public URL that is not given is left out.
+
+    So a server with `auth` can have its own.
+    """
+    found: dict[str, Any] = {
+        name: value
+        for name, value in settings.items()
+        if name in HttpSettings.__annotations__ and name != "store" and value is not None
+    }
+    store = os.environ[_STORE].strip() if settings["has_store_variable"] else settings["store"]
+    if store is not None:
+        found |= {"store": store, "store_keys": _store_keys(settings)}
+    return found
+
+
+def _store_keys(settings: RunSettings) -> list[str] | str | None:
+    file = settings["store_keys_file"]
+    if file is not None:
+        return read_keys(Path(file))
+    text = os.environ.get("ACCORD_STORE_KEYS", "").strip()
+    if text.lower() == "none":
+        return "none"
+    return [each.strip() for each in text.split(",") if each.strip()] or None
+
+
+def find_address(settings: RunSettings) -> "ListenAddress":
+    """Return where to listen.
+
+    Raises:
+        UsageError: settings exclude each other.
+    """
+    from accord.server.serving import ListenAddress
+
+    # Not an option: other users of the machine see the options of a process.
+    password = os.environ.get("ACCORD_KEY_PASSWORD") if settings["certificate"] else None
+    try:
+        return ListenAddress({**settings, "key_password": password})
+    except ValueError as error:
+        raise UsageError(str(error)) from None
 
 
 def read_settings(options: argparse.Namespace) -> RunSettings:
@@ -142,18 +150,18 @@ def read_settings(options: argparse.Namespace) -> RunSettings:
         options.no_sessions = True
     found: dict[str, Any] = {"transport": _transport(options)}
     is_http = found["transport"] == "http"
-    for option, variable in _VARIABLES.items():
-        name = option.removeprefix("--").replace("-", "_")
-        if not hasattr(options, name):  # a proxy has one process alone
+    for name, setting in SETTINGS.items():
+        option = setting.option.partition(" ")[0]
+        given = getattr(options, option.removeprefix("--").replace("-", "_"), _ABSENT)
+        if given is _ABSENT:  # a proxy has one process alone
             continue
-        given = getattr(options, name)
         is_given = given is not None and given is not False and given != []
-        if not is_http and option not in _EVERYWHERE:
+        if not is_http and name not in _EVERYWHERE:
             if is_given:
                 raise UsageError(_explain_http_only(option))
         elif is_given:
-            found[name] = given
-        elif (value := _read_variable(option, variable)) is not None:
+            found[name] = given if name != "sessions" else False
+        elif name != "store" and (value := _read_variable(name, setting)) is not None:
             found[name] = value
     _choose_address(options, found)
     _choose_store(options, found, is_http=is_http)
@@ -161,26 +169,24 @@ def read_settings(options: argparse.Namespace) -> RunSettings:
         raise UsageError("--reload-dir names what --reload watches; add --reload")
     if found.get("reload"):
         found.setdefault("grace", _RELOAD_GRACE)
-    settings = RunSettings(**found)
-    if settings.sse and settings.no_sessions:
+    settings: Any = {**DEFAULTS, **found}
+    if settings["sse"] and settings["sessions"] is False:
         why = "--sse needs sessions, which --no-sessions turns off; leave one of them out"
         raise UsageError(why)
-    return settings
+    chosen: RunSettings = settings
+    return chosen
 
 
 def _choose_store(options: argparse.Namespace, found: dict[str, Any], *, is_http: bool) -> None:
     """Find the store of several workers, and refuse what does not go with it."""
-    store = getattr(options, "store", None)
-    if store is not None and not is_http:
-        raise UsageError(_explain_http_only("--store"))
     if found.get("reload") and found.get("workers", 1) != 1:
         raise UsageError(
             "--reload and --workers exclude each other: --reload restarts one process at each "
             "change; send SIGHUP to replace workers by new ones with the code of now"
         )
-    if store is not None:
-        found["store"] = store
-    elif is_http and hasattr(options, "store") and os.environ.get(_STORE, "").strip():
+    if found.get("store") is not None:
+        return
+    if is_http and hasattr(options, "store") and os.environ.get(_STORE, "").strip():
         found["has_store_variable"] = True
     elif getattr(options, "store_keys_file", None) is not None:
         raise UsageError("--store-keys-file seals what is written to a store; add --store")
@@ -225,32 +231,35 @@ def _explain_http_only(option: str) -> str:
     return f"{option} is for HTTP; add --http"
 
 
-def _read_variable(option: str, variable: str) -> Any:
+def _read_variable(name: str, setting: SettingRow) -> Any:
     """Return the value of a variable; None if it is not set or empty."""
-    text = os.environ.get(variable, "").strip()
+    text = os.environ.get(setting.variable, "").strip()
     if not text:
-        return _read_former_variable() if option == "--no-sessions" else None
-    # `accord watch --listen` takes a port.
-    option = "--listen ADDRESS" if option == "--listen" else option
+        return _read_former_variable() if name == "sessions" else None
     try:
-        if option in _LISTS:
-            items = [each.strip() for each in text.split(",")]
-            return [READERS[option](each) for each in items if each]
-        if option in _FLAGS:
-            # The variable says what there is, the option what there is not.
-            return _read_flag(text) != (option == "--no-sessions")
-        if option == "--access-log":
-            return _read_access_log(text)
-        return READERS.get(option, _as_it_is)(text)
+        return _read_text(name, setting, text)
     except argparse.ArgumentTypeError as error:
-        raise UsageError(f"variable {variable}: {error}") from None
+        raise UsageError(f"variable {setting.variable}: {error}") from None
+
+
+def _read_text(name: str, setting: SettingRow, text: str) -> Any:
+    option = setting.option.partition(" ")[0]
+    read = READERS.get(setting.option) or READERS.get(option, _as_it_is)
+    if setting.is_repeated:
+        items = [each.strip() for each in text.split(",")]
+        return [read(each) for each in items if each]
+    if name == "access_log":
+        return _read_access_log(text)
+    return _read_flag(text) if option == setting.option else read(text)
 
 
 def _read_former_variable() -> bool | None:
-    is_stateless: bool | None = _read_variable("--sse", _STATELESS)
-    if is_stateless is not None:
-        complain(f"{_STATELESS}={is_stateless:d} is now ACCORD_SESSIONS={not is_stateless:d}")
-    return is_stateless
+    former = SettingRow("", option="--stateless", variable=_STATELESS)
+    is_stateless: bool | None = _read_variable("stateless", former)
+    if is_stateless is None:
+        return None
+    complain(f"{_STATELESS}={is_stateless:d} is now ACCORD_SESSIONS={not is_stateless:d}")
+    return not is_stateless
 
 
 _as_it_is: Final[Callable[[str], object]] = str

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from accord.http.rules.headers import RequestFacts
     from accord.http.server.stream import EventStore, MemoryEventStore
+    from accord.http.settings import HttpLimits
     from accord.server.access import Policy
     from accord.server.caching import CacheHints
     from accord.server.context import ClientLogHandler, Context
@@ -31,6 +32,7 @@ __all__ = [
     "DirectoryResource",
     "EventStore",
     "Header",
+    "HttpLimits",
     "Image",
     "Lifespan",
     "MemoryEventStore",
@@ -53,6 +55,7 @@ _HOMES = {
     "DirectoryResource": "accord.server.entries.files",
     "EventStore": "accord.http.server.stream",
     "Header": "accord.server.schema.annotations",
+    "HttpLimits": "accord.http.settings",
     "Image": "accord.server.media",
     "Lifespan": "accord.server.server",
     "MemoryEventStore": "accord.http.server.stream",

@@ -58,6 +58,7 @@ from accord.types import (
 
 if TYPE_CHECKING:
     from accord.http.server.app import HttpApp
+    from accord.http.settings import HttpSettings, ListenSettings
     from accord.runtime.wire import MemoryWire
     from accord.server.entries.completion import CompletionSource
     from accord.server.entries.files import DirectoryResource
@@ -65,7 +66,6 @@ if TYPE_CHECKING:
     from accord.server.entries.resources import ResourceDetails, ResourceEntry, TemplateEntry
     from accord.server.injection import Overrides
     from accord.server.questions.url_elicitation import UrlElicitations
-    from accord.server.serving import HttpSettings, ListenSettings
     from accord.server.session import ClientSession
     from accord.server.sources.mounting import Mount
     from accord.server.sources.source import Views
@@ -553,11 +553,11 @@ class Server(Generic[State]):
         """
         return self._core.run_lifespan()
 
-    def asgi(self, *, grace: float = 5.0, **options: "Unpack[HttpSettings]") -> "HttpApp":
-        """Return the server as an ASGI app; see `HttpOptions` for the settings."""
+    def asgi(self, **options: "Unpack[HttpSettings]") -> "HttpApp":
+        """Return the server as an ASGI app; docs/http.md explains the settings."""
         from accord.server.serving import build_app
 
-        return build_app(self._core, grace, options)
+        return build_app(self._core, options)
 
     @overload
     def run(self, transport: Literal["stdio"] = "stdio", *, grace: float = 1.5) -> None: ...
@@ -565,19 +565,11 @@ class Server(Generic[State]):
     def run(
         self,
         transport: Literal["http", "streamable-http", "sse"],
-        *,
-        grace: float = 1.5,
-        host: str = "127.0.0.1",
-        port: int = 8000,
         **options: "Unpack[ListenSettings]",
     ) -> None: ...
     def run(
         self,
         transport: Literal["stdio", "http", "streamable-http", "sse"] = "stdio",
-        *,
-        grace: float = 1.5,
-        host: str = "127.0.0.1",
-        port: int = 8000,
         **options: "Unpack[ListenSettings]",
     ) -> None:
         """Serve until the input ends or a signal arrives.
@@ -585,16 +577,8 @@ class Server(Generic[State]):
         Args:
             transport: "stdio" or "http"; "streamable-http" is the same as "http", and "sse" serves
                 the older form of HTTP as well.
-            grace: seconds that running calls get to finish at the end; clients wait 2 s before
-                they kill.
-            host: the address to listen on; loopback by default.
-            port: the port to listen on; 0 takes any free one.
-            options: see `HttpOptions`. And in place of host and port `listen`: one or several of
-                "HOST:PORT", ":PORT", "unix:PATH" (with `socket_mode`, 0o660 by default),
-                "fd:NUMBER" and "systemd". For HTTPS `certificate` and `key`, the names of PEM
-                files, with `key_password`; or `tls`, a context of the module `ssl`. `workers`: how
-                many processes serve, or "auto" for one on each core; they share a temporary store,
-                unless `store` names one.
+            options: `grace`, the seconds that running calls get to finish at the end; clients wait
+                2 s before they kill. The others are for HTTP; docs/http.md explains them.
 
         Raises:
             RuntimeError: an event loop is running in this thread; `serve` is for that.
@@ -602,15 +586,11 @@ class Server(Generic[State]):
         """
         from accord.server.serving import run
 
-        run(self._core, transport, grace=grace, host=host, port=port, options=options)
+        run(self._core, transport, options)
 
     async def serve(
         self,
         transport: Literal["stdio", "http", "streamable-http", "sse"] = "stdio",
-        *,
-        grace: float = 1.5,
-        host: str = "127.0.0.1",
-        port: int = 8000,
         **options: "Unpack[ListenSettings]",
     ) -> None:
         """Serve in the running event loop until the input ends or the task is cancelled; as `run`.
@@ -619,7 +599,7 @@ class Server(Generic[State]):
         """
         from accord.server.serving import serve
 
-        await serve(self._core, transport, grace=grace, host=host, port=port, options=options)
+        await serve(self._core, transport, options)
 
 
 # -- requests of this process, without a client

@@ -8,16 +8,16 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
-from os import PathLike
-from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from accord.errors import AccordError, MissingExtra
+from accord.runtime import GRACE
 
 if TYPE_CHECKING:
     from queue import SimpleQueue
@@ -25,10 +25,9 @@ if TYPE_CHECKING:
     from ssl import SSLContext
 
     from accord.http.server.app import HttpApp
-    from accord.http.server.stream import EventStore
+    from accord.http.settings import HttpSettings, ListenSettings
     from accord.runtime.shutdown import Stop
     from accord.server.core import ServerCore
-    from accord.sharing.backends.backend import Backend
     from accord.sharing.serving.worker_processes import WorkerEnd
 
 
@@ -55,42 +54,25 @@ class Announcement(msgspec.Struct):
     warning: str | None = None
 
 
-def _take_address(host: str, port: int, options: Any) -> "ListenAddress":
-    """Return where to listen; its settings are removed from the options."""
-    names = ListenAddress.__struct_fields__
-    return ListenAddress(
-        host=host, port=port, **{name: options.pop(name) for name in names if name in options}
-    )
-
-
-def build_app(server: "ServerCore", grace: float, options: "HttpSettings") -> "HttpApp":
+def build_app(server: "ServerCore", options: "HttpSettings") -> "HttpApp":
     """Return the ASGI app of a server, behind its guard if it has one."""
     from accord.http.server.app import HttpApp
-    from accord.http.server.state import HttpOptions
 
     if server.auth is not None:
         options.setdefault("public_url", getattr(server.auth, "public_url", None))
-    settings = HttpOptions(grace=grace, **options)
-    app = HttpApp(server, settings)
+    app = HttpApp(server, options)
+    settings = app.options
     # The guard and the log have the interface of the app.
     if server.auth is not None:
-        app = server.auth.guard(app, path=settings.path, public_url=settings.public_url)
-    if settings.access_log:
+        app = server.auth.guard(app, path=settings["path"], public_url=settings["public_url"])
+    if settings["access_log"]:
         from accord.http.server.access_log import AccessLog
 
-        app = AccessLog(app, is_json=settings.access_log == "json")  # type: ignore[assignment]  # as above
+        app = AccessLog(app, is_json=settings["access_log"] == "json")  # type: ignore[assignment]  # as above
     return app
 
 
-def run(
-    server: "ServerCore",
-    transport: str,
-    *,
-    grace: float,
-    host: str,
-    port: int,
-    options: "ListenSettings",
-) -> None:
+def run(server: "ServerCore", transport: str, options: "ListenSettings") -> None:
     """Serve over a transport until the end; as `Server.run`.
 
     Raises:
@@ -103,20 +85,19 @@ def run(
             f"in async code write: await server.serve({transport!r})"
         )
     transport = _read_transport(transport, options)
+    grace = options.setdefault("grace", GRACE)
     if transport == "http":
         count = count_workers(options)
         if count > 1:
             workers = import_module("accord.sharing.serving.worker_processes")
-            workers.run_in_workers(
-                server, _take_address(host, port, options), grace, options, count=count
-            )
+            workers.run_in_workers(server, ListenAddress.take(options), options, count=count)
             return
     with log_in_background():
         if transport == "stdio":
             run_stdio(server, grace=grace)
         else:
-            address = _take_address(host, port, options)
-            run_http(server, build_app(server, grace, options), address)
+            address = ListenAddress.take(options)
+            run_http(server, build_app(server, options), address)
 
 
 def count_workers(options: Any) -> int:
@@ -145,15 +126,7 @@ def _read_transport(transport: str, options: Any) -> str:
     return transport
 
 
-async def serve(
-    server: "ServerCore",
-    transport: str,
-    *,
-    grace: float,
-    host: str,
-    port: int,
-    options: "ListenSettings",
-) -> None:
+async def serve(server: "ServerCore", transport: str, options: "ListenSettings") -> None:
     """Serve in the running event loop; as `Server.serve`.
 
     Raises:
@@ -162,15 +135,16 @@ async def serve(
         TransportError: the address cannot be listened on.
     """
     transport = _read_transport(transport, options)
+    grace = options.setdefault("grace", GRACE)
     server.was_run = True
     with log_in_background():
         if transport == "stdio":
             await _serve_stdio_as_guest(server, grace=grace)
             return
-        address = _take_address(host, port, options)
+        address = ListenAddress.take(options)
         if options.pop("workers", 1) != 1:
             raise ValueError("workers: a loop that is running cannot be forked; use server.run()")
-        app = build_app(server, grace, options)
+        app = build_app(server, options)
         serve_in_loop, tls = http_server().serve_in_loop, address.load_tls()
         sockets = address.open_sockets()
 
@@ -306,7 +280,7 @@ def run_http(
     finally:
         for each in opened:
             each.close()
-    _leave(server, _http_log, grace=app.options.grace, seconds=serving.END_SLACK / 2)
+    _leave(server, _http_log, grace=app.options["grace"], seconds=serving.END_SLACK / 2)
 
 
 def http_server() -> Any:
@@ -336,7 +310,7 @@ def announce(said: Announcement, workers: int) -> None:
 
 def _find_refusals(app: "HttpApp", sockets: "list[socket]", advice: str) -> str | None:
     """Return the warning for a server that listens for other machines but refuses them."""
-    is_open = app.options.public_url is not None or any(app.options.allowed_hosts)
+    is_open = app.options["public_url"] is not None or any(app.options["allowed_hosts"])
 
     if is_open or not is_reached_by_others(sockets):
         return None
@@ -357,36 +331,40 @@ def _leave(server: "ServerCore", log: logging.Logger, *, grace: float, seconds: 
     leave_threads(seconds)
 
 
-class ListenAddress(msgspec.Struct, kw_only=True):
-    """Where a server listens, as `Server.run` documents it.
+class ListenAddress:
+    """Where a server listens.
+
+    Args:
+        given: settings; those of HTTP itself do not matter.
 
     Raises:
         ValueError: an address is malformed, or settings exclude each other.
     """
 
-    host: str = "127.0.0.1"
-    port: int = 8000
-    listen: str | Sequence[str] | None = None
-    socket_mode: int = 0o660
-    certificate: Any = None
-    key: Any = None
-    key_password: str | None = None
-    tls: Any = None
-
-    def __post_init__(self) -> None:
+    def __init__(self, given: Mapping[str, Any]) -> None:
         from accord.http.server.sockets import split_address
+        from accord.http.settings import LISTEN
 
+        self._given = given = {name: given.get(name, each.default) for name, each in LISTEN.items()}
         for each in self.addresses or ():
             split_address(each)
-        if self.tls is not None and self.certificate is not None:
+        if given["tls"] is not None and given["certificate"] is not None:
             raise ValueError("tls is a context with its certificate; leave out certificate and key")
-        if self.certificate is None and (self.key is not None or self.key_password is not None):
+        has_key = given["key"] is not None or given["key_password"] is not None
+        if has_key and given["certificate"] is None:
             raise ValueError("key is the key of a certificate; name that too: certificate='...'")
+
+    @classmethod
+    def take(cls, options: Any) -> "ListenAddress":
+        """Return where to listen; its settings are removed from the options."""
+        from accord.http.settings import LISTEN
+
+        return cls({name: options.pop(name) for name in LISTEN if name in options})
 
     @property
     def addresses(self) -> tuple[str, ...] | None:
         """Those to listen on; None for the host and the port."""
-        given = self.listen
+        given = self._given["listen"]
         if given is None:
             return None
         return (given,) if isinstance(given, str) else tuple(given)
@@ -399,9 +377,10 @@ class ListenAddress(msgspec.Struct, kw_only=True):
         """
         from accord.http.server import sockets
 
+        given = self._given
         if self.addresses is None:
-            return sockets.listen(self.host, self.port)
-        return sockets.listen_on(self.addresses, mode=self.socket_mode)
+            return sockets.listen(given["host"], given["port"])
+        return sockets.listen_on(self.addresses, mode=given["socket_mode"])
 
     def load_tls(self) -> "SSLContext | None":
         """Return what serves HTTPS; None for HTTP.
@@ -409,12 +388,13 @@ class ListenAddress(msgspec.Struct, kw_only=True):
         Raises:
             TransportError: the certificate or the key cannot be used.
         """
-        if self.certificate is None:
-            context: SSLContext | None = self.tls
+        given = self._given
+        if given["certificate"] is None:
+            context: SSLContext | None = given["tls"]
             return context
         from accord.http.server.tls import load_certificate
 
-        return load_certificate(self.certificate, self.key, self.key_password)
+        return load_certificate(given["certificate"], given["key"], given["key_password"])
 
 
 def describe_address(
@@ -426,8 +406,8 @@ def describe_address(
     def places(path: str) -> str:
         return " and ".join(_url(each.getsockname(), path, is_tls=is_tls) for each in sockets)
 
-    older = f", and in the older form at {places(STREAM)}" if app.options.sse else ""
-    return f"{server.info.name} is served at {places(app.options.path)}{older}"
+    older = f", and in the older form at {places(STREAM)}" if app.options["sse"] else ""
+    return f"{server.info.name} is served at {places(app.options['path'])}{older}"
 
 
 def _url(address: Any, path: str, *, is_tls: bool) -> str:
@@ -445,60 +425,6 @@ def is_reached_by_others(sockets: "list[socket]") -> bool:
 
     names = [each.getsockname() for each in sockets]
     return any(isinstance(each, tuple) and not ip_address(each[0]).is_loopback for each in names)
-
-
-# -- the keywords of `Server.run`, `serve` and `asgi`; only type checkers read them
-
-
-class HttpSettings(TypedDict, total=False):
-    """How a server is reached over HTTP; `HttpOptions` documents each setting."""
-
-    path: str
-    answers: Literal["auto", "json", "stream"]
-    sse: bool
-    public_url: str | None
-    allowed_hosts: Iterable[str]
-    allowed_origins: Iterable[str]
-    cors: bool
-    principal: Callable[[Mapping[str, Any]], Hashable] | None
-    resumable: bool
-    events: "EventStore | None"
-    retry: int
-    sessions: int | bool
-    sessions_per_caller: int
-    session_idle: float
-    connections: int
-    connections_per_address: int
-    listeners: int
-    keep_alive: float
-    body_timeout: float
-    body_rate: int
-    request_timeout: float
-    bodies_bytes: int
-    opening_bytes: int
-    write_timeout: float
-    unread_bytes: int
-    access_log: bool | Literal["text", "json"]
-    metrics: bool
-    store: "str | Backend | None"
-    store_keys: Sequence[str | bytes] | Literal["none"] | None
-    store_patience: float
-    lease: float
-    stream_entries: int
-    retention: float
-    stateless: bool  # the former way to say sessions=False
-
-
-class ListenSettings(HttpSettings, total=False):
-    """Where a server listens, and how it is reached; `Server.run` documents the former."""
-
-    workers: int | Literal["auto"]
-    listen: str | Sequence[str] | None
-    socket_mode: int
-    certificate: str | PathLike[str] | None
-    key: str | PathLike[str] | None
-    key_password: str | None
-    tls: "SSLContext | None"
 
 
 # -- logs, written by a thread

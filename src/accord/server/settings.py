@@ -247,10 +247,10 @@ def _refuse_settings_of_run(settings: Mapping[str, object]) -> None:
     unknown = [name for name in settings if name not in ServerSettings.__annotations__]
     if not unknown:
         return
-    from accord.http.server.state import HttpOptions
+    from accord.http.settings import ListenSettings
 
     for name in unknown:
-        if name in ("transport", "host", "port", *HttpOptions.__struct_fields__):
+        if name == "transport" or name in ListenSettings.__annotations__:
             raise TypeError(f"Server() has no keyword {name!r}; give it to run()")
 
 

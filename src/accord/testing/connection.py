@@ -15,7 +15,7 @@ from accord.client.connect import connect
 from accord.client.options import ClientSettings
 from accord.errors import FlowFailed
 from accord.http.server.app import HttpApp
-from accord.http.server.state import HttpOptions
+from accord.http.server.state import AppState
 from accord.runtime.wire import MemoryWire, Wire
 from accord.stdio.client import Process
 from accord.testing.recording import ProtocolBroken, Recording, TappedWire
@@ -223,7 +223,7 @@ def _app(target: ServerUnderTest, transport: TransportName) -> HttpApp:
 
 def _is_app(target: Any) -> TypeGuard[HttpApp]:
     """Tell whether a target is what `server.asgi(...)` returns, also behind a guard or a log."""
-    return isinstance(target, HttpApp) or isinstance(getattr(target, "options", None), HttpOptions)
+    return isinstance(target, HttpApp) or isinstance(getattr(target, "state", None), AppState)
 
 
 def _is_url(target: ServerUnderTest) -> TypeGuard[str]:

@@ -135,14 +135,15 @@ class _Served:
     async def start(self, *, is_older: bool) -> str:
         """Begin to serve; return the URL of the endpoint."""
         await self.app.start()
-        self._listener = self._make(self.app, self.app.options)
+        self._listener = self._make(self.app, self.app.options["limits"])
         (socket,) = listen(_LOOPBACK, 0)
         port = socket.getsockname()[1]
         await self._listener.start([socket])
         # Imported late: a client of a URL needs no server.
         from accord.http.server.endpoint import STREAM
 
-        return f"http://{_LOOPBACK}:{port}{STREAM if is_older else self.app.options.path}"
+        path = STREAM if is_older else self.app.options["path"]
+        return f"http://{_LOOPBACK}:{port}{path}"
 
     async def stop(self) -> None:
         """Stop the server, its connections and its tasks."""

@@ -13,7 +13,7 @@ from accord import Context, Server
 from accord.client import connect
 from accord.http.client.sender import HttpClientOptions
 from accord.http.server.app import HttpApp
-from accord.http.server.state import HttpOptions
+from accord.http.settings import read_http_settings
 from accord.protocol.revisions import REVISIONS
 from accord.types import TextContent
 from support.waiting import LONG, run, until
@@ -67,7 +67,7 @@ class Running:
     """The server on a port that stays the same when it is started again."""
 
     def __init__(self, *, grace=0.5, **options):
-        self.options = HttpOptions(sse=True, grace=grace, retry=10, **options)
+        self.options = read_http_settings({"sse": True, "grace": grace, "retry": 10, **options})
         self.port = 0
         self.begun = []
         self.gate = asyncio.Event()
@@ -85,7 +85,7 @@ class Running:
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.socket.bind(("127.0.0.1", self.port))
         self.port = self.socket.getsockname()[1]
-        longest = max(1, int(self.options.grace))
+        longest = max(1, int(self.options["grace"]))
         config = uvicorn.Config(self.app, log_level="error", timeout_graceful_shutdown=longest)
         self.uvicorn = uvicorn.Server(config)
         with contextlib.suppress(AttributeError):

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from accord import Server
+from accord.http.settings import HttpLimits
 from accord.testing import run_in_virtual_time
 from support.asgi import Asgi, Exchange
 from support.listening import SUBSCRIPTION
@@ -152,7 +153,7 @@ def test_a_listener_that_does_not_read_delays_no_other_and_misses_nothing(
     server = make()
 
     async def main() -> None:
-        app = server.asgi(write_timeout=10_000)
+        app = server.asgi(limits=HttpLimits(write_timeout=10_000))
         uris = [f"note://{number}" for number in range(20)]
         reading = Listener(app, 1, resourceSubscriptions=uris)
         await reading.events(1)

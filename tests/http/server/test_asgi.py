@@ -11,7 +11,7 @@ import pytest
 from accord import Context, Principal, Server
 from accord.http.server.app import HttpApp
 from accord.http.server.exchange import AsgiExchange
-from accord.http.server.state import HttpOptions
+from accord.http.settings import read_http_settings
 from accord.sharing import MemoryBackend
 from support.asgi import Asgi, Exchange
 from support.http_offer import offer
@@ -654,7 +654,7 @@ def test_streams_of_a_request_last_until_its_token_expires():
     def seconds(expires_at):
         ann = Principal("ann", expires_at=expires_at)
         scope = {"method": "GET", "headers": [], "accord.principal": ann}
-        return AsgiExchange(HttpOptions(), scope, None, None).expiry(1000.0) - 1000.0
+        return AsgiExchange(read_http_settings({}), scope, None, None).expiry(1000.0) - 1000.0
 
     assert seconds(None) == math.inf
     assert 100 < seconds(time.time() + 600) <= 600
@@ -777,7 +777,7 @@ def test_an_ended_session_leaves_nothing_behind():
 
 def test_options_have_defaults():
     app = HttpApp(offer()._core)
-    assert app.options.path == "/mcp"
+    assert app.options["path"] == "/mcp"
 
 
 def test_without_a_session_messages_after_the_answer_are_dropped():

@@ -9,7 +9,7 @@ from accord.http.server.exchange import ResponseCut
 from accord.http.server.listener import HttpListener
 from accord.http.server.running import serve_asgi
 from accord.http.server.sockets import listen
-from accord.http.server.state import HttpOptions
+from accord.http.settings import HttpLimits
 from support.waiting import run
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -97,7 +97,7 @@ def test_a_loop_that_was_busy_does_not_cost_clients_their_requests():
 
     async def main():
         sockets = listen("127.0.0.1", 0)
-        async with serve_asgi(app, sockets, HttpOptions(body_timeout=0.4), SlowListener):
+        async with serve_asgi(app, sockets, HttpLimits(body_timeout=0.4), SlowListener):
             reader, writer = await asyncio.open_connection(*sockets[0].getsockname())
             writer.write(REQUEST)
             assert (await reader.readline()).startswith(b"HTTP/1.1 200")

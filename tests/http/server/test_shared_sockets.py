@@ -7,7 +7,7 @@ from typing import Any
 
 from accord.http.server.listener import HttpListener, LoadBoard, SharedLoad, SharedSocket
 from accord.http.server.sockets import listen
-from accord.http.server.state import HttpOptions
+from accord.http.settings import HttpLimits
 from support.http_offer import offer
 from support.waiting import in_loop, until
 
@@ -137,7 +137,7 @@ async def test_a_listener_gets_connections_from_its_start_until_it_is_closed() -
     board = LoadBoard(2)
     other = SharedLoad(board, 0)
     other.note_open(1)
-    listener = HttpListener(offer().asgi(), HttpOptions())
+    listener = HttpListener(offer().asgi(), HttpLimits())
     assert not other.is_above_others
     await listener.start(listen("127.0.0.1", 0), load=SharedLoad(board, 1))
     assert other.is_above_others

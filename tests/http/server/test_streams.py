@@ -7,8 +7,8 @@ from hypothesis import strategies as some
 
 from accord.http.rules.sse import Decoder
 from accord.http.server.exchange import AsgiExchange, AsgiReader
-from accord.http.server.state import HttpOptions
 from accord.http.server.stream import Stream, parse_event_id
+from accord.http.settings import read_http_settings
 from accord.server import MemoryEventStore
 from support.waiting import run, until
 
@@ -26,7 +26,7 @@ class Client:
         self.is_gone = asyncio.Event()
         self.fails = None
         self.among = set() if among is None else among
-        exchange = AsgiExchange(HttpOptions(), SCOPE, self.receive, self.send)
+        exchange = AsgiExchange(read_http_settings({}), SCOPE, self.receive, self.send)
         self.reader = AsgiReader(stream, self.among, exchange, [])
         stream.attach(self.reader)
         self.task = asyncio.create_task(self.reader.follow())

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from accord import Context, Principal
+from accord.http.settings import HttpLimits
 from accord.sharing import KeyRing
 from accord.sharing.workers import names
 from accord.sharing.workers.session_records import FORMAT, SessionRecord
@@ -86,7 +87,7 @@ async def test_requests_that_meet_at_a_new_worker_read_the_session_once():
 
 @in_virtual_time
 async def test_a_large_message_is_accepted_where_the_session_was_not_seen_before():
-    async with serve_shared(Desk().make, 2, opening_bytes=10_000) as crew:
+    async with serve_shared(Desk().make, 2, limits=HttpLimits(opening_bytes=10_000)) as crew:
         client = await crew.open()
         big = call(1, "put", key="k", value="x" * 50_000)
         assert (await client.post(1, big)).status == 200

@@ -44,6 +44,7 @@ from accord.auth.urls import is_loopback_url
 from accord.errors import AuthError, StoreError
 from accord.http.client.guarded import Send as SendRequest
 from accord.http.server.exchange import ListenerApp, Receive, Scope, Send
+from accord.http.settings import setting_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -256,7 +257,7 @@ class AuthorizationServer:
             ValueError: the URL is invalid, or not safe.
             AuthError: the store cannot be used.
         """
-        self._source.check(getattr(getattr(app, "options", None), "store", None))
+        self._source.check(setting_of(app, "store"))
         path = path.rstrip("/")
         public_url = self.public_url if public_url is None else public_url
         others = tuple(dict.fromkeys(getattr(app, "resource_paths", {}).values()))

@@ -32,7 +32,8 @@ from accord.http.server.exchange import (
     cors_headers,
 )
 from accord.http.server.sessions import HttpSessions
-from accord.http.server.state import DRAINING, AppState, Bodies, HttpOptions, ServedServer
+from accord.http.server.state import DRAINING, AppState, Bodies, ServedServer
+from accord.http.settings import HttpSettings, read_http_settings
 from accord.runtime.shutdown import is_host_stopping, on_host_stop
 
 if TYPE_CHECKING:
@@ -100,11 +101,14 @@ class HttpApp(ListenerApp):
         listener_metrics: counts connections and responses; None under another server.
     """
 
-    def __init__(self, server: ServedServer, options: HttpOptions | None = None) -> None:
+    def __init__(self, server: ServedServer, options: HttpSettings | None = None) -> None:
         self.server = server
-        self.options = options = options or HttpOptions()
-        guard = gate.guard_for(options.public_url, options.allowed_hosts, options.allowed_origins)
-        self._gate = Gate(guard, options.answers, server.revisions)
+        self.options = options = read_http_settings(options or {})
+        self._limits = limits = options["limits"]
+        guard = gate.guard_for(
+            options["public_url"], options["allowed_hosts"], options["allowed_origins"]
+        )
+        self._gate = Gate(guard, options["answers"], server.revisions)
         self.listener_metrics: ListenerMetrics | None = None
         self._shared: SharedParts | None = None
         self._reset(time.monotonic)
@@ -117,14 +121,14 @@ class HttpApp(ListenerApp):
         self._timer: asyncio.TimerHandle | None = None
         self._swept = self._rechecked = 0.0
         self._rechecking: asyncio.Task[None] | None = None
-        limits = [options.keep_alive, options.body_timeout, options.session_idle]
-        limits.append(options.request_timeout)
-        self._tick_every = min(_TICK, *(each / 4 for each in limits))
+        times = [options["keep_alive"], options["session_idle"]]
+        times += [limits.body_timeout, limits.request_timeout]
+        self._tick_every = min(_TICK, *(each / 4 for each in times))
 
     def _reset(self, now: Callable[[], float]) -> None:
         """Make everything that belongs to one event loop."""
         self.state = AppState(self.server, self.options, now)
-        self.sessions = HttpSessions(self.state) if self.options.store is None else self._share()
+        self.sessions = HttpSessions(self.state) if self.options["store"] is None else self._share()
         self.bodies = Bodies(self.state, self.sessions)
         self.endpoint = HttpEndpoint(self.state, self.sessions, self.bodies)
         self._older_form = TwoEndpointForm(self.state, self.sessions, self.bodies)
@@ -144,10 +148,10 @@ class HttpApp(ListenerApp):
     def _route(self) -> dict[str, Serve]:
         """Return what serves each path."""
         routes: dict[str, Serve] = {}
-        if self.options.sse:
+        if self.options["sse"]:
             older = self._older_form
             routes = {STREAM: older.serve_stream, MESSAGES: older.serve_messages}
-        path = self.options.path.rstrip("/")
+        path = self.options["path"].rstrip("/")
         if path in routes or path in self._own_paths:
             raise ValueError(f"path is {path!r}, which the app uses already; choose another")
         routes[path] = self.endpoint.serve
@@ -155,12 +159,12 @@ class HttpApp(ListenerApp):
 
     @property
     def _own_paths(self) -> tuple[str, ...]:
-        return (*_HEALTH, _METRICS) if self.options.metrics else _HEALTH
+        return (*_HEALTH, _METRICS) if self.options["metrics"] else _HEALTH
 
     @property
     def resource_paths(self) -> Mapping[str, str]:
         """The paths beside the endpoint, each with the one that clients connect to; for a guard."""
-        return {STREAM: STREAM, MESSAGES: STREAM} if self.options.sse else {}
+        return {STREAM: STREAM, MESSAGES: STREAM} if self.options["sse"] else {}
 
     @property
     def entry_scopes(self) -> frozenset[str]:
@@ -293,7 +297,7 @@ class HttpApp(ListenerApp):
             return
         self.end_streams()
         state = self.state
-        began, grace = state.now(), 0.0 if self._is_finished else self.options.grace
+        began, grace = state.now(), 0.0 if self._is_finished else self.options["grace"]
         while state.now() < began + grace:
             is_late = state.now() >= began + min(grace / 2, _LAST_CLIENTS)
             is_left = has_clients is None or is_late or not has_clients()
@@ -340,21 +344,21 @@ class HttpApp(ListenerApp):
         assert self._loop is not None
         self._timer = self._loop.call_later(self._tick_every, self._tick)
         state, options = self.state, self.options
-        now = state.now()
+        now, keep_alive = state.now(), options["keep_alive"]
         for reader in list(state.readers):
-            reader.tick(now, keep_alive=options.keep_alive, write_timeout=options.write_timeout)
+            reader.tick(now, keep_alive=keep_alive, write_timeout=self._limits.write_timeout)
         self._relieve()
         is_drained = state.worker is not None and state.worker.is_draining
         if state.is_stopping or is_drained or (is_host_stopping() and state.readers):
             self.end_streams()  # again and again: those of the older form once their calls end
         self.bodies.tick(now)
         self.endpoint.tick(now)
-        if now - self._swept >= min(_SWEEP, options.session_idle / 4):
+        if now - self._swept >= min(_SWEEP, options["session_idle"] / 4):
             self._swept = now
             state.retired.sweep(now)
             self.sessions.sweep(now)
         is_rechecking = self._rechecking is not None and not self._rechecking.done()
-        if now - self._rechecked >= options.keep_alive and not is_rechecking:
+        if now - self._rechecked >= keep_alive and not is_rechecking:
             self._rechecked = now
             self._rechecking = self._loop.create_task(self._recheck())
 
@@ -362,12 +366,12 @@ class HttpApp(ListenerApp):
         """Disconnect clients that do not read, the longest stalled first, while too much waits."""
         readers = self.state.readers
         unread = sum(reader.stream.unread for reader in readers)
-        if unread > self.options.unread_bytes:
+        if unread > self._limits.unread_bytes:
             stalled = [reader for reader in readers if reader.is_stalled()]
             for reader in sorted(stalled, key=lambda each: each.last_write):
                 unread -= reader.stream.unread
                 reader.let_go()
-                if unread <= self.options.unread_bytes:
+                if unread <= self._limits.unread_bytes:
                     break
 
     async def _recheck(self) -> None:
@@ -385,7 +389,7 @@ class HttpApp(ListenerApp):
         """Return the headers that let a page read a response; for a guard that responds itself."""
         headers = dict(scope["headers"])
         origin = headers.get(b"origin")
-        if origin is None or not self.options.cors:
+        if origin is None or not self.options["cors"]:
             return []
         is_foreign = self._gate.judge(scope["method"], headers).foreign is not None
         return [] if is_foreign else cors_headers(origin)
@@ -465,14 +469,14 @@ class HttpApp(ListenerApp):
             return HeadDecision(own, refusal=verdict.foreign)
         if own not in self._endpoints:
             root = exchange.scope.get("root_path", "").rstrip("/")
-            why = f"nothing is served at {path[:200]!r}; try {root}{self.options.path}"
+            why = f"nothing is served at {path[:200]!r}; try {root}{self.options['path']}"
             return HeadDecision(own, refusal=gate.HttpRefusal(404, why))
         return HeadDecision(own, verdict)
 
     def _serve(self, exchange: HttpExchange, decision: HeadDecision) -> Awaitable[None]:
         """Serve a request by the decision on its head, and by what that may not depend on."""
-        if self.under_way > self.options.connections and decision.is_limited:
-            why = f"{self.options.connections} requests are under way (connections)"
+        if self.under_way > self._limits.connections and decision.is_limited:
+            why = f"{self._limits.connections} requests are under way (connections)"
             return exchange.refuse(gate.HttpRefusal(503, why, -32000), close=True)
         if decision.verdict is not None:
             return self._endpoints[decision.path](exchange, decision.verdict)

@@ -127,7 +127,7 @@ class HttpEndpoint:
         self._state = state
         self._sessions = sessions
         self._bodies = bodies
-        self._lacks_sessions = not state.options.has_sessions
+        self._lacks_sessions = state.options["sessions"] is False
         revisions = state.server.revisions
         has_sessions = not self._lacks_sessions and any(id in HANDSHAKE for id in revisions)
         self._allowed = gate.ALLOWED if has_sessions else _STATELESS
@@ -178,7 +178,7 @@ class HttpEndpoint:
                 post.open_stream()
 
     def _patience(self, post: PostResponse) -> float:
-        keep_alive = self._state.options.keep_alive
+        keep_alive = self._state.options["keep_alive"]
         return min(_LONG, keep_alive) if post.is_primed else keep_alive
 
     # -- POST
@@ -537,9 +537,9 @@ class TwoEndpointForm:
         relative one.
         """
         options = self._state.options
-        public = urlsplit(options.public_url or "").path.rstrip("/")
-        path = options.path.rstrip("/")
-        if options.public_url is not None and public.endswith(path):
+        public = urlsplit(options["public_url"] or "").path.rstrip("/")
+        path = options["path"].rstrip("/")
+        if options["public_url"] is not None and public.endswith(path):
             return public.removesuffix(path)
         root: str = quote(scope.get("root_path", "").rstrip("/"))
         raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
@@ -621,7 +621,7 @@ def is_visit(headers: Mapping[bytes, bytes]) -> bool:
 
 def show_page(exchange: HttpExchange, name: str, allowed: str) -> Awaitable[None]:
     """Respond with the page; the status is what clients of the protocol expect without a stream."""
-    url = exchange.options.public_url or _url_of(exchange)
+    url = exchange.options["public_url"] or _url_of(exchange)
     entry = json.dumps({"mcpServers": {name: {"url": url}}}, indent=2, ensure_ascii=False)
     page = _PAGE.format(name=escape(name), entry=escape(entry))
     headers: Headers = [*_HEADERS, (b"allow", allowed.encode())]

@@ -21,7 +21,7 @@ from accord.runtime.handlers import DONE, TURN
 if TYPE_CHECKING:
     from accord.http.server.connection import HttpConnection
     from accord.http.server.listener_request import ListenerExchange, ReceivedHead
-    from accord.http.server.state import HttpOptions
+    from accord.http.settings import HttpSettings
 
 log = logging.getLogger("accord.http")
 
@@ -119,7 +119,7 @@ class HttpExchange(ABC):
     on_left: Callable[[], None] | None = None
     repeated: frozenset[bytes] = _NOTHING
     denial: tuple[bytes, bytes] | None = None
-    options: "HttpOptions"
+    options: "HttpSettings"
     method: str
     headers: Mapping[bytes, bytes]
     scope: Scope
@@ -159,7 +159,7 @@ class HttpExchange(ABC):
         Raises:
             TypeError: it is named by a value that does not identify it.
         """
-        find = self.options.principal
+        find = self.options["principal"]
         return as_principal(
             self.scope.get("accord.principal") if find is None else find(self.scope)
         )
@@ -183,7 +183,7 @@ class HttpExchange(ABC):
     def _headers(self, *more: tuple[bytes, bytes]) -> Headers:
         found = list(more)
         origin = self.headers.get(b"origin")
-        if origin is not None and self.options.cors:
+        if origin is not None and self.options["cors"]:
             found += cors_headers(origin)
         return found
 
@@ -230,7 +230,7 @@ class HttpExchange(ABC):
     def preflight(self, allowed: str) -> Awaitable[None]:
         """Respond to OPTIONS, which browsers send before the request of a page."""
         headers = self._headers((b"allow", allowed.encode()))
-        if self.options.cors:
+        if self.options["cors"]:
             headers += [
                 (b"access-control-allow-methods", b"GET, POST, DELETE"),
                 (b"access-control-allow-headers", self.headers.get(_ASKED_HEADERS, b"*")),
@@ -297,7 +297,7 @@ class AsgiExchange(HttpExchange):
         send: writes the response.
     """
 
-    def __init__(self, options: "HttpOptions", scope: Scope, receive: Receive, send: Send) -> None:
+    def __init__(self, options: "HttpSettings", scope: Scope, receive: Receive, send: Send) -> None:
         self.options = options
         self.scope = scope
         self.method = scope["method"]

@@ -18,7 +18,7 @@ from contextvars import copy_context
 from email.utils import formatdate
 from functools import partial
 from socket import socket
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from accord.http.rules.addresses import client_network
 from accord.http.server.connection import HttpConnection, SocketFlow
@@ -33,6 +33,7 @@ from accord.http.server.listener_request import (
 from accord.http.server.metrics import ListenerMetrics
 from accord.http.server.proxies import TrustedProxies
 from accord.http.server.tls import TlsHandshake
+from accord.http.settings import HttpLimits
 from accord.runtime.eager import start
 from accord.runtime.handlers import DONE
 
@@ -67,23 +68,6 @@ _REFUSED_AFTER_HANDSHAKE: Final = 16
 _ERROR: Final = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"%b"}}'
 
 
-class ListenerLimits(Protocol):
-    """The limits of a listener; `HttpOptions` has and documents them."""
-
-    @property
-    def connections(self) -> int: ...
-    @property
-    def connections_per_address(self) -> int: ...
-    @property
-    def body_timeout(self) -> float: ...
-    @property
-    def write_timeout(self) -> float: ...
-    @property
-    def bodies_bytes(self) -> int: ...
-    @property
-    def unread_bytes(self) -> int: ...
-
-
 class HttpListener:
     """Listens on sockets, and serves one app on all their connections.
 
@@ -105,7 +89,7 @@ class HttpListener:
     # Seconds that a TLS handshake may take.
     handshake_timeout = _HANDSHAKE
 
-    def __init__(self, app: Any, limits: ListenerLimits, *, idle_timeout: float = _IDLE) -> None:
+    def __init__(self, app: Any, limits: HttpLimits, *, idle_timeout: float = _IDLE) -> None:
         self.loop = asyncio.get_running_loop()
         self._context = copy_context()
         self.limits = limits

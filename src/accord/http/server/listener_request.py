@@ -533,7 +533,7 @@ class ListenerExchange(ListenerRequest, HttpExchange):
     @property
     def principal(self) -> Principal | None:
         """The caller, as the option `principal` or the guard around the app names it."""
-        find = self.options.principal
+        find = self.options["principal"]
         if find is not None:
             return as_principal(find(self.scope))
         return None if self.admission is None else self.admission.principal

@@ -9,9 +9,9 @@ from socket import socket
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from accord.http.server.listener import HttpListener, ListenerLimits
+from accord.http.server.listener import HttpListener
 from accord.http.server.proxies import TrustedProxies
-from accord.http.server.state import HttpOptions
+from accord.http.settings import HttpLimits
 from accord.runtime.shutdown import exit_at_once, exit_later, take_signals
 from accord.runtime.tasks import run_to_end, run_until_cancelled
 
@@ -70,7 +70,7 @@ class ServedApp:
         """Serve until it is stopped; `start` is awaited first."""
         self._loop, self._stopped = asyncio.get_running_loop(), asyncio.Event()
         await (start or self._app.start)()
-        listener = self.listener = HttpListener(self._app, self._app.options)
+        listener = self.listener = HttpListener(self._app, self._app.options["limits"])
         self._app.note_listener(listener.metrics)
         try:
             load = None if self._worker is None else self._worker.load
@@ -85,7 +85,7 @@ class ServedApp:
             if self._worker is not None:
                 listener.send_elsewhere()
             # Until then, clients may have to answer questions of calls that are under way.
-            later = self._loop.call_later(self._app.options.grace / 2, listener.drain)
+            later = self._loop.call_later(self._app.options["grace"] / 2, listener.drain)
             try:
                 await self._app.finish(
                     None if self._worker is None else lambda: bool(len(listener))
@@ -125,7 +125,7 @@ class ServedApp:
                 return
             exit_at_once(0)
         self.stop()
-        grace = self._app.options.grace
+        grace = self._app.options["grace"]
         exit_later(grace, grace + END_SLACK)
 
 
@@ -164,7 +164,7 @@ async def serve_in_loop(
     """
     served = ServedApp(app, sockets, tls)
     try:
-        seconds = app.options.grace + END_SLACK
+        seconds = app.options["grace"] + END_SLACK
         await run_until_cancelled(served.serve(), served.stop, seconds=seconds)
     finally:
         for each in sockets:
@@ -175,8 +175,8 @@ async def serve_in_loop(
 async def serve_asgi(
     app: Any,
     sockets: list[socket],
-    limits: ListenerLimits | None = None,
-    make: Callable[[Any, ListenerLimits], HttpListener] = HttpListener,
+    limits: HttpLimits | None = None,
+    make: Callable[[Any, HttpLimits], HttpListener] = HttpListener,
 ) -> AsyncIterator[HttpListener]:
     """Serve any ASGI app on open sockets within a block of the running loop; yield the listener.
 
@@ -189,7 +189,7 @@ async def serve_asgi(
         limits: how much clients may use; those of a server by default.
         make: makes the listener.
     """
-    listener = make(app, limits or HttpOptions())
+    listener = make(app, limits or HttpLimits())
     try:
         await listener.start(sockets)
         yield listener

@@ -432,7 +432,7 @@ class HttpSession(RequestSession):
 
     @property
     def is_resumable(self) -> bool:
-        return bool(self.key) and self._state.options.resumable
+        return bool(self.key) and self._state.options["resumable"]
 
     def make_stream(self, *, is_lossy: bool = False) -> Stream:
         options = self._state.options
@@ -443,7 +443,7 @@ class HttpSession(RequestSession):
             self._names,
             session=self.id,
             store=self._state.events,
-            retry=options.retry,
+            retry=options["retry"],
             is_lossy=is_lossy,
         )
         if self.streams is None:
@@ -480,7 +480,7 @@ class HttpSession(RequestSession):
             if stream.reader is None and not stream.is_ended:
                 stream.skip_lost()
                 return stream
-        most = self._state.options.listeners
+        most = self._state.options["listeners"]
         if len(self._standing) >= most:
             return gate.HttpRefusal(
                 429, f"{most} streams of this session are open (listeners)", code=-32000

@@ -209,7 +209,7 @@ class HttpSessions:
 
     def __init__(self, state: AppState) -> None:
         self._state = state
-        self._has_sessions = state.options.has_sessions
+        self._has_sessions = state.options["sessions"] is not False
         self.route: Route | None = None
         # By the bytes of the header, so that it need not be decoded.
         self._found: dict[bytes, HttpSession] = {}
@@ -337,16 +337,16 @@ class HttpSessions:
         """
         options = self._state.options
         own = self._callers.get(caller) or _Caller(caller)
-        if len(own) >= options.sessions_per_caller:
+        if len(own) >= options["sessions_per_caller"]:
             idle = own.find_idle()
             if idle is None:
-                each = options.sessions_per_caller
+                each = options["sessions_per_caller"]
                 return f"{each} sessions of one caller are in use (sessions_per_caller)"
             self.end(idle)
-        if len(self._found) >= options.sessions:
+        if len(self._found) >= options["sessions"]:
             idle = own.find_idle() or self._find_idle_of_others(len(own))
             if idle is None:
-                return f"{options.sessions} sessions are open (sessions)"
+                return f"{options['sessions']} sessions are open (sessions)"
             self.end(idle)
         return None
 
@@ -409,7 +409,7 @@ class HttpSessions:
 
     def sweep(self, now: float) -> None:
         """End sessions that have been idle for too long."""
-        before = now - self._state.options.session_idle
+        before = now - self._state.options["session_idle"]
         unopened = max(before, now - _UNOPENED_MOST)
         for session in self:
             if session.is_idle(before if session.is_opened else unopened):

@@ -1,19 +1,18 @@
 """What all requests to one app share: its options, the server behind it, streams, bodies."""
 
 import asyncio
-import sys
-import warnings
 from asyncio import AbstractEventLoop
-from collections.abc import Awaitable, Callable, Container, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container
 from contextlib import AbstractAsyncContextManager
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
 from accord.http.rules import gate
 from accord.http.server.exchange import LENGTH, SESSION, VERSION, HttpExchange, Message
 from accord.http.server.stream import EventStore, MemoryEventStore, RetiredStreams
+from accord.http.settings import HttpSettings
 from accord.protocol.codec import Limits
 from accord.protocol.endpoint import Endpoint
 from accord.protocol.exchange import Exchange
@@ -26,13 +25,8 @@ from accord.types import RevisionId
 
 if TYPE_CHECKING:
     from accord.http.server.stream import Reader
-    from accord.sharing.backends.backend import Backend
     from accord.sharing.workers.worker import Worker
 
-FindPrincipal: TypeAlias = Callable[[Mapping[str, Any]], Hashable]
-"""Returns the caller of a request from its ASGI scope; None for an anonymous caller."""
-
-_SESSIONS: Final = 10_000
 # A body that has received nothing for this long makes room for one that still receives.
 _STUCK: Final = 1.0
 # How many times `body_timeout` a body may stay below `body_rate`: the speed of connections varies.
@@ -44,166 +38,6 @@ DRAINING: Final = gate.HttpRefusal(503, "the server is stopping", -32000, (("ret
 _SILENT: Final = gate.HttpRefusal(408, "the body did not arrive in time (body_timeout)")
 _LATE: Final = gate.HttpRefusal(408, "the request takes too long to arrive (request_timeout)")
 _SLOW: Final = gate.HttpRefusal(408, "the body arrives too slowly (body_rate)")
-
-
-class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How a server is reached over HTTP.
-
-    Attributes:
-        path: path of the endpoint, below the path where the app is mounted.
-        answers: "json" or "stream" for one form always; "auto" sends JSON unless progress, logs or
-            requests precede the answer.
-        sse: whether the older two-endpoint form is served too, at `/sse` and `/messages`.
-        public_url: the URL that clients use, if not on loopback.
-        allowed_hosts: further Host headers that are served; "*" for all.
-        allowed_origins: further Origin headers that are served; "*" for all.
-        cors: whether web pages of allowed origins may read responses.
-        principal: returns the caller of a request: a `Principal`, or what identifies the user, as
-            text, a number, bytes, a UUID or a tuple of these. A session serves only the caller that
-            opened it.
-        resumable: whether streams can be resumed.
-        events: keeps what was sent on resumable streams; in memory by default.
-        retry: milliseconds after which clients should reconnect when a stream is closed.
-        sessions: how many may be open; beyond that the longest idle one ends, a caller's own first.
-            False for none: every request is served alone.
-        sessions_per_caller: how many of them one caller may have: one principal, or one address for
-            requests without a principal. As many requests of one caller may only listen.
-        session_idle: seconds after which an unused session ends.
-        connections: how many requests and streams may be open.
-        connections_per_address: how many connections one address may have; proxies that are trusted
-            may have any number.
-        listeners: how many streams opened with GET one session may have.
-        keep_alive: seconds of silence after which a comment is sent on a stream; as often, the
-            tokens of listening clients are verified again.
-        body_timeout: seconds without a byte after which an incomplete request is refused; its head
-            must be complete within them.
-        body_rate: bytes a second that a body must arrive at; it may be slower for three times
-            `body_timeout`.
-        request_timeout: seconds within which the body of a request must be complete, however
-            steadily it arrives.
-        bodies_bytes: how many bytes of incomplete bodies are kept, of all requests together.
-        opening_bytes: how many bytes a message may have before its client has a session; a request
-            that stands on its own, as in 2026-07-28, may have as many as any message.
-        write_timeout: seconds after which a client that reads nothing is disconnected.
-        unread_bytes: how many bytes all clients together may leave unread; beyond that, those that
-            have not read for the longest time are disconnected at once.
-        grace: seconds that calls get to finish when the server stops.
-        access_log: whether each request is logged to the logger `accord.access`; "json" for lines
-            that programs read.
-        metrics: whether counts are served at `/metrics`, in the text format of Prometheus, to
-            everyone that reaches the server; no token is needed.
-        store: where several workers keep what they share, such as "sqlite:////run/desk.db" or
-            "redis://host:6379/0", or a `Backend`; by default everything stays in this process.
-        store_keys: seal what is written to the store: the first key seals, all of them open. "none"
-            writes it as it is.
-        store_patience: seconds that streams wait for a store that does not answer.
-        lease: seconds of silence after which a worker counts as lost.
-        stream_entries: how many entries of one stream the store keeps, the newest.
-        retention: seconds that a stream can be resumed after its end, with a store.
-        stateless: the former way to say `sessions=False`.
-    """
-
-    path: str = "/mcp"
-    answers: gate.Form = "auto"
-    sse: bool = False
-    public_url: str | None = None
-    allowed_hosts: Iterable[str] = ()
-    allowed_origins: Iterable[str] = ()
-    cors: bool = False
-    principal: FindPrincipal | None = None
-    resumable: bool = True
-    events: EventStore | None = None
-    retry: int = 1000
-    sessions: int | bool = _SESSIONS
-    sessions_per_caller: int = 5_000
-    session_idle: float = 1800.0
-    connections: int = 10_000
-    connections_per_address: int = 2_000
-    listeners: int = 8
-    keep_alive: float = 15.0
-    body_timeout: float = 10.0
-    body_rate: int = 1024
-    request_timeout: float = 600.0
-    bodies_bytes: int = 40 * 1024 * 1024
-    opening_bytes: int = 1024 * 1024
-    write_timeout: float = 60.0
-    unread_bytes: int = 32 * 1024 * 1024
-    grace: float = 5.0
-    access_log: bool | Literal["text", "json"] = False
-    metrics: bool = False
-    store: "str | Backend | None" = None
-    store_keys: Sequence[str | bytes] | None = None
-    store_patience: float = 5.0
-    lease: float = 5.0
-    stream_entries: int = 10_000
-    retention: float = 300.0
-    stateless: bool | None = None
-
-    def __post_init__(self) -> None:
-        if not self.path.startswith("/") or "?" in self.path or "#" in self.path:
-            raise ValueError(f"path is {self.path!r}, expected a path that begins with /, no query")
-        if self.answers not in ("auto", "json", "stream"):
-            raise ValueError(f"answers is {self.answers!r}, expected 'auto', 'json' or 'stream'")
-        for name in ("allowed_hosts", "allowed_origins"):
-            if isinstance(getattr(self, name), str):
-                raise ValueError(f"{name} is a string, expected a list of strings")  # noqa: TRY004
-            msgspec.structs.force_setattr(self, name, tuple(getattr(self, name)))
-        if self.cors not in (True, False):  # in other frameworks it is a list of origins
-            why = "expected True or False; list the origins in allowed_origins"
-            raise ValueError(f"cors is {self.cors!r}, {why}")
-        if self.access_log not in (True, False, "text", "json"):
-            why = "expected True, False, 'text' or 'json'"
-            raise ValueError(f"access_log is {self.access_log!r}, {why}")
-        self._read_sessions()
-        for name in _NUMBERS:
-            value, may_be_zero = getattr(self, name), name in _MAY_BE_ZERO
-            if not (value >= 0 if may_be_zero else value > 0):
-                expected = "0 or more" if may_be_zero else "more than 0"
-                raise ValueError(f"{name} is {value!r}, expected {expected}")
-        if self.sse and not self.has_sessions:
-            raise ValueError("sse needs sessions, which sessions=False turns off")
-        self._check_store()
-
-    @property
-    def has_sessions(self) -> bool:
-        """Whether clients of revisions with a handshake get a session."""
-        return self.sessions is not False
-
-    def _read_sessions(self) -> None:
-        if self.stateless is not None:
-            said = f"stateless={self.stateless} is now sessions={not self.stateless}"
-            warnings.warn(said, DeprecationWarning, stacklevel=_level_of_user())
-            if self.stateless:
-                msgspec.structs.force_setattr(self, "sessions", False)
-        if self.sessions is True:
-            msgspec.structs.force_setattr(self, "sessions", _SESSIONS)
-        if self.sessions is not False and not self.sessions > 0:
-            why = "expected more than 0, or False for none"
-            raise ValueError(f"sessions is {self.sessions!r}, {why}")
-
-    def _check_store(self) -> None:
-        keys = self.store_keys
-        if isinstance(keys, str | bytes) and keys != "none":
-            # A text is a sequence of texts too: each letter would be taken for a key.
-            raise ValueError("store_keys is one text, expected a list of keys, or 'none'")
-        if self.store is None:
-            if keys is not None:
-                raise ValueError("store_keys seals what is written to a store; name that too")
-            return
-        if self.events is not None:
-            raise ValueError("events and store both keep streams; leave one of them out")
-
-
-def _level_of_user() -> int:
-    """Return the stack level, for the caller's warnings, of the code that uses this package."""
-    frame, level = sys._getframe(1), 1
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("accord."):
-        frame, level = frame.f_back, level + 1
-    return level
-
-
-_MAY_BE_ZERO: Final = ("retry", "grace")
-_NUMBERS = [name for name, kind in HttpOptions.__annotations__.items() if kind in (int, float)]
 
 
 class ServedSession(Protocol):
@@ -301,13 +135,13 @@ class AppState:
     """
 
     def __init__(
-        self, server: ServedServer, options: HttpOptions, now: Callable[[], float]
+        self, server: ServedServer, options: HttpSettings, now: Callable[[], float]
     ) -> None:
         self.server = server
         self.options = options
         self.now = now
         self.lifespan: object = None
-        self.events: EventStore = options.events or MemoryEventStore()
+        self.events: EventStore = options["events"] or MemoryEventStore()
         self.readers: set[Reader] = set()
         self.retired = RetiredStreams()
         self.listening = 0
@@ -339,9 +173,10 @@ class Bodies:
     def __init__(self, state: AppState, sessions: Container[bytes | None]) -> None:
         self._state = state
         self._sessions = sessions
-        self._options = options = state.options
-        self._patience = _LENIENCY * options.body_timeout
-        why = f"bodies of {options.bodies_bytes} bytes are being read (bodies_bytes)"
+        self._options = state.options
+        self._limits = limits = state.options["limits"]
+        self._patience = _LENIENCY * limits.body_timeout
+        why = f"bodies of {limits.bodies_bytes} bytes are being read (bodies_bytes)"
         self._full = gate.HttpRefusal(503, why, -32000, (("retry-after", "1"),))
         revisions = state.server.revisions
         self._stateless = frozenset(id.encode() for id in revisions if id not in HANDSHAKE)
@@ -388,8 +223,8 @@ class Bodies:
 
     def _limit(self, exchange: HttpExchange) -> tuple[int, str]:
         """Return how many bytes the body may have, and the setting that limits it."""
-        limit, least = self._state.server.limits.message_bytes, self._options.opening_bytes
-        has_session = exchange.has_session or not self._options.has_sessions
+        limit, least = self._state.server.limits.message_bytes, self._limits.opening_bytes
+        has_session = exchange.has_session or self._options["sessions"] is False
         if exchange.headers.get(VERSION) in self._stateless:
             # It has no session to open first; all bodies together are limited by `bodies_bytes`.
             return limit, "message_bytes"
@@ -408,7 +243,7 @@ class Bodies:
         assert task is not None
         now = self._state.now()
         body = self._under_way[task] = Body(
-            task, now, now + self._patience, now + self._options.request_timeout
+            task, now, now + self._patience, now + self._limits.request_timeout
         )
         try:
             if waiting is not None:
@@ -452,9 +287,9 @@ class Bodies:
         now = self._state.now()
         body.last_arrival = now
         body.size += size
-        body.deadline = min(body.deadline + size / self._options.body_rate, now + self._patience)
+        body.deadline = min(body.deadline + size / self._limits.body_rate, now + self._patience)
         self.size += size
-        while self.size > self._options.bodies_bytes:
+        while self.size > self._limits.bodies_bytes:
             others = (each for each in self._under_way.values() if each.size and each is not body)
             stuck = min(others, key=lambda each: each.last_arrival, default=None)
             if stuck is None or now - stuck.last_arrival < _STUCK:
@@ -470,7 +305,7 @@ class Bodies:
     def tick(self, now: float) -> None:
         """Refuse bodies that take too long."""
         for body in list(self._under_way.values()):
-            if now - body.last_arrival >= self._options.body_timeout:
+            if now - body.last_arrival >= self._limits.body_timeout:
                 self._give_up(body, _SILENT)
             elif now >= body.deadline:
                 self._give_up(body, _SLOW)

@@ -225,7 +225,7 @@ class StatelessSource:
         if state.is_draining:
             return DRAINING
         assert revision is not None
-        if state.options.principal is not None:
+        if state.options["principal"] is not None:
             _ = exchange.principal  # a caller without an identity is refused, whatever it asks for
         while self.spare:
             session = self.spare.pop()
@@ -307,7 +307,7 @@ class StatelessSource:
 
     def add_listener(self, post: StatelessResponse) -> int | None:
         """Count a request that only listens; return how many may, if its caller has as many."""
-        most = self.state.options.sessions_per_caller
+        most = self.state.options["sessions_per_caller"]
         caller = caller_key(post.principal, post.exchange.scope.get("client"))
         count = self._listeners.get(caller, 0)
         if count >= most:

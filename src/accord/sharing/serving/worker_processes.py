@@ -43,8 +43,9 @@ from accord.server.serving import (
 )
 
 if TYPE_CHECKING:
+    from accord.http.settings import HttpSettings
     from accord.server.core import ServerCore
-    from accord.server.serving import ListenAddress, ListenSettings
+    from accord.server.serving import ListenAddress
 
 log = logging.getLogger("accord.http")
 
@@ -585,8 +586,7 @@ def _warn_of_threads() -> None:
 def run_in_workers(
     server: "ServerCore",
     place: "ListenAddress",
-    grace: float,
-    options: "ListenSettings",
+    options: "HttpSettings",
     *,
     count: int,
 ) -> None:
@@ -601,7 +601,7 @@ def run_in_workers(
     server.was_run = True
     with provide_store(options) as store:
         # Built here and not in the workers: a wrong setting is reported before anything starts.
-        app = build_app(server, grace, options)
+        app = build_app(server, options)
         place.load_tls()
 
         def work(worker: "WorkerEnd") -> int:
@@ -609,7 +609,7 @@ def run_in_workers(
                 run_http(server, app, place, worker=worker)
             return 0
 
-        code = supervise(work, place, grace=grace, count=count)
+        code = supervise(work, place, grace=app.options["grace"], count=count)
     if code:
         raise SystemExit(code)
 

@@ -5,7 +5,8 @@ import re
 from typing import Final
 
 from accord.errors import ConfigurationError
-from accord.http.server.state import AppState, HttpOptions
+from accord.http.server.state import AppState
+from accord.http.settings import HttpSettings
 from accord.sharing.backends.backend import Backend
 from accord.sharing.backends.sealed_backend import KeyRing, check_keys, read_keys
 from accord.sharing.sessions.sessions import SharedSessions
@@ -31,7 +32,7 @@ class SharedParts:
         self._state = state
         backend, keys = open_store(state.options, str(getattr(state.server, "name", "")))
         options = state.options
-        worker = Worker(backend, keys, lease=options.lease, patience=options.store_patience)
+        worker = Worker(backend, keys, lease=options["lease"], patience=options["store_patience"])
         self.worker = state.worker = worker
         ask_timeout = state.server.ask_timeout
         self.sessions = SharedSessions(state, worker, state.server.session_sharing, ask_timeout)
@@ -53,20 +54,20 @@ class SharedParts:
         await self.worker.stop()
 
 
-def open_store(options: HttpOptions, name: str) -> tuple[Backend, KeyRing | None]:
+def open_store(options: HttpSettings, name: str) -> tuple[Backend, KeyRing | None]:
     """Return the store of an app, sealed if keys are given, and the keys.
 
     Raises:
         ConfigurationError: the store does not exist, or needs keys.
     """
-    store = options.store
+    store = options["store"]
     if store is None:
         raise ConfigurationError("store is missing")
     if isinstance(store, str):
         from accord.sharing.backends.urls import open_backend
 
         store = open_backend(store, namespace=_NAME.sub("-", name)[:40] or "accord")
-    given = options.store_keys
+    given = options["store_keys"]
     keys = None if given == "none" else read_keys(given, os.environ)
     check_keys(store, keys if given != "none" else "none")
     if keys is None:

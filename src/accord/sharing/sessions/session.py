@@ -369,7 +369,7 @@ class SharedSession(HttpSession):
                 self.worker,
                 self.outbox_name,
                 limits=LogLimits(
-                    options.session_idle + options.retention, 0.0, options.stream_entries
+                    options["session_idle"] + options["retention"], 0.0, options["stream_entries"]
                 ),
             )
             self._sessions.writers[writer] = None
@@ -404,7 +404,7 @@ class SharedSession(HttpSession):
 
     def _make_logged(self, response: "SharedResponse", label: str) -> LoggedStream:
         options = self._state.options
-        stream = LoggedStream(label, retry=options.retry)
+        stream = LoggedStream(label, retry=options["retry"])
         stream.writer = LogWriter(
             self.worker,
             names.stream_of(self.sid, stream.label),
@@ -412,7 +412,7 @@ class SharedSession(HttpSession):
             on_lost=partial(self._lose_stream, stream, response),
             # What is noted of a stream that goes on has all that yet another worker would need.
             begin=None if response.last else partial(self._begin_log, stream.label, response),
-            limits=LogLimits(_OPEN_TTL, options.retention, options.stream_entries),
+            limits=LogLimits(_OPEN_TTL, options["retention"], options["stream_entries"]),
             fence=response.fence,
             last=response.last,
         )
@@ -487,7 +487,7 @@ class SharedSession(HttpSession):
 
     def end_standing(self) -> None:
         """End the responses to clients that come back, to any worker."""
-        retry = self._state.options.retry
+        retry = self._state.options["retry"]
         if self.only_stream is None or not self.session.dispatcher.running:
             for stream in self.followed:
                 stream.hang_up(retry)

@@ -64,7 +64,7 @@ from accord.sharing.workers.session_tokens import (
 )
 
 if TYPE_CHECKING:
-    from accord.http.server.state import HttpOptions
+    from accord.http.settings import HttpSettings
     from accord.sharing.backends.backend import Backend
     from accord.sharing.workers.event_logs import LogWriter
     from accord.sharing.workers.worker import Worker
@@ -145,25 +145,25 @@ class SessionIndex:
         options: of the app; they limit the number of sessions.
     """
 
-    def __init__(self, backend: "Backend", options: "HttpOptions") -> None:
+    def __init__(self, backend: "Backend", options: "HttpSettings") -> None:
         self._backend = backend
         self._options = options
 
     async def check_room(self, session: "SharedSession") -> gate.HttpRefusal | None:
         """Return why a new session is refused; None if there is room."""
         options = self._options
-        if await self._backend.count(names.SESSIONS) >= options.sessions:
-            why = f"{options.sessions} sessions are open (sessions)"
+        if await self._backend.count(names.SESSIONS) >= options["sessions"]:
+            why = f"{options['sessions']} sessions are open (sessions)"
             return gate.HttpRefusal(503, why, -32000, _BUSY)
-        if await self._backend.count(_caller_index(session)) >= options.sessions_per_caller:
-            each = options.sessions_per_caller
+        if await self._backend.count(_caller_index(session)) >= options["sessions_per_caller"]:
+            each = options["sessions_per_caller"]
             why = f"{each} sessions of one caller are in use (sessions_per_caller)"
             return gate.HttpRefusal(503, why, -32000, _BUSY)
         return None
 
     async def add(self, session: "SharedSession") -> None:
         """Count a new session, until it is used for the first time."""
-        ttl = min(self._options.session_idle, UNUSED_TTL)
+        ttl = min(self._options["session_idle"], UNUSED_TTL)
         await asyncio.gather(
             self._backend.add(names.SESSIONS, [session.sid], ttl=ttl),
             self._backend.add(_caller_index(session), [session.sid], ttl=ttl),
@@ -171,7 +171,7 @@ class SessionIndex:
 
     async def keep(self, used: "Sequence[SharedSession]") -> None:
         """Keep sessions that were used, with their records, for as long as one may be idle."""
-        ttl = self._options.session_idle
+        ttl = self._options["session_idle"]
         for session in used:
             await self._backend.touch(names.session_of(session.sid), ttl=ttl)
             await self._backend.add(_caller_index(session), [session.sid], ttl=ttl)
@@ -217,7 +217,7 @@ class SharedSessions(HttpSessions):
         self.sharing = sharing
         self.questions = SharedQuestions(worker, ask_timeout + _ASK_SLACK)
         self.generation = 0
-        idle = state.options.session_idle
+        idle = state.options["session_idle"]
         self._index = SessionIndex(worker.backend, state.options)
         self.standing = StandingStreams(self)
         self.records = SessionRecords(
@@ -377,7 +377,7 @@ class SharedSessions(HttpSessions):
             return None
         is_same = token.epoch == await self.worker.renew_epoch()
         since = token.issued if is_same else self.worker.epoch_began
-        if self.worker.now() - since >= self.state.options.session_idle:
+        if self.worker.now() - since >= self.state.options["session_idle"]:
             return None
         log.warning("the store has lost a session, which goes on without its state")
         record = make_record(token, principal, broadcasts=self.worker.broadcasts.position)
@@ -725,7 +725,7 @@ class SharedSessions(HttpSessions):
     def sweep(self, now: float) -> None:
         """Keep the records of sessions in use, and drop what is cached of the others."""
         used: list[SharedSession] = []
-        idle = self.state.options.session_idle
+        idle = self.state.options["session_idle"]
         for session in [*self._by_sid.values()]:
             if session.followed or session.session.dispatcher.running:
                 session.used = now

@@ -67,7 +67,7 @@ class StandingStreams:
     async def _listen(
         self, session: "SharedSession", after: tuple[int, int] | None, *, has_ids: bool
     ) -> OutboxStream | gate.HttpRefusal:
-        most, number = self._sessions.state.options.listeners, os.urandom(8).hex()
+        most, number = self._sessions.state.options["listeners"], os.urandom(8).hex()
         listener = StreamListener(self._worker.id, number)
         await self._worker.keep_recovery_record(listener_recovery_record(session.sid, listener))
 

@@ -14,7 +14,7 @@ import msgspec
 from accord.errors import StoreUnavailable
 from accord.http.rules import gate
 from accord.http.server.exchange import Headers, HttpExchange, Message
-from accord.http.server.state import HttpOptions
+from accord.http.settings import HttpSettings
 from accord.principal import Principal
 from accord.protocol import codec
 from accord.protocol.jsonrpc import ErrorBody
@@ -121,11 +121,11 @@ class SentMessages:
 class DetachedExchange(HttpExchange):
     """The place of a request whose client is not connected here: it follows the log."""
 
-    def __init__(self, options: HttpOptions, principal: Principal | None) -> None:
+    def __init__(self, options: HttpSettings, principal: Principal | None) -> None:
         self.options = options
         self.method = "POST"
         self.headers: Mapping[bytes, bytes] = {}
-        self.scope = {"type": "http", "path": options.path, "headers": [], "client": None}
+        self.scope = {"type": "http", "path": options["path"], "headers": [], "client": None}
         self._principal = principal
 
     @property
@@ -299,7 +299,7 @@ class StreamTakeover:
         await self._worker.backend.append(
             name,
             entries,
-            ttl=self._sessions.state.options.retention,
+            ttl=self._sessions.state.options["retention"],
             fence=call.fence,
             final=True,
             notify=(name,),

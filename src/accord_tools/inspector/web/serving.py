@@ -14,11 +14,11 @@ from typing import Final
 
 from accord.errors import TransportError
 from accord.http.server.connection import HttpConnection
-from accord.http.server.listener import HttpListener, ListenerLimits
+from accord.http.server.listener import HttpListener
 from accord.http.server.listener_request import STATUS_LINES
 from accord.http.server.running import serve_asgi
 from accord.http.server.sockets import listen
-from accord.http.server.state import HttpOptions
+from accord.http.settings import HttpLimits
 from accord_tools.inspector.inspection import Inspection
 from accord_tools.inspector.web.app import HEADERS, InspectorApp
 from accord_tools.inspector.web.gate import PageAddress, loopback_address, public_address
@@ -91,7 +91,7 @@ _KEY_BYTES: Final = 32
 _TRIES: Final = 20
 _LOOPBACK: Final = ("127.0.0.1", "::1")
 _ABSENT: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
-_LIMITS: Final = HttpOptions(connections=200, body_timeout=10.0, write_timeout=20.0)
+_LIMITS: Final = HttpLimits(connections=200, body_timeout=10.0, write_timeout=20.0)
 _FOREIGN: Final = (
     "user %d of this machine may not use the page of another user; "
     "--public-url http://127.0.0.1:%d allows it"
@@ -185,9 +185,7 @@ class _PageListener(HttpListener):
 
     connection_type = _PageConnection
 
-    def __init__(
-        self, app: InspectorApp, limits: ListenerLimits, users: frozenset[int] | None
-    ) -> None:
+    def __init__(self, app: InspectorApp, limits: HttpLimits, users: frozenset[int] | None) -> None:
         super().__init__(app, limits)
         self.users = users
 
