@@ -195,7 +195,7 @@ clean:
 .venv-interop/ready: pyproject.toml interop/requirements.txt interop/older_servers.txt interop/package.json interop/ports/originals.py interop/documents.py
 	@echo "setting up .venv-interop ..."
 	@test -x .venv-interop/bin/python || $(PYTHON) -m venv .venv-interop
-	@.venv-interop/bin/pip install -q -r interop/requirements.txt -e '.[schema,http,auth,test]'
+	@.venv-interop/bin/pip install -q -r interop/requirements.txt -e '.[schema,cli,http,auth,test]'
 	@cd interop && PATH="$(CURDIR)/.venv-interop/bin:$$PATH" ../.venv-interop/bin/npm install --silent
 	@# Some servers need an older version of the official SDK; they share all other packages.
 	@.venv-interop/bin/python -m venv --without-pip .venv-interop/older-servers

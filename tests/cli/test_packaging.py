@@ -39,7 +39,7 @@ def test_the_wheel_has_every_file_and_writes_a_page(tmp_path):
         env={**os.environ, "PYTHONPATH": str(site)},
     )
     assert done.returncode == 0, done.stderr
-    style = ROOT / "src" / "accord_tools" / "check" / "rendering" / "page.css"
+    style = ROOT / "src/accord_tools/reports/assets/common.css"
     assert style.read_text() in done.stdout
     assert "ping.response.prompt" in done.stdout
     _check_page(site, tmp_path)

@@ -87,6 +87,43 @@ def test_every_form_can_be_printed(bad, form, capsys):
     assert len(capsys.readouterr().out) > 100
 
 
+@pytest.fixture
+def no_templates(monkeypatch):
+    for name in [each for each in sys.modules if each.split(".")[0] in ("jinja2", "markupsafe")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    monkeypatch.setitem(sys.modules, "markupsafe", None)
+
+
+def test_forms_but_html_need_no_library_for_templates(no_templates, bad, tmp_path, capsys):
+    names = [name for name in BEGINNINGS if not name.endswith("HTML")]
+    outputs = [word for name in names for word in ("--output", str(tmp_path / name))]
+    assert main(["check", "trace", str(bad), *outputs]) == 1
+    for name in names:
+        assert (tmp_path / name).read_text().startswith(beginning(name, bad))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("check", "trace", "{bad}", "--format", "html"),
+        ("check", "trace", "{bad}", "--output", "report.html"),
+        ("check", "trace", "{bad}", "--output", "a.json", "--output", "report.html"),
+        ("fleet", "run", "{fleet}", "--yes", "--no-history", "--output", "fleet.html"),
+        ("fleet", "run", "{fleet}", "--yes", "--no-history", "--output", "site/"),
+    ],
+)
+def test_html_without_templates_names_the_extra_before_the_work(
+    no_templates, bad, tmp_path, monkeypatch, capsys, words
+):
+    monkeypatch.chdir(tmp_path)
+    Path("fleet.toml").write_text("[mcpServers.small]\ncommand = 'small'\n")
+    given = [each.format(bad=bad, fleet="fleet.toml") for each in words]
+    assert main(given) == 2
+    assert "a report as HTML needs the extra 'cli': run pip install" in capsys.readouterr().err
+    assert {each.name for each in tmp_path.iterdir()} <= {"bad.jsonl", "fleet.toml"}
+
+
 @pytest.mark.parametrize(
     ("target", "shown"),
     [

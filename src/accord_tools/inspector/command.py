@@ -130,6 +130,10 @@ def _check(options: argparse.Namespace) -> None:
     for path in options.trace:
         if not path.is_file():
             raise UsageError(f"--trace: there is no file {path}")
+    if options.output is not None:
+        from accord_tools.reports.delivery import demand_forms
+
+        demand_forms(["html"])
     if options.record is not None:
         _check_record(options.record)
 

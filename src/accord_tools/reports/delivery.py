@@ -4,11 +4,13 @@ import argparse
 import os
 from datetime import UTC, datetime
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from accord.cli.options import UsageError, one_of
 from accord.cli.terminal import complain, escape_in_json, note, painter, say, width
+from accord.errors import MissingExtra
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -54,10 +56,28 @@ output:
 
 
 def report_format(options: argparse.Namespace) -> str:
-    """Return the form of the printed report, or of the one file."""
+    """Return the form of the printed report, or of the one file.
+
+    Raises:
+        MissingExtra: a form is asked for that needs what is not installed.
+    """
+    form = None
     if options.format is not None:
-        return one_of(options.format, tuple(FORMS), "format")
-    return (form_of(options.output[0]) if len(options.output) == 1 else None) or "text"
+        form = one_of(options.format, tuple(FORMS), "format")
+    elif len(options.output) == 1:
+        form = form_of(options.output[0])
+    demand_forms([form, *map(form_of, options.output)])
+    return form or "text"
+
+
+def demand_forms(forms: "Iterable[str | None]") -> None:
+    """Refuse a form that could not be made, before the work.
+
+    Raises:
+        MissingExtra: what it needs is not installed.
+    """
+    if "html" in forms and find_spec("jinja2") is None:
+        raise MissingExtra("cli", needed_for="a report as HTML")
 
 
 def form_of(path: Path) -> str | None:

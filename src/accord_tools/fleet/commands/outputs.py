@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from accord.cli.options import UsageError, one_of
 from accord.cli.terminal import complain, note, painter, say, width
-from accord_tools.reports.delivery import FORMS, form_of, write_files
+from accord_tools.reports.delivery import FORMS, demand_forms, form_of, write_files
 
 if TYPE_CHECKING:
     from accord_tools.fleet.results import FleetView
@@ -32,12 +32,15 @@ def demand_outputs(options: argparse.Namespace) -> None:
     Raises:
         UsageError: a folder does not exist or cannot be written, or a form is unknown.
         FleetError: a folder for pages has files of others.
+        MissingExtra: a form is asked for that needs what is not installed.
     """
     from accord_tools.fleet.rendering.site import demand_site
 
     if options.format is not None:
         _refuse_former(options.format, f"--format {options.format}")
         options.format = one_of(options.format, tuple(FORMS), "format")
+    forms = ("html" if _is_site(each) else form_of(Path(each)) for each in options.output)
+    demand_forms([options.format, *forms])
     for given in options.output:
         path = Path(given)
         if _is_site(given):

@@ -1,258 +1,325 @@
-"""A fleet's report as one HTML page, readable without scripts.
+"""A fleet's report as one HTML page: what the template `fleet.html` shows, in its order."""
 
-The page is complete and may fetch nothing. Its content security policy allows only the style sheet
-and the script of this package, by their digests, so injected text could not run.
-"""
-
+import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from string import Template
-from typing import Final, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import unified_diff
+from typing import Any, Final, NamedTuple
 
-from accord_tools.fleet.rendering import sections
-from accord_tools.fleet.rendering.elements import (
-    STATE_VERDICTS,
-    PageContext,
-    facts,
-    mark_of_state,
-    page_contexts,
-    shorten,
-    state_mark,
-    trend_box,
-    unfold,
+from accord.protocol.catalogue import catalogue
+from accord_tools.fleet.rendering import wording
+from accord_tools.fleet.rendering.trend import draw_trend, trend_box, trend_words
+from accord_tools.fleet.results import (
+    STATES,
+    CatalogChange,
+    CatalogFinding,
+    ChangeKind,
+    FleetView,
+    RunDifference,
+    ServerResult,
+    ServerState,
+    StageState,
+    TrendPoint,
 )
-from accord_tools.fleet.rendering.sections import server_details
-from accord_tools.fleet.rendering.wording import (
-    DRIFT,
-    STATE_WORDS,
-    change_text,
-    counted_findings,
-    coverage_percent,
-    coverage_text,
-    date_text,
-    differences_by_server,
-    find_risks,
-    fleet_title,
-    most_broken,
-    outcome_state,
-    reused_text,
-    score_text,
-    seconds_text,
-    summarize,
-    tests_text,
-)
-from accord_tools.fleet.results import STATES, FleetView, RunDifference, RunOrigin, ServerResult
-from accord_tools.reports.html import SIGNS, draw_ring, page_policy, read_asset
-from accord_tools.reports.markdown import escape_html
-from accord_tools.reports.report import SCORE_RULE
+from accord_tools.reports.html import SIGNS, bar_shares, cut, render_page
 from accord_tools.reports.wording import plural
 
-# -- the table of servers: a row of numbers each, and a line of text below it
+# What the colour of a state is named after: a verdict, or the state where no verdict is like it.
+_STATE_VERDICTS: Final[dict[ServerState, str]] = {
+    "ok": "pass",
+    "failed": "fail",
+    "unreachable": "unreachable",
+    "timed-out": "warn",
+    "skipped": "not-applicable",
+}
+_STATE_SIGNS: Final[dict[ServerState, str]] = {
+    "ok": SIGNS["pass"],
+    "failed": SIGNS["fail"],
+    "unreachable": "\u2298",
+    "timed-out": "\u2026",
+    "skipped": SIGNS["not-applicable"],
+}
+# The colour and the sign of a stage.
+_STAGES: Final[dict[StageState, tuple[str, str]]] = {
+    "passed": ("pass", SIGNS["pass"]),
+    "failed": ("fail", SIGNS["fail"]),
+    "timed-out": ("fail", "\u2026"),
+    "skipped": ("not-applicable", SIGNS["not-applicable"]),
+    "reused": ("not-exercised", "="),
+}
+_CHANGES: Final[dict[ChangeKind, tuple[str, str]]] = {
+    "breaking": ("fail", "Breaking"),
+    "text": ("warn", "Text"),
+    "compatible": ("pass", "Compatible"),
+}
+# The cell of an area shows the first of these that it has.
+_CELLS: Final = (
+    ("fail", "f", SIGNS["fail"]),
+    ("warn", "w", SIGNS["warn"]),
+    ("accepted", "a", "~"),
+    ("pass", "p", SIGNS["pass"]),
+    ("not-exercised", "u", SIGNS["not-exercised"]),
+    ("not-recorded", "u", SIGNS["not-exercised"]),
+)
+_MOST_IN_DIFF: Final = 4000
+_MOST_LINES: Final = 16
+# Lists are shortened until their entries fit into this, as long as texts are of usual length.
+_BYTES_FOR_LISTS: Final = 800_000
+_BYTES_PER_ENTRY: Final = 700
+_LIMITS: Final = (200, 100, 50, 25, 12, 6, 3, 1)
+# A page that is larger has shorter lists.
+_MOST_BYTES: Final = 1_900_000
 
 
 class _Column(NamedTuple):
-    """A column of the table; one with the largest value first sorts downwards at first."""
+    """A column of the table, and the order in which it is sorted at first."""
 
     title: str
     is_number: bool = True
-    largest_first: bool = False
+    first: str = "ascending"
 
 
+_LARGEST: Final = "descending"
 _COLUMNS: Final = {
     "server": _Column("Server", is_number=False),
     "state": _Column("State", is_number=False),
-    "failures": _Column("Failures", largest_first=True),
-    "warnings": _Column("Warnings", largest_first=True),
+    "failures": _Column("Failures", first=_LARGEST),
+    "warnings": _Column("Warnings", first=_LARGEST),
     "coverage": _Column("Coverage"),
     "score": _Column("Score"),
-    "tests": _Column("Tests", largest_first=True),
-    "tools": _Column("Tools", largest_first=True),
-    "change": _Column("Change", is_number=False, largest_first=True),
+    "tests": _Column("Tests", first=_LARGEST),
+    "tools": _Column("Tools", first=_LARGEST),
+    "change": _Column("Change", is_number=False, first=_LARGEST),
     "trend": _Column("Trend"),
 }
 # Facts of the line below a row, which the table can be sorted by as well.
 _FACTS: Final = {
-    "start": _Column("Start", largest_first=True),
-    "tokens": _Column("Tokens", largest_first=True),
+    "start": _Column("Start", first=_LARGEST),
+    "tokens": _Column("Tokens", first=_LARGEST),
     "version": _Column("Version", is_number=False),
 }
-_MOST_REASON: Final = 300
-_DOT: Final = " <i>\u00b7</i> "
 
 
-def _columns(page: PageContext) -> dict[str, _Column]:
-    """Return the columns of the table; those that would be empty are left out."""
-    absent = set()
-    if page.view.comparison is None:
-        absent.add("change")
-    if not any(len(points) > 1 for points in page.view.trends.values()):
-        absent.add("trend")
-    return {name: column for name, column in _COLUMNS.items() if name not in absent}
+class OwnerTasks(NamedTuple):
+    """What an owner has to do: the servers that need attention, the worst first, and others."""
+
+    owner: str
+    todo: list[ServerResult]
+    others: list[ServerResult]
 
 
-def table_orders(page: PageContext) -> Iterator[str]:
-    """Yield the choices of an order: also by facts and on screens without a head of the table."""
-    yield '<option value="">worst first</option>'
-    for name, column in {**_columns(page), **_FACTS}.items():
-        if name != "trend":
-            first = "descending" if column.largest_first else "ascending"
-            yield f'<option value="{name}" data-first="{first}">{column.title}</option>'
+class _Cell(NamedTuple):
+    """A cell of the table: its text, the number that it is sorted by, its style.
+
+    `sign` repeats what the style says; `note` stands below.
+    """
+
+    text: str = ""
+    value: object = ""
+    style: str = ""
+    sign: str = ""
+    note: str = ""
 
 
-def server_table(page: PageContext) -> Iterator[str]:
-    """Yield the head of the table, and for each server a body of two rows, the worst first."""
-    columns, differences = _columns(page), differences_by_server(page.view)
-    yield "<thead><tr>"
-    for name, column in columns.items():
-        order = ' data-first="descending"' if column.largest_first else ""
-        fixed = " data-fixed" if name == "trend" else ""
-        style = "" if column.is_number else ' class="words"'
-        yield f'<th scope="col"{style} data-name="{name}"{order}{fixed}>{column.title}</th>'
-    yield "</tr></thead>"
-    results = page.view.run.results
-    tags = sorted({tag for result in results for tag in result.tags})
-    owners = sorted({result.owner for result in results if result.owner})
-    for place, result in sorted(enumerate(results), key=lambda e: STATES.index(e[1].state)):
-        numbers = " ".join(str(tags.index(tag)) for tag in dict.fromkeys(result.tags))
-        owner = owners.index(result.owner) if result.owner else ""
-        yield (
-            f'<tbody data-server="{place}" data-state="{result.state}" data-tags="{numbers}"'
-            f' data-owner="{owner}"><tr>'
+_UNKNOWN: Final = _Cell("\u2013", style="unknown")
+
+
+class ServerDrift(NamedTuple):
+    """What a server offers that it did not offer before, with what may be dangerous in each."""
+
+    result: ServerResult
+    verdict: str
+    word: str
+    counts: str
+    changes: list[tuple[CatalogChange, list[CatalogFinding]]]
+
+
+class FindingsOfId(NamedTuple):
+    """The findings with one id, about single servers or about several together."""
+
+    id: str
+    is_hint: bool
+    is_common: bool
+    found: list[CatalogFinding]
+
+    @property
+    def servers(self) -> int:
+        """How many servers they are about."""
+        return len({each.server for each in self.found if each.server})
+
+
+class FleetPage:
+    """What a page about servers of a fleet shows.
+
+    Args:
+        view: the run and all that is known beside it.
+        links: the address of each server's own page, if it has one.
+        limit: how many entries of a list are shown; by default as many as usually fit.
+
+    Attributes:
+        places: the place of each server in the run, by which elements are named.
+        worst_first: the servers with their places, by state.
+        troubled_first: likewise, those that are not as expected first.
+        tags: all tags, by whose places filters choose servers; likewise `owners`.
+    """
+
+    def __init__(
+        self, view: FleetView, links: Mapping[str, str] | None = None, limit: int | None = None
+    ) -> None:
+        results = view.run.results
+        self.view, self.links = view, links or {}
+        self.limit = _list_limit(view) if limit is None else limit
+        self.places: dict[str, int] = {}
+        for place, result in enumerate(results):
+            self.places.setdefault(result.name, place)
+        places = list(enumerate(results))
+        self.worst_first = sorted(places, key=lambda each: STATES.index(each[1].state))
+        self.troubled_first = sorted(places, key=lambda each: each[1].is_as_expected)
+        self.tags = sorted({tag for result in results for tag in result.tags})
+        self.owners = sorted({result.owner for result in results if result.owner})
+        self._differences = wording.differences_by_server(view)
+
+    def numbers_of_tags(self, result: ServerResult) -> str:
+        """Return the places of a server's tags."""
+        return ",".join(str(self.tags.index(tag)) for tag in dict.fromkeys(result.tags))
+
+    def trend(self, name: str) -> Sequence[TrendPoint]:
+        """Return the earlier results of a server; empty if there is only one."""
+        points = self.view.trends.get(name, ())
+        return points if len(points) > 1 else ()
+
+    def trends(self) -> list[tuple[int, ServerResult, Sequence[TrendPoint]]]:
+        """Return the servers that have a trend, with their places."""
+        found = ((place, each) for place, each in enumerate(self.view.run.results))
+        return [(place, each, points) for place, each in found if (points := self.trend(each.name))]
+
+    def columns(self) -> dict[str, _Column]:
+        """Return the columns of the table; those that would be empty are left out."""
+        absent = {"change"} if self.view.comparison is None else set()
+        if not any(map(self.trend, self.view.trends)):
+            absent.add("trend")
+        return {name: column for name, column in _COLUMNS.items() if name not in absent}
+
+    def cells(self, result: ServerResult) -> dict[str, _Cell]:
+        """Return the cells of a server, by column."""
+        limits, catalog = result.expect, result.catalog
+        cells = dict.fromkeys(_COLUMNS, _UNKNOWN)
+        del cells["server"]
+        made = wording.reused_text(result, self.view.run)
+        cells["state"] = _Cell(value=STATES.index(result.state), note=made)
+        cells["change"] = self._change(result)
+        if result.applicable:
+            percent, coverage = wording.coverage_percent(result), wording.coverage_text(result)
+            cells["failures"] = _count(result.failures, limits.failures, "fail")
+            cells["warnings"] = _count(result.warnings, limits.warnings, "warn")
+            cells["coverage"] = _Cell(coverage, percent or 0)
+            cells["score"] = _Cell(wording.score_text(result.score), result.score or 0)
+        if result.tests.is_wanted:
+            cells["tests"] = _count_tests(result)
+        if catalog is not None:
+            cells["tools"] = _Cell(f"{catalog.tools:,}", catalog.tools)
+        if self.trend(result.name):
+            cells["trend"] = _Cell(style="spark")
+        return cells
+
+    def about(self, result: ServerResult) -> list[tuple[str, str, str]]:
+        """Return the facts below a row: a name and value to sort it by, if any, and a text."""
+        start, catalog = result.timing.start, result.catalog
+        texts = (result.owner, ", ".join(result.tags))
+        found = [("", "", cut(text, 60)) for text in texts if text]
+        if start is not None:
+            found.append(("start", f"{start:.4g}", f"start {wording.seconds_text(start)}"))
+        if catalog is not None:
+            found.append(("tokens", str(catalog.tokens), f"{catalog.tokens:,} tokens"))
+        if result.server_version:
+            found.append(("version", "", f"version {cut(result.server_version, 24)}"))
+        return found
+
+    def _change(self, result: ServerResult) -> _Cell:
+        differences = self._differences.get(result.name, [])
+        worse = sum(each.is_regression for each in differences)
+        risks = wording.find_risks(result)
+        risky = sum(each.kind in wording.DRIFT and each.subject in risks for each in differences)
+        return _Cell(
+            wording.change_text(differences),
+            1000 * (worse + risky) + len(differences),
+            "is-fail" if worse or risky else "",
+            note="risky text" if risky else "",
         )
-        cells = _cells(page, place, result, differences.get(result.name, []))
-        yield from (cells[name] for name in columns)
-        yield f'</tr><tr class="below"><td colspan="{len(columns)}">{_below(result)}</td></tr>'
-        yield "</tbody>"
 
+    def areas(self) -> tuple[list[str], list[tuple[ServerResult, dict[str, Counter[str]]]]]:
+        """Return the areas in which a requirement applies to a server, and the counts of each."""
+        results = [each for each in self.view.run.results if each.verdicts]
+        rows = [(each, wording.count_by_area(each)) for each in results]
+        return wording.order_areas(area for _, counts in rows for area in counts), rows
 
-def _cells(
-    page: PageContext, place: int, result: ServerResult, differences: list[RunDifference]
-) -> dict[str, str]:
-    made = reused_text(result, page.view.run)
-    cells = {
-        "server": f'<th scope="row" data-name="server">{page.link(result.name)}</th>',
-        "state": _cell(
-            "state", state_mark(result) + _under(made), STATES.index(result.state), "words"
-        ),
-        **{name: _unknown(name) for name in _COLUMNS if name not in ("server", "state")},
-        "change": _change_cell(result, differences),
-        "trend": _trend_cell(page, place, result),
-    }
-    if result.applicable:
-        percent = coverage_percent(result) or 0
-        limits = result.expect
-        cells |= {
-            "failures": _count_cell("failures", result.failures, limits.failures, "fail"),
-            "warnings": _count_cell("warnings", result.warnings, limits.warnings, "warn"),
-            "coverage": _cell("coverage", coverage_text(result), percent),
-            "score": _cell("score", score_text(result.score), result.score or 0),
-        }
-    if result.tests.is_wanted:
-        cells["tests"] = _tests_cell(result)
-    if result.catalog is not None:
-        cells["tools"] = _cell("tools", f"{result.catalog.tools:,}", result.catalog.tools)
-    return cells
+    def regressions(self, result: ServerResult) -> int:
+        """Return in how many ways a server got worse."""
+        return sum(each.is_regression for each in self._differences.get(result.name, []))
 
+    def tasks(self) -> list[OwnerTasks]:
+        """Return what each owner has to do, the one with most to do first; empty without owners."""
+        owned: dict[str, list[ServerResult]] = {}
+        for _, result in self.worst_first if self.owners else ():
+            owned.setdefault(result.owner, []).append(result)
+        rows = []
+        for owner, results in owned.items():
+            todo = [each for each in results if not each.is_as_expected or self.regressions(each)]
+            others = [each for each in results if each not in todo]
+            others.sort(key=lambda each: self.places[each.name])
+            rows.append(OwnerTasks(owner, todo, others))
+        return sorted(rows, key=lambda each: (-len(each.todo), each.owner))
 
-def _cell(name: str, text: str, value: object = "", style: str = "") -> str:
-    """Return a cell; on a narrow screen its label is shown, and it is sorted by its value."""
-    title = _COLUMNS[name].title
-    shown = f' class="{style}"' if style else ""
-    return f'<td{shown} data-name="{name}" data-label="{title}" data-value="{value}">{text}</td>'
+    def mends(self, result: ServerResult) -> list[str]:
+        """Return what mends the failures of a server."""
+        rows = catalogue()
+        broken = (each for each in result.breaches if each.counts and each.verdict == "fail")
+        found = (rows[e.requirement].mend for e in broken if e.requirement in rows)
+        return list(dict.fromkeys(found))
 
+    def differences(self) -> list[tuple[str, Sequence[RunDifference]]]:
+        """Return what got worse, what got better, and what else differs, with titles."""
+        comparison = self.view.comparison
+        if comparison is None:
+            return []
+        worse, fixed, others = wording.group_differences(comparison)
+        others.sort(key=lambda each: not self.risks(each))
+        return [("Regressions", worse), ("Fixed", fixed), ("Other changes", others)]
 
-def _unknown(name: str) -> str:
-    style = "unknown" if _COLUMNS[name].is_number else "words unknown"
-    return _cell(name, '<span class="quiet">\u2013</span>', "", style)
+    def risks(self, each: RunDifference) -> list[CatalogFinding]:
+        """Return what may be dangerous in the entry that differs."""
+        place = self.places.get(each.server)
+        if place is None or each.kind not in wording.DRIFT:
+            return []
+        return wording.find_risks(self.view.run.results[place]).get(each.subject, [])
 
+    def drift(self) -> list[ServerDrift]:
+        """Return which servers offer something else than before; dangerous changes first."""
+        found = []
+        for result in self.view.run.results:
+            if result.changes:
+                risks, kinds = wording.find_risks(result), list(_CHANGES)
+                changes = [(each, risks.get(each.subject, [])) for each in result.changes]
+                changes.sort(key=lambda each: (not each[1], kinds.index(each[0].kind)))
+                counts = Counter(each.kind for each in result.changes)
+                present = [(kind, word) for kind, (_, word) in _CHANGES.items() if counts[kind]]
+                worst = ("fail", "Risky text") if changes[0][1] else _CHANGES[present[0][0]]
+                shown = ", ".join(f"{counts[kind]} {word.lower()}" for kind, word in present)
+                found.append(ServerDrift(result, *worst, shown, changes))
+        return found
 
-def _under(text: str) -> str:
-    return f'<span class="under">{shorten(text, 120)}</span>' if text else ""
-
-
-def _count_cell(name: str, count: int, limit: int | None, verdict: str) -> str:
-    """Return a count: grey with the limit if a limit allows it, else in the colour of a verdict."""
-    if not count:
-        return _cell(name, "0", 0, "none")
-    allowed = f"of {limit:,} allowed" if limit else ""
-    if limit is None and verdict == "fail":
-        allowed = "any allowed"
-    is_allowed = bool(allowed) and (limit is None or count <= limit)
-    sign = "" if is_allowed else f'<span aria-hidden="true">{SIGNS[verdict]}</span> '
-    text = f"{sign}{count:,}{_under(allowed)}"
-    return _cell(name, text, count, "none" if is_allowed else f"is-{verdict}")
-
-
-def _tests_cell(result: ServerResult) -> str:
-    tests, limit = result.tests, result.expect.tests
-    parts = tests_text(result).split(", ")
-    rest, style = ", ".join(parts[1:]), ""
-    if tests.failed and (limit is None or tests.failed <= limit):
-        may = "any number" if limit is None else f"{limit:,}"
-        rest, style = ", ".join(filter(None, [f"{may} may fail", rest])), "none"
-    elif tests.failed:
-        style = "is-fail"
-    if tests.no_time:
-        style = "is-fail"
-    return _cell("tests", parts[0] + _under(rest), tests.failed + tests.no_time, style)
-
-
-def _change_cell(result: ServerResult, differences: list[RunDifference]) -> str:
-    worse = sum(each.is_regression for each in differences)
-    risks = find_risks(result)
-    risky = sum(each.kind in DRIFT and each.subject in risks for each in differences)
-    style = "words is-fail" if worse or risky else "words"
-    text = change_text(differences) + _under("risky text" if risky else "")
-    return _cell("change", text, 1000 * (worse + risky) + len(differences), style)
-
-
-def _trend_cell(page: PageContext, place: int, result: ServerResult) -> str:
-    points = page.view.trends.get(result.name, ())
-    if len(points) < 2:
-        return _unknown("trend")
-    drawing = (
-        f'<svg class="trend" viewBox="{trend_box(points)}" preserveAspectRatio="none"'
-        f' aria-hidden="true"><use href="#t{place}"/></svg>'
-    )
-    return _cell("trend", drawing, "", "spark")
-
-
-# -- the line below
-
-
-def _below(result: ServerResult) -> str:
-    """Return why a server is in its state, and the facts that have no column."""
-    why = ""
-    if result.reasons:
-        style = "quiet" if result.is_as_expected else f"state-{STATE_VERDICTS[result.state]}"
-        more = f" (and {len(result.reasons) - 1} more)" if len(result.reasons) > 1 else ""
-        why = f'<div class="why {style}">{unfold(result.reasons[0], _MOST_REASON)}{more}</div>'
-    about = [shorten(part, 60) for part in (result.owner, ", ".join(result.tags)) if part]
-    about += [
-        f'<span data-name="{name}" data-value="{value}">{text}</span>'
-        for name, (value, text) in _sort_values(result).items()
-    ]
-    return f'{why}<div class="about">{_DOT.join(about)}</div>' if about else why
-
-
-def _sort_values(result: ServerResult) -> dict[str, tuple[str, str]]:
-    found: dict[str, tuple[str, str]] = {}
-    if (start := result.timing.start) is not None:
-        found["start"] = f"{start:.4g}", f"start {seconds_text(start)}"
-    if result.catalog is not None:
-        tokens = result.catalog.tokens
-        found["tokens"] = str(tokens), f"{tokens:,} tokens"
-    if result.server_version:
-        found["version"] = "", f"version {shorten(result.server_version, 24)}"
-    return found
-
-
-# -- the page
-
-
-_PACKAGE: Final = "accord_tools.fleet.rendering"
-# A page that is larger has shorter lists.
-_MOST_BYTES: Final = 1_900_000
+    def findings(self) -> list[FindingsOfId]:
+        """Return the findings by their id; those about several servers together are first."""
+        run = self.view.run
+        groups: dict[tuple[bool, bool, str], list[CatalogFinding]] = {}
+        for findings in (run.findings, *(result.findings for result in run.results)):
+            for each in findings:
+                key = (findings is not run.findings, each.severity != "warn", each.id)
+                groups.setdefault(key, []).append(each)
+        return [
+            FindingsOfId(id, is_hint, not is_single, found)
+            for (is_single, is_hint, id), found in sorted(groups.items(), key=lambda e: e[0])
+        ]
 
 
 def as_html(view: FleetView, *, links: Mapping[str, str] | None = None) -> str:
@@ -262,229 +329,123 @@ def as_html(view: FleetView, *, links: Mapping[str, str] | None = None) -> str:
         view: the run and all that is known beside it.
         links: the address of each server's own page, if it has one.
     """
-    text = ""
-    for page in page_contexts(view, links):
-        text = _render(page)
-        if len(text.encode("utf-8")) <= _MOST_BYTES:
-            break
+    text, first = "", _list_limit(view)
+    for limit in _LIMITS:
+        if limit <= first:
+            text = _render(FleetPage(view, links, limit))
+            if len(text.encode("utf-8")) <= _MOST_BYTES:
+                break
     return text
 
 
-def _render(page: PageContext) -> str:
-    view = page.view
-    style, script = page_style(), read_asset("fleet.js", _PACKAGE)
-    contents = list(_sections(page))
-    parts = {
-        "facts": _facts(view),
-        "gauges": _gauges(view),
-        "bar": _bar(view),
-        "remarks": _remarks(view),
-        "navigation": _navigation(contents),
-        "choices": _choices(page),
-        "chips": _chips(view),
-        "orders": table_orders(page),
-        "table": server_table(page),
-        "sections": contents,
+def _count(count: int, limit: int | None, verdict: str) -> _Cell:
+    """Return a count: grey with the limit if a limit allows it, else in the colour of a verdict."""
+    if not count:
+        return _Cell("0", 0, "none")
+    allowed = f"of {limit:,} allowed" if limit else ""
+    if limit is None and verdict == "fail":
+        allowed = "any allowed"
+    if allowed and (limit is None or count <= limit):
+        return _Cell(f"{count:,}", count, "none", note=allowed)
+    return _Cell(f"{count:,}", count, f"is-{verdict}", SIGNS[verdict], allowed)
+
+
+def _count_tests(result: ServerResult) -> _Cell:
+    tests, limit = result.tests, result.expect.tests
+    passed, *notes = wording.tests_text(result).split(", ")
+    style = "is-fail" if tests.failed or tests.no_time else ""
+    if tests.failed and (limit is None or tests.failed <= limit):
+        notes.insert(0, f"{'any number' if limit is None else f'{limit:,}'} may fail")
+        style = "is-fail" if tests.no_time else "none"
+    return _Cell(passed, tests.failed + tests.no_time, style, note=", ".join(notes))
+
+
+def _list_limit(view: FleetView) -> int:
+    """Return the longest length for lists with which the page does not grow too large."""
+    lengths = [
+        len(each)
+        for result in view.run.results
+        for each in (result.breaches, result.tests.failures, result.changes, result.findings)
+    ]
+    lengths += [len(view.run.findings)]
+    most = _BYTES_FOR_LISTS // _BYTES_PER_ENTRY
+    fitting = (limit for limit in _LIMITS if sum(min(e, limit) for e in lengths) <= most)
+    return next(fitting, _LIMITS[-1])
+
+
+def _render(page: FleetPage) -> str:
+    view, summary = page.view, wording.summarize(page.view)
+    columns = page.columns()
+    return render_page(
+        "fleet.html",
+        **server_facts(page),
+        product="MCP fleet",
+        title=cut(wording.fleet_title(view.run), 120),
+        summary=summary,
+        state=wording.outcome_state(view.run),
+        comparison=view.comparison,
+        shares=bar_shares({_STATE_VERDICTS[each]: summary.states[each] for each in STATES}),
+        columns=columns,
+        orders=[(n, c) for n, c in {**columns, **_FACTS}.items() if n != "trend"],
+        chips=[
+            (each, wording.STATE_WORDS[each].capitalize())
+            for each in STATES
+            if summary.states[each]
+        ],
+        CHANGES=_CHANGES,
+        area_cell=_area_cell,
+        diff_lines=_diff_lines,
+        draw_trend=draw_trend,
+        trend_box=trend_box,
+        trend_words=trend_words,
+    )
+
+
+def server_facts(page: FleetPage) -> dict[str, Any]:
+    """Return what the templates need that show a server."""
+    return {
+        "page": page,
+        "run": page.view.run,
+        "version": page.view.run.accord,
+        "fleet_words": wording,
+        "STAGES": _STAGES,
+        "STATES": STATES,
+        "STATE_SIGNS": _STATE_SIGNS,
+        "STATE_VERDICTS": _STATE_VERDICTS,
     }
-    return Template(read_asset("fleet.html", _PACKAGE)).substitute(
-        {name: "\n".join(lines) for name, lines in parts.items()},
-        policy=escape_html(page_policy(style, script)),
-        style=style,
-        script=script,
-        title=shorten(fleet_title(view.run), 120),
-        outcome=_outcome(view),
-        version=escape_html(view.run.accord),
-    )
 
 
-def page_style() -> str:
-    """Return the style sheet: that of reports, and what only fleets need."""
-    return read_asset("page.css") + read_asset("fleet.css", _PACKAGE)
+def _area_cell(counts: Counter[str] | None) -> tuple[str, str]:
+    """Return the style and the text of the cell of an area."""
+    for verdict, style, sign in _CELLS:
+        if counts is not None and counts[verdict]:
+            return style, f"{sign}{counts[verdict]}"
+    return "", ""
 
 
-# -- the summary
+def _diff_lines(before: str | None, after: str | None) -> Iterator[tuple[str, str]]:
+    """Yield the lines of two JSON values that were removed and added, with their elements."""
+    lines = [
+        line
+        for line in list(
+            unified_diff(_json_lines(before), _json_lines(after), n=1, lineterm=""),
+        )[2:]
+        if not line.startswith("@@")
+    ]
+    tags = {"-": "del", "+": "ins", " ": "span"}
+    yield from ((tags[line[0]], f"{line[0]} {line[1:]}") for line in lines[:_MOST_LINES])
+    if len(lines) > _MOST_LINES:
+        yield "span", plural(len(lines) - _MOST_LINES, "more line")
 
 
-def _outcome(view: FleetView) -> str:
-    state = outcome_state(view.run)
-    return (
-        f'<p class="outcome {state}"><span aria-hidden="true">{SIGNS[state]}</span>'
-        f" {_headline(view)}</p>"
-    )
-
-
-def _headline(view: FleetView) -> str:
-    """Return the run in one line that begins with what is to be done."""
-    summary = summarize(view)
-    if not summary.attention:
-        return summary.headline
-    verb = "needs" if summary.attention == 1 else "need"
-    return f"{summary.attention} of {summary.servers} {verb} attention; {summary.headline}"
-
-
-def _facts(view: FleetView) -> Iterator[str]:
-    run, origin = view.run, view.run.origin
-    workers = "1 worker" if run.jobs == 1 else f"{run.jobs} workers"
-    yield from facts(
-        [
-            ("Fleet file", f"<code>{shorten(run.file, 120)}</code>" if run.file else ""),
-            ("Date", escape_html(date_text(run.started))),
-            ("Duration", f"{seconds_text(run.seconds)}, {workers}" if run.seconds else ""),
-            ("accord", escape_html(run.accord)),
-            ("Rule set", f"{shorten(run.rules.version, 60)} ({escape_html(run.rules.digest[:8])})"),
-            ("Requirements tried", _coverage(view)),
-            ("Commit", _commit(origin)),
-            ("Run", _run_number(view)),
-            ("Compared with", shorten(view.comparison.against, 120) if view.comparison else ""),
-        ]
-    )
-
-
-def _coverage(view: FleetView) -> str:
-    summary = summarize(view)
-    return f"{summary.exercised:,} of {summary.applicable:,}" if summary.applicable else ""
-
-
-def _commit(origin: RunOrigin) -> str:
-    if not origin.git_commit:
-        return ""
-    notes = [origin.git_branch] if origin.git_branch else []
-    notes += ["with changes that are not committed"] if origin.is_dirty else []
-    said = f" ({shorten(', '.join(notes), 120)})" if notes else ""
-    return f"<code>{escape_html(origin.git_commit[:12])}</code>{said}"
-
-
-def _run_number(view: FleetView) -> str:
-    address = view.run.origin.ci_url
-    number = str(view.run.id) if view.run.id else ""
-    if address.startswith(("https://", "http://")):
-        shown = number or "log"
-        return f'<a href="{escape_html(address)}" rel="noreferrer">{shown}</a>'
-    return number
-
-
-def _gauges(view: FleetView) -> Iterator[str]:
-    summary, state = summarize(view), outcome_state(view.run)
-    count, caption = summary.as_expected, "As expected"
-    if summary.attention:
-        count, caption = summary.attention, "Need attention"
-    share = 100 * count / summary.servers if summary.servers else 0
-    shown = f"{count}/{summary.servers}"
-    yield draw_ring(f"ring-{state}", round(share, 1), shown, f"<b>{caption}</b><br>servers")
-
-
-def _bar(view: FleetView) -> Iterator[str]:
-    states = Counter(result.state for result in view.run.results)
-    total = max(len(view.run.results), 1)
-    yield (
-        '<svg class="bar" viewBox="0 0 100 1" preserveAspectRatio="none" aria-hidden="true">'
-        '<rect class="fill-not-applicable" width="100" height="1"/>'
-    )
-    x = 0.0
-    for state in STATES:
-        wide = 100 * states[state] / total
-        if wide:
-            style = f"fill-{STATE_VERDICTS[state]}"
-            yield f'<rect class="{style}" x="{x:.3f}" width="{wide:.3f}" height="1"/>'
-        x += wide
-    yield '</svg><ul class="counts">'
-    for state in STATES:
-        if states[state]:
-            yield f"<li>{mark_of_state(state)} <b>{states[state]}</b></li>"
-    yield f'<li class="quiet">{_counts(view)}</li></ul>'
-
-
-def _counts(view: FleetView) -> str:
-    summary = summarize(view)
-    counts = {
-        "failure": summary.failures,
-        "warning": summary.warnings,
-        "exception": summary.accepted,
-        "changed server": summary.drift,
-        "finding": summary.findings,
-        "hint": summary.hints,
-        "reused result": summary.reused,
-    }
-    return ", ".join(plural(count, noun) for noun, count in counts.items() if count)
-
-
-def _remarks(view: FleetView) -> Iterator[str]:
-    yield (
-        "<p><b>As expected</b>: a server was checked and is within the limits of the fleet file;"
-        " one that breaks as much as these limits allow is <b>within the limits</b>. <b>Timed"
-        " out</b>: there was no time for all of its tests or requirements. <b>Coverage</b>: how"
-        " many of the requirements that apply were put to the test. It does not rate a server: one"
-        " that offers little, or whose tools may not be called, gives little occasion; look at it"
-        f" before the score. <b>Score</b>: {SCORE_RULE}. Scores can be compared only if the same"
-        " set of rules made them. <b>Tokens</b>: about what the list of tools costs a model.</p>"
-    )
-    for note in view.run.notes:
-        yield f"<p><b>Note</b>: {shorten(note)}</p>"
-
-
-def _navigation(contents: Iterable[str]) -> Iterator[str]:
-    """Yield links to the sections that the page has."""
-    names = {
-        "owners": "By owner",
-        "changes": "Regressions and fixes",
-        "breaks": "What breaks most",
-        "areas": "Areas",
-        "drift": "Drift",
-        "findings": "Findings",
-        "trends": "Trends",
-        "details": "Details",
-    }
-    text = "".join(line for line in contents if line.startswith("<section "))
-    yield '<a href="#servers">Servers</a>'
-    for id, name in names.items():
-        if f'<h2 id="{id}">' in text:
-            yield f'<a href="#{id}">{name}</a>'
-
-
-# -- what chooses the rows of the table
-
-
-def _choices(page: PageContext) -> Iterator[str]:
-    run = page.view.run
-    tags = sorted({tag for result in run.results for tag in result.tags})
-    owners = sorted({result.owner for result in run.results if result.owner})
-    for name, values in (("tag", tags), ("owner", owners)):
-        if not values:
-            continue
-        yield f'<label class="field">{name.capitalize()}<select name="{name}">'
-        yield '<option value="">all</option>'
-        for place, value in enumerate(values):
-            yield f'<option value="{place}">{shorten(value, 60)}</option>'
-        yield "</select></label>"
-
-
-def _chips(view: FleetView) -> Iterator[str]:
-    present = {result.state for result in view.run.results}
-    for state in STATES:
-        if state in present:
-            yield (
-                f'<label class="chip"><input type="checkbox" name="state" value="{state}"'
-                f" checked>{STATE_WORDS[state].capitalize()}</label>"
-            )
-
-
-# -- the rest
-
-
-def _sections(page: PageContext) -> Iterator[str]:
-    run, comparison = page.view.run, page.view.comparison
-    parts = (
-        ("owners", "What to do, by owner", None, sections.owner_list(page)),
-        ("changes", "Regressions and fixes", None, sections.comparison_parts(page)),
-        ("breaks", "What breaks most", len(most_broken(run)), sections.broken_requirements(page)),
-        ("areas", "Servers and areas", None, sections.area_matrix(page)),
-        ("drift", "Drift", sum(bool(e.changes) for e in run.results), sections.drift_list(page)),
-        ("findings", "Findings", len(counted_findings(run)), sections.finding_list(page)),
-        ("trends", "Trends", None, sections.trend_list(page)),
-    )
-    for id, title, count, lines in parts:
-        if id != "changes" or comparison is not None:
-            yield from sections.section(id, title, count, lines)
-    yield '<section aria-labelledby="details"><h2 id="details">Details</h2><div class="results">'
-    yield from server_details(page)
-    yield "</div></section>"
+def _json_lines(text: str | None) -> list[str]:
+    if text is None:
+        return []
+    if len(text) > _MOST_IN_DIFF:
+        return [f"{text[:_MOST_IN_DIFF]} ..."]
+    try:
+        shown = json.dumps(json.loads(text), indent=1, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        shown = text
+    # Only these breaks: others are escaped and stay visible.
+    return shown.split("\n")

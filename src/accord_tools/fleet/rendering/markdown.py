@@ -5,7 +5,6 @@ from typing import Final
 
 from accord_tools.fleet.rendering.wording import (
     DIFFERENCE_WORDS,
-    FIXES,
     STATE_WORDS,
     change_text,
     counted_breaches,
@@ -15,6 +14,7 @@ from accord_tools.fleet.rendering.wording import (
     difference_text,
     differences_by_server,
     fleet_title,
+    group_differences,
     group_findings,
     headline,
     reused_text,
@@ -100,10 +100,8 @@ def _table(view: FleetView) -> Iterator[str]:
 def _comparison(view: FleetView) -> Iterator[str]:
     if view.comparison is None:
         return
-    differences = view.comparison.differences
-    fixed = [each for each in differences if each.kind in FIXES]
-    shown = {"Regressions": view.comparison.regressions, "Fixed": fixed}
-    for title, found in shown.items():
+    worse, fixed, _ = group_differences(view.comparison)
+    for title, found in (("Regressions", worse), ("Fixed", fixed)):
         if found:
             yield f"#### {title}"
             yield ""

@@ -8,27 +8,20 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
-from string import Template
 from typing import Final
 
 from accord_tools.fleet.definition import FleetError
 from accord_tools.fleet.rendering.badge import badge_endpoint, badge_svg, fleet_badge, server_badge
-from accord_tools.fleet.rendering.elements import PageContext, page_contexts, shorten, state_mark
-from accord_tools.fleet.rendering.html import as_html, page_style
+from accord_tools.fleet.rendering.html import FleetPage, as_html, server_facts
 from accord_tools.fleet.rendering.machine_readable import as_json
 from accord_tools.fleet.rendering.sarif import read_report
-from accord_tools.fleet.rendering.sections import server_story
 from accord_tools.fleet.rendering.wording import (
     fleet_title,
-    tests_text,
 )
 from accord_tools.fleet.results import FleetView, ServerResult
-from accord_tools.reports.html import as_html as report_as_html
-from accord_tools.reports.html import page_policy, read_asset
-from accord_tools.reports.markdown import escape_html
+from accord_tools.reports.html import check_facts, cut, render_page
 
 # -- the folder
 
@@ -136,36 +129,11 @@ def _digest(name: str) -> str:
 
 def _server_page(result: ServerResult, view: FleetView) -> str:
     report = read_report(view, result.name)
-    page = next(page_contexts(view))
+    facts = server_facts(FleetPage(view)) | {"result": result, "title": cut(result.name, 120)}
     if report is not None:
-        about = _about(result, page)
-        return report_as_html(report, back=f"../{_INDEX}", title=result.name, about=about)
-    style = page_style()
-    return Template(read_asset("server.html", "accord_tools.fleet.rendering")).substitute(
-        policy=escape_html(page_policy(style, "")),
-        style=style,
-        title=shorten(result.name, 120),
-        fleet=shorten(fleet_title(view.run), 120),
-        state=state_mark(result),
-        story="\n".join(server_story(result, page)),
-        version=escape_html(view.run.accord),
-    )
-
-
-def _about(result: ServerResult, page: PageContext) -> Iterator[tuple[str, str]]:
-    """Yield what a fleet knows of a server beside its report, with links to the whole."""
-    place = page.places[result.name]
-    for name, value, part in (
-        ("In the fleet", state_mark(result), ""),
-        ("Owner", shorten(result.owner, 80), None),
-        ("Tests", tests_text(result) if result.tests.names else "", "-tests"),
-        ("Findings", str(len(result.findings) or ""), "-findings"),
-        ("Changes", str(len(result.changes) or ""), None),
-    ):
-        if value and part is not None:
-            yield name, f'<a href="../{_INDEX}#server-{place}{part}">{value}</a>'
-        elif value:
-            yield name, value
+        return render_page("server_check.html", **(facts | check_facts(report)))
+    fleet = cut(fleet_title(view.run), 120)
+    return render_page("server.html", product="MCP conformance", fleet=fleet, **facts)
 
 
 # -- files

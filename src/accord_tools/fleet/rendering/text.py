@@ -9,7 +9,6 @@ from accord.cli.terminal import escape_unprintable
 from accord_tools.fleet.judging import IMPROVED
 from accord_tools.fleet.rendering.wording import (
     DIFFERENCE_WORDS,
-    FIXES,
     STATE_WORDS,
     change_text,
     counted_breaches,
@@ -19,6 +18,7 @@ from accord_tools.fleet.rendering.wording import (
     difference_text,
     differences_by_server,
     fleet_title,
+    group_differences,
     group_findings,
     headline,
     most_broken,
@@ -299,15 +299,8 @@ def _rest(items: Sequence[object], style: _Style) -> Iterator[str]:
 def _comparison(view: FleetView, style: _Style) -> Iterator[str]:
     if view.comparison is None:
         return
-    differences = view.comparison.differences
-    groups: dict[str, Sequence[RunDifference]] = {
-        "regressions": view.comparison.regressions,
-        "fixed": [each for each in differences if each.kind in FIXES],
-        "other changes": [
-            each for each in differences if not each.is_regression and each.kind not in FIXES
-        ],
-    }
-    for title, found in groups.items():
+    titles = ("regressions", "fixed", "other changes")
+    for title, found in zip(titles, group_differences(view.comparison), strict=True):
         if not found:
             continue
         yield style.paint("bold", f"{title} ({len(found)}):")

@@ -1,7 +1,7 @@
 """The words and counts that all forms of a fleet's report share."""
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
@@ -12,10 +12,12 @@ from accord.protocol.revisions import newest
 from accord_tools.fleet.results import (
     STATES,
     CatalogFinding,
+    CatalogSummary,
     DifferenceKind,
     FleetRun,
     FleetView,
     RequirementBreach,
+    RunComparison,
     RunDifference,
     ServerResult,
     ServerState,
@@ -185,6 +187,17 @@ def tests_text(result: ServerResult) -> str:
     return ", ".join(parts) or "none"
 
 
+def offer_text(catalog: CatalogSummary) -> str:
+    """Return what a server offers, counted."""
+    counts = {
+        "tool": catalog.tools,
+        "resource": catalog.resources,
+        "template": catalog.templates,
+        "prompt": catalog.prompts,
+    }
+    return ", ".join(plural(count, noun) for noun, count in counts.items() if count) or "nothing"
+
+
 def seconds_text(seconds: float | None) -> str:
     """Return a duration for people."""
     if seconds is None:
@@ -194,6 +207,14 @@ def seconds_text(seconds: float | None) -> str:
     if seconds < 120:
         return f"{seconds:.1f} s"
     return f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
+
+
+def timing_text(median: float | None, most: float | None) -> str:
+    """Return how long something takes; empty if it was not measured."""
+    if median is None:
+        return ""
+    worst = "" if most is None else f", 95 % within {seconds_text(most)}"
+    return f"median {seconds_text(median)}{worst}"
 
 
 def counted_breaches(result: ServerResult) -> list[RequirementBreach]:
@@ -237,6 +258,17 @@ def differences_by_server(view: FleetView) -> dict[str, list[RunDifference]]:
     for each in view.comparison.differences if view.comparison else ():
         found.setdefault(each.server, []).append(each)
     return found
+
+
+def group_differences(
+    comparison: RunComparison,
+) -> tuple[Sequence[RunDifference], list[RunDifference], list[RunDifference]]:
+    """Return what got worse, what got better, and what else differs."""
+    fixed = [each for each in comparison.differences if each.kind in FIXES]
+    others = [
+        each for each in comparison.differences if not each.is_regression and each.kind not in FIXES
+    ]
+    return comparison.regressions, fixed, others
 
 
 def change_text(differences: Iterable[RunDifference]) -> str:
@@ -283,26 +315,21 @@ def find_risks(result: ServerResult) -> dict[str, list[CatalogFinding]]:
 # -- areas and requirements
 
 
-def used_areas(results: Iterable[ServerResult]) -> list[str]:
-    """Return the areas in which a requirement applies to a server, as the specification goes."""
-    found = {
-        area_of(id)
-        for result in results
-        for id, verdict in result.verdicts.items()
-        if verdict != "not-applicable"
-    }
-    order = {area: place for place, area in enumerate(AREAS)}
-    return sorted(found, key=lambda area: (order.get(area, len(order)), area))
-
-
 def count_by_area(result: ServerResult) -> dict[str, Counter[str]]:
     """Count the verdicts of a server in each area; breaches that do not count are `accepted`."""
     excused = {each.requirement for each in result.breaches if not each.counts}
-    found: dict[str, Counter[str]] = {}
+    found: dict[str, Counter[str]] = defaultdict(Counter)
     for id, verdict in result.verdicts.items():
-        shown = "accepted" if id in excused and verdict in ("fail", "warn") else verdict
-        found.setdefault(area_of(id), Counter())[shown] += 1
+        if verdict != "not-applicable":
+            is_excused = id in excused and verdict in ("fail", "warn")
+            found[area_of(id)]["accepted" if is_excused else verdict] += 1
     return found
+
+
+def order_areas(found: Iterable[str]) -> list[str]:
+    """Return areas as the specification goes, each once."""
+    order = {area: place for place, area in enumerate(AREAS)}
+    return sorted(set(found), key=lambda area: (order.get(area, len(order)), area))
 
 
 class BrokenRequirement(msgspec.Struct, frozen=True, kw_only=True):

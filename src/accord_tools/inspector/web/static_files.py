@@ -10,7 +10,11 @@ from base64 import b64encode
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from accord_tools import reports
+
 _FOLDER: Final = Path(__file__).parent.parent / "static"
+# The style sheet that reports have too.
+_COMMON: Final = Path(reports.__file__).parent / "assets" / "common.css"
 _INDEX: Final = "/index.html"
 _TYPES: Final = {
     ".css": "text/css; charset=utf-8",
@@ -51,6 +55,7 @@ class StaticFiles:
     def __init__(self, folder: Path = _FOLDER) -> None:
         found = sorted(each for each in folder.rglob("*") if each.is_file())
         self.paths = {f"/{each.relative_to(folder).as_posix()}": each for each in found}
+        self.paths["/common.css"] = _COMMON
         if _INDEX in self.paths:
             self.paths["/"] = self.paths[_INDEX]
         self._read: dict[str, tuple[tuple[int, int], StaticFile]] = {}

@@ -1,4 +1,4 @@
-"""The style of the page: contrast of its colours in both themes, and its size."""
+"""The style of all pages: contrast of its colours in both themes, and the size of the inspector."""
 
 import gzip
 import re
@@ -7,25 +7,25 @@ from pathlib import Path
 
 import pytest
 
-STATIC = Path(__file__).parents[2] / "src/accord_tools/inspector/static"
-STYLE = (STATIC / "style.css").read_text()
+TOOLS = Path(__file__).parents[2] / "src/accord_tools"
+STATIC = TOOLS / "inspector/static"
+ASSETS = TOOLS / "reports/assets"
+COLOURS = re.findall(
+    r"--([\w-]+): light-dark\((#[0-9a-f]{6}), (#[0-9a-f]{6})\);",
+    (ASSETS / "common.css").read_text(),
+)
 # Texts, and what they are drawn on.
 TEXTS = ("ink", "soft", "link", "fail", "warn", "pass", "info")
 GROUNDS = ("page", "card", "code", "chosen", "paired")
 NOTES = ("fail-back", "warn-back", "info-back")
+MARKS = ("fail", "warn", "pass", "info", "beside", "away")
 TEXT_CONTRAST = 4.5
 EDGE_CONTRAST = 3.0
 LARGEST_PAGE = 150_000
 
 
-def colours(block: str) -> dict[str, str]:
-    return dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6});", block))
-
-
 def theme(name: str) -> dict[str, str]:
-    light, by_system, by_choice = re.findall(r":root[^{]*\{([^}]*)\}", STYLE)[:3]
-    assert colours(by_system) == colours(by_choice)
-    return colours(light) if name == "light" else colours(light) | colours(by_system)
+    return {each: light if name == "light" else dark for each, light, dark in COLOURS}
 
 
 def luminance(colour: str) -> float:
@@ -47,9 +47,7 @@ def test_texts_can_be_read_on_every_ground(name: str) -> None:
     pairs = [
         *product(TEXTS, GROUNDS),
         *product(("ink", "soft", "link"), NOTES),
-        ("fail", "fail-back"),
-        ("warn", "warn-back"),
-        ("info", "info-back"),
+        *((each, f"{each}-back") for each in MARKS),
         ("on-link", "link"),
     ]
     faint = {
@@ -67,7 +65,7 @@ def test_the_edges_of_controls_can_be_seen(name: str) -> None:
 
 
 def test_every_colour_that_is_used_is_defined() -> None:
-    sheets = "".join(path.read_text() for path in STATIC.rglob("*.css"))
+    sheets = "".join(path.read_text() for path in [*STATIC.rglob("*.css"), *ASSETS.glob("*.css")])
     used = set(re.findall(r"var\(--([\w-]+)\)", sheets))
     # Set by the page itself: the share of a split.
     assert used - set(theme("dark")) - {"row", "share"} == set()
@@ -75,4 +73,14 @@ def test_every_colour_that_is_used_is_defined() -> None:
 
 def test_the_whole_page_is_small() -> None:
     files = [path for path in STATIC.rglob("*") if path.suffix in (".js", ".css", ".html")]
+    files.append(ASSETS / "common.css")
     assert sum(len(gzip.compress(path.read_bytes())) for path in files) < LARGEST_PAGE
+
+
+def test_no_rule_of_the_shared_sheet_is_written_again() -> None:
+    def rules(path: Path) -> set[str]:
+        return {line.strip() for line in path.read_text().splitlines() if line.endswith("; }")}
+
+    common, own = ASSETS / "common.css", [ASSETS / "report.css", *STATIC.rglob("*.css")]
+    assert [rules(common) & rules(each) for each in own] == [set()] * len(own)
+    assert rules(own[0]) & rules(STATIC / "style.css") == set()
