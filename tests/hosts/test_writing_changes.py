@@ -16,7 +16,7 @@ from accord_tools.hosts.definition import HostsError
 from accord_tools.hosts.writing.change import FileChange, undo, write_changes
 from accord_tools.hosts.writing.destination import leftovers
 from accord_tools.hosts.writing.journal import Journal
-from accord_tools.hosts.writing.lock import lock_files
+from accord_tools.hosts.writing.lock import hold_lock
 from accord_tools.hosts.writing.replacement import change_content
 from support.plain_user import plain_user
 
@@ -426,18 +426,17 @@ def test_a_new_file_of_another_program_is_not_overwritten(tmp_path):
     assert os.listdir(tmp_path) == []
 
 
-def test_a_second_process_of_accord_waits_for_the_first(journal, tmp_path):
-    path = tmp_path / "mcp.json"
-    with lock_files([path], journal.locks):
-        said = rf"another process of accord \({os.getpid()}\) has been changing .*mcp\.json for 0"
+def test_a_second_process_of_accord_waits_for_the_first(journal):
+    with hold_lock(journal.lock, "mcp.json"):
+        said = rf"another process of accord \({os.getpid()}\) has been changing mcp\.json for 0"
         with (
             pytest.raises(HostsError, match=said),
-            lock_files([path, tmp_path / "other"], journal.locks, seconds=0.05),
+            hold_lock(journal.lock, "mcp.json", seconds=0.05),
         ):
             pass
-    with lock_files([path], journal.locks):
+    with hold_lock(journal.lock, "mcp.json"):
         pass
-    assert stat.S_IMODE(journal.locks.stat().st_mode) == 0o700
+    assert stat.S_IMODE(journal.lock.parent.stat().st_mode) == 0o700
 
 
 CRASH = """
@@ -454,13 +453,13 @@ def change_and_die(*words, **more):
 
 point, folder = sys.argv[1], Path(sys.argv[2])
 real = change.change_content
-if point == "backup": journal.Journal._append = die
-if point == "begun": change.change_content = die
+if point == "backup": journal.Journal.keep = die
+if point == "kept": change.change_content = die
 if point == "written": change.change_content = change_and_die
 journal_of_all = journal.Journal(folder / "accord")
 if point == "temporary":
-    begin = journal.Journal.begin
-    journal.Journal.begin = lambda *words: (begin(*words), setattr(os, "replace", die))[0]
+    keep = journal.Journal.keep
+    journal.Journal.keep = lambda *words: (keep(*words), setattr(os, "replace", die))[0]
 change.write_changes([change.FileChange(path=folder / "mcp.json", host="cursor", name="notes",
     action="add", compute=lambda _: b"new" * 10)], journal_of_all)
 """
@@ -471,7 +470,7 @@ change.write_changes([change.FileChange(path=folder / "mcp.json", host="cursor",
     ("point", "is_new"),
     [
         ("backup", False),
-        ("begun", False),
+        ("kept", False),
         ("temporary", False),
         ("written", True),
     ],
@@ -483,18 +482,13 @@ def test_a_crash_leaves_the_old_or_the_new_file_whole(tmp_path, point, is_new):
     assert done.returncode == -signal.SIGKILL
     assert path.read_bytes() == (b"new" * 10 if is_new else b"old")
     journal = Journal(tmp_path / "accord")
-    assert [each.state for each in journal.entries()] == ["pending"] * (point != "backup")
-    if is_new:
-        write_changes(undo(journal), journal)
-        assert path.read_bytes() == b"old"
-    else:
-        with pytest.raises(HostsError, match="there is nothing to undo"):
-            undo(journal)
-        write(journal, path, lambda _: b"newer")
-        assert path.read_bytes() == b"newer"
+    with pytest.raises(HostsError, match="there is nothing to undo"):
+        undo(journal)
+    write(journal, path, lambda _: b"newer")
+    assert path.read_bytes() == b"newer"
     # What the crash left beside the file is removed by the next change.
-    assert leftovers(path) == []
-    assert {each.state for each in journal.entries()} == {"done"}
+    assert list(leftovers(path)) == []
+    assert len(journal.entries()) == 1
 
 
 def test_a_damaged_lock_folder_is_a_clear_error(tmp_path):
@@ -565,7 +559,6 @@ def test_two_processes_of_accord_lose_nothing_of_each_other(journal, tmp_path):
     assert set(data) == {f"{each} {at}" for each in ("first", "second") for at in range(count)}
     entries = journal.entries()
     assert [each.id for each in entries] == list(range(2 * count, 0, -1))
-    assert {each.state for each in entries} == {"done"}
     # Each change began where the one before it ended.
     assert all(new.before == old.after for new, old in pairwise(entries))
     assert os.listdir(path.parent) == ["mcp.json"]
@@ -579,6 +572,6 @@ def test_a_file_system_without_locks_is_used_without_them(tmp_path, monkeypatch)
         raise OSError(37, "No locks available")
 
     monkeypatch.setattr(fcntl, "flock", refuse)
-    path = tmp_path / "mcp.json"
-    with lock_files([path], tmp_path / "locks"), lock_files([path], tmp_path / "locks"):
+    path = tmp_path / "changes.lock"
+    with hold_lock(path, "a"), hold_lock(path, "b"):
         pass

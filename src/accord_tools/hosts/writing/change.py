@@ -15,17 +15,19 @@ from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from accord_tools.hosts.definition import HostsError
 from accord_tools.hosts.writing.destination import (
     check_writable,
     find_target,
+    leftovers,
     make_folders,
     read_file,
     remove_folders,
 )
 from accord_tools.hosts.writing.journal import ChangeAction, Journal, JournalEntry, digest_of
-from accord_tools.hosts.writing.lock import lock_files
+from accord_tools.hosts.writing.lock import hold_lock
 from accord_tools.hosts.writing.replacement import change_content
 
 _TRIES: Final = 20
@@ -85,29 +87,28 @@ def write_changes(changes: Sequence[FileChange], journal: Journal) -> list[Writt
     """
     targets = [find_target(each.path) for each in changes]
     made: list[tuple[WrittenChange, JournalEntry | None]] = []
-    with lock_files(targets, journal.locks):
-        for target in set(targets):
-            journal.settle(target)
-        group = 0
+    with hold_lock(journal.lock, ", ".join(str(each.path) for each in changes)):
         try:
             for change, target in zip(changes, targets, strict=True):
-                written, entry = _write(change, target, journal, group)
-                made.append((written, entry))
-                if entry is not None:
-                    group = entry.group
+                for path in leftovers(target):
+                    path.unlink(missing_ok=True)
+                made.append(_write(change, target, journal))
+            numbered = iter(journal.record([entry for _, entry in made if entry is not None]))
         except BaseException as error:
-            left = _take_back([entry for _, entry in made if entry is not None], journal)
-            if left:
+            if left := _take_back(made):
                 raise HostsError(
                     f"{error}; these files were changed before that, then by another program, and "
                     f"keep both changes: {', '.join(left)}"
                 ) from error
             raise
-    return [written for written, _ in made]
+    return [
+        written if entry is None else replace(written, id=next(numbered).id)
+        for written, entry in made
+    ]
 
 
 def _write(
-    change: FileChange, target: Path, journal: Journal, group: int
+    change: FileChange, target: Path, journal: Journal
 ) -> tuple[WrittenChange, JournalEntry | None]:
     for count in range(_TRIES):
         if count:
@@ -125,7 +126,7 @@ def _write(
             raise
         if after == before:
             return WrittenChange(path=change.path, before=before, after=after), None
-        written = _try_to_write(change, target, (before, after), journal, group)
+        written = _try_to_write(change, target, before, after, journal)
         if written is not None:
             return written
     raise HostsError(
@@ -135,51 +136,35 @@ def _write(
 
 
 def _try_to_write(
-    change: FileChange,
-    target: Path,
-    contents: tuple[bytes | None, bytes | None],
-    journal: Journal,
-    group: int,
+    change: FileChange, target: Path, before: bytes | None, after: bytes | None, journal: Journal
 ) -> tuple[WrittenChange, JournalEntry] | None:
     """Change a file from the content that was read; None if another program wrote it first."""
-    before, after = contents
     check_writable(target)
     mode = _mode_of(change, target)
     folders = make_folders(target.parent) if before is None else []
-    entry: JournalEntry | None = None
-    # An interruption leaves the change without its end; the next change looks at the file.
+    is_done = False
     try:
-        entry = journal.begin(
-            JournalEntry(
-                group=group,
-                host=change.host,
-                name=change.name,
-                action=change.action,
-                file=str(change.path.absolute()),
-                target=str(target),
-                folders=tuple(map(str, folders)),
-                mode=mode,
-                undoes=change.undoes,
-            ),
-            before,
-            after,
+        entry = JournalEntry(
+            host=change.host,
+            name=change.name,
+            action=change.action,
+            file=str(change.path.absolute()),
+            target=str(target),
+            before=journal.keep(before),
+            after=journal.keep(after),
+            folders=tuple(map(str, folders)),
+            mode=mode,
+            undoes=change.undoes,
         )
-        outcome = change_content(target, before, after, mode=mode)
-    except HostsError:
-        if entry is not None:
-            journal.end(entry, "failed")
-        remove_folders(folders)
-        raise
-    if not outcome.is_done:
-        journal.end(entry, "failed")
-        remove_folders(folders)
+        is_done, remark = change_content(target, before, after, mode=mode)
+    finally:
+        if not is_done:
+            remove_folders(folders)
+    if not is_done:
         return None
     if after is None:
         _remove_made_folders(target, journal)
-    written = WrittenChange(
-        path=change.path, before=before, after=after, id=entry.id, remark=outcome.remark
-    )
-    return written, journal.end(entry, "done")
+    return WrittenChange(path=change.path, before=before, after=after, remark=remark), entry
 
 
 def _mode_of(change: FileChange, target: Path) -> int:
@@ -216,27 +201,22 @@ def _remove_made_folders(target: Path, journal: Journal) -> None:
     remove_folders(list(made))
 
 
-def _take_back(entries: Sequence[JournalEntry], journal: Journal) -> list[str]:
+def _take_back(made: Sequence[tuple[WrittenChange, JournalEntry | None]]) -> list[str]:
     """Take changes back, the last one first; return the files that changed since."""
     left = []
-    for entry in reversed(entries):
-        before, after = (
-            None if digest is None else journal.backup(digest)
-            for digest in (entry.before, entry.after)
-        )
+    for written, entry in reversed(made):
+        if entry is None:
+            continue
         target = Path(entry.target)
-        try:
-            if after is None:
+        is_done = False
+        with contextlib.suppress(HostsError):
+            if written.after is None:
                 make_folders(target.parent)  # they went with the file
-            outcome = change_content(target, after, before, mode=entry.mode)
-        except HostsError:
+            is_done, _ = change_content(target, written.after, written.before, mode=entry.mode)
+        if is_done:
+            remove_folders([Path(folder) for folder in entry.folders])
+        else:
             left.append(entry.file)
-            continue
-        if not outcome.is_done:
-            left.append(entry.file)
-            continue
-        remove_folders([Path(folder) for folder in entry.folders])
-        journal.end(entry, "reverted")
     return left
 
 
@@ -273,7 +253,7 @@ def undo(
     Raises:
         HostsError: there is no such change.
     """
-    happened = [each for each in journal.entries() if _has_happened(each)]
+    happened = journal.entries()
     if not happened:
         raise HostsError(f"there is nothing to undo: the journal {journal.path} has no changes")
     chosen = _newest_in_force(happened) if number is None else _entry_with(number, happened)
@@ -347,16 +327,6 @@ def _entry_with(number: int, entries: list[JournalEntry]) -> JournalEntry:
         f"there is no change {number} to undo; the journal has {known} (see accord hosts undo "
         "--list)"
     )
-
-
-def _has_happened(entry: JournalEntry) -> bool:
-    if entry.state != "pending":
-        return entry.state == "done"
-    # Interrupted before its end was written down: the file says whether it happened.
-    try:
-        return digest_of(read_file(find_target(Path(entry.file)))) == entry.after
-    except HostsError:
-        return False
 
 
 def _reverse_verified(

@@ -1,38 +1,28 @@
 """What accord changed in files of hosts, with the contents before and after, to take it back.
 
-The journal has a line for each change, and one for its end; the contents are files of their own,
-named by their hash. A change whose end is missing was interrupted.
+The journal has a line for each change that was made; the contents are files of their own, named by
+their hash.
 """
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
 from accord.version import __version__
 from accord_tools.hosts.definition import HostsError
-from accord_tools.hosts.writing.destination import (
-    find_target,
-    leftovers,
-    read_file,
-    replace_file,
-)
-from accord_tools.hosts.writing.lock import hold_lock, make_private_folder
+from accord_tools.hosts.writing.destination import find_target, read_file, replace_file
+from accord_tools.hosts.writing.lock import make_private_folder
 
 ChangeAction: TypeAlias = Literal["add", "change", "remove", "repair", "sync", "undo"]
-# `failed` changes did not happen, `reverted` ones were taken back because a later one failed.
-ChangeState: TypeAlias = Literal["pending", "done", "failed", "reverted"]
 
-_STATES: Final = get_args(ChangeState)
 _KEPT_CHANGES: Final = 200
 _KEPT_BYTES: Final = 64 * 1024 * 1024
-# The journal is made shorter when it has so many lines more than needed.
-_SLACK: Final = 40
 
 
 class JournalEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -53,11 +43,10 @@ class JournalEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         folders: those that were made for the file.
         mode: the permissions of the file.
         undoes: the change that this one took back.
-        state: whether the file was changed.
     """
 
     id: int = 0
-    group: int
+    group: int = 0
     time: str = ""
     version: str = ""
     host: str
@@ -70,7 +59,6 @@ class JournalEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     folders: tuple[str, ...] = ()
     mode: int = 0o600
     undoes: int | None = None
-    state: ChangeState = "pending"
 
 
 class Journal:
@@ -95,15 +83,34 @@ class Journal:
             folder = user_folder() / "hosts"
         self.folder = folder
         self.path = folder / "journal.jsonl"
-        self.locks = folder / "locks"
+        self.lock = folder / "changes.lock"
         self._backups = folder / "backups"
         self._kept_changes = kept_changes
         self._kept_bytes = kept_bytes
 
     def entries(self) -> list[JournalEntry]:
-        """Return the changes that were made, or begun and not ended, newest first."""
-        found = sorted(self._read().values(), key=lambda entry: entry.id, reverse=True)
-        return [each for each in found if each.state in ("done", "pending")]
+        """Return the changes that were made, newest first.
+
+        Raises:
+            HostsError: the journal cannot be read.
+        """
+        try:
+            lines = self.path.read_bytes().splitlines()
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise HostsError(f"the journal {self.path} cannot be read: {error.strerror}") from None
+        found: dict[int, JournalEntry] = {}
+        for line in lines:
+            # Damaged lines are left out; those of a later version may have other members.
+            with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
+                read = msgspec.json.decode(line, type=dict[str, Any])
+                if "file" in read:
+                    entry = msgspec.convert(read, JournalEntry)
+                    found[entry.id] = entry
+                elif read.get("state") in ("failed", "reverted"):  # written by earlier versions
+                    found.pop(msgspec.convert(read.get("id"), int), None)
+        return [found[number] for number in sorted(found, reverse=True)]
 
     def entries_of(self, path: Path, name: str) -> list[JournalEntry]:
         """Return the changes of an entry of a file that still count, newest first.
@@ -114,7 +121,7 @@ class Journal:
         undone: set[int] = set()
         counting = []
         for each in self.entries():
-            if each.state != "done" or each.id in undone:
+            if each.id in undone:
                 continue
             if each.action == "undo":
                 if each.undoes is not None:
@@ -152,151 +159,81 @@ class Journal:
             raise HostsError(f"the backup {path} is damaged: its content does not fit its name")
         return data
 
-    def begin(self, entry: JournalEntry, before: bytes | None, after: bytes | None) -> JournalEntry:
-        """Write down a change that is about to be made, and keep both contents.
+    def keep(self, data: bytes | None) -> str | None:
+        """Keep a content before a file is changed; return its hash.
 
-        Args:
-            entry: the change; numbers and hashes are filled in. A `group` of 0 is a new one.
-            before: the content before, None if there is no file.
-            after: the content after, None if the file will be removed.
+        Raises:
+            HostsError: it cannot be written.
+        """
+        if data is None:
+            return None
+        digest = sha256(data).hexdigest()
+        try:
+            make_private_folder(self.folder)
+            make_private_folder(self._backups)
+            if not self.backup_path(digest).exists():
+                replace_file(self.backup_path(digest), data)
+        except OSError as error:
+            raise self._refuse(error) from None
+        return digest
+
+    def record(self, made: Sequence[JournalEntry]) -> list[JournalEntry]:
+        """Write down changes that were made together; returns them with their numbers.
+
+        The caller holds the lock.
 
         Raises:
             HostsError: the journal cannot be written.
         """
-        try:
-            make_private_folder(self.folder)
-            make_private_folder(self._backups)
-            with self._lock():
-                lines = list(self._lines())
-                known = _fold(lines)
-                number = max((each["id"] for each in lines), default=0) + 1
-                entry = msgspec.structs.replace(
-                    entry,
-                    id=number,
-                    group=entry.group or number,
-                    time=datetime.now(UTC).isoformat(timespec="seconds"),
-                    version=__version__,
-                    before=self._keep(before),
-                    after=self._keep(after),
-                )
-                self._append(msgspec.json.encode(entry))
-                self._drop_old({**known, number: entry}, entry.group)
-        except OSError as error:
-            raise HostsError(
-                f"the journal {self.path} cannot be written: {error.strerror}; the file "
-                f"{entry.file} is left as it is, because the change could not be taken back"
-            ) from None
-        return entry
-
-    def end(self, entry: JournalEntry, state: ChangeState) -> JournalEntry:
-        """Write down how a change ended.
-
-        If that fails, the change seems to be interrupted, and the file says how it ended.
-        """
-        with contextlib.suppress(OSError, HostsError), self._lock():
-            self._append(msgspec.json.encode({"id": entry.id, "state": state}))
-        return msgspec.structs.replace(entry, state=state)
-
-    def settle(self, target: Path) -> None:
-        """End the changes of a file that were interrupted, and remove what they left beside it.
-
-        The caller holds the lock of the file.
-        """
-        pending = [
-            each
-            for each in self._read().values()
-            if each.state == "pending" and each.target == str(target)
+        known = self.entries()
+        number = known[0].id + 1 if known else 1
+        entries = [
+            msgspec.structs.replace(
+                each,
+                id=number + place,
+                group=number,
+                time=datetime.now(UTC).isoformat(timespec="seconds"),
+                version=__version__,
+            )
+            for place, each in enumerate(made)
         ]
-        if not pending:
-            return
-        for path in leftovers(target):
-            path.unlink(missing_ok=True)
-        current = digest_of(read_file(target))
-        for each in pending:
-            self.end(each, "done" if each.after == current else "failed")
-
-    def _lock(self) -> Any:
-        return hold_lock(self.locks / "journal.lock", str(self.path))
-
-    def _keep(self, data: bytes | None) -> str | None:
-        if data is None:
-            return None
-        digest = sha256(data).hexdigest()
-        path = self.backup_path(digest)
-        if not path.exists():
-            replace_file(path, data, mode=0o600)
-        return digest
-
-    def _append(self, line: bytes) -> None:
-        handle = os.open(
-            self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o600
-        )
-        with os.fdopen(handle, "rb+", buffering=0) as file:
-            # A line that was cut off by a crash must not swallow this one.
-            size = file.seek(0, os.SEEK_END)
-            is_torn = size > 0 and file.seek(size - 1) >= 0 and file.read(1) != b"\n"
-            file.write((b"\n" if is_torn else b"") + line + b"\n")
-            os.fsync(file.fileno())
-
-    def _lines(self) -> Iterator[dict[str, Any]]:
         try:
-            lines = self.path.read_bytes().splitlines()
-        except FileNotFoundError:
-            return
+            self._write([*reversed(entries), *known])
         except OSError as error:
-            raise HostsError(f"the journal {self.path} cannot be read: {error.strerror}") from None
-        for line in lines:
-            # Lines that were cut off by a crash are left out.
-            with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
-                read = msgspec.json.decode(line, type=dict[str, Any])
-                if isinstance(read.get("id"), int):
-                    yield read
+            raise self._refuse(error) from None
+        return entries
 
-    def _read(self) -> dict[int, JournalEntry]:
-        return _fold(self._lines())
+    def _refuse(self, error: OSError) -> HostsError:
+        return HostsError(
+            f"the journal {self.path} cannot be written: {error.strerror}; no file is changed, "
+            "because the change could not be taken back"
+        )
 
-    def _drop_old(self, known: dict[int, JournalEntry], group: int) -> None:
-        """Forget the oldest changes if there are too many of them, or too large ones."""
+    def _write(self, entries: Sequence[JournalEntry]) -> None:
+        """Write the newest changes, and forget older ones if they are too many, or too large."""
         sizes = {each.name: each.stat().st_size for each in os.scandir(self._backups)}
-        if len(known) <= self._kept_changes + _SLACK and sum(sizes.values()) <= self._kept_bytes:
-            return
-        kept: dict[int, JournalEntry] = {}
+        kept: list[JournalEntry] = []
         digests: set[str] = set()
-        for members in _by_group(known.values()):
+        for members in _by_group(entries):
             used = digests.union(*(_digests(each) for each in members))
             size = sum(sizes.get(each, 0) for each in used)
             is_too_much = len(kept) + len(members) > self._kept_changes or size > self._kept_bytes
-            if is_too_much and members[0].group != group:
+            if is_too_much and kept:
                 break
-            kept.update((each.id, each) for each in members)
+            kept += members
             digests = used
-        lines = [msgspec.json.encode(kept[number]) + b"\n" for number in sorted(kept)]
+        lines = [msgspec.json.encode(each) + b"\n" for each in reversed(kept)]
         replace_file(self.path, b"".join(lines))
         for name in sizes.keys() - digests:
             (self._backups / name).unlink(missing_ok=True)
 
 
-def _fold(lines: Iterable[dict[str, Any]]) -> dict[int, JournalEntry]:
-    """Return the changes by their number, each with its last state."""
-    found: dict[int, JournalEntry] = {}
-    for line in lines:
-        number = line["id"]
-        if "file" in line:
-            # Those that a later version wrote may have other members.
-            with contextlib.suppress(msgspec.ValidationError):
-                found[number] = msgspec.convert(line, JournalEntry)
-        elif number in found and line.get("state") in _STATES:
-            found[number] = msgspec.structs.replace(found[number], state=line["state"])
-    return found
-
-
 def _by_group(entries: Iterable[JournalEntry]) -> list[list[JournalEntry]]:
-    """Return the changes that happened, those made together in one list, newest first."""
+    """Return changes that are given newest first, those made together in one list."""
     groups: dict[int, list[JournalEntry]] = {}
     for each in entries:
-        if each.state in ("done", "pending"):
-            groups.setdefault(each.group, []).append(each)
-    return [groups[number] for number in sorted(groups, reverse=True)]
+        groups.setdefault(each.group, []).append(each)
+    return list(groups.values())
 
 
 def _digests(entry: JournalEntry) -> set[str]:

@@ -1,6 +1,6 @@
-"""Locks between processes of accord, so that they change a file one after the other.
+"""A lock between processes of accord, so that they change files one after the other.
 
-Other programs do not know these locks; `replacement` compares what they leave.
+Other programs do not know it; `replacement` compares what they leave.
 """
 
 import contextlib
@@ -8,8 +8,7 @@ import os
 import random
 import sys
 import time
-from collections.abc import Iterable, Iterator
-from hashlib import sha256
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -21,29 +20,17 @@ _LOCKED_BYTE: Final = 1 << 20
 
 
 @contextlib.contextmanager
-def lock_files(paths: Iterable[Path], folder: Path, *, seconds: float = _SECONDS) -> Iterator[None]:
-    """Hold the locks of files while they are changed.
+def hold_lock(lock: Path, what: str, *, seconds: float = _SECONDS) -> Iterator[None]:
+    """Hold a lock while files are changed.
 
     Args:
-        paths: of the files, with links followed.
-        folder: where the locks are kept; it is made if it does not exist.
+        lock: the file of the lock; its folder is made if it does not exist.
+        what: is changed, for messages.
         seconds: how long to wait for other processes of accord.
 
     Raises:
-        HostsError: another process of accord held a lock all the time.
+        HostsError: another process of accord held the lock all the time.
     """
-    # All processes take them in one order, so that two never wait for each other.
-    names = {os.path.normcase(path): path for path in paths}
-    with contextlib.ExitStack() as held:
-        for name in sorted(names):
-            lock = folder / f"{sha256(os.fsencode(name)).hexdigest()[:32]}.lock"
-            held.enter_context(hold_lock(lock, str(names[name]), seconds=seconds))
-        yield
-
-
-@contextlib.contextmanager
-def hold_lock(lock: Path, what: str, *, seconds: float = _SECONDS) -> Iterator[None]:
-    """Hold one lock; `what` names in messages what it stands for."""
     try:
         make_private_folder(lock.parent)
         handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
