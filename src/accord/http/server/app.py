@@ -110,6 +110,10 @@ class HttpApp(ListenerApp):
         )
         self._gate = Gate(guard, options["answers"], server.revisions)
         self.listener_metrics: ListenerMetrics | None = None
+        if options["metrics"]:
+            from accord.http.server.metrics import require_prometheus
+
+            require_prometheus()
         self._shared: SharedParts | None = None
         self._reset(time.monotonic)
         # With and without a slash at the end: no request is redirected.

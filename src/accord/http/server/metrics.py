@@ -3,22 +3,25 @@
 A metric family describes itself, so that a worker can pass on the counts of another version, with
 families that it does not know. `/metrics` serves the counts of this process, or those of all
 workers of the machine, which put theirs into the store: a reader meets any of them behind one
-address. The text is the format of Prometheus, version 0.0.4, or OpenMetrics 1.0: they differ in the
-name of a counter, which has its suffix only in its values in OpenMetrics, and in the last line.
+address. prometheus-client writes the text; it collects when it is asked, so that calls are not
+slower for it.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Iterable, Iterator
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from urllib.parse import parse_qs
 
 import msgspec
 
-from accord.errors import StoreError
+from accord.errors import MissingExtra, StoreError
 from accord.http.rules import gate
 
 if TYPE_CHECKING:
+    from prometheus_client import Metric
+
     from accord.http.server.app import HttpApp
     from accord.http.server.exchange import HttpExchange
     from accord.sharing.workers.metrics import WorkerReports
@@ -35,8 +38,6 @@ _REASONS: Final = ("connections", "connections_per_address", "bodies_bytes")
 MetricKind: TypeAlias = Literal["counter", "gauge"]
 Sample: TypeAlias = tuple[dict[str, str], int | float]
 """Labels, and the value that has them."""
-PROMETHEUS: Final = b"text/plain; version=0.0.4; charset=utf-8"
-OPENMETRICS: Final = b"application/openmetrics-text; version=1.0.0; charset=utf-8"
 _PREFIX: Final = "accord_"
 # Seconds that a store gets; readers of metrics give up after ten by default.
 _STORE_PATIENCE: Final = 2.0
@@ -157,32 +158,6 @@ def _gauge(name: str, what: str, value: int) -> MetricFamily:
     return MetricFamily(name, "gauge", what, [({}, value)])
 
 
-def is_openmetrics_wanted(accept: bytes | None) -> bool:
-    """Whether a reader prefers OpenMetrics, as its Accept header says.
-
-    >>> is_openmetrics_wanted(b"application/openmetrics-text;version=1.0.0,text/plain;q=0.5")
-    True
-    >>> is_openmetrics_wanted(b"*/*")
-    False
-    """
-    openmetrics = text = 0.0
-    for part in (accept or b"").decode("latin-1").lower().split(","):
-        kind, *parameters = (each.strip() for each in part.split(";"))
-        quality = 1.0
-        for each in parameters:
-            name, _, value = each.partition("=")
-            if name.strip() == "q":
-                try:
-                    quality = float(value)
-                except ValueError:
-                    quality = 0.0
-        if kind == "application/openmetrics-text":
-            openmetrics = max(openmetrics, quality)
-        elif kind == "text/plain":
-            text = max(text, quality)
-    return openmetrics > 0 and openmetrics >= text
-
-
 def join_reports(reports: Iterable[CountReport]) -> list[MetricFamily]:
     """Return the counts of several workers, each with the label of its worker.
 
@@ -203,32 +178,38 @@ def join_reports(reports: Iterable[CountReport]) -> list[MetricFamily]:
     return list(found.values())
 
 
-def encode_families(families: Iterable[MetricFamily], *, is_openmetrics: bool) -> bytes:
-    """Return metrics as text."""
-    lines: list[str] = []
-    for family in families:
-        name = sample = f"{_PREFIX}{family.name}"
-        if family.kind == "counter":
-            sample = f"{name}_total"
-            name = name if is_openmetrics else sample
-        lines.append(f"# HELP {name} {_escape(family.what, is_quoted=is_openmetrics)}\n")
-        lines.append(f"# TYPE {name} {family.kind}\n")
-        lines += [f"{sample}{_encode_labels(each[0])} {each[1]}\n" for each in family.samples]
-    if is_openmetrics:
-        lines.append("# EOF\n")
-    return "".join(lines).encode()
+class _Collector:
+    """Metrics as prometheus-client reads them."""
+
+    def __init__(self, families: Iterable[MetricFamily]) -> None:
+        self._families = families
+
+    def collect(self) -> "Iterator[Metric]":
+        from prometheus_client import Metric
+
+        for family in self._families:
+            metric = Metric(f"{_PREFIX}{family.name}", family.what, family.kind)
+            suffix = "_total" if family.kind == "counter" else ""
+            for labels, value in family.samples:
+                metric.add_sample(f"{metric.name}{suffix}", labels, value)
+            yield metric
 
 
-def _encode_labels(labels: dict[str, str]) -> str:
-    if not labels:
-        return ""
-    pairs = (f'{name}="{_escape(value, is_quoted=True)}"' for name, value in labels.items())
-    return f"{{{','.join(pairs)}}}"
+def require_prometheus() -> None:
+    """Raise MissingExtra if what writes the text is not installed."""
+    if find_spec("prometheus_client") is None:
+        raise MissingExtra("prometheus", needed_for="metrics=True, or --metrics,")
 
 
-def _escape(text: str, *, is_quoted: bool) -> str:
-    text = text.replace("\\", "\\\\").replace("\n", "\\n")
-    return text.replace('"', '\\"') if is_quoted else text
+def encode_families(families: Iterable[MetricFamily], accept: str) -> tuple[bytes, str]:
+    """Return metrics as text, in the format that an Accept header asks for, and its media type."""
+    from prometheus_client.exposition import choose_encoder
+
+    try:
+        encode, kind = choose_encoder(accept)
+    except (TypeError, ValueError):  # it has a version that is not a number
+        encode, kind = choose_encoder("")
+    return encode(_Collector(families)), kind
 
 
 class MetricsRoute:
@@ -283,8 +264,7 @@ class MetricsRoute:
 
 
 def _respond(exchange: "HttpExchange", families: list[MetricFamily]) -> Awaitable[None]:
-    is_openmetrics = is_openmetrics_wanted(exchange.headers.get(b"accept"))
-    kind = OPENMETRICS if is_openmetrics else PROMETHEUS
-    headers = [(b"content-type", kind), (b"cache-control", b"no-store"), (b"vary", b"accept")]
-    body = encode_families(families, is_openmetrics=is_openmetrics)
-    return exchange.respond(200, headers, body)
+    accept = exchange.headers.get(b"accept", b"").decode("latin-1")
+    body, kind = encode_families(families, accept)
+    headers = [(b"content-type", kind.encode()), (b"cache-control", b"no-store")]
+    return exchange.respond(200, [*headers, (b"vary", b"accept")], body)

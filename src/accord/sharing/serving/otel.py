@@ -7,7 +7,7 @@ import weakref
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from accord.sharing.workers.metrics import COUNTS, CountRow
+from accord.sharing.workers.metrics import COUNTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -34,9 +34,9 @@ def find_observer(meter: "Meter") -> "WorkerObserver":
     return found
 
 
-def instrument_name(row: CountRow) -> str:
+def instrument_name(attribute: str) -> str:
     """Return the name of the instrument for a count."""
-    return _NAMES.get(row.attribute, f"accord.worker.{row.attribute}")
+    return _NAMES.get(attribute, f"accord.worker.{attribute}")
 
 
 class WorkerObserver:
@@ -45,14 +45,14 @@ class WorkerObserver:
     def __init__(self, meter: "Meter") -> None:
         self._servers: weakref.WeakSet[ServerCore] = weakref.WeakSet()
         self._last: Callable[[], ServerCore | None] = lambda: None
-        for row in COUNTS:
+        for attribute, row in COUNTS.items():
             create = (
                 meter.create_observable_counter
                 if row.kind == "counter"
                 else meter.create_observable_gauge
             )
-            callback = partial(_observe, self._servers, row)
-            create(instrument_name(row), [callback], row.unit, row.what)
+            callback = partial(_observe, self._servers, attribute)
+            create(instrument_name(attribute), [callback], row.unit, row.what)
 
     def add(self, server: "ServerCore") -> None:
         """Observe the worker of a server, whenever it has one."""
@@ -62,12 +62,12 @@ class WorkerObserver:
 
 
 def _observe(
-    servers: "weakref.WeakSet[ServerCore]", row: CountRow, _: "CallbackOptions"
+    servers: "weakref.WeakSet[ServerCore]", attribute: str, _: "CallbackOptions"
 ) -> "Iterable[Observation]":
     from opentelemetry.metrics import Observation
 
     for server in list(servers):
         worker = server.worker
         if worker is not None:
-            value = getattr(worker.metrics, row.attribute)
+            value = getattr(worker.metrics, attribute)
             yield Observation(value, {"accord.worker.id": worker.id})
