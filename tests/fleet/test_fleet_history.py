@@ -190,8 +190,8 @@ def test_an_interrupted_run_is_listed_but_never_the_last(path):
         second = history.save_run(view(result()), SMALL, is_finished=False)
     with open_history(path) as history:
         assert history.last_run("desk").id == first
-        assert history.find_run("last").id == first
-        assert history.find_run(str(second)).id == second
+        assert history.find_run("last").run.id == first
+        assert history.find_run(str(second)).run.id == second
         assert [(e.id, e.is_finished) for e in history.runs()] == [(second, False), (first, True)]
         assert [each.run for each in history.trends(["tickets"])["tickets"]] == [first]
 
@@ -209,7 +209,7 @@ def test_a_run_is_found_by_number_branch_and_date(history):
     second = save(history, result(), started="2026-11-16T08:02:00+00:00")
     third = save(history, result(), started="2026-11-16T09:02:00+00:00")
     found = {
-        text: history.find_run(text).id
+        text: history.find_run(text).run.id
         for text in (
             *("1", "last", "branch:main", "2026-11-15", "2026-11-16"),
             *("2026-11-16T08", "2026-11-16 08:02", "2026-11"),

@@ -19,7 +19,6 @@ from accord_tools.fleet.catalogs.entries import summarize_catalog
 from accord_tools.fleet.catalogs.lint import lint_catalog, lint_fleet, lint_remote
 from accord_tools.fleet.catalogs.readiness import check_readiness
 from accord_tools.fleet.definition import Directory, Fleet, FleetServer
-from accord_tools.fleet.history.exports import read_export
 from accord_tools.fleet.history.history import History
 from accord_tools.fleet.history.summaries import ReusableResult
 from accord_tools.fleet.judging import (
@@ -43,7 +42,6 @@ from accord_tools.fleet.results import (
     ServerState,
     StageName,
     StageResult,
-    exit_code,
 )
 from accord_tools.fleet.rule_set import RuleSet
 from accord_tools.fleet.running.pool import run_all
@@ -194,7 +192,10 @@ class FleetRunner:
         # Now: the file may be changed or removed while the servers are checked.
         self._file_digest = sha256(fleet.path.read_bytes()).hexdigest()[:16]
         self._before: FleetRun | None = None
-        self._against = self._find_against()
+        named = settings.against
+        self._against = (
+            None if named == "last" else history.find_run(named, fleet.name, fleet.path.name)
+        )
 
     async def run(self, servers: Sequence[FleetServer]) -> FleetView:
         """Check servers side by side; an interrupted run keeps the results it has.
@@ -389,15 +390,13 @@ class FleetRunner:
         """Return the run with its comparison, and keep it in the history."""
         run = self._make_run(is_interrupted=is_interrupted)
         view = FleetView(run=run, documents=self._documents, rules=tuple(sorted(self._rules.ids)))
-        comparison = self._compare(view)
-        code = exit_code(
-            run, comparison, self._settings.fail_on, require_all=self._settings.require_all
+        return self._history.conclude_run(
+            replace(view, comparison=self._compare(view)),
+            self._rules,
+            self._settings.fail_on,
+            is_finished=not is_interrupted,
+            require_all=self._settings.require_all,
         )
-        run = replace(run, exit=2 if is_interrupted else code)
-        view = replace(view, run=run, comparison=comparison)
-        id = self._history.save_run(view, self._rules, is_finished=not is_interrupted)
-        trends = self._history.trends(self._results)
-        return replace(view, run=replace(run, id=id), trends=trends)
 
     def _make_run(self, *, is_interrupted: bool) -> FleetRun:
         results = [self._results[name] for name in self._prepared if name in self._results]
@@ -435,20 +434,6 @@ class FleetRunner:
         }
         servers = [each.server for each in self._prepared.values()]
         return accept_findings(lint_fleet(catalogs), servers, today=self._started.date())
-
-    def _find_against(self) -> tuple[FleetRun, frozenset[str] | None] | None:
-        """Return the run that the settings name, and the ids of its rules; None for the last.
-
-        Raises:
-            FleetError: there is no such run or file.
-        """
-        named = self._settings.against
-        if named == "last":
-            return None
-        if named.endswith(".json"):
-            exported = read_export(Path(named))
-            return exported.run, exported.rules
-        return self._history.find_run(named, self._fleet.name, self._fleet.path.name), None
 
     def _compare(self, view: FleetView) -> RunComparison | None:
         before, rules = self._against or (self._before, None)

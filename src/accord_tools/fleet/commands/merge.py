@@ -80,33 +80,21 @@ def _compare(
     """Return the merged run, compared with an earlier one, and keep it."""
     from msgspec.structs import replace
 
-    from accord_tools.fleet.results import FAIL_ON, FleetView, exit_code
+    from accord_tools.fleet.results import FAIL_ON, FleetView
 
-    names = [each.name for each in merged.results]
+    before: FleetRun | None
+    if options.against == "last":
+        names = [each.name for each in merged.results]
+        branch, before_rules = merged.origin.git_branch, None
+        before = history.last_run(merged.fleet, merged.file, branch, names)
+    else:
+        before, before_rules = history.find_run(options.against, merged.fleet, merged.file)
     view = FleetView(run=merged, rules=tuple(sorted(rules.ids)))
-    before, before_rules = _find_before(merged, history, options)
     if before is not None:
         compared = history.compare(before, view, rules, before_rules=before_rules)
         view = replace(view, comparison=compared)
     fail_on = [one_of(each, FAIL_ON, "value of --fail-on") for each in options.fail_on]
-    code = exit_code(merged, view.comparison, fail_on or ["failure"])
     # A shard that was interrupted left servers out that no other shard has.
     is_finished = merged.exit != 2 or not merged.left_out
-    view = replace(view, run=replace(merged, exit=code if is_finished else 2))
-    id = history.save_run(view, rules, is_finished=is_finished)
-    kept = id if options.history is not None else 0
-    return replace(view, run=replace(view.run, id=kept), trends=history.trends(names))
-
-
-def _find_before(
-    merged: "FleetRun", history: "History", options: argparse.Namespace
-) -> "tuple[FleetRun | None, frozenset[str] | None]":
-    from accord_tools.fleet.history import read_export
-
-    if options.against.endswith(".json"):
-        exported = read_export(Path(options.against))
-        return exported.run, exported.rules
-    if options.against != "last":
-        return history.find_run(options.against, merged.fleet, merged.file), None
-    names = [each.name for each in merged.results]
-    return history.last_run(merged.fleet, merged.file, merged.origin.git_branch, names), None
+    view = history.conclude_run(view, rules, fail_on or ["failure"], is_finished=is_finished)
+    return view if options.history is not None else replace(view, run=replace(view.run, id=0))

@@ -6,7 +6,7 @@ its requirements; that it can no longer be checked is the difference.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -113,22 +113,21 @@ Differences: TypeAlias = Iterator[RunDifference]
 
 
 class ComparisonContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What a comparison of two results needs beside them.
+    """What a comparison needs beside the runs.
 
     Attributes:
-        rules: requirements that both sets of rules contain; None compares all.
-        has_same_rules: whether the sets are equal, so that scores may be compared.
-        has_same_accord: whether one version of accord made both, so that tests are the same.
+        before_rules: the ids of the earlier rule set; None takes those that it has verdicts on.
+        after_rules: likewise, of the later one.
         flaky: requirements whose verdicts change without cause, by server.
-        earlier: how fast servers were before the earlier run, by server.
+        earlier: how fast servers were before the earlier run, by server; slow is what was slow in
+            both runs.
         required: servers that may not be skipped.
-        catalogs: returns a catalog by its digest.
-        find_changes: what differs between two catalogs.
+        catalogs: returns a catalog by its digest, None where it is unknown.
+        find_changes: what differs between two catalogs; without it only entries are compared.
     """
 
-    rules: frozenset[str] | None = None
-    has_same_rules: bool = True
-    has_same_accord: bool = True
+    before_rules: Collection[str] | None = None
+    after_rules: Collection[str] | None = None
     flaky: Mapping[str, Collection[str]] = {}
     earlier: Mapping[str, ServerTiming] = {}
     required: Collection[str] = ()
@@ -136,47 +135,33 @@ class ComparisonContext(msgspec.Struct, frozen=True, kw_only=True):
     find_changes: FindChanges | None = None
 
 
-def compare_runs(  # noqa: PLR0913  # all by keyword
+class SharedRules(NamedTuple):
+    """What the makings of two results have in common.
+
+    Attributes:
+        ids: requirements that both sets of rules contain; None compares all.
+        has_same_rules: whether the sets are equal, so that scores may be compared.
+        has_same_accord: whether one version of accord made both, so that tests are the same.
+    """
+
+    ids: frozenset[str] | None = None
+    has_same_rules: bool = True
+    has_same_accord: bool = True
+
+
+def compare_runs(
     before: FleetRun,
     after: FleetRun,
-    *,
-    before_rules: Collection[str] | None = None,
-    after_rules: Collection[str] | None = None,
-    catalogs: FindCatalog | None = None,
-    find_changes: FindChanges | None = None,
-    flaky: Mapping[str, Collection[str]] | None = None,
-    earlier: Mapping[str, ServerTiming] | None = None,
-    required: Collection[str] = (),
-    against: str = "",
+    context: ComparisonContext = ComparisonContext(),  # noqa: B008  # frozen
 ) -> RunComparison:
-    """Return how a run differs from an earlier one.
-
-    Args:
-        before: the earlier run.
-        after: the run.
-        before_rules: the ids of its rule set; None takes those that it has verdicts on.
-        after_rules: likewise.
-        catalogs: returns a catalog by its digest, None where it is unknown.
-        find_changes: what differs between two catalogs; without it only entries are compared.
-        flaky: requirements whose verdicts change without cause, by server.
-        earlier: how fast servers were before `before`; slow is what was slow in both runs.
-        required: servers that may not be skipped.
-        against: `before` for people; its number and date by default.
-    """
-    old, new = _ids(before, before_rules), _ids(after, after_rules)
-    context = ComparisonContext(
-        rules=old & new,
-        has_same_rules=before.rules.digest == after.rules.digest,
-        has_same_accord=before.accord == after.accord,
-        flaky=flaky or {},
-        earlier=earlier or {},
-        required=required,
-        catalogs=catalogs,
-        find_changes=find_changes,
+    """Return how a run differs from an earlier one."""
+    old, new = _ids(before, context.before_rules), _ids(after, context.after_rules)
+    shared = SharedRules(
+        old & new, before.rules.digest == after.rules.digest, before.accord == after.accord
     )
     return RunComparison(
-        against=against or name_run(before),
-        differences=tuple(_compare_all(before, after, context)),
+        against=name_run(before),
+        differences=tuple(_compare_all(before, after, shared, context)),
         new_rules=tuple(sorted(new - old)),
         dropped_rules=tuple(sorted(old - new)),
     )
@@ -199,13 +184,15 @@ def _ids(run: FleetRun, given: Collection[str] | None) -> frozenset[str]:
     return frozenset(id for each in run.results for id in each.verdicts)
 
 
-def _compare_all(before: FleetRun, after: FleetRun, context: ComparisonContext) -> Differences:
+def _compare_all(
+    before: FleetRun, after: FleetRun, shared: SharedRules, context: ComparisonContext
+) -> Differences:
     old = {each.name: each for each in before.results}
     new = {each.name: each for each in after.results}
     found: list[list[RunDifference]] = []
     for name, result in new.items():
         if name in old:
-            found.append(list(compare_results(old[name], result, context)))
+            found.append(list(compare_results(old[name], result, shared, context)))
         elif name not in before.left_out:
             found.append([RunDifference(kind="appeared", server=name, text="is new")])
     found += [
@@ -220,16 +207,17 @@ def _compare_all(before: FleetRun, after: FleetRun, context: ComparisonContext) 
 
 
 def compare_results(
-    before: ServerResult, after: ServerResult, context: ComparisonContext
+    before: ServerResult, after: ServerResult, shared: SharedRules, context: ComparisonContext
 ) -> Differences:
     """Yield the differences between two results of one server."""
     yield from _compare_states(before, after, context)
     if before.state == "skipped" or after.state == "skipped":
         return
-    verdicts = list(_compare_verdicts(before, after, context))
+    verdicts = list(_compare_verdicts(before, after, shared.ids, context))
     yield from verdicts
-    yield from _compare_scores(before, after, context, verdicts)
-    yield from _compare_tests(before, after, context)
+    if shared.has_same_rules:
+        yield from _compare_scores(before, after, verdicts)
+    yield from _compare_tests(before, after, has_same_accord=shared.has_same_accord)
     yield from compare_catalogs(
         after.name, before.catalog, after.catalog, context.catalogs, context.find_changes
     )
@@ -258,7 +246,10 @@ def _compare_states(
 
 
 def _compare_verdicts(
-    before: ServerResult, after: ServerResult, context: ComparisonContext
+    before: ServerResult,
+    after: ServerResult,
+    rules: frozenset[str] | None,
+    context: ComparisonContext,
 ) -> Differences:
     old, new = _find_verdicts(before), _find_verdicts(after)
     flaky = {*context.flaky.get(after.name, ()), *after.flaky}
@@ -269,7 +260,7 @@ def _compare_verdicts(
         yield RunDifference(kind="coverage-lost", server=after.name, text=text)
         return
     for id in sorted(old.keys() & new.keys()):
-        if context.rules is not None and id not in context.rules:
+        if rules is not None and id not in rules:
             continue
         kind, text = classify_verdicts(old[id], new[id])
         # A server that ran out of time did not reach all of them, which is said already.
@@ -326,12 +317,9 @@ def classify_verdicts(before: str, after: str) -> tuple[DifferenceKind | None, s
 
 
 def _compare_scores(
-    before: ServerResult,
-    after: ServerResult,
-    context: ComparisonContext,
-    verdicts: Collection[RunDifference],
+    before: ServerResult, after: ServerResult, verdicts: Collection[RunDifference]
 ) -> Differences:
-    if not context.has_same_rules or before.score is None or after.score is None:
+    if before.score is None or after.score is None:
         return
     if before.score - after.score > _SCORE:
         worse = [each for each in verdicts if each.kind in _WORSE]
@@ -347,7 +335,7 @@ def _compare_scores(
 
 
 def _compare_tests(
-    before: ServerResult, after: ServerResult, context: ComparisonContext
+    before: ServerResult, after: ServerResult, *, has_same_accord: bool
 ) -> Differences:
     old, new = before.tests.names, after.tests.names
     if not old:
@@ -362,7 +350,7 @@ def _compare_tests(
         was = old.get(name)
         kind: DifferenceKind
         if outcome == "fail" and was != "fail":
-            if was is None and not context.has_same_accord:
+            if was is None and not has_same_accord:
                 continue  # a newer accord may make more tests
             kind, text = "test-failing", "fails" if was is None else f"fails, was {was}"
             text += f": {summaries[name]}" if name in summaries else ""

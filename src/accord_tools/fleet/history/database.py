@@ -110,14 +110,18 @@ class HistoryDatabase:
         self._convert = convert
         if path is not None:
             _demand_place(path)
-        with self.explain():
+        with explain(self.place):
             self._db = self._connect()
-        try:
-            with self.explain():
+            try:
                 self._prepare()
-        except BaseException:
-            self._db.close()
-            raise
+            except BaseException:
+                self._db.close()
+                raise
+
+    @property
+    def place(self) -> str:
+        """The file, for people."""
+        return str(self.path or "in memory")
 
     def _connect(self) -> sqlite3.Connection:
         return sqlite3.connect(
@@ -201,11 +205,9 @@ class HistoryDatabase:
                     copy = self._copy_committed()
                 self._db.execute(f"PRAGMA user_version = {FORMAT}")
                 self._db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        except BaseException as error:
+        except BaseException:
             if copy is not None:
                 copy.unlink(missing_ok=True)
-            if isinstance(error, DAMAGE):
-                raise FleetError(_describe_damage(self.path, error)) from error
             raise
         if copy is not None:
             self.notes = (f"{self.path} has a new form now; {copy} is the file as it was",)
@@ -242,15 +244,14 @@ class HistoryDatabase:
         if self._db.in_transaction:
             yield
             return
-        with self.explain():
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-            except BaseException:
-                with suppress(sqlite3.Error):
-                    self._db.execute("ROLLBACK")
-                raise
-            self._db.execute("COMMIT")
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            with suppress(sqlite3.Error):
+                self._db.execute("ROLLBACK")
+            raise
+        self._db.execute("COMMIT")
 
     def rows(self, query: str, *values: object) -> list[sqlite3.Row]:
         """Return the rows that a query finds."""
@@ -258,10 +259,9 @@ class HistoryDatabase:
 
     def each_row(self, query: str, *values: object) -> Iterator[sqlite3.Row]:
         """Yield the rows that a query finds, each read when it is asked for."""
-        with self.explain():
-            cursor = self._db.cursor()
-            cursor.row_factory = sqlite3.Row
-            yield from cursor.execute(query, values)
+        cursor = self._db.cursor()
+        cursor.row_factory = sqlite3.Row
+        yield from cursor.execute(query, values)
 
     def row(self, query: str, *values: object) -> sqlite3.Row | None:
         """Return the first row that a query finds; None without one."""
@@ -274,38 +274,25 @@ class HistoryDatabase:
 
     def execute(self, statement: str, *values: object) -> int:
         """Run a statement; return how many rows it changed."""
-        with self.explain():
-            return self._db.execute(statement, values).rowcount
+        return self._db.execute(statement, values).rowcount
 
     def insert(self, table: str, **columns: object) -> int:
         """Add a row; return its id."""
         marks = ", ".join("?" * len(columns))
         statement = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})"  # noqa: S608
-        with self.explain():
-            return int(self._db.execute(statement, tuple(columns.values())).lastrowid or 0)
+        return int(self._db.execute(statement, tuple(columns.values())).lastrowid or 0)
 
     def shrink(self) -> None:
         """Give the space of removed rows back."""
-        with self.explain():
-            self._db.execute("VACUUM")
-            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        self._db.execute("VACUUM")
+        self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def close(self) -> None:
         """Close the connection; the last one also tidies up the files beside the database."""
         self._db.close()
 
-    # -- errors
-
-    @contextmanager
-    def explain(self) -> Iterator[None]:
-        """Turn errors of SQLite into a FleetError that says what to do."""
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise self._error(*_describe(str(error))) from None
-
     def _error(self, cause: str, advice: str) -> FleetError:
-        return FleetError(f"history {self.path or 'in memory'}: {cause}; {advice}")
+        return FleetError(f"history {self.place}: {cause}; {advice}")
 
 
 def _demand_place(path: Path) -> None:
@@ -343,23 +330,42 @@ def _describe(said: str) -> tuple[str, str]:
     return said, _OTHERWISE
 
 
-# -- histories that others changed: errors say which file is damaged, and what to do
+# -- errors say which file is damaged or cannot be used, and what to do
 
 T = TypeVar("T", bound=type)
 
-DAMAGE: Final = (
+# What stored values of a wrong type, length or form lead to.
+_DAMAGE: Final = (
     *(ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError),
     *(ValueError, msgspec.MsgspecError, zlib.error),
 )
-"""What stored values of a wrong type, length or form lead to."""
 # They work on runs that are known to be whole.
-_OTHERS: Final = frozenset({"close", "compare", "save_run"})
+_WRITERS: Final = frozenset({"compare", "save_run"})
 
 
-def explain_damage(kind: T) -> T:
-    """Let the methods that read a history raise a FleetError that names the file."""
+@contextmanager
+def explain(place: str, *, is_reading: bool = True) -> Iterator[None]:
+    """Turn errors of SQLite, and those of damaged values, into a FleetError that names the file."""
+    try:
+        yield
+    except FleetError:
+        raise
+    except sqlite3.Error as error:
+        cause, advice = _describe(str(error))
+        raise FleetError(f"history {place}: {cause}; {advice}") from None
+    except _DAMAGE as error:
+        if not is_reading:
+            raise
+        raise FleetError(
+            f"history {place}: is damaged ({type(error).__name__}: {str(error)[:200]}); "
+            "restore it from a copy, or move it away to begin a new one"
+        ) from error
+
+
+def explain_errors(kind: T) -> T:
+    """Let the methods of a class with a `place` raise a FleetError that names it."""
     for name, method in list(vars(kind).items()):
-        if callable(method) and not name.startswith("_") and name not in _OTHERS:
+        if callable(method) and not name.startswith("_"):
             setattr(kind, name, _with_explanation(method))
     return kind
 
@@ -367,18 +373,7 @@ def explain_damage(kind: T) -> T:
 def _with_explanation(method: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(method)
     def call(self: Any, *args: Any, **options: Any) -> Any:
-        try:
+        with explain(self.place, is_reading=method.__name__ not in _WRITERS):
             return method(self, *args, **options)
-        except FleetError:
-            raise
-        except DAMAGE as error:
-            raise FleetError(_describe_damage(self.place, error)) from error
 
     return call
-
-
-def _describe_damage(place: object, error: BaseException) -> str:
-    return (
-        f"history {place}: is damaged ({type(error).__name__}: {str(error)[:200]}); "
-        "restore it from a copy, or move it away to begin a new one"
-    )

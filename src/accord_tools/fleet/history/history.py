@@ -13,8 +13,8 @@ import msgspec
 
 from accord.types import JsonObject
 from accord_tools.fleet.definition import DEFAULT_HISTORY, FleetError
-from accord_tools.fleet.history.comparison import FindChanges, compare_runs, name_run
-from accord_tools.fleet.history.database import HistoryDatabase, explain_damage
+from accord_tools.fleet.history.comparison import ComparisonContext, FindChanges, compare_runs
+from accord_tools.fleet.history.database import HistoryDatabase, explain_errors
 from accord_tools.fleet.history.documents import (
     StoredCatalog,
     StoredResult,
@@ -22,6 +22,7 @@ from accord_tools.fleet.history.documents import (
     unpack,
     unpack_report,
 )
+from accord_tools.fleet.history.exports import ExportedRun, read_export
 from accord_tools.fleet.history.older_form import convert
 from accord_tools.fleet.history.past import (
     ServerObservation,
@@ -42,6 +43,7 @@ from accord_tools.fleet.history.summaries import (
     read_moment,
 )
 from accord_tools.fleet.results import (
+    FailOn,
     FleetRun,
     FleetView,
     RunComparison,
@@ -49,6 +51,7 @@ from accord_tools.fleet.results import (
     ServerResult,
     ServerTiming,
     TrendPoint,
+    exit_code,
 )
 from accord_tools.fleet.rule_set import RuleSet
 
@@ -89,7 +92,7 @@ def open_history(path: Path | str | None, *, must_exist: bool = False) -> "Histo
     return History(HistoryDatabase(path, convert))
 
 
-@explain_damage
+@explain_errors
 class History:
     """The runs of a fleet, and what can be learned from them; made by `open_history`.
 
@@ -101,7 +104,7 @@ class History:
     def __init__(self, db: HistoryDatabase) -> None:
         self._db = db
         self._rules: dict[str, tuple[str, ...]] = {}
-        self.place = str(db.path or MEMORY)
+        self.place = db.place
         self.notes = db.notes
 
     def close(self) -> None:
@@ -138,6 +141,31 @@ class History:
         except UnicodeEncodeError:
             # Names of files may have bytes that are not characters.
             return save(view=escape_surrogates(view))
+
+    def conclude_run(
+        self,
+        view: FleetView,
+        rules: RuleSet,
+        fail_on: Collection[FailOn],
+        *,
+        is_finished: bool = True,
+        require_all: bool = False,
+    ) -> FleetView:
+        """Save a run that is compared already; return it with exit code, id and trends.
+
+        Args:
+            view: as in `save_run`.
+            rules: likewise.
+            fail_on: what fails the run.
+            is_finished: as in `save_run`; the exit code of others is 2.
+            require_all: whether a server that was skipped means exit code 2.
+        """
+        replace = msgspec.structs.replace
+        code = exit_code(view.run, view.comparison, fail_on, require_all=require_all)
+        view = replace(view, run=replace(view.run, exit=code if is_finished else 2))
+        id = self.save_run(view, rules, is_finished=is_finished)
+        trends = self.trends(each.name for each in view.run.results)
+        return replace(view, run=replace(view.run, id=id), trends=trends)
 
     def load_run(self, id: int) -> FleetRun:
         """Return a run.
@@ -205,20 +233,22 @@ class History:
         wanted = fleet_key(fleet, file)
         return [row for row in rows if not wanted or wanted == fleet_key(row["fleet"], row["file"])]
 
-    def find_run(self, text: str, fleet: str = "", file: str = "") -> FleetRun:
-        """Return the run that a user named.
+    def find_run(self, text: str, fleet: str = "", file: str = "") -> ExportedRun:
+        """Return the run that a user named, with its rules if it is one of a file.
 
         Args:
-            text: a number, "last", "branch:NAME", or a date as in 2026-11-16 or 2026-11-16T08:02;
-                all but a number name the newest finished run that fits.
+            text: a number, "last", "branch:NAME", a date as in 2026-11-16 or 2026-11-16T08:02, or
+                a .json file; all but a number and a file name the newest finished run that fits.
             fleet: as in `last_run`.
             file: likewise.
 
         Raises:
             FleetError: no run fits.
         """
+        if text.endswith(".json"):
+            return read_export(Path(text))
         if text.isascii() and text.isdigit():
-            return self.load_run(int(text))
+            return ExportedRun(self.load_run(int(text)))
         rows = self._finished_runs(fleet, file)
         kind, colon, branch = text.partition(":")
         if text == "last":
@@ -237,7 +267,7 @@ class History:
             )
         if not rows:
             raise FleetError(f"{why}; {_ADVICE}")
-        return self.load_run(rows[0]["id"])
+        return ExportedRun(self.load_run(rows[0]["id"]))
 
     def runs(self, limit: int = 50, fleet: str = "", file: str = "") -> tuple[RunSummary, ...]:
         """Return the newest runs, the newest first; also those that were interrupted."""
@@ -261,7 +291,6 @@ class History:
         before_rules: Collection[str] | None = None,
         find_changes: FindChanges | None = None,
         required: Collection[str] = (),
-        against: str = "",
     ) -> RunComparison:
         """Return how a run that is not saved yet differs from another one.
 
@@ -272,7 +301,6 @@ class History:
             before_rules: ids of the rule set of `before`, if it is not of this history.
             find_changes: what differs between two catalogs.
             required: servers that may not be skipped.
-            against: `before` for people.
         """
         after = view.run
         own = {
@@ -280,24 +308,20 @@ class History:
             for each in after.results
             if each.catalog is not None and each.name in view.documents
         }
-
-        def catalogs(digest: str) -> JsonObject | None:
-            found = own.get(digest)
-            return self.catalog(digest) if found is None else found
-
         known = self._find_rules(before.rules.digest) if before_rules is None else before_rules
         names = [each.name for each in after.results]
         return compare_runs(
             before,
             after,
-            before_rules=known or None,
-            after_rules=rules.ids,
-            catalogs=catalogs,
-            find_changes=find_changes,
-            flaky={name: self.flaky(name, now=after) for name in names},
-            earlier={} if before.id == 0 else self.timings_before(before.id, names),
-            required=required,
-            against=against or name_run(before),
+            ComparisonContext(
+                before_rules=known or None,
+                after_rules=rules.ids,
+                catalogs=lambda digest: own.get(digest) or self.catalog(digest),
+                find_changes=find_changes,
+                flaky={name: self.flaky(name, now=after) for name in names},
+                earlier={} if before.id == 0 else self.timings_before(before.id, names),
+                required=required,
+            ),
         )
 
     # -- servers
@@ -423,15 +447,14 @@ class History:
             raise FleetError(f"the history has no server {name!r}{self._suggest(name)}")
         pairs = [(row, self._unpack_result(row)) for row in reversed(rows)]
         _, newest = pairs[-1]
+        context = ComparisonContext(catalogs=self.catalog, find_changes=find_changes)
         return ServerPast(
             name=name,
             first_seen=rows[0]["first_seen"],
             owner=newest.owner,
             tags=newest.tags,
             flaky=self.flaky(name),
-            results=describe_past(
-                pairs, limit, self._find_rules, catalogs=self.catalog, find_changes=find_changes
-            ),
+            results=describe_past(pairs, limit, self._find_rules, context),
         )
 
     def _suggest(self, name: str) -> str:

@@ -11,8 +11,7 @@ from accord.protocol.verdict import VerdictName
 from accord_tools.fleet.history.comparison import (
     ComparisonContext,
     Differences,
-    FindCatalog,
-    FindChanges,
+    SharedRules,
     compare_results,
 )
 from accord_tools.fleet.results import RunDifference, ServerResult, TrendPoint
@@ -49,9 +48,7 @@ def describe_past(
     pairs: Sequence[tuple[Any, ServerResult]],
     limit: int,
     find_rules: Callable[[str], Collection[str]],
-    *,
-    catalogs: FindCatalog,
-    find_changes: FindChanges | None,
+    context: ComparisonContext,
 ) -> tuple[PastResult, ...]:
     """Return the newest results of a server, each compared with the one before it.
 
@@ -59,20 +56,15 @@ def describe_past(
         pairs: rows of results, joined with those of their runs, and the results; the oldest first.
         limit: how many; what is older is only compared with.
         find_rules: returns the ids of a set of rules by its digest.
-        catalogs: returns a catalog by its digest.
-        find_changes: what differs between two catalogs.
+        context: for all comparisons.
     """
 
     def compare(before: tuple[Any, ServerResult], after: tuple[Any, ServerResult]) -> Differences:
         old, new = (row["rules_digest"] for row, _ in (before, after))
-        context = ComparisonContext(
-            rules=None if old == new else frozenset(find_rules(old)).intersection(find_rules(new)),
-            has_same_rules=old == new,
-            has_same_accord=before[0]["accord"] == after[0]["accord"],
-            catalogs=catalogs,
-            find_changes=find_changes,
-        )
-        return compare_results(before[1], after[1], context)
+        is_same = old == new
+        ids = None if is_same else frozenset(find_rules(old)).intersection(find_rules(new))
+        shared = SharedRules(ids, is_same, before[0]["accord"] == after[0]["accord"])
+        return compare_results(before[1], after[1], shared, context)
 
     differences = [(), *(tuple(compare(*both)) for both in pairwise(pairs))]
     found = [
