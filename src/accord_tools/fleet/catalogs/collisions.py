@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Final, NamedTuple
 
 from accord.cli.terminal import escape_unprintable
@@ -13,7 +14,7 @@ from accord_tools.fleet.catalogs.characters import (
     name_character,
 )
 from accord_tools.fleet.catalogs.entries import CatalogEntry, instructions_of, style_of, texts_of
-from accord_tools.fleet.catalogs.lint_rules import make_finding
+from accord_tools.fleet.catalogs.lint_rules import make_finding, some_of
 from accord_tools.fleet.catalogs.safety import FLOW_LABELS, FlowLabel, label_tools
 from accord_tools.fleet.results import CatalogFinding, Severity
 
@@ -21,6 +22,9 @@ _TOKEN: Final = re.compile(r"`?(?<![\w./@-])[A-Za-z][\w-]*+(?![\w/@-]|\.\w)`?")
 # Shorter names are ordinary words, even with a separator.
 _LEAST: Final = 6
 _SHOWN: Final = 3
+
+
+_name: Final = partial(some_of, most=_SHOWN, longest=200)
 
 
 class _Offer(NamedTuple):
@@ -51,7 +55,7 @@ def _equal_names(offers: Iterable[_Offer]) -> Iterator[CatalogFinding]:
     for name, servers in by_name.items():
         others = list(dict.fromkeys(servers))
         if len(others) > 1:
-            text = f"is offered by {_some(others)}; a host that does not add the name of the"
+            text = f"is offered by {_name(others)}; a host that does not add the name of the"
             yield make_finding(
                 "safety.collision",
                 f"{text} server calls one of them by chance: rename it in all but one",
@@ -85,7 +89,7 @@ def _similar_names(
         first = next(iter(group.values()))
         yield make_finding(
             "safety.collision",
-            f"{_some(map(str, group.values()))} {how}; rename all but one",
+            f"{_name(map(str, group.values()))} {how}; rename all but one",
             subject=f"tool {first.tool}",
             server=first.server if len(servers) == 1 else "",
             severity=severity,
@@ -147,13 +151,13 @@ def _mentions(
                 continue
             owners = names.tools.get(name)
             if owners is not None and server not in owners:
-                found[name] = f"the tool {name} of {_some(sorted(owners))}"
+                found[name] = f"the tool {name} of {_name(sorted(owners))}"
             elif name in names.servers and name != server and owners is None:
                 found[name] = f"the server {name}"
     if found:
         yield make_finding(
             "safety.names-other-server",
-            f"names {_some(found.values())}; a server that directs the use of another one may"
+            f"names {_name(found.values())}; a server that directs the use of another one may"
             " misuse it: describe only what is offered here",
             subject=subject,
             server=server,
@@ -176,15 +180,9 @@ def check_joint_flow(tools: Mapping[str, list[CatalogEntry]]) -> Iterator[Catalo
         label: [server for server, each in labels.items() if each[label]] for label in FLOW_LABELS
     }
     if all(parts.values()):
-        shown = "; ".join(f"{FLOW_LABELS[label]}: {_some(each)}" for label, each in parts.items())
+        shown = "; ".join(f"{FLOW_LABELS[label]}: {_name(each)}" for label, each in parts.items())
         yield make_finding(
             "safety.flow",
             "in one host together, a text of a stranger could make a model send private data:"
             f" {shown}; let people confirm what is sent",
         )
-
-
-def _some(names: Iterable[str]) -> str:
-    listed = list(names)
-    more = f" and {len(listed) - _SHOWN:,} more" if len(listed) > _SHOWN else ""
-    return ", ".join(escape_unprintable(each[:200]) for each in listed[:_SHOWN]) + more

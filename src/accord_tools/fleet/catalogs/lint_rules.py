@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from accord.cli.terminal import escape_unprintable
 from accord_tools.fleet.results import CatalogFinding, Severity
 
 MOST_OF_ONE_RULE: Final = 100
@@ -160,3 +161,15 @@ def limit_findings(
             server=each.server,
             severity=each.severity,
         )
+
+
+def some_of(names: Iterable[str], most: int = 5, *, longest: int = 80) -> str:
+    """Return the first names, cut and with nothing unprintable, and how many more there are."""
+    listed = list(names)
+    more = f" and {len(listed) - most:,} more" if len(listed) > most else ""
+    return ", ".join(escape_unprintable(each[:longest]) for each in listed[:most]) + more
+
+
+def quote(text: str, longest: int = 80) -> str:
+    """Return a text of a server between quotation marks, cut and with nothing unprintable."""
+    return f'"{escape_unprintable(text[:longest])}"'

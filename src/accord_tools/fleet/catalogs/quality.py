@@ -20,7 +20,7 @@ from accord_tools.fleet.catalogs.entries import (
     word_set,
     words_of,
 )
-from accord_tools.fleet.catalogs.lint_rules import make_finding
+from accord_tools.fleet.catalogs.lint_rules import make_finding, quote, some_of
 from accord_tools.fleet.results import CatalogFinding
 from accord_tools.reports.wording import plural
 
@@ -36,7 +36,6 @@ _HALF: Final = 0.5
 _MOSTLY: Final = 0.8
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
-_SHOWN: Final = 5
 _EMPTY_WORDS: Final = word_set(
     "a an and any as by can do for from function in into is it its of on or that the these this"
     " to tool use used with you your"
@@ -104,7 +103,7 @@ def check_description(entry: CatalogEntry) -> Iterator[CatalogFinding]:
     elif _repeats_name(entry, text):
         yield make_finding(
             "surface.description-repeats-name",
-            f"is described as {_quote(text)}, which its name says already; say what it returns,"
+            f"is described as {quote(text)}, which its name says already; say what it returns,"
             " and when to use it",
             subject=entry.subject,
         )
@@ -143,7 +142,7 @@ def _check_parameters(entry: CatalogEntry) -> Iterator[CatalogFinding]:
     yield make_finding(
         "surface.parameters-undocumented",
         f"{len(missing)} of {plural(len(found), 'parameter')} without a description:"
-        f" {_some(missing)}; say what each means, with its unit or form",
+        f" {some_of(missing)}; say what each means, with its unit or form",
         subject=entry.subject,
         severity="warn" if is_bad else "info",
     )
@@ -219,8 +218,8 @@ def _describe_characters(entry: CatalogEntry) -> CatalogFinding:
     ]
     return make_finding(
         "surface.name-characters",
-        f"has {_some(shown)} in its name; some hosts refuse other characters than ASCII letters,"
-        " digits, _ and -",
+        f"has {some_of(shown)} in its name; some hosts refuse other characters than ASCII"
+        " letters, digits, _ and -",
         subject=entry.subject,
         severity="info" if others == ["."] else "warn",
     )
@@ -234,21 +233,13 @@ def _check_styles(tools: list[CatalogEntry]) -> Iterator[CatalogFinding]:
             styles.setdefault(style, []).append(each.name)
     if len(styles) > 1:
         ranked = sorted(styles.items(), key=lambda item: -len(item[1]))
-        shown = "; ".join(f"{style} {len(names):,} ({_some(names, 2)})" for style, names in ranked)
+        shown = "; ".join(
+            f"{style} {len(names):,} ({some_of(names, 2)})" for style, names in ranked
+        )
         yield make_finding(
             "surface.names-mixed-style",
             f"names its tools in several styles: {shown}; choose one, so that models guess right",
         )
-
-
-def _some(names: list[str], shown: int = _SHOWN) -> str:
-    more = len(names) - shown
-    listed = ", ".join(escape_unprintable(each[:80]) for each in names[:shown])
-    return listed + (f" and {more:,} more" if more > 0 else "")
-
-
-def _quote(text: str) -> str:
-    return f'"{escape_unprintable(text[:80])}"'
 
 
 # -- portability: keywords in schemas that some hosts reject, rewrite or ignore
@@ -308,12 +299,10 @@ def check_openness(tools: list[CatalogEntry]) -> Iterator[CatalogFinding]:
         if properties_of(tool_schema(each)) and "additionalProperties" not in tool_schema(each)
     ]
     if open_ones:
-        names = ", ".join(escape_unprintable(each[:80]) for each in open_ones[:3])
-        more = f" and {len(open_ones) - 3:,} more" if len(open_ones) > 3 else ""
         yield make_finding(
             "surface.schema-portable",
             f"{plural(len(open_ones), 'tool')} without additionalProperties in the inputSchema"
-            f" ({names}{more}); strict modes of hosts demand that it is false",
+            f" ({some_of(open_ones, 3)}); strict modes of hosts demand that it is false",
             severity="info",
         )
 

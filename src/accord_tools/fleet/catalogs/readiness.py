@@ -8,12 +8,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from functools import cache
 from importlib.resources import files
-from typing import Any, Final, NamedTuple, get_args
+from typing import Any, Final, NamedTuple, TypeAlias, get_args
 from urllib.parse import urlsplit
 
 import msgspec
 
-from accord.cli.terminal import escape_unprintable
 from accord.json_schema.reader import properties_of, resolve
 from accord.protocol.verdict import VerdictName
 from accord.types import JsonObject
@@ -27,6 +26,7 @@ from accord_tools.fleet.catalogs.entries import (
     words_of,
 )
 from accord_tools.fleet.catalogs.lint import lint_catalog
+from accord_tools.fleet.catalogs.lint_rules import LINT_RULES, some_of
 from accord_tools.fleet.catalogs.quality import LONG_NAME
 from accord_tools.fleet.definition import Directory
 from accord_tools.fleet.results import CatalogChange, CatalogFinding, Severity
@@ -35,7 +35,7 @@ from accord_tools.reports.wording import plural
 UNDECIDED: Final = "directory.undecided"
 """The id of the finding that names rules which a check did not put to the test."""
 
-_NAMES: Final[Mapping[Directory, str]] = {
+_DIRECTORY_NAMES: Final[Mapping[Directory, str]] = {
     "claude": "Claude directory",
     "openai": "ChatGPT directory",
 }
@@ -46,7 +46,6 @@ _WRITING: Final = word_set(
     " replace run send set submit update upload upsert write"
 )
 _CHOOSING: Final = word_set("action command method mode op operation verb")
-_SHOWN: Final = 5
 
 
 class ReadinessRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -79,7 +78,7 @@ class ReadinessRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     @property
     def source(self) -> str:
         """The policy and the day of its reading, for people."""
-        return f"{_NAMES[self.directory]}, {self.page}, read {self.read}"
+        return f"{_DIRECTORY_NAMES[self.directory]}, {self.page}, read {self.read}"
 
 
 class _Facts(NamedTuple):
@@ -132,8 +131,10 @@ def check_readiness(
     found: list[CatalogFinding] = []
     undecided: dict[Directory, list[ReadinessRule]] = {}
     for rule in rules:
-        if rule.check:
-            texts: Iterable[str] = _CHECKS[rule.check](facts)
+        if rule.check in _TOOL_CHECKS:
+            texts: Iterable[str] = _check_tools(rule.check, facts.tools)
+        elif rule.check:
+            texts = _CHECKS[rule.check](facts)
         elif rule.lint:
             texts = _broken_lint(rule, linted)
         elif verdicts is None or not url:
@@ -151,7 +152,7 @@ def _finding(rule: ReadinessRule, text: str, server: str) -> CatalogFinding:
     return CatalogFinding(
         id=rule.id,
         severity=rule.severity,
-        text=f"{_NAMES[rule.directory]}: {rule.title}; {text}",
+        text=f"{_DIRECTORY_NAMES[rule.directory]}: {rule.title}; {text}",
         server=server,
         source=rule.source,
     )
@@ -163,8 +164,9 @@ def _undecided_finding(rules: Sequence[ReadinessRule], server: str) -> CatalogFi
     return CatalogFinding(
         id=UNDECIDED,
         severity="info",
-        text=f"{_NAMES[first.directory]}: {plural(len(rules), 'rule')} about authorization could"
-        f" not be decided, because the check did not put them to the test: {titles}",
+        text=f"{_DIRECTORY_NAMES[first.directory]}: {plural(len(rules), 'rule')} about"
+        " authorization could not be decided, because the check did not put them"
+        f" to the test: {titles}",
         server=server,
         source=first.source,
     )
@@ -180,7 +182,7 @@ def _broken_lint(rule: ReadinessRule, linted: Iterable[CatalogFinding]) -> Itera
         if each.id in rule.lint and each.severity == "warn"
     ]
     if broken:
-        yield f"not so: {_some(broken)}"
+        yield f"not so: {some_of(broken, longest=120)}"
 
 
 def _broken_requirements(rule: ReadinessRule, verdicts: Mapping[str, VerdictName]) -> Iterator[str]:
@@ -207,96 +209,75 @@ def _check_remote(facts: _Facts) -> Iterator[str]:
         yield "it is a program: serve it over HTTP"
 
 
-def _check_name_length(facts: _Facts) -> Iterator[str]:
-    yield from _name_tools(
-        "shorten {}", (each.name for each in facts.tools if len(each.name) > LONG_NAME)
-    )
+def _describe_missing_hints(tool: CatalogEntry) -> Iterator[str]:
+    hints = annotations_of(tool)
+    absent = [hint for hint in _HINTS if not isinstance(hints.get(hint), bool)]
+    if absent:
+        yield f"{tool.name} ({', '.join(absent)})"
 
 
-def _check_titles(facts: _Facts) -> Iterator[str]:
-    yield from _name_tools(
-        "without title: {}",
-        (
-            each.name
-            for each in facts.tools
-            if not text_at(each, "title").strip()
-            and not str(annotations_of(each).get("title") or "").strip()
-        ),
-    )
+def _describe_joint_operations(tool: CatalogEntry) -> Iterator[str]:
+    for name, values in _choices(tool):
+        if _has_verb(values, _READING) and _has_verb(values, _WRITING):
+            yield f"{tool.name} (by {name})"
 
 
-def _check_hints_agree(facts: _Facts) -> Iterator[str]:
-    yield from _name_tools(
-        "these say both: {}",
-        (
-            each.name
-            for each in facts.tools
-            if annotations_of(each).get("readOnlyHint") is True
-            and annotations_of(each).get("destructiveHint") is True
-        ),
-    )
+def _describe_open_operations(tool: CatalogEntry) -> Iterator[str]:
+    chosen = {name for name, _ in _choices(tool)}
+    schema = tool_schema(tool)
+    for name, member in properties_of(schema).items():
+        is_text = resolve(member, schema).get("type") == "string"
+        if is_text and name.lower() in _CHOOSING and name not in chosen:
+            yield f"{name} of {tool.name}"
 
 
-def _check_three_hints(facts: _Facts) -> Iterator[str]:
-    missing = []
-    for each in facts.tools:
-        hints = annotations_of(each)
-        absent = [hint for hint in _HINTS if not isinstance(hints.get(hint), bool)]
-        if absent:
-            missing.append(f"{each.name} ({', '.join(absent)})")
-    yield from _name_tools("missing: {}", missing)
+def _has_both_hints(tool: CatalogEntry) -> bool:
+    hints = annotations_of(tool)
+    return hints.get("readOnlyHint") is True and hints.get("destructiveHint") is True
 
 
-def _check_object_schema(facts: _Facts) -> Iterator[str]:
-    yield from _name_tools(
-        "not so: {}",
-        (each.name for each in facts.tools if tool_schema(each).get("type") != "object"),
-    )
+def _lacks_title(tool: CatalogEntry) -> bool:
+    titles = (text_at(tool, "title"), str(annotations_of(tool).get("title") or ""))
+    return not any(map(str.strip, titles))
 
 
-def _check_separate_writes(facts: _Facts) -> Iterator[str]:
-    yield from _name_tools(
-        "split {}",
-        (
-            f"{each.name} (by {name})"
-            for each in facts.tools
-            for name, values in _choices(each)
-            if _has_verb(values, _READING) and _has_verb(values, _WRITING)
-        ),
-    )
+_Describe: TypeAlias = Callable[[CatalogEntry], Iterable[str]]
 
 
-def _check_named_operations(facts: _Facts) -> Iterator[str]:
-    found = []
-    for each in facts.tools:
-        chosen = {name for name, _ in _choices(each)}
-        schema = tool_schema(each)
-        for name, member in properties_of(schema).items():
-            is_text = resolve(member, schema).get("type") == "string"
-            if is_text and name.lower() in _CHOOSING and name not in chosen:
-                found.append(f"{name} of {each.name}")
-    yield from _name_tools("give an enum to {}", found)
+def _names(is_wrong: Callable[[CatalogEntry], bool]) -> _Describe:
+    return lambda tool: [tool.name] if is_wrong(tool) else []
+
+
+# What is said about tools, and what it names of each.
+_TOOL_CHECKS: Final[Mapping[str, tuple[str, _Describe]]] = {
+    "hints-agree": ("these say both: {}", _names(_has_both_hints)),
+    "name-length": ("shorten {}", _names(lambda tool: len(tool.name) > LONG_NAME)),
+    "named-operations": ("give an enum to {}", _describe_open_operations),
+    "object-schema": ("not so: {}", _names(lambda e: tool_schema(e).get("type") != "object")),
+    "separate-writes": ("split {}", _describe_joint_operations),
+    "three-hints": ("missing: {}", _describe_missing_hints),
+    "titles": ("without title: {}", _names(_lacks_title)),
+}
+
+
+def _check_tools(check: str, tools: Iterable[CatalogEntry]) -> Iterator[str]:
+    text, describe = _TOOL_CHECKS[check]
+    if named := [name for tool in tools for name in describe(tool)]:
+        yield text.format(some_of(named, longest=120))
 
 
 def _check_changes(facts: _Facts) -> Iterator[str]:
     if facts.changes:
         breaking = [each for each in facts.changes if each.kind == "breaking"]
-        subjects = _some(list(dict.fromkeys(each.subject for each in breaking or facts.changes)))
+        subjects = dict.fromkeys(each.subject for each in breaking or facts.changes)
         kind = "breaking changes" if breaking else "changes"
-        yield f"{kind} since the lock or the run before: {subjects}"
+        yield f"{kind} since the lock or the run before: {some_of(subjects, longest=120)}"
 
 
 _CHECKS: Final[Mapping[str, Callable[[_Facts], Iterator[str]]]] = {
     "changes": _check_changes,
-    "hints-agree": _check_hints_agree,
     "https": _check_https,
-    "name-length": _check_name_length,
-    "named-operations": _check_named_operations,
-    "object-schema": _check_object_schema,
     "remote": _check_remote,
-    "separate-writes": _check_separate_writes,
-    "three-hints": _check_three_hints,
-    "titles": _check_titles,
 }
 
 
@@ -319,21 +300,8 @@ def _has_verb(values: Iterable[str], verbs: frozenset[str]) -> bool:
     return any(words[:1] and words[0] in verbs for words in map(words_of, values))
 
 
-def _name_tools(text: str, names: Iterable[str]) -> Iterator[str]:
-    listed = list(names)
-    if listed:
-        yield text.format(_some(listed))
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
-    return ", ".join(escape_unprintable(each[:120]) for each in names[:_SHOWN]) + more
-
-
 def known_findings() -> frozenset[str]:
     """Return the ids of all findings about catalogs and directories, for `accept`."""
-    from accord_tools.fleet.catalogs.lint_rules import LINT_RULES
-
     return frozenset({*LINT_RULES, *(each.id for each in readiness_rules()), UNDECIDED})
 
 

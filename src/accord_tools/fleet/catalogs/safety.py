@@ -20,7 +20,7 @@ from accord_tools.fleet.catalogs.entries import (
     word_set,
     words_of,
 )
-from accord_tools.fleet.catalogs.lint_rules import make_finding
+from accord_tools.fleet.catalogs.lint_rules import make_finding, quote, some_of
 from accord_tools.fleet.results import CatalogFinding
 
 # -- flows: what tools could do together
@@ -285,7 +285,7 @@ def check_entry_texts(entry: CatalogEntry) -> Iterator[CatalogFinding]:
         for name, why in find_side_channels(schema):
             yield make_finding(
                 "safety.instruction",
-                f"the parameter {_quote(name)} {why}; read what it is for",
+                f"the parameter {quote(name, 120)} {why}; read what it is for",
                 subject=entry.subject,
             )
 
@@ -368,7 +368,7 @@ def _check_defaults(schema: JsonObject, subject: str) -> Iterator[CatalogFinding
             if any(is_secret_value(name, one) and not find_secrets(one) for one in values):
                 yield make_finding(
                     "safety.secret",
-                    f"the parameter {_quote(name)} has a {key} that may be a real secret; if it"
+                    f"the parameter {quote(name, 120)} has a {key} that may be a real secret; if it"
                     " is, revoke it and remove it",
                     subject=subject,
                 )
@@ -376,10 +376,6 @@ def _check_defaults(schema: JsonObject, subject: str) -> Iterator[CatalogFinding
 
 def _where(text: CatalogText) -> str:
     return f"its {escape_unprintable(text.place[:120])} " if text.place else ""
-
-
-def _quote(text: str) -> str:
-    return f'"{escape_unprintable(text[:120])}"'
 
 
 # -- tools together
@@ -390,15 +386,10 @@ def check_flow(tools: list[CatalogEntry]) -> Iterator[CatalogFinding]:
     labels = label_tools(tools)
     if all(labels.values()):
         shown = "; ".join(
-            f"{FLOW_LABELS[label]}: {_some(names)}" for label, names in labels.items()
+            f"{FLOW_LABELS[label]}: {some_of(names, _SHOWN)}" for label, names in labels.items()
         )
         yield make_finding(
             "safety.flow",
             f"a text of a stranger could make a model send private data: {shown}; let people"
             " confirm what is sent",
         )
-
-
-def _some(names: list[str]) -> str:
-    more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
-    return ", ".join(escape_unprintable(each[:80]) for each in names[:_SHOWN]) + more

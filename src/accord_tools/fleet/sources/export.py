@@ -13,6 +13,7 @@ from accord.client.server_spec import ServerSpec
 from accord_tools.fleet.definition import Fleet, FleetError
 from accord_tools.fleet.file.settings import suggest
 from accord_tools.hosts.definition import EntryShape, Host, HostsError, PlaceholderForms
+from accord_tools.hosts.documents.document import render_snippet
 from accord_tools.hosts.documents.value_texts import format_pair, format_table
 from accord_tools.hosts.entries.placeholders import NoPlaceholder
 from accord_tools.hosts.entries.shaping import to_host
@@ -158,10 +159,10 @@ def _write_text(host: Host, entries: Mapping[str, dict[str, Any]]) -> str:
     if host.format == "toml":
         return "\n\n".join(_toml_table(host, name, each) for name, each in entries.items()) + "\n"
     data: Any = list(entries.values()) if host.container == "list" else dict(entries)
+    if host.format == "yaml":
+        return render_snippet(host.key, data, "yaml")
     for key in reversed(host.key):
         data = {key: data}
-    if host.format == "yaml":
-        return "\n".join(_yaml_lines(data)) + "\n"
     return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
 
 
@@ -170,24 +171,3 @@ def _toml_table(host: Host, name: str, entry: Mapping[str, Any]) -> str:
         return format_table([*host.key, name], entry)
     lines = [f"[[{'.'.join(host.key)}]]", *(format_pair(key, each) for key, each in entry.items())]
     return "\n".join(lines)
-
-
-def _yaml_lines(value: Any) -> list[str]:
-    """Return a value in lines of YAML; texts are quoted as in JSON, which YAML takes too."""
-    if isinstance(value, dict) and value:
-        lines = []
-        for key, each in value.items():
-            name = key if re.fullmatch(r"[A-Za-z][\w-]*", key) else json.dumps(key)
-            inner = _yaml_lines(each)
-            if isinstance(each, dict | list) and each:
-                lines += [f"{name}:", *(f"  {line}" for line in inner)]
-            else:
-                lines.append(f"{name}: {inner[0]}")
-        return lines
-    if isinstance(value, list) and value:
-        lines = []
-        for each in value:
-            first, *rest = _yaml_lines(each)
-            lines += [f"- {first}", *(f"  {line}" for line in rest)]
-        return lines
-    return [json.dumps(value, ensure_ascii=False)]
