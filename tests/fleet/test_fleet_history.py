@@ -20,7 +20,7 @@ import pytest
 
 from accord_tools.fleet.definition import FleetError
 from accord_tools.fleet.history import open_history
-from accord_tools.fleet.history.documents import expand, pack
+from accord_tools.fleet.history.storage import expand, pack
 from accord_tools.fleet.results import (
     CatalogFinding,
     RunComparison,

@@ -19,8 +19,7 @@ from accord_tools.fleet.catalogs.entries import summarize_catalog
 from accord_tools.fleet.catalogs.lint import lint_catalog, lint_fleet, lint_remote
 from accord_tools.fleet.catalogs.readiness import check_readiness
 from accord_tools.fleet.definition import Directory, Fleet, FleetServer
-from accord_tools.fleet.history.history import History
-from accord_tools.fleet.history.summaries import ReusableResult
+from accord_tools.fleet.history.history import History, ReusableResult
 from accord_tools.fleet.judging import (
     accept_findings,
     count_tool_calls,

@@ -193,16 +193,15 @@ def _breach(result: RequirementResult, accepted: str, *, is_pending: bool) -> Re
 
 def _broken_limits(limits: ServerLimits, result: ServerResult) -> Iterator[str]:
     """Yield a sentence for each limit that is not kept."""
-    if limits.failures is not None and result.failures > limits.failures:
-        yield (
-            f"{plural(result.failures, 'requirement')} failed, expected"
-            f" {_at_most(limits.failures)}: {_name_breaches(result.breaches, 'fail')}"
-        )
-    if limits.warnings is not None and result.warnings > limits.warnings:
-        yield (
-            f"{plural(result.warnings, 'requirement')} warned, expected"
-            f" {_at_most(limits.warnings)}: {_name_breaches(result.breaches, 'warn')}"
-        )
+    for limit, count, verdict in (
+        (limits.failures, result.failures, "fail"),
+        (limits.warnings, result.warnings, "warn"),
+    ):
+        if limit is not None and count > limit:
+            yield (
+                f"{plural(count, 'requirement')} {verdict}ed, expected {_at_most(limit)}:"
+                f" {_name_breaches(result.breaches, verdict)}"
+            )
     if limits.tests is not None and result.tests.failed > limits.tests:
         names = _some([each.name for each in result.tests.failures])
         yield (
@@ -242,13 +241,14 @@ def _improvements(limits: ServerLimits, result: ServerResult) -> Iterator[str]:
     """Yield where a server is better than its limits, which hide a step back then."""
     if not result.exercised:
         return
-    if limits.failures and result.failures < limits.failures:
-        yield f"{IMPROVED}expect.failures to {result.failures}"
-    if limits.warnings and result.warnings < limits.warnings:
-        yield f"{IMPROVED}expect.warnings to {result.warnings}"
     has_run = result.tests.passed + result.tests.failed
-    if limits.tests and has_run and result.tests.failed < limits.tests:
-        yield f"{IMPROVED}expect.tests to {result.tests.failed}"
+    for name, limit, count in (
+        ("failures", limits.failures, result.failures),
+        ("warnings", limits.warnings, result.warnings),
+        ("tests", limits.tests if has_run else 0, result.tests.failed),
+    ):
+        if limit and count < limit:
+            yield f"{IMPROVED}expect.{name} to {count}"
 
 
 def _describe_drift(changes: Sequence[CatalogChange]) -> Iterator[str]:

@@ -20,8 +20,7 @@ from accord_tools.fleet.definition import (
     FleetServer,
 )
 from accord_tools.fleet.file.entries import resolve_server, withheld_variables
-from accord_tools.fleet.history.history import History
-from accord_tools.fleet.history.summaries import ReusableResult
+from accord_tools.fleet.history.history import History, ReusableResult
 from accord_tools.fleet.results import RuleSetStamp, ServerResult, StageName, StageResult
 from accord_tools.fleet.worker.job import WorkerJob
 

@@ -7,8 +7,14 @@ from accord_tools.fleet.history.exports import (
     read_export,
     run_from_json,
 )
-from accord_tools.fleet.history.history import History, default_history, open_history
-from accord_tools.fleet.history.summaries import PruneReport, ReusableResult, RunSummary
+from accord_tools.fleet.history.history import (
+    History,
+    PruneReport,
+    ReusableResult,
+    RunSummary,
+    default_history,
+    open_history,
+)
 
 __all__ = [
     "ExportedRun",

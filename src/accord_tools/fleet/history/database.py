@@ -24,7 +24,7 @@ from accord_tools.fleet.definition import FleetError
 APPLICATION_ID: Final = 0x61636664
 """Marks the file as a history of a fleet; other programs' databases are left alone."""
 
-# The documents are compressed JSON, see `documents`; the other columns are for queries.
+# The documents are compressed JSON, see `storage`; the other columns are for queries.
 _TABLES: Final = """
 CREATE TABLE runs (
     id INTEGER PRIMARY KEY AUTOINCREMENT,

@@ -1,13 +1,13 @@
 """Runs in files: the JSON that a run writes, read again, and several of them put together."""
 
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import msgspec
 
 from accord_tools.fleet.definition import FleetError
-from accord_tools.fleet.history.summaries import read_moment
 from accord_tools.fleet.results import CatalogFinding, FleetRun, RunOrigin, ServerResult
 
 _ADVICE: Final = "expected a file that accord fleet run --output FILE.json wrote"
@@ -148,3 +148,9 @@ def _duration(runs: Sequence[FleetRun]) -> float:
     starts = [read_moment(each.started).timestamp() for each in runs]
     ends = [start + each.seconds for start, each in zip(starts, runs, strict=True)]
     return max(ends) - min(starts)
+
+
+def read_moment(text: str) -> datetime:
+    """Return the moment of an ISO 8601 time; without a time zone it is in UTC."""
+    found = datetime.fromisoformat(text)
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)

@@ -5,9 +5,9 @@ from datetime import datetime
 from difflib import get_close_matches
 from functools import partial
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PurePath
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 import msgspec
 
@@ -15,14 +15,7 @@ from accord.types import JsonObject
 from accord_tools.fleet.definition import DEFAULT_HISTORY, FleetError
 from accord_tools.fleet.history.comparison import ComparisonContext, FindChanges, compare_runs
 from accord_tools.fleet.history.database import HistoryDatabase, explain_errors
-from accord_tools.fleet.history.documents import (
-    StoredCatalog,
-    StoredResult,
-    StoredRun,
-    unpack,
-    unpack_report,
-)
-from accord_tools.fleet.history.exports import ExportedRun, read_export
+from accord_tools.fleet.history.exports import ExportedRun, read_export, read_moment
 from accord_tools.fleet.history.older_form import convert
 from accord_tools.fleet.history.past import (
     ServerObservation,
@@ -32,15 +25,14 @@ from accord_tools.fleet.history.past import (
     find_flaky,
     observe,
 )
-from accord_tools.fleet.history.storage import add_run
-from accord_tools.fleet.history.summaries import (
-    PruneReport,
-    ReusableResult,
-    RunSummary,
-    as_summary,
+from accord_tools.fleet.history.storage import (
+    StoredCatalog,
+    StoredResult,
+    StoredRun,
+    add_run,
     escape_surrogates,
-    fleet_key,
-    read_moment,
+    unpack,
+    unpack_report,
 )
 from accord_tools.fleet.results import (
     FailOn,
@@ -62,6 +54,60 @@ _FORMER_ENDING: Final = ".jsonl"
 _COLUMNS: Final = """results.id, run, first_seen, state, score, failures, warnings, exercised,
     applicable, start, reused_from, results.document,
     started, accord, rules, rules_digest, git_commit, is_finished"""
+
+
+class ReusableResult(NamedTuple):
+    """A stored result that may stand for a new one, and when it was made."""
+
+    result: ServerResult
+    documents: ServerDocuments
+    started: str
+
+
+class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """A run in one line.
+
+    Attributes:
+        as_expected: how many servers are.
+        regressions: None if it was compared with nothing.
+        is_finished: False if it was interrupted; it is never compared with then.
+    """
+
+    id: int
+    fleet: str
+    file: str
+    started: str
+    seconds: float
+    accord: str
+    rules: str
+    git_commit: str
+    git_branch: str
+    is_dirty: bool
+    servers: int
+    as_expected: int
+    regressions: int | None
+    exit: int
+    is_finished: bool
+
+
+class PruneReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a pruning removed, and the bytes of the file before and after it."""
+
+    removed: int
+    kept: int
+    size_before: int
+    size_after: int
+
+
+def as_summary(row: Any) -> RunSummary:
+    """Return a row of a run, with its numbers of servers, as a summary."""
+    flags = {name: bool(row[name]) for name in ("is_dirty", "is_finished")}
+    return msgspec.convert({**dict(row), **flags}, RunSummary)
+
+
+def fleet_key(fleet: str, file: str) -> str:
+    """Return what tells the fleets of one history apart: the name, or the name of the file."""
+    return fleet or PurePath(file.replace("\\", "/")).name
 
 
 def default_history(file: Path) -> Path:

@@ -10,8 +10,13 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from accord_tools.fleet.history.database import OLDER_TABLES, HistoryDatabase
-from accord_tools.fleet.history.documents import LETTERS, NOT_ASKED, expand, pack_report
-from accord_tools.fleet.history.storage import add_run
+from accord_tools.fleet.history.storage import (
+    LETTERS,
+    NOT_ASKED,
+    add_run,
+    expand,
+    pack_report,
+)
 from accord_tools.fleet.results import (
     CatalogFinding,
     FleetRun,
