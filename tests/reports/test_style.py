@@ -22,6 +22,9 @@ MARKS = ("fail", "warn", "pass", "info", "beside", "away")
 TEXT_CONTRAST = 4.5
 EDGE_CONTRAST = 3.0
 LARGEST_PAGE = 150_000
+DOCS = TOOLS.parents[1] / "docs"
+# Of all pictures together; tools/screenshots.py takes them.
+LARGEST_PICTURES = 600_000
 
 
 def theme(name: str) -> dict[str, str]:
@@ -84,3 +87,13 @@ def test_no_rule_of_the_shared_sheet_is_written_again() -> None:
     common, own = ASSETS / "common.css", [ASSETS / "report.css", *STATIC.rglob("*.css")]
     assert [rules(common) & rules(each) for each in own] == [set()] * len(own)
     assert rules(own[0]) & rules(STATIC / "style.css") == set()
+
+
+def test_each_picture_is_shown_by_a_page_of_the_documentation_and_they_are_small() -> None:
+    pages = "".join(page.read_text() for page in DOCS.glob("*.md"))
+    pictures = sorted((DOCS / "images").iterdir())
+    assert [each.name for each in pictures] == [
+        *("check.png", "fleet.png", "inspector-dark.png", "inspector-light.png")
+    ]
+    assert all(f"images/{each.name}" in pages for each in pictures)
+    assert sum(each.stat().st_size for each in pictures) < LARGEST_PICTURES
