@@ -159,9 +159,15 @@ def digest_program(resolved: ServerSpec, environ: Mapping[str, str]) -> Any:
     if name in _SHELLS:
         raise NotCacheable(f"{name} may run anything")
     if name in _FETCHERS:
-        return _digest_fetched(name, words)
-    found: dict[str, Any] = {"program": _digest_program_file(path)}
-    found["files"] = _digest_arguments(words, folder)
+        if not any(map(_EXACT.search, words)):
+            raise NotCacheable(
+                f"{name} runs whichever version is the newest: name an exact version"
+            )
+        return {"fetched by": name}
+    found: dict[str, Any] = {
+        "program": [str(path), _digest_content(path)],
+        "files": _digest_arguments(words, folder),
+    }
     paths = {**environ, **resolved.env}.get("PYTHONPATH", "").split(os.pathsep)
     search = [folder, *(folder / each for each in paths if each)]
     if _PYTHON.fullmatch(path.name):
@@ -175,30 +181,11 @@ def digest_program(resolved: ServerSpec, environ: Mapping[str, str]) -> Any:
     return found
 
 
-def _digest_fetched(name: str, words: Sequence[str]) -> Any:
-    if not any(_EXACT.search(each) for each in words):
-        raise NotCacheable(f"{name} runs whichever version is the newest: name an exact version")
-    return {"fetched by": name}
-
-
-def _digest_program_file(path: Path) -> Any:
-    try:
-        facts = path.stat()
-        if facts.st_size > _LARGEST:
-            return [str(path), facts.st_size, facts.st_mtime_ns]
-        return [str(path), sha256(path.read_bytes()).hexdigest()]
-    except OSError as error:
-        raise NotCacheable(f"{path} cannot be read: {error.strerror}") from None
-
-
-def _digest_arguments(words: Sequence[str], folder: Path) -> Any:
+def _digest_arguments(words: Sequence[str], folder: Path) -> dict[str, str]:
     """Return the digests of files that arguments name, also as `--config=FILE`."""
-    found = {}
-    for word in words:
-        path = folder / word.partition("=")[2] if word.startswith("-") else folder / word
-        if "\0" not in word and _is_file(path):
-            found[str(path)] = _digest_content(path)
-    return found
+    named = [word.partition("=")[2] if word.startswith("-") else word for word in words]
+    paths = [folder / name for name in named if "\0" not in name]
+    return {str(path): _digest_content(path) for path in paths if _is_file(path)}
 
 
 def _is_file(path: Path) -> bool:
@@ -210,8 +197,8 @@ def _is_file(path: Path) -> bool:
 
 def _digest_content(path: Path) -> str:
     try:
-        if path.stat().st_size > _LARGEST:
-            facts = path.stat()
+        facts = path.stat()
+        if facts.st_size > _LARGEST:
             return f"{facts.st_size} {facts.st_mtime_ns}"
         return sha256(path.read_bytes()).hexdigest()
     except OSError as error:
@@ -224,21 +211,28 @@ def _digest_content(path: Path) -> str:
 def _digest_python(program: Path, words: Sequence[str], search: Sequence[Path]) -> dict[str, Any]:
     module, script = _entry_of(words)
     site = _site_packages(program)
-    found: dict[str, Any] = {"packages": _digest_packages(site)}
+    code: Any
     if script is not None:
         path = search[0] / script
-        if path.is_dir():
-            found["code"] = _digest_tree([path], (".py",))
-        else:
-            found["code"] = _digest_modules([path], [path.parent, *search])
+        code = (
+            _digest_tree([path], (".py",))
+            if path.is_dir()
+            else _digest_modules([path], [path.parent, *search])
+        )
         words = [each for each in words if each != script]
     elif module is not None:
-        found["code"] = _digest_named_module(module, search, site)
+        code = _digest_named_module(module, search, site)
     else:
         raise NotCacheable("python -c and code from standard input are not kept")
+    return _join_digests(site, code, words, search)
+
+
+def _join_digests(
+    site: Sequence[Path], code: Any, words: Sequence[str], search: Sequence[Path]
+) -> dict[str, Any]:
     # A runner such as `accord run server.py` names the file in an argument.
-    found["named"] = _digest_named_files(words, search)
-    return found
+    named = _digest_named_files(words, search)
+    return {"packages": _digest_packages(site), "code": code, "named": named}
 
 
 def _digest_named_files(words: Sequence[str], search: Sequence[Path]) -> dict[str, str]:
@@ -297,17 +291,18 @@ def _digest_modules(scripts: Iterable[Path], search: Sequence[Path]) -> dict[str
 
 def _site_packages(program: Path) -> list[Path]:
     """Return the folders of packages of an interpreter."""
-    home = program.parent.parent
-    folders = [*home.glob("lib/python3*/site-packages"), home / "Lib" / "site-packages"]
-    found = [each for each in folders if each.is_dir()]
-    if not found:
-        real = Path(os.path.realpath(program)).parent.parent
+    real = Path(os.path.realpath(program))
+    own = ("lib/python3*/site-packages", "Lib/site-packages")
+    for each, patterns in (program, own), (real, (own[0], "lib/python3*/dist-packages")):
         found = [
-            each
-            for pattern in ("lib/python3*/site-packages", "lib/python3*/dist-packages")
-            for each in real.glob(pattern)
+            folder
+            for pattern in patterns
+            for folder in each.parent.parent.glob(pattern)
+            if folder.is_dir()
         ]
-    return sorted(found)
+        if found:
+            return sorted(found)
+    return []
 
 
 def _digest_packages(site: Sequence[Path]) -> Any:
@@ -340,12 +335,8 @@ def _digest_script(
     site = _site_packages(interpreter)
     text = path.read_text("utf-8", errors="replace")
     known = [folder / each for each in _IMPORT.findall(text) for folder in site]
-    found = {
-        "packages": _digest_packages(site),
-        "code": _digest_facts([each for each in known if each.is_dir()]),
-    }
-    found["named"] = _digest_named_files(words, search)
-    return found
+    code = _digest_facts([each for each in known if each.is_dir()])
+    return _join_digests(site, code, words, search)
 
 
 def _interpreter_of(path: Path) -> Path | None:
@@ -470,17 +461,13 @@ def make_key(
         "args": [_digest_value(secret, each) for each in resolved.command[1:]],
         "cwd": resolved.cwd,
         "transport": "stdio" if resolved.command else resolved.transport,
-        "env": _digest_values(secret, resolved.env),
-        "headers": _digest_values(secret, resolved.headers),
+        "env": {name: _digest_value(secret, each) for name, each in resolved.env.items()},
+        "headers": {name: _digest_value(secret, each) for name, each in resolved.headers.items()},
         "auth": _digest_value(secret, resolved.auth or ""),
         "version": version,
     }
     text = msgspec.json.encode(parts, order="sorted")
     return CacheKey(key=sha256(text).hexdigest())
-
-
-def _digest_values(secret: bytes, values: Mapping[str, str]) -> dict[str, str]:
-    return {name: _digest_value(secret, value) for name, value in values.items()}
 
 
 def _digest_value(secret: bytes, value: str) -> str:
