@@ -40,6 +40,10 @@ def value(**keywords):
     return members(a=keywords)
 
 
+def may_be_a_task(support):
+    return catalog(tool(execution={"taskSupport": support}))
+
+
 def hints(**annotations):
     return catalog(tool(annotations=annotations))
 
@@ -149,187 +153,81 @@ def test_half_a_surrogate_pair_can_be_hashed():
 
 # -- changes
 
-CHANGES = [
-    # entries
-    (catalog(tool()), catalog(), "breaking", "removed"),
-    (catalog(), catalog(tool()), "compatible", "added"),
-    (resource(), catalog(), "breaking", "removed"),
-    (
-        catalog(tool()),
-        {"server": "desk", "failed": {"tools/list": -32603}},
-        "breaking",
-        "fails now",
-    ),
-    (
-        {"server": "desk", "failed": {"tools/list": -32603}},
-        catalog(),
-        "compatible",
-        "answers now",
-    ),
-    # texts
-    (catalog(tool()), catalog(tool(title="Add")), "text", "title added"),
-    (
-        catalog(tool(description="a")),
-        catalog(tool(description="b")),
-        "text",
-        "description changed",
-    ),
-    (catalog(), catalog(instructions="Hi."), "text", "added"),
-    (catalog(instructions="Hi."), catalog(), "text", "removed"),
-    (
-        with_input(value(description="x")),
-        with_input(value(description="y")),
-        "text",
-        "inputSchema.properties.a.description changed",
-    ),
-    (
-        with_input(value(examples=[1])),
-        with_input(value()),
-        "text",
-        "inputSchema.properties.a.examples removed",
-    ),
-    # arguments
-    (
-        with_input(members(a=STRING)),
-        with_input(members()),
-        "breaking",
-        "inputSchema.properties.a removed",
-    ),
-    (
-        with_input(members()),
-        with_input(members(a=STRING)),
-        "compatible",
-        "inputSchema.properties.a added",
-    ),
-    (
-        with_input(members()),
-        with_input(members(["a"], a=STRING)),
-        "breaking",
-        "inputSchema.properties.a added, and required",
-    ),
-    (
-        with_input(members(a=STRING)),
-        with_input(members(["a"], a=STRING)),
-        "breaking",
-        "inputSchema.properties.a is required now",
-    ),
-    (
-        with_input(members(["a"], a=STRING)),
-        with_input(members(a=STRING)),
-        "compatible",
-        "inputSchema.properties.a is no longer required",
-    ),
-    # results: the other way round
-    (
-        with_output(members(a=STRING)),
-        with_output(members()),
-        "breaking",
-        "outputSchema.properties.a removed",
-    ),
-    (
-        with_output(members()),
-        with_output(members(["a"], a=STRING)),
-        "compatible",
-        "outputSchema.properties.a added, and required",
-    ),
-    (
-        with_output(members(a=STRING)),
-        with_output(members(["a"], a=STRING)),
-        "compatible",
-        "outputSchema.properties.a is required now",
-    ),
-    (
-        with_output(members(["a"], a=STRING)),
-        with_output(members(a=STRING)),
-        "breaking",
-        "outputSchema.properties.a is no longer required",
-    ),
-    (catalog(tool()), with_output(members()), "compatible", "outputSchema added"),
-    (with_output(members()), catalog(tool()), "breaking", "outputSchema removed"),
-    # hints: promising less is breaking
-    (
-        hints(readOnlyHint=True),
-        hints(readOnlyHint=False),
-        "breaking",
-        "annotations.readOnlyHint changed",
-    ),
-    (hints(readOnlyHint=True), hints(), "breaking", "annotations.readOnlyHint removed"),
-    (hints(), hints(readOnlyHint=True), "compatible", "annotations.readOnlyHint added"),
-    (hints(), hints(readOnlyHint=False), "compatible", "annotations.readOnlyHint added"),
-    (
-        hints(destructiveHint=False),
-        hints(destructiveHint=True),
-        "breaking",
-        "annotations.destructiveHint changed",
-    ),
-    (
-        hints(openWorldHint=False),
-        hints(),
-        "breaking",
-        "annotations.openWorldHint removed",
-    ),
-    (
-        hints(idempotentHint=False),
-        hints(idempotentHint=True),
-        "compatible",
-        "annotations.idempotentHint changed",
-    ),
-    (hints(title="a"), hints(title="b"), "text", "annotations.title changed"),
-    (hints(readOnlyHint=True), catalog(tool()), "breaking", "annotations removed"),
-    (catalog(tool()), hints(title="a"), "text", "annotations added"),
-    # tasks
-    (
-        catalog(tool(execution={"taskSupport": "optional"})),
-        catalog(tool(execution={"taskSupport": "required"})),
-        "breaking",
-        "execution.taskSupport changed",
-    ),
-    (
-        catalog(tool()),
-        catalog(tool(execution={"taskSupport": "optional"})),
-        "compatible",
-        "execution added",
-    ),
-    # prompts
-    (prompt(), prompt({"name": "x"}), "compatible", "argument x added"),
-    (
-        prompt(),
-        prompt({"name": "x", "required": True}),
-        "breaking",
-        "argument x added, and required",
-    ),
-    (prompt({"name": "x"}), prompt(), "breaking", "argument x removed"),
-    (
-        prompt({"name": "x"}),
-        prompt({"name": "x", "required": True}),
-        "breaking",
-        "argument x is required now",
-    ),
-    (
-        prompt({"name": "x", "required": True}),
-        prompt({"name": "x", "required": False}),
-        "compatible",
-        "argument x is no longer required",
-    ),
-    (
-        prompt({"name": "x"}),
-        prompt({"name": "x", "description": "y"}),
-        "text",
-        "argument x: description added",
-    ),
-    # resources
-    (
-        resource(mimeType="text/plain"),
-        resource(mimeType="text/html"),
-        "breaking",
-        "mimeType changed",
-    ),
-    (resource(), resource(mimeType="text/html"), "compatible", "mimeType added"),
-    (resource(), resource(title="B"), "text", "title added"),
-]
+IN, OUT = "inputSchema.properties.a", "outputSchema.properties.a"
+TOOL = catalog(tool())
+FAILED = {"server": "desk", "failed": {"tools/list": -32603}}
+NONE, FREE, NEEDED = members(), members(a=STRING), members(["a"], a=STRING)
+X, X_NEEDED = {"name": "x"}, {"name": "x", "required": True}
+# By what they mean: before, after, and what is said.
+CHANGES = {
+    "breaking": [
+        (TOOL, catalog(), "removed"),
+        (resource(), catalog(), "removed"),
+        (TOOL, FAILED, "fails now"),
+        (with_input(FREE), with_input(NONE), f"{IN} removed"),
+        (with_input(NONE), with_input(NEEDED), f"{IN} added, and required"),
+        (with_input(FREE), with_input(NEEDED), f"{IN} is required now"),
+        (with_output(FREE), with_output(NONE), f"{OUT} removed"),
+        (with_output(NEEDED), with_output(FREE), f"{OUT} is no longer required"),
+        (with_output(NONE), TOOL, "outputSchema removed"),
+        (hints(readOnlyHint=True), hints(readOnlyHint=False), "annotations.readOnlyHint changed"),
+        (hints(readOnlyHint=True), hints(), "annotations.readOnlyHint removed"),
+        (
+            hints(destructiveHint=False),
+            hints(destructiveHint=True),
+            "annotations.destructiveHint changed",
+        ),
+        (hints(openWorldHint=False), hints(), "annotations.openWorldHint removed"),
+        (hints(readOnlyHint=True), TOOL, "annotations removed"),
+        (may_be_a_task("optional"), may_be_a_task("required"), "execution.taskSupport changed"),
+        (prompt(), prompt(X_NEEDED), "argument x added, and required"),
+        (prompt(X), prompt(), "argument x removed"),
+        (prompt(X), prompt(X_NEEDED), "argument x is required now"),
+        (resource(mimeType="text/plain"), resource(mimeType="text/html"), "mimeType changed"),
+    ],
+    "compatible": [
+        (catalog(), TOOL, "added"),
+        (FAILED, catalog(), "answers now"),
+        (with_input(NONE), with_input(FREE), f"{IN} added"),
+        (with_input(NEEDED), with_input(FREE), f"{IN} is no longer required"),
+        (with_output(NONE), with_output(NEEDED), f"{OUT} added, and required"),
+        (with_output(FREE), with_output(NEEDED), f"{OUT} is required now"),
+        (TOOL, with_output(NONE), "outputSchema added"),
+        (hints(), hints(readOnlyHint=True), "annotations.readOnlyHint added"),
+        (hints(), hints(readOnlyHint=False), "annotations.readOnlyHint added"),
+        (
+            hints(idempotentHint=False),
+            hints(idempotentHint=True),
+            "annotations.idempotentHint changed",
+        ),
+        (TOOL, may_be_a_task("optional"), "execution added"),
+        (prompt(), prompt(X), "argument x added"),
+        (prompt(X_NEEDED), prompt({**X, "required": False}), "argument x is no longer required"),
+        (resource(), resource(mimeType="text/html"), "mimeType added"),
+    ],
+    "text": [
+        (TOOL, catalog(tool(title="Add")), "title added"),
+        (catalog(tool(description="a")), catalog(tool(description="b")), "description changed"),
+        (catalog(), catalog(instructions="Hi."), "added"),
+        (catalog(instructions="Hi."), catalog(), "removed"),
+        (
+            with_input(value(description="x")),
+            with_input(value(description="y")),
+            f"{IN}.description changed",
+        ),
+        (with_input(value(examples=[1])), with_input(value()), f"{IN}.examples removed"),
+        (hints(title="a"), hints(title="b"), "annotations.title changed"),
+        (TOOL, hints(title="a"), "annotations added"),
+        (prompt(X), prompt({**X, "description": "y"}), "argument x: description added"),
+        (resource(), resource(title="B"), "title added"),
+    ],
+}
 
 
-@cases(("before", "after", "kind", "what"), CHANGES)
+@cases(
+    ("kind", "before", "after", "what"),
+    [(kind, *row) for kind, rows in CHANGES.items() for row in rows],
+)
 def test_a_change_has_its_meaning(before, after, kind, what):
     found = find_catalog_changes(before, after)
     assert [(each.kind, each.what) for each in found] == [(kind, what)]
