@@ -21,6 +21,16 @@ from accord_tools.fleet.rule_set import RuleSet
 from fleet.past_runs import SMALL, breach, catalog, result, rule, run, summary, view
 from support.tables import cases
 
+NAMES = {
+    "p": "pass",
+    "f": "fail",
+    "w": "warn",
+    "e": "not-exercised",
+    "a": "not-applicable",
+    "F": "accepted fail",
+    "W": "accepted warn",
+}
+
 
 def compare(before, after, **more):
     """Return the differences of two results as pairs of kind and subject."""
@@ -34,9 +44,17 @@ def outcomes(**names):
     return TestCounts(names=names)
 
 
-def verdicts(**given):
-    """Return a result; rule_0="fail" is the verdict on the first rule."""
-    return result(verdicts={f"tools.{name.replace('_', '-')}": v for name, v in given.items()})
+def judged(letters, **more):
+    """Return a result; "pf": the first rule passes, the second fails."""
+    return result(verdicts={rule(at): NAMES[each] for at, each in enumerate(letters)}, **more)
+
+
+def with_tests(**names):
+    return result(tests=outcomes(**names))
+
+
+def offers(*tools):
+    return result(catalog=summary(*tools))
 
 
 def accepted(verdict="fail"):
@@ -46,15 +64,6 @@ def accepted(verdict="fail"):
 
 # -- verdicts
 
-NAMES = {
-    "p": "pass",
-    "f": "fail",
-    "w": "warn",
-    "e": "not-exercised",
-    "a": "not-applicable",
-    "F": "accepted fail",
-    "W": "accepted warn",
-}
 # Rows are before, columns after.
 TABLE = """
       p      f            w            e              a      F     W
@@ -96,21 +105,13 @@ NO_TESTS = StageResult(name="test", state="failed", text="no hypothesis")
 
 CASES = {
     "nothing changed": (OK, OK, []),
-    "a failure": (
-        verdicts(rule_0="pass"),
-        verdicts(rule_0="fail"),
-        [("new-failure", rule(0))],
-    ),
-    "accepted from the start": (verdicts(rule_0="pass"), accepted(), []),
-    "accepted later": (verdicts(rule_0="fail"), accepted(), []),
-    "no longer accepted": (accepted(), verdicts(rule_0="fail"), [("new-failure", rule(0))]),
-    "not asked before": (verdicts(rule_0="pass"), verdicts(rule_0="pass", rule_1="fail"), []),
-    "not asked any more": (verdicts(rule_0="pass", rule_1="pass"), verdicts(rule_0="pass"), []),
-    "coverage of one": (
-        verdicts(rule_0="pass", rule_1="pass"),
-        verdicts(rule_0="pass", rule_1="not-exercised"),
-        [("coverage-lost", rule(1))],
-    ),
+    "a failure": (judged("p"), judged("f"), [("new-failure", rule(0))]),
+    "accepted from the start": (judged("p"), accepted(), []),
+    "accepted later": (judged("f"), accepted(), []),
+    "no longer accepted": (accepted(), judged("f"), [("new-failure", rule(0))]),
+    "not asked before": (judged("p"), judged("pf"), []),
+    "not asked any more": (judged("pp"), judged("p"), []),
+    "coverage of one": (judged("pp"), judged("pe"), [("coverage-lost", rule(1))]),
     "no check any more": (OK, result(state="failed", verdicts={}), [("coverage-lost", "")]),
     "check switched off": (OK, result(verdicts={}, stages=(STARTED,)), []),
     "check prevented": (
@@ -132,49 +133,25 @@ CASES = {
     "still skipped": (SKIPPED, SKIPPED, []),
     "no longer skipped": (SKIPPED, OK, []),
     "down after skipped": (SKIPPED, DOWN, []),
-    "test fails": (
-        result(tests=outcomes(a="pass")),
-        result(tests=outcomes(a="fail")),
-        [("test-failing", "a")],
-    ),
-    "test mended": (
-        result(tests=outcomes(a="fail")),
-        result(tests=outcomes(a="pass")),
-        [("test-fixed", "a")],
-    ),
-    "test skipped": (
-        result(tests=outcomes(a="pass")),
-        result(tests=outcomes(a="skip")),
-        [("coverage-lost", "a")],
-    ),
+    "test fails": (with_tests(a="pass"), with_tests(a="fail"), [("test-failing", "a")]),
+    "test mended": (with_tests(a="fail"), with_tests(a="pass"), [("test-fixed", "a")]),
+    "test skipped": (with_tests(a="pass"), with_tests(a="skip"), [("coverage-lost", "a")]),
     "new test fails": (
-        result(tests=outcomes(a="pass")),
-        result(tests=outcomes(a="pass", b="fail")),
+        with_tests(a="pass"),
+        with_tests(a="pass", b="fail"),
         [("test-failing", "b")],
     ),
-    "test removed": (
-        result(tests=outcomes(a="pass", b="fail")),
-        result(tests=outcomes(a="pass")),
-        [],
-    ),
-    "first tests": (OK, result(tests=outcomes(a="fail")), []),
+    "test removed": (with_tests(a="pass", b="fail"), with_tests(a="pass"), []),
+    "first tests": (OK, with_tests(a="fail"), []),
     "tests could not run": (
-        result(tests=outcomes(a="pass")),
+        with_tests(a="pass"),
         result(stages=(STARTED, NO_TESTS)),
         [("coverage-lost", "")],
     ),
-    "tests switched off": (result(tests=outcomes(a="pass")), result(stages=(STARTED,)), []),
-    "tool removed": (
-        result(catalog=summary("add", "sub")),
-        result(catalog=summary("add")),
-        [("surface-breaking", "tool sub")],
-    ),
-    "tool added": (
-        result(catalog=summary("add")),
-        result(catalog=summary("add", "sub")),
-        [("surface-changed", "tool sub")],
-    ),
-    "catalog not listed": (result(catalog=summary("add")), OK, []),
+    "tests switched off": (with_tests(a="pass"), result(stages=(STARTED,)), []),
+    "tool removed": (offers("add", "sub"), offers("add"), [("surface-breaking", "tool sub")]),
+    "tool added": (offers("add"), offers("add", "sub"), [("surface-changed", "tool sub")]),
+    "catalog not listed": (offers("add"), OK, []),
 }
 
 
@@ -205,11 +182,11 @@ def test_regressions_are_those_that_fail_a_build():
 def test_differences_say_why():
     found = compare_runs(run(OK), run(DOWN))
     assert found.differences[0].text == "was ok, is unreachable now: it ended with code 3"
-    found = compare_runs(run(verdicts(rule_0="pass")), run(verdicts(rule_0="fail")))
+    found = compare_runs(run(judged("p")), run(judged("f")))
     assert found.differences[0].text == "fails, was pass: seen"
     failure = FailedTest(name="a", kind="case", summary="said 5")
     later = result(tests=TestCounts(names={"a": "fail"}, failures=(failure,)))
-    found = compare_runs(run(result(tests=outcomes(a="pass"))), run(later))
+    found = compare_runs(run(with_tests(a="pass")), run(later))
     assert found.differences[0].text == "fails, was pass: said 5"
 
 
@@ -252,16 +229,16 @@ def test_a_rule_that_only_the_older_set_has_is_listed():
 
 
 def test_rules_that_are_not_known_are_taken_from_the_verdicts():
-    before = run(verdicts(rule_0="pass"))
-    after = run(verdicts(rule_0="pass", rule_1="fail"))
+    before = run(judged("p"))
+    after = run(judged("pf"))
     found = compare_runs(before, after)
     assert found.differences == ()
     assert found.new_rules == (rule(1),)
 
 
 def test_new_tests_of_a_newer_accord_are_not_regressions():
-    before = run(result(tests=outcomes(a="pass")), accord="1.0")
-    after = run(result(tests=outcomes(a="pass", b="fail")), accord="1.1")
+    before = run(with_tests(a="pass"), accord="1.0")
+    after = run(with_tests(a="pass", b="fail"), accord="1.1")
     assert compare_runs(before, after).differences == ()
 
 
@@ -269,7 +246,7 @@ def test_new_tests_of_a_newer_accord_are_not_regressions():
 
 
 def test_a_flaky_verdict_is_marked_and_fails_no_build():
-    before, after = verdicts(rule_0="pass"), verdicts(rule_0="fail")
+    before, after = judged("p"), judged("f")
     found = compare_runs(
         run(msgspec.structs.replace(before, score=100.0)),
         run(msgspec.structs.replace(after, score=90.0)),
@@ -360,8 +337,8 @@ TEXT = CatalogChange(kind="text", subject="tool sub", what="description changed"
 def compare_with_changes(*changes):
     catalogs = {"catalog-add": catalog("add"), "catalog-sub": catalog("sub")}
     return compare(
-        [result(catalog=summary("add"))],
-        [result(catalog=summary("sub"))],
+        [offers("add")],
+        [offers("sub")],
         catalogs=catalogs.get,
         find_changes=lambda before, after: changes,
     )
@@ -383,8 +360,8 @@ def test_thousands_of_changes_are_counted():
 
 def test_catalogs_that_are_not_known_are_compared_by_their_entries():
     found = compare(
-        [result(catalog=summary("add"))],
-        [result(catalog=summary("sub"))],
+        [offers("add")],
+        [offers("sub")],
         catalogs=lambda digest: None,
         find_changes=lambda before, after: pytest.fail("without catalogs"),
     )
@@ -472,7 +449,7 @@ def export(given, **more):
 
 
 def test_an_exported_run_is_read_again():
-    given = run(verdicts(rule_0="fail"), result("b", catalog=summary("add")), exit=1)
+    given = run(judged("f"), result("b", catalog=summary("add")), exit=1)
     assert run_from_json(export(given)) == given
     assert export_from_json(export(given, rules=["a", "b"])).rules == {"a", "b"}
     assert export_from_json(export(given, rules={"ids": ["a"]})).rules == {"a"}
