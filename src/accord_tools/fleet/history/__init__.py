@@ -5,7 +5,6 @@ from accord_tools.fleet.history.exports import (
     ExportedRun,
     merge_runs,
     read_export,
-    run_from_json,
 )
 from accord_tools.fleet.history.history import (
     History,
@@ -27,5 +26,4 @@ __all__ = [
     "merge_runs",
     "open_history",
     "read_export",
-    "run_from_json",
 ]

@@ -33,11 +33,6 @@ def read_export(path: Path) -> ExportedRun:
     return export_from_json(text, str(path))
 
 
-def run_from_json(text: str | bytes, source: str = "the run") -> FleetRun:
-    """Return the run in the JSON that a run wrote; see `export_from_json`."""
-    return export_from_json(text, source).run
-
-
 def export_from_json(text: str | bytes, source: str = "the run") -> ExportedRun:
     """Return the run in the JSON that a run wrote. Members that are not known are ignored.
 

@@ -315,18 +315,16 @@ class History:
             raise FleetError(f"{why}; {_ADVICE}")
         return ExportedRun(self.load_run(rows[0]["id"]))
 
-    def runs(self, limit: int = 50, fleet: str = "", file: str = "") -> tuple[RunSummary, ...]:
+    def runs(self, limit: int = 50) -> tuple[RunSummary, ...]:
         """Return the newest runs, the newest first; also those that were interrupted."""
         rows = self._db.rows(
             """SELECT runs.*, count(results.id) AS servers,
                 coalesce(sum(results.state = 'ok'), 0) AS as_expected
-            FROM runs LEFT JOIN results ON run = runs.id GROUP BY runs.id ORDER BY runs.id DESC"""
+            FROM runs LEFT JOIN results ON run = runs.id
+            GROUP BY runs.id ORDER BY runs.id DESC LIMIT ?""",
+            limit,
         )
-        wanted = fleet_key(fleet, file)
-        found = [
-            row for row in rows if not wanted or wanted == fleet_key(row["fleet"], row["file"])
-        ]
-        return tuple(map(as_summary, found[:limit]))
+        return tuple(map(as_summary, rows))
 
     def compare(
         self,
