@@ -12,7 +12,6 @@ from accord_tools.hosts.documents.document import (
     find_place,
     indentation,
     is_one_line,
-    join_edits,
     line_break,
 )
 from accord_tools.hosts.documents.json_scanner import (
@@ -27,6 +26,7 @@ from accord_tools.hosts.documents.value_texts import format_json
 from accord_tools.hosts.documents.values import (
     ABSENT,
     check_step,
+    edit_parts,
     find_value,
     is_same,
     name_path,
@@ -143,15 +143,7 @@ class JsonDocument:
             return Edit(0, 0, "")
         changes = split_change(old, new)
         if changes is not None:
-            return join_edits(
-                self.text,
-                [
-                    self.remove((*keys, *change.keys))
-                    if change.value is ABSENT
-                    else self.set((*keys, *change.keys), change.value)
-                    for change in changes
-                ],
-            )
+            return edit_parts(self, keys, changes)
         containers, members = self._path(keys)
         start = members[-1].value if members else skip_space(self._plain, 0)
         end = skip_value(self._plain, start)

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 from json import JSONDecodeError
 from typing import Any, Final, NamedTuple
 
@@ -209,20 +210,41 @@ def read_container(plain: str, start: int) -> BracketContainer:
         plain: valid JSON, with blanks in place of comments.
         start: where its bracket is.
     """
-    is_object = plain[start] == "{"
+
+    def read_key(at: int) -> tuple[str, int]:
+        end = skip_value(plain, at)
+        return json.loads(plain[at:end]), skip_space(plain, skip_space(plain, end) + 1)
+
+    return read_members(plain, start, skip_space, read_key, skip_value)
+
+
+def read_members(
+    text: str,
+    start: int,
+    skip: Callable[[str, int], int],
+    read_key: Callable[[int], tuple[str | KeyPath, int]],
+    skip_value: Callable[[str, int], int],
+) -> BracketContainer:
+    """Return what stands between brackets, in JSON and TOML.
+
+    Args:
+        text: of the file.
+        start: where the opening bracket is.
+        skip: returns where the next sign is that is neither a blank nor a comment.
+        read_key: returns the key that begins at a place, and where its value begins.
+        skip_value: returns where the value ends that begins at a place.
+    """
     members: list[BracketMember] = []
-    at = skip_space(plain, start + 1)
-    while plain[at] not in "]}":
-        key: str | int = len(members)
+    at = skip(text, start + 1)
+    while text[at] not in "]}":
+        key: str | int | KeyPath = len(members)
         begin = value = at
-        if is_object:
-            end = skip_value(plain, at)
-            key = json.loads(plain[at:end])
-            value = skip_space(plain, skip_space(plain, end) + 1)
-        end = skip_value(plain, value)
-        at = skip_space(plain, end)
-        comma = at if plain[at] == "," else None
+        if text[start] == "{":
+            key, value = read_key(at)
+        end = skip_value(text, value)
+        at = skip(text, end)
+        comma = at if text[at] == "," else None
         members.append(BracketMember(key, begin, value, end, comma))
         if comma is not None:
-            at = skip_space(plain, at + 1)
+            at = skip(text, at + 1)
     return BracketContainer(start, at + 1, members)

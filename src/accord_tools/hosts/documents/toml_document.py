@@ -39,6 +39,7 @@ from accord_tools.hosts.documents.value_texts import (
 from accord_tools.hosts.documents.values import (
     ABSENT,
     check_step,
+    edit_parts,
     find_value,
     is_same,
     name_path,
@@ -334,9 +335,7 @@ class TomlDocument:
         Raises:
             UneditableDocument: it cannot be done without harm.
         """
-        return self._set(keys, without_nulls(to_plain(value)))
-
-    def _set(self, keys: KeyPath, value: Any) -> Edit:
+        value = without_nulls(to_plain(value))
         old = find_value(self.data, keys)
         if old is not ABSENT:
             return Edit(0, 0, "") if is_same(old, value) else self._replace(keys, old, value)
@@ -388,21 +387,13 @@ class TomlDocument:
             changes = split_change(old, new)
             if changes is None:
                 return self._replace_value(pair, keys, new)
-            return join_edits(
-                self.text,
-                [
-                    self.remove((*keys, *each.keys))
-                    if each.value is ABSENT
-                    else self._set((*keys, *each.keys), each.value)
-                    for each in changes
-                ],
-            )
+            return edit_parts(self, keys, changes)
         edits: list[Edit] = []
         if isinstance(old, list) and isinstance(new, list) and len(new) - len(old) in (0, 1):
-            edits = [self._set((*keys, place), each) for place, each in enumerate(new)]
+            edits = [self.set((*keys, place), each) for place, each in enumerate(new)]
         elif isinstance(old, dict) and isinstance(new, dict):
             edits = [self.remove((*keys, key)) for key in old if key not in new]
-            edits += [self._set((*keys, key), new[key]) for key in new if key in old]
+            edits += [self.set((*keys, key), new[key]) for key in new if key in old]
             added = {key: value for key, value in new.items() if key not in old}
             if not any(each.path == keys for each in self._sections) and len(added) == len(new):
                 # The tables that made this one are gone: it needs a header of its own.

@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from accord_tools.hosts.definition import KeyPath
@@ -11,7 +12,7 @@ from accord_tools.hosts.documents.document import (
     UnreadableDocument,
     find_place,
 )
-from accord_tools.hosts.documents.json_scanner import BracketContainer, BracketMember
+from accord_tools.hosts.documents.json_scanner import BracketContainer, read_members
 
 # The longest quotes first. A backslash hides the next character in double quotes only.
 _STRING: Final = (
@@ -212,24 +213,12 @@ def skip_toml_value(text: str, start: int) -> int:
 
 def read_brackets(text: str, start: int) -> BracketContainer:
     """Return the members of the list or inline table that begins at a place."""
-    is_table = text[start] == "{"
-    members: list[BracketMember] = []
-    at = _skip(_BLANK, text, start + 1)
-    while text[at] not in "]}":
-        key: str | int | KeyPath = len(members)
-        begin = value = at
-        if is_table:
-            pair = read_pair(text, at, ())
-            key = pair.path if len(pair.path) > 1 else pair.path[0]
-            value, end = pair.value, pair.end
-        else:
-            end = skip_toml_value(text, at)
-        at = _skip(_BLANK, text, end)
-        comma = at if text[at] == "," else None
-        members.append(BracketMember(key, begin, value, end, comma))
-        if comma is not None:
-            at = _skip(_BLANK, text, at + 1)
-    return BracketContainer(start, at + 1, members)
+
+    def read_key(at: int) -> tuple[str | KeyPath, int]:
+        keys, end = _read_keys(text, at)
+        return tuple(keys) if len(keys) > 1 else keys[0], _skip(_SPACE, text, end + 1)
+
+    return read_members(text, start, partial(_skip, _BLANK), read_key, skip_toml_value)
 
 
 def find_toml_comments(text: str, start: int, end: int) -> list[tuple[int, int]]:

@@ -1,10 +1,15 @@
 """Values of documents: whether two are the same, and how one becomes the other."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from accord_tools.hosts.definition import HostsError, KeyPath
-from accord_tools.hosts.documents.document import UneditableDocument
+from accord_tools.hosts.documents.document import (
+    Document,
+    Edit,
+    UneditableDocument,
+    join_edits,
+)
 
 
 class _Absent:
@@ -81,6 +86,18 @@ def split_change(old: Any, new: Any) -> list[ValueChange] | None:
 
 def _differences(keys: list[Any], old: Any, new: Any) -> list[ValueChange]:
     return [ValueChange((key,), new[key]) for key in keys if not is_same(old[key], new[key])]
+
+
+def edit_parts(document: Document, keys: KeyPath, changes: Iterable[ValueChange]) -> Edit:
+    """Return the edit that makes smaller changes of the value at a path."""
+    edits = [
+        document.remove((*keys, *each.keys))
+        if each.value is ABSENT
+        else document.set((*keys, *each.keys), each.value)
+        for each in changes
+    ]
+    # Where nothing changes, there is nothing to repeat.
+    return join_edits(document.text, [each for each in edits if each != Edit(0, 0, "")])
 
 
 def wrap_value(keys: KeyPath, value: Any) -> Any:

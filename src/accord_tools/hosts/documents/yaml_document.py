@@ -23,9 +23,10 @@ from accord_tools.hosts.documents.json_scanner import BracketContainer, BracketM
 from accord_tools.hosts.documents.value_texts import BlockStyle, format_flow, format_scalar
 from accord_tools.hosts.documents.values import (
     ABSENT,
+    check_step,
+    edit_parts,
     find_value,
     is_same,
-    name_kind,
     name_path,
     split_change,
     to_plain,
@@ -157,9 +158,7 @@ class YamlDocument:
         Raises:
             UneditableDocument: it cannot be done without harm.
         """
-        return self._set(keys, to_plain(value))
-
-    def _set(self, keys: KeyPath, value: Any) -> Edit:
+        value = to_plain(value)
         nodes, entries = self._path(keys)
         if not nodes:
             return self._fill(wrap_value(keys, value))
@@ -171,14 +170,7 @@ class YamlDocument:
         self._check_names(nodes if rest else nodes[:-1], keys)
         if not rest or (node.kind == "scalar" and (old is None or (old == {} and not path))):
             return self._replace(path, old, wrap_value(rest, value))
-        is_object = isinstance(rest[0], str)
-        if node.kind != ("object" if is_object else "list"):
-            wanted = "an object" if is_object else "a list"
-            raise UneditableDocument(f"{name_path(path)} is {name_kind(old)}, and not {wanted}")
-        if not is_object and rest[0] != len(node.entries):
-            raise UneditableDocument(
-                f"{name_path(path)} has {len(node.entries)} items; item {rest[0]} cannot be added"
-            )
+        check_step(old, rest[0], path)
         if rest[1:] and find_value(self.data, (*path, rest[0])) is not ABSENT:
             raise UneditableDocument(
                 f"{name_path((*path, rest[0]))} comes from elsewhere by a merge (<<); "
@@ -268,13 +260,7 @@ class YamlDocument:
         changes = None if node.kind == "alias" else split_change(old, new)
         if changes is None or node.kind == "scalar":
             return self._replace_node(keys, new)
-        edits = [
-            self.remove((*keys, *each.keys))
-            if each.value is ABSENT
-            else self._set((*keys, *each.keys), each.value)
-            for each in changes
-        ]
-        return join_edits(self.text, edits)
+        return edit_parts(self, keys, changes)
 
     def _replace_node(self, keys: KeyPath, new: Any) -> Edit:
         text = self.text
