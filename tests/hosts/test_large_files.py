@@ -81,7 +81,7 @@ def write(home, host, count):
 def test_four_times_the_servers_take_four_times_the_work(accord, home, host, words):
     if words != ("hosts",):
         words = (*words, "--host", host)
-    write(home, host, 100)
+    write(home, host, 50)
     accord(*words)  # what is loaded only once
     calls = []
     for count in (100, 400):
