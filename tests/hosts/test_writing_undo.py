@@ -9,9 +9,7 @@ import pytest
 
 from accord_tools.hosts.definition import HostsError
 from accord_tools.hosts.writing.change import (
-    NOT_POSSIBLE,
     FileChange,
-    reversal,
     undo,
     write_changes,
 )
@@ -179,38 +177,6 @@ def test_nothing_to_undo_is_an_error(journal):
         undo(journal)
 
 
-def test_the_reversal_of_an_entry_goes_back_over_all_its_changes(journal, path):
-    changed = ADDED.replace(b'"y"', b'"z", "args": []')
-    write(journal, path, ADDED)
-    write(journal, path, changed, action="change")
-    assert reversal(journal, path, "notes", changed) == BEFORE
-    theirs = changed.replace(b"// mine", b"// theirs")
-    assert reversal(journal, path, "notes", theirs) == BEFORE.replace(b"// mine", b"// theirs")
-    assert reversal(journal, path, "other", changed) is NOT_POSSIBLE
-    assert reversal(journal, path, "notes", b"{}") is NOT_POSSIBLE
-    assert journal.original(path, "notes").id == 1
-
-
-def test_there_is_no_reversal_of_an_entry_that_was_there_before_or_was_taken_out(journal, path):
-    write(journal, path, ADDED, action="change")
-    assert reversal(journal, path, "notes", ADDED) is NOT_POSSIBLE
-    write(journal, path, BEFORE, action="remove")
-    assert reversal(journal, path, "notes", BEFORE) is NOT_POSSIBLE
-    write(journal, path, ADDED)
-    assert reversal(journal, path, "notes", ADDED) == BEFORE
-    write_changes(undo(journal), journal)
-    assert reversal(journal, path, "notes", ADDED) is NOT_POSSIBLE
-    write_changes(undo(journal, journal.entries()[0].id), journal)
-    assert reversal(journal, path, "notes", ADDED) == BEFORE
-
-
-def test_the_reversal_in_a_file_that_accord_made_is_its_removal(journal, tmp_path):
-    path = tmp_path / "mcp.json"
-    write(journal, path, b"{}")
-    assert reversal(journal, path, "notes", b"{}") is None
-    assert reversal(journal, path, "notes", b'{"theirs": 1}') is NOT_POSSIBLE
-
-
 def test_the_journal_has_no_secrets_and_only_its_owner_may_read_it(journal, path):
     secret = ADDED.replace(b'"y"', SECRET.encode())
     write(journal, path, secret)
@@ -279,7 +245,6 @@ def test_a_backup_that_is_lost_or_damaged_is_a_clear_error(journal, path):
     backup.unlink()
     with pytest.raises(HostsError, match="is no longer kept"):
         write_changes(undo(journal), journal)
-    assert reversal(journal, path, "notes", ADDED) is NOT_POSSIBLE
     assert path.read_bytes() == ADDED
 
 

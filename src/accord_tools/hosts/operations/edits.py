@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from accord_tools.hosts.definition import ConfigFile, HostsError, KeyPath
 from accord_tools.hosts.documents.document import (
@@ -15,9 +15,8 @@ from accord_tools.hosts.documents.document import (
 from accord_tools.hosts.documents.values import find_value
 from accord_tools.hosts.documents.verification import ABSENT, verify_edit
 from accord_tools.hosts.entries.shaping import ShapedEntry, entries_in
-from accord_tools.hosts.writing.change import NOT_POSSIBLE, Reversal, reversal
 from accord_tools.hosts.writing.destination import find_target
-from accord_tools.hosts.writing.journal import Journal
+from accord_tools.hosts.writing.journal import Journal, digest_of
 
 Compute: TypeAlias = Callable[[bytes | None], bytes | None]
 _INPUTS: Final = "inputs"
@@ -52,20 +51,37 @@ def remove_entry(file: ConfigFile, name: str, journal: Journal | None = None) ->
         keys = find_entry(file, document, name)
         if keys is None:
             raise HostsError(f"{file.path} has no server {name!r}")
-        if journal is not None and before is not None:
-            earlier = reversal(journal, file.path, name, before)
-            if earlier is not NOT_POSSIBLE and _is_removal(file, document, keys, earlier):
-                return earlier
+        if journal is not None:
+            for each in _additions_to(file, journal, digest_of(before)):
+                if _is_removal(file, document, keys, each):
+                    return each
         with _name_file_in_errors(file):
             text = document.remove(keys).apply(document.text)
             verify_edit(document.text, text, file.format, {keys: ABSENT})
         if journal is not None:
-            original = _find_original(file, journal, text)
-            if original is not NOT_POSSIBLE:
-                return original
+            for each in _find_originals(file, journal, text):
+                return each
         return encoding.encode(text)
 
     return compute
+
+
+def _additions_to(
+    file: ConfigFile, journal: Journal, after: str | None = None
+) -> Iterator[bytes | None]:
+    """Yield what a file contained before accord added servers to it, the newest first.
+
+    Args:
+        file: the file.
+        journal: of the additions.
+        after: the hash of the content that an addition has led to; None for any.
+    """
+    target = str(find_target(file.path))
+    for entry in journal.entries():
+        is_addition = entry.target == target and entry.action in ("add", "sync")
+        if is_addition and after in (None, entry.after):
+            with suppress(HostsError):  # it is no longer kept
+                yield None if entry.before is None else journal.backup(entry.before)
 
 
 def find_entry(file: ConfigFile, document: Document, name: str) -> KeyPath | None:
@@ -151,17 +167,15 @@ def _is_removal(file: ConfigFile, document: Document, keys: KeyPath, earlier: by
     return now == then and _without_servers(document, file) == _without_servers(before, file)
 
 
-def _find_original(
-    file: ConfigFile, journal: Journal, text: str
-) -> bytes | Literal[Reversal.NOT_POSSIBLE] | None:
-    """Return the bytes from before accord added the first server, once the last one is removed.
+def _find_originals(file: ConfigFile, journal: Journal, text: str) -> Iterator[bytes | None]:
+    """Yield the bytes from before accord added the first server, once the last one is removed.
 
     The object around servers may have been made by accord. The rest of the file must be the same,
     but for blanks: a comment that was written since is not lost.
     """
     document = open_document(text, file.format)
     if entries_in(document.data, file):
-        return NOT_POSSIBLE
+        return
     rest = text
     for depth in range(len(file.key), 0, -1):
         opened = open_document(rest, file.format)
@@ -170,19 +184,11 @@ def _find_original(
         with suppress(UneditableDocument):
             rest = opened.remove(file.key[:depth]).apply(rest)
     squeezed = {"".join(each.split()) for each in (text, rest)}
-    target = str(find_target(file.path))
-    for entry in journal.entries():
-        if entry.target != target or entry.action not in ("add", "sync"):
-            continue
-        try:
-            before = None if entry.before is None else journal.backup(entry.before)
-        except HostsError:
-            continue  # it is no longer kept
+    for before in _additions_to(file, journal):
         if before is None and not squeezed.isdisjoint(("", "{}")):
-            return None
+            yield None
         if before is not None and _is_same_but_blanks(file, before, squeezed, document):
-            return before
-    return NOT_POSSIBLE
+            yield before
 
 
 def _is_same_but_blanks(

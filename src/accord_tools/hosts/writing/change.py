@@ -9,10 +9,9 @@ import random
 import shlex
 import time
 from collections.abc import Callable, Sequence
-from enum import Enum
 from functools import partial
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -223,14 +222,6 @@ def _take_back(made: Sequence[tuple[WrittenChange, JournalEntry | None]]) -> lis
 # -- changes taken back: exactly if the file stayed as it was left, else only our part of it
 
 
-class Reversal(Enum):
-    """Says that a change cannot be taken back without a guess."""
-
-    NOT_POSSIBLE = "not possible"
-
-
-NOT_POSSIBLE: Final = Reversal.NOT_POSSIBLE
-
 # Raises HostsError if the second content is not the first one without the change.
 Verification: TypeAlias = Callable[[JournalEntry, bytes, bytes], None]
 
@@ -263,44 +254,13 @@ def undo(
             host=each.host,
             name=each.name,
             action="undo",
-            compute=partial(_reverse_verified, journal, each, verify),
+            compute=partial(_reverse, journal, each, verify),
             mode=each.mode,
             undoes=each.id,
         )
         for each in happened
         if each.group == chosen.group
     ]
-
-
-def reversal(
-    journal: Journal, path: Path, name: str, current: bytes
-) -> bytes | Literal[Reversal.NOT_POSSIBLE] | None:
-    """Return a file without an entry that accord added: the bytes that it had before.
-
-    The caller compares the values before it writes the result.
-
-    Args:
-        journal: with the change that added it.
-        path: of the file.
-        name: of the entry.
-        current: what the file contains.
-
-    Returns:
-        None if accord made the file, and it contains nothing else; NOT_POSSIBLE if accord did not
-        add the entry, or other programs changed it since.
-    """
-    if journal.original(path, name) is None:
-        return NOT_POSSIBLE
-    content: bytes | None = current
-    for entry in journal.entries_of(path, name):
-        try:
-            found = _reverse(journal, entry, content)
-        except HostsError:
-            return NOT_POSSIBLE  # the backup is no longer kept
-        if found is NOT_POSSIBLE:
-            return NOT_POSSIBLE
-        content = found
-    return content
 
 
 def _newest_in_force(entries: list[JournalEntry]) -> JournalEntry:
@@ -329,14 +289,22 @@ def _entry_with(number: int, entries: list[JournalEntry]) -> JournalEntry:
     )
 
 
-def _reverse_verified(
+def _reverse(
     journal: Journal, entry: JournalEntry, verify: Verification | None, current: bytes | None
 ) -> bytes | None:
-    found = _reverse(journal, entry, current)
-    if found is NOT_POSSIBLE:
+    """Return a content without one change."""
+    now = digest_of(current)
+    if now == entry.before:
+        return current
+    before = None if entry.before is None else journal.backup(entry.before)
+    if now == entry.after:
+        return before
+    found = None
+    if current is not None and before is not None and entry.after is not None:
+        found = _reverse_part(before, journal.backup(entry.after), current)
+    if current is None or found is None:
         raise HostsError(_explain(journal, entry))
-    is_exact = digest_of(current) == entry.after or found == current
-    if verify is not None and not is_exact and current is not None and found is not None:
+    if verify is not None:
         try:
             verify(entry, current, found)
         except HostsError as error:
@@ -344,24 +312,8 @@ def _reverse_verified(
     return found
 
 
-def _reverse(
-    journal: Journal, entry: JournalEntry, current: bytes | None
-) -> bytes | Literal[Reversal.NOT_POSSIBLE] | None:
-    """Return a content without one change."""
-    now = digest_of(current)
-    if now == entry.before:
-        return current
-    if now == entry.after:
-        return None if entry.before is None else journal.backup(entry.before)
-    if current is None or entry.before is None or entry.after is None:
-        return NOT_POSSIBLE
-    return _reverse_part(journal.backup(entry.before), journal.backup(entry.after), current)
-
-
-def _reverse_part(
-    before: bytes, after: bytes, current: bytes
-) -> bytes | Literal[Reversal.NOT_POSSIBLE]:
-    """Return a content without the span in which two others differ, if it is in there once."""
+def _reverse_part(before: bytes, after: bytes, current: bytes) -> bytes | None:
+    """Return a content without the span in which two others differ; None if it is not found."""
     start = _count_same(before, after)
     rest = _count_same(before[start:][::-1], after[start:][::-1])
     old, new = before[start : len(before) - rest], after[start : len(after) - rest]
@@ -372,7 +324,7 @@ def _reverse_part(
         if (count := current.count(left + new + right)) < 2:
             break
     if count != 1:
-        return NOT_POSSIBLE  # it is gone, or in more than one place
+        return None
     return current.replace(left + new + right, left + old + right)
 
 

@@ -16,7 +16,7 @@ import msgspec
 
 from accord.version import __version__
 from accord_tools.hosts.definition import HostsError
-from accord_tools.hosts.writing.destination import find_target, read_file, replace_file
+from accord_tools.hosts.writing.destination import read_file, replace_file
 from accord_tools.hosts.writing.lock import make_private_folder
 
 ChangeAction: TypeAlias = Literal["add", "change", "remove", "repair", "sync", "undo"]
@@ -111,35 +111,6 @@ class Journal:
                 elif read.get("state") in ("failed", "reverted"):  # written by earlier versions
                     found.pop(msgspec.convert(read.get("id"), int), None)
         return [found[number] for number in sorted(found, reverse=True)]
-
-    def entries_of(self, path: Path, name: str) -> list[JournalEntry]:
-        """Return the changes of an entry of a file that still count, newest first.
-
-        Changes that were taken back are left out, and so is what was before the entry was added.
-        """
-        target = str(find_target(path))
-        undone: set[int] = set()
-        counting = []
-        for each in self.entries():
-            if each.id in undone:
-                continue
-            if each.action == "undo":
-                if each.undoes is not None:
-                    undone.add(each.undoes)
-                continue
-            if (each.target, each.name) != (target, name):
-                continue
-            if each.action == "remove":
-                break
-            counting.append(each)
-            if each.action == "add":
-                break
-        return counting
-
-    def original(self, path: Path, name: str) -> JournalEntry | None:
-        """Return the change that added an entry to a file; None if accord did not add it."""
-        found = self.entries_of(path, name)
-        return found[-1] if found and found[-1].action in ("add", "sync") else None
 
     def backup_path(self, digest: str) -> Path:
         """Return the file with a content that was before or after a change."""
