@@ -112,12 +112,10 @@ uvicorn: .venv/ready
 	@export ACCORD_TEST_SERVER=uvicorn; \
 	$(GROUP) uvicorn -n 2 --dist worksteal $(addprefix tests/,http interaction auth)
 
-# Tests of HTTP and of authorization with what they keep in a store that workers share.
+# Tests of HTTP with what they keep in a store that workers share.
 shared: .venv/ready
 	@export ACCORD_TEST_STORE=memory; \
 	$(GROUP) shared -n 2 --dist worksteal $(addprefix tests/,http interaction sharing/sessions)
-	@export ACCORD_TEST_AUTH_STORE=shared; \
-	$(GROUP) shared-auth -n 2 --dist worksteal tests/auth
 
 # Tests of HTTP, authorization and schemas with the oldest dependencies that pyproject.toml allows,
 # but for those with other servers and providers, which need newer ones.

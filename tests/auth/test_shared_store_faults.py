@@ -8,12 +8,12 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 from accord.auth.authorization_server import access_tokens
-from accord.auth.authorization_server.models import DEVICE_CODE, StoredGrant
-from accord.auth.authorization_server.store import StoredSession, grant_owner, login_owner
+from accord.auth.authorization_server.models import DEVICE_CODE, StoredGrant, StoredSession
+from accord.auth.authorization_server.state import store as shared_store
+from accord.auth.authorization_server.state.grants import REVOCATIONS
+from accord.auth.authorization_server.state.sign_ins import grant_owner, login_owner
 from accord.auth.authorization_server.threads import LoopCalls, StoreLoop
 from accord.errors import AuthError, StoreError, StoreUnavailable
-from accord.sharing.authorization import store as shared_store
-from accord.sharing.authorization.grants import REVOCATIONS
 from accord.sharing.backends.memory_backend import MemoryBackend
 from support.auth_workers import AuthWorkers, LocalWorker
 from support.auth_workers import shared_store as open_store
@@ -113,7 +113,7 @@ def test_a_revocation_that_is_interrupted_at_any_step_can_be_repeated(workers):
         form = {"client_id": client, "token": tokens["refresh_token"]}
         if _try(failing.post, "/revoke", **form) is None:
             assert working.post("/revoke", **form).status == 200
-        assert claims_of(tokens["access_token"])["grant"] in workers.store.revoked_grants()
+        assert claims_of(tokens["access_token"])["grant"] in workers.store.grants.read_revoked()
         assert working.refresh(client, tokens["refresh_token"]).error == "invalid_grant"
 
 
@@ -129,7 +129,7 @@ def test_the_theft_of_a_refresh_token_is_noticed_although_the_store_fails(worker
         if answer is None:
             answer = working.refresh(client, first["refresh_token"])
         assert answer.error == "invalid_grant"
-        assert claims_of(second["access_token"])["grant"] in workers.store.revoked_grants()
+        assert claims_of(second["access_token"])["grant"] in workers.store.grants.read_revoked()
         assert working.refresh(client, second["refresh_token"]).error == "invalid_grant"
 
 
@@ -190,24 +190,24 @@ def test_the_end_of_a_sign_in_that_is_interrupted_can_be_repeated(workers):
         left, workers.failing.left = workers.failing.left, None
         now, ends = working.now(), working.now() + 100
         session, login, grant = f"s{step}", f"l{step}", f"g{step}"
-        working.add_login(login, "fake:17", ends)
+        working.grants.add_login(login, "fake:17", ends)
         stored = StoredGrant(
             grant_id=grant, client_id="c", subject="fake:17", scopes=(), resource="r"
         )
-        working.add_grant(stored, now=now, expires_at=ends)
-        working.add_session(
+        working.grants.add(stored, now=now, expires_at=ends)
+        working.sign_ins.add(
             StoredSession(session, "fake", b"x"), login_owner(login), expires_at=ends
         )
-        assert working.share_session(login_owner(login), grant_owner(grant), expires_at=ends)
+        assert working.sign_ins.share(login_owner(login), grant_owner(grant), expires_at=ends)
         workers.failing.left = left
         try:
-            failing.end_session(session, now, keep_until=ends)
+            failing.grants.end_session(session, now, keep_until=ends)
         except StoreUnavailable:
-            working.end_session(session, now, keep_until=ends)
-        assert working.session(session) is None
-        assert working.login(login, now) is None
-        assert working.grant(grant) is None
-        assert grant in working.revoked_grants()
+            working.grants.end_session(session, now, keep_until=ends)
+        assert working.sign_ins.find(session) is None
+        assert working.grants.find_login(login, now) is None
+        assert working.grants.find(grant) is None
+        assert grant in working.grants.read_revoked()
 
 
 def test_a_registration_that_is_interrupted_leaves_nothing_that_counts_for_ever(workers):
@@ -215,9 +215,9 @@ def test_a_registration_that_is_interrupted_leaves_nothing_that_counts_for_ever(
     interrupted = sum(_try(failing.register) is None for _ in workers.failing_at_each_step())
     assert interrupted > 2
     store = workers.store
-    while store.forget_idle_client():
+    while store.clients.forget_idle():
         pass
-    assert store.count_clients() == 0
+    assert store.clients.count() == 0
 
 
 # -- a store that does not answer for a while
@@ -322,8 +322,8 @@ def test_everything_expires(workers):
 
 def _fill_session(store):
     ends = store.now() + 100
-    store.add_session(StoredSession("s", "fake", b"x"), login_owner("l"), expires_at=ends)
-    store.remember_consent(
+    store.sign_ins.add(StoredSession("s", "fake", b"x"), login_owner("l"), expires_at=ends)
+    store.clients.remember_consent(
         StoredGrant(grant_id="g", client_id="c", subject="ada", scopes=("read",), resource="r")
     )
 
@@ -343,13 +343,13 @@ def test_nothing_in_the_store_can_be_used_by_a_reader(workers):
 def test_a_sign_in_ends_with_its_last_use_and_no_later(workers):
     store, now = workers.store, workers.store.now()
     session, login, grant = "s", login_owner("l"), grant_owner("g")
-    store.add_session(StoredSession(session, "fake", b"x"), login, expires_at=now + 100)
-    store.share_session(login, grant, expires_at=now + 10_000)
-    store.revoke("g", now, keep_until=now + 10)
-    assert store.session_of(grant) is None
-    assert store.session_of(login) is not None
+    store.sign_ins.add(StoredSession(session, "fake", b"x"), login, expires_at=now + 100)
+    store.sign_ins.share(login, grant, expires_at=now + 10_000)
+    store.grants.revoke("g", now, keep_until=now + 10)
+    assert store.sign_ins.find_of(grant) is None
+    assert store.sign_ins.find_of(login) is not None
     workers.clock.ahead = 200.0
-    assert store.session(session) is None
+    assert store.sign_ins.find(session) is None
 
 
 def test_a_full_server_does_not_read_all_clients_for_each_that_registers(workers):
@@ -363,24 +363,24 @@ def test_a_full_server_does_not_read_all_clients_for_each_that_registers(workers
         workers.failing.counts.clear()
         for _ in range(25):
             desk.client()
-        assert store.count_clients() == 30
+        assert store.clients.count() == 30
         # Some for each request, and each client once or twice.
         assert workers.failing.counts["get"] < 250
 
 
 def test_revocations_are_read_again_only_if_there_are_new_ones(workers):
     store = workers.workers[0].store
-    store.revoked_grants()
+    store.grants.read_revoked()
     workers.failing.counts.clear()
     for _ in range(5):
-        store.revoked_grants()
+        store.grants.read_revoked()
     assert "members" not in workers.failing.counts
-    workers.store.revoke("g", workers.store.now(), keep_until=workers.store.now() + 10)
-    assert store.revoked_grants() == {"g"}
+    workers.store.grants.revoke("g", workers.store.now(), keep_until=workers.store.now() + 10)
+    assert store.grants.read_revoked() == {"g"}
     # The content of the store is lost, such as by a failover to a late replica.
     loop_thread().run(workers.memory.delete(REVOCATIONS))
     loop_thread().run(workers.memory.remove("auth:revoked", ["g"]))
-    assert store.revoked_grants() == frozenset()
+    assert store.grants.read_revoked() == frozenset()
 
 
 def test_the_clock_of_the_store_counts_on_every_machine():

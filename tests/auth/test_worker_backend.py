@@ -18,10 +18,8 @@ from accord.auth import (
     Protected,
     StaticTokens,
 )
-from accord.auth.authorization_server.sqlite_store import SqliteStore
 from accord.errors import AuthError
 from accord.http.client.guarded import HttpResponse
-from accord.sharing.authorization.store import SharedAuthorizationStore
 from accord.sharing.backends.memory_backend import MemoryBackend
 from accord.testing import unattended
 from support.balanced_apps import balanced, balanced_apps
@@ -67,11 +65,13 @@ def test_the_store_of_workers_is_used_where_they_could_not_share_the_state_other
     given = {} if store == "default" else {"store": store}
     auth = AuthorizationServer({"ada": "lovelace"}, **given)
 
-    async def scenario():
-        auth.use_backend(backend())
-        return await asyncio.to_thread(lambda: type(auth.endpoints.store))
+    given_one = backend()
 
-    assert run(scenario()) is (SharedAuthorizationStore if is_used else SqliteStore)
+    async def scenario():
+        auth.use_backend(given_one)
+        return await asyncio.to_thread(lambda: auth.endpoints.store.backend)
+
+    assert (run(scenario()) is given_one) is is_used
     auth.close()
 
 
@@ -210,11 +210,13 @@ def test_a_verifier_passes_the_store_on_to_its_authorization_server(wrap):
     auth = AuthorizationServer({"ada": "lovelace"}, issuer="https://auth.example", store=None)
     protected = wrap(auth.verifier)
 
-    async def scenario():
-        protected.use_backend(Near())
-        return await asyncio.to_thread(lambda: type(auth.endpoints.store))
+    near = Near()
 
-    assert run(scenario()) is SharedAuthorizationStore
+    async def scenario():
+        protected.use_backend(near)
+        return await asyncio.to_thread(lambda: auth.endpoints.store.backend)
+
+    assert run(scenario()) is near
     Protected(StaticTokens({"a" * 20: []})).use_backend(Near())
     Protected(FirstOf(StaticTokens({"a" * 20: []}))).use_backend(Near())
 

@@ -21,13 +21,11 @@ import msgspec
 from accord.auth.authorization_server.access_tokens import OwnTokenVerifier, RevokedGrants
 from accord.auth.authorization_server.endpoints import Endpoints
 from accord.auth.authorization_server.models import OAuthResponse, Request
-from accord.auth.authorization_server.sqlite_store import SqliteStore
-from accord.auth.authorization_server.store import AuthorizationStore
-from accord.sharing.authorization.store import SharedAuthorizationStore
+from accord.auth.authorization_server.state.store import AuthorizationStore
 from accord.sharing.backends.backend import Backend
 from accord.sharing.backends.memory_backend import MemoryBackend
 from accord.sharing.backends.urls import open_backend
-from support.oauth import ADA, ISSUER, RESOURCE, Desk, desk_settings, loop_thread
+from support.oauth import ADA, ISSUER, RESOURCE, Desk, desk_settings, file_store, loop_thread
 from support.valkey import running_valkey
 from support.waiting import LONG
 
@@ -176,12 +174,12 @@ def running_workers(kind: str, folder: Path) -> Iterator[AuthWorkers]:
 
 
 @contextmanager
-def shared_store(backend: Backend, **settings: Any) -> Iterator[SharedAuthorizationStore]:
+def shared_store(backend: Backend, **settings: Any) -> Iterator[AuthorizationStore]:
     """A store over a backend that is open meanwhile."""
     calls = loop_thread()
     calls.run(backend.open())
     try:
-        yield SharedAuthorizationStore(backend, calls, **{"client_ttl": 180 * 86_400.0, **settings})
+        yield AuthorizationStore(backend, calls, **{"client_ttl": 180 * 86_400.0, **settings})
     finally:
         calls.run(backend.close())
 
@@ -193,7 +191,7 @@ def main(place: str) -> None:
         if "://" in place:
             store = stack.enter_context(shared_store(open_backend(place)))
         else:
-            store = SqliteStore(place)
+            store = file_store(place)
         stack.callback(store.close)
         worker = LocalWorker(store)
         for line in sys.stdin.buffer:

@@ -4,7 +4,6 @@ import base64
 import hashlib
 import html
 import json
-import os
 import re
 import secrets
 from collections.abc import Callable
@@ -18,14 +17,11 @@ from accord.auth.authorization_server.models import (
     OAuthResponse,
     Request,
 )
-from accord.auth.authorization_server.sqlite_store import SqliteStore as Store
-from accord.auth.authorization_server.store import AuthorizationStore
-from accord.auth.authorization_server.threads import StoreLoop
-from accord.sharing.authorization.store import SharedAuthorizationStore
+from accord.auth.authorization_server.state.store import AuthorizationStore
+from accord.auth.authorization_server.store_source import open_file
+from accord.auth.authorization_server.threads import DirectCalls, StoreLoop
 from accord.sharing.backends.memory_backend import MemoryBackend
 
-# Whether desks keep their state as servers on several machines do.
-IS_SHARED = os.environ.get("ACCORD_TEST_AUTH_STORE") == "shared"
 ISSUER = "https://auth.example"
 RESOURCE = "https://auth.example/mcp"
 RETURN = "http://127.0.0.1:3000/callback"
@@ -85,17 +81,18 @@ def new_store(
     settings: AuthorizationServerSettings, clock: Callable[[], float]
 ) -> AuthorizationStore:
     """An empty store in memory."""
-    if not IS_SHARED:
-        return Store(":memory:")
     backend = MemoryBackend(clock=clock)
-    return SharedAuthorizationStore(
-        backend, loop_thread(), client_ttl=settings.client_ttl, clock=clock
-    )
+    return AuthorizationStore(backend, DirectCalls(), client_ttl=settings.client_ttl, clock=clock)
+
+
+def file_store(path: object = ":memory:") -> AuthorizationStore:
+    """The state in a file."""
+    return open_file(str(path), client_ttl=180 * 86_400.0)
 
 
 @cache
 def loop_thread() -> StoreLoop:
-    """The loop of all stores that are not SQLite's."""
+    """The loop of stores that need one."""
     return StoreLoop()
 
 
@@ -110,7 +107,7 @@ class Desk:
     """An authorization server without a network, a clock to turn, and a client and a browser."""
 
     def __init__(self, *, store: AuthorizationStore | None = None, **settings: Any) -> None:
-        self.now = 1_000_000.0
+        self.now = 1_000_000.0 if store is None else store.now()
         given = desk_settings(**settings)
         self.store = store or new_store(given, lambda: self.now)
         self.endpoints = Endpoints(self.store, given)

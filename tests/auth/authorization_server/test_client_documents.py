@@ -128,7 +128,7 @@ def test_an_invalid_document_is_refused_and_not_stored(change, why):
     document = {key: value for key, value in (DOCUMENT | change).items() if value is not None}
     with pytest.raises(OAuthRefusal, match=why):
         describe(desk, document)
-    assert desk.store.client(URL) is None
+    assert desk.store.clients.find(URL) is None
 
 
 @pytest.mark.requirement("auth.cimd.as-checks-structure")
@@ -153,7 +153,7 @@ def test_grants_and_scopes_that_are_not_offered_are_dropped():
     grants = ["authorization_code", "client_credentials", "implicit"]
     more = {"grant_types": grants, "scope": "read fly", "application_type": "native", "x": 1}
     describe(desk, DOCUMENT | more, **{"content-type": "application/cimd+json; charset=utf-8"})
-    kept = desk.store.client(URL)
+    kept = desk.store.clients.find(URL)
     assert kept.grant_types == ("authorization_code",)
     assert kept.scopes == ("read",)
     assert kept.application_type == "native"
@@ -191,8 +191,7 @@ def test_a_stale_document_is_fetched_again_and_replaces_the_old_one():
     assert needs_document(desk)
     describe(desk, DOCUMENT | {"client_name": "Better notes"})
     assert "Better notes" in desk.consent(URL).text
-    desk.store.forget_idle_clients(desk.now - 200)
-    assert desk.store.client(URL) is not None  # it has a grant
+    assert desk.store.clients.find(URL) is not None  # it has a grant
 
 
 def test_described_clients_count_as_registered_ones():
@@ -202,9 +201,9 @@ def test_described_clients_count_as_registered_ones():
     second = desk.client()
     desk.now += 4_000
     describe(desk)
-    assert desk.store.client(first) is None
-    assert desk.store.client(second) is not None
-    assert desk.store.count_clients() == 2
+    assert desk.store.clients.find(first) is None
+    assert desk.store.clients.find(second) is not None
+    assert desk.store.clients.count() == 2
 
 
 def test_fetches_for_one_address_are_limited():
@@ -293,7 +292,7 @@ def test_a_document_is_fetched_once_while_it_is_fresh():
     for _ in range(3):
         assert prepare(documents, desk, authorize_request()).refusal is None
     assert seen == [URL]
-    assert desk.store.client(URL).fresh_until > desk.store.now() + 200
+    assert desk.store.clients.find(URL).fresh_until > desk.store.now() + 200
 
 
 def test_a_failed_fetch_is_shown_without_its_reason_and_tried_again(caplog):

@@ -255,7 +255,7 @@ def test_a_login_lasts_for_a_while_and_is_kept_as_a_hash(desk):
     client = desk.client()
     desk.consent(client)
     assert desk.cookie is not None
-    assert desk.store.login(desk.cookie, desk.now) is None
+    assert desk.store.grants.find_login(desk.cookie, desk.now) is None
     assert "Allow" in desk.authorize(client).text
     desk.now += 3601
     assert 'name="password"' in desk.authorize(client).text

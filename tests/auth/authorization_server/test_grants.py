@@ -33,7 +33,7 @@ def verified(desk: Desk, token: str, audience: str = RESOURCE, issuer: str | Non
         endpoints, issuer=issuer, audiences=(audience,), revoked=RevokedGrants(endpoints)
     )
     principal = tokens.read_principal(token, desk.now)
-    if principal is None or principal.claims["grant"] in desk.store.revoked_grants():
+    if principal is None or principal.claims["grant"] in desk.store.grants.read_revoked():
         return None
     return principal
 
@@ -450,10 +450,10 @@ def test_a_revoked_grant_is_forgotten_once_its_tokens_are_over(desk):
     desk.post("/revoke", client_id=client, token=tokens["refresh_token"])
     desk.now += 599
     desk.send("GET", "/jwks")
-    assert len(desk.store.revoked_grants()) == 1
+    assert len(desk.store.grants.read_revoked()) == 1
     desk.now += 61
     desk.send("GET", "/jwks")
-    assert desk.store.revoked_grants() == frozenset()
+    assert desk.store.grants.read_revoked() == frozenset()
     assert desk.refresh(client, tokens["refresh_token"]).error == "invalid_grant"
 
 

@@ -31,7 +31,7 @@ def test_a_client_that_can_keep_a_secret_gets_one_that_is_kept_as_a_hash():
     told = desk.register(token_endpoint_auth_method="client_secret_basic").json
     assert len(told["client_secret"]) >= 43
     assert told["client_secret_expires_at"] == 0
-    kept = desk.store.client(told["client_id"])
+    kept = desk.store.clients.find(told["client_id"])
     assert told["client_secret"] not in repr(kept)
     answer = desk.token(grant_type="refresh_token", refresh_token="x", client_id=told["client_id"])
     assert answer.error == "invalid_client"
@@ -57,7 +57,7 @@ def test_the_application_type_is_stored_and_returned(kind):
     desk = Desk()
     said = desk.register(application_type=kind).json
     assert said["application_type"] == kind
-    assert desk.store.client(said["client_id"]).application_type == kind
+    assert desk.store.clients.find(said["client_id"]).application_type == kind
 
 
 def test_scopes_that_the_server_does_not_have_are_dropped():
@@ -141,7 +141,7 @@ def test_a_full_server_forgets_the_client_that_has_had_no_grant_for_longest():
     kept = []
     for _ in range(4):
         desk.now += 1
-        kept.append([each for each in (first, second, third) if desk.store.client(each)])
+        kept.append([each for each in (first, second, third) if desk.store.clients.find(each)])
         desk.client()
     assert kept == [[first, second, third], [first, second], [first], []]
 
@@ -152,7 +152,7 @@ def test_a_client_with_a_grant_never_makes_room():
     tokens = desk.tokens(used)
     for _ in range(5):
         fresh = desk.client()
-    assert desk.store.client(used) is not None
+    assert desk.store.clients.find(used) is not None
     assert desk.refresh(used, tokens["refresh_token"]).status == 200
     desk.tokens(fresh)
     answer = desk.register()
@@ -175,16 +175,16 @@ def test_clients_without_a_grant_are_forgotten_after_months():
     for _ in range(11):
         desk.now += 9 * DAY
         refresh = desk.refresh(steady, refresh).json["refresh_token"]
-    assert all(map(desk.store.client, (unused, once, steady)))
+    assert all(map(desk.store.clients.find, (unused, once, steady)))
     desk.now += 2 * DAY
     desk.send("GET", "/jwks")
-    assert [each for each in (unused, once, steady) if desk.store.client(each)] == [steady]
-    assert desk.store.consented_scopes("ada", once, RESOURCE) is None
-    assert desk.store.consented_scopes("ada", steady, RESOURCE) is not None
+    assert [each for each in (unused, once, steady) if desk.store.clients.find(each)] == [steady]
+    assert desk.store.clients.consented_scopes("ada", once, RESOURCE) is None
+    assert desk.store.clients.consented_scopes("ada", steady, RESOURCE) is not None
     # From the last refresh on, not from the first grant.
     desk.now += 97 * DAY
     desk.send("GET", "/jwks")
-    assert desk.store.client(steady) is not None
+    assert desk.store.clients.find(steady) is not None
 
 
 def test_one_address_registers_no_more_than_so_often():

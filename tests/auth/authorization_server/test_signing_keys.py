@@ -5,18 +5,18 @@ import pytest
 
 from accord.auth.authorization_server.access_tokens import SigningKeys
 from accord.auth.authorization_server.models import AuthorizationServerSettings
-from accord.auth.authorization_server.sqlite_store import SqliteStore as Store
-from support.oauth import Desk
+from accord.auth.authorization_server.state.store import AuthorizationStore
+from support.oauth import Desk, file_store
 
 
-def keys_of(store: Store, **changed):
+def keys_of(store: AuthorizationStore, **changed):
     settings = AuthorizationServerSettings(key_ttl=1000.0, access_ttl=600.0, **changed)
     return SigningKeys(store, settings)
 
 
 @pytest.mark.parametrize("algorithm", ["ES256", "RS256"])
 def test_published_keys_verify_a_token(algorithm):
-    keys = keys_of(Store(":memory:"), algorithm=algorithm)
+    keys = keys_of(file_store(), algorithm=algorithm)
     token = keys.sign({"sub": "ada"}, 1.0)
     head = jwt.get_unverified_header(token)
     assert (head["alg"], head["typ"]) == (algorithm, "at+jwt")
@@ -29,7 +29,7 @@ def test_published_keys_verify_a_token(algorithm):
 
 
 def test_old_keys_are_published_while_their_tokens_live():
-    keys = keys_of(Store(":memory:"))
+    keys = keys_of(file_store())
     token = keys.sign({}, 0.0)
     old = jwt.get_unverified_header(token)["kid"]
     keys.rotate(500.0)
@@ -42,14 +42,14 @@ def test_old_keys_are_published_while_their_tokens_live():
 
 
 def test_a_key_is_replaced_after_its_time():
-    keys = keys_of(Store(":memory:"))
+    keys = keys_of(file_store())
     first = jwt.get_unverified_header(keys.sign({}, 0.0))["kid"]
     assert jwt.get_unverified_header(keys.sign({}, 999.0))["kid"] == first
     assert jwt.get_unverified_header(keys.sign({}, 1000.0))["kid"] != first
 
 
 def test_another_algorithm_means_another_key():
-    store = Store(":memory:")
+    store = file_store()
     keys_of(store).sign({}, 0.0)
     token = keys_of(store, algorithm="RS256").sign({}, 1.0)
     assert jwt.get_unverified_header(token)["alg"] == "RS256"

@@ -16,35 +16,34 @@ from accord.auth.authorization_server.secrets import (
     is_hash,
     is_password,
 )
-from accord.auth.authorization_server.sqlite_store import SqliteStore as Store
-from accord.auth.authorization_server.sqlite_store import check_file as check_store
+from accord.auth.authorization_server.store_source import check_file as check_store
 from accord.errors import AuthError
-from support.oauth import ADA, Desk
+from support.oauth import ADA, Desk, file_store
 
 
 def test_all_that_matters_survives_a_restart(tmp_path):
     path = str(tmp_path / "auth.db")
-    first = Desk(store=Store(path))
+    first = Desk(store=file_store(path))
     client = first.client()
     tokens = first.tokens(client)
     first.store.close()
-    second = Desk(store=Store(path))
+    second = Desk(store=file_store(path))
     assert second.refresh(client, tokens["refresh_token"]).status == 200
     assert second.send("GET", "/jwks").json["keys"] != []
 
 
 def test_the_file_is_for_its_owner_alone(tmp_path):
     path = tmp_path / "auth.db"
-    Store(str(path)).close()
+    file_store(path).close()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     path.chmod(0o644)
-    Store(str(path)).close()
+    file_store(path).close()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 def test_nothing_in_the_file_can_be_used_by_a_reader(tmp_path):
     path = tmp_path / "auth.db"
-    desk = Desk(store=Store(str(path)))
+    desk = Desk(store=file_store(path))
     told = desk.register(token_endpoint_auth_method="client_secret_post").json
     client = desk.client()
     code = desk.code(client)
@@ -59,7 +58,7 @@ def test_nothing_in_the_file_can_be_used_by_a_reader(tmp_path):
 
 def test_two_processes_cannot_use_one_refresh_token(tmp_path):
     path = str(tmp_path / "auth.db")
-    one, two = Desk(store=Store(path)), Desk(store=Store(path))
+    one, two = Desk(store=file_store(path)), Desk(store=file_store(path))
     client = one.client()
     token = one.tokens(client)["refresh_token"]
     assert one.refresh(client, token).status == 200
@@ -68,10 +67,10 @@ def test_two_processes_cannot_use_one_refresh_token(tmp_path):
 
 def test_of_eight_that_refresh_at_once_one_succeeds(tmp_path):
     path = str(tmp_path / "auth.db")
-    first = Desk(store=Store(path))
+    first = Desk(store=file_store(path))
     client = first.client()
     token = first.tokens(client)["refresh_token"]
-    desks = [Desk(store=Store(path)) for _ in range(8)]
+    desks = [Desk(store=file_store(path)) for _ in range(8)]
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda desk: desk.refresh(client, token), desks))
     assert sorted(answer.status for answer in answers) == [200] + [400] * 7
@@ -79,14 +78,14 @@ def test_of_eight_that_refresh_at_once_one_succeeds(tmp_path):
 
 def test_of_eight_that_redeem_a_code_at_once_at_most_one_succeeds(tmp_path):
     path = str(tmp_path / "auth.db")
-    first = Desk(store=Store(path))
+    first = Desk(store=file_store(path))
     client = first.client()
     code = first.code(client)
-    desks = [Desk(store=Store(path)) for _ in range(8)]
+    desks = [Desk(store=file_store(path)) for _ in range(8)]
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda desk: desk.redeem(client, code), desks))
     assert sorted(answer.status for answer in answers) == [200] + [400] * 7
-    assert len(first.store.revoked_grants()) == 1
+    assert len(first.store.grants.read_revoked()) == 1
 
 
 def test_a_store_that_another_process_is_writing_to_is_opened_after_it(tmp_path):
@@ -96,20 +95,20 @@ def test_a_store_that_another_process_is_writing_to_is_opened_after_it(tmp_path)
         other.execute("BEGIN IMMEDIATE")
         release = threading.Timer(0.2, lambda: other.execute("ROLLBACK"))
         release.start()
-        store = Store(path)
+        store = file_store(path)
         release.join()
-    assert store.count_clients() == 0
+    assert store.clients.count() == 0
     store.close()
 
 
 def test_two_processes_sign_with_one_key(tmp_path):
     path = str(tmp_path / "auth.db")
-    one, two = Desk(store=Store(path)), Desk(store=Store(path))
+    one, two = Desk(store=file_store(path)), Desk(store=file_store(path))
     assert one.send("GET", "/jwks").json == two.send("GET", "/jwks").json
 
 
-def test_a_refusal_keeps_what_was_done_and_a_failure_does_not():
-    store = Store(":memory:")
+def test_a_refusal_keeps_what_was_done_and_a_failure_does_not(tmp_path):
+    store = file_store(tmp_path / "auth.db")
 
     def do(name: str, error: Exception) -> None:
         with store.transaction():
@@ -125,7 +124,7 @@ def test_a_refusal_keeps_what_was_done_and_a_failure_does_not():
 
 
 def _damaged(path):
-    Store(str(path)).close()
+    file_store(path).close()
     content = bytearray(path.read_bytes())
     # Behind the header of the file: its pages are not tables any more.
     content[100:4096] = b"x" * 3996
@@ -135,7 +134,7 @@ def _damaged(path):
 UNUSABLE = {
     "garbage": (lambda path: path.write_bytes(b"not a database" * 100), "not a database"),
     "damaged": (_damaged, "malformed|damaged"),
-    "a folder": (lambda path: path.mkdir(), "directory"),
+    "a folder": (lambda path: path.mkdir(), "directory|not a file"),
     "no folder": (lambda path: path.parent.rmdir(), "does not exist|No such file"),
     "a file for a folder": (
         lambda path: (path.parent.rmdir(), path.parent.write_text("")),
@@ -151,7 +150,7 @@ def test_an_unusable_store_is_reported_with_its_path_and_left_as_it_is(kind, tmp
     spoil, why = UNUSABLE[kind]
     spoil(path)
     before = path.read_bytes() if path.is_file() else None
-    for use in (check_store, Store):
+    for use in (check_store, file_store):
         with pytest.raises(AuthError, match=why) as caught:
             use(str(path))
         assert str(path) in str(caught.value)
@@ -164,24 +163,12 @@ def test_a_store_that_can_be_used_is_checked_without_making_or_changing_it(tmp_p
     check_store(str(path))
     assert list(tmp_path.iterdir()) == []
     check_store(":memory:")
-    store = Store(str(path))
+    store = file_store(path)
     store.secret("a", "1")
     check_store(str(path))
     assert store.secret("a", "2") == "1"
     store.close()
     check_store(str(path))
-
-
-def test_expired_records_are_deleted():
-    desk = Desk(store=Store(":memory:"), refresh_ttl=1000)
-    client = desk.client()
-    desk.tokens(client)
-    desk.now += 10_000
-    desk.send("GET", "/jwks")
-    db = desk.store._db
-    for table in ("grants", "codes", "refresh_tokens", "logins"):
-        assert db.count(table) == 0
-    assert desk.store.client(client) is not None
 
 
 def test_a_password_is_known_by_its_hash():
@@ -205,5 +192,5 @@ def test_a_hash_that_does_not_say_what_it_took_is_of_earlier():
 def test_an_unknown_user_takes_as_long_as_a_known_one():
     assert hash_like(ADA, "x").startswith("scrypt$ln=1,r=8,p=1$")
     assert Logins(
-        Store(":memory:"), AuthorizationServerSettings(users={"ada": ADA})
+        file_store(), AuthorizationServerSettings(users={"ada": ADA})
     )._unknown_user_hash.startswith("scrypt$ln=1,r=8,p=1$")

@@ -10,9 +10,17 @@ import pytest
 from accord.auth import AuthorizationServer
 from accord.auth.authorization_server.upstream.sessions import TokenSeal
 from accord.errors import SignInRequired, ToolError, UpstreamFailed
+from accord.sharing import MemoryBackend
 from support.http_server import serving
 from support.provider import SECRET, Browser, Program, provider
 from support.waiting import run
+
+
+class Clock:
+    ahead = 0.0
+
+    def __call__(self):
+        return time.time() + self.ahead
 
 
 class Desk:
@@ -38,8 +46,10 @@ class Desk:
         )
         return None if principal is None else principal.upstream
 
-    def rows(self, table):
-        return self.auth.endpoints.store._db.rows(f"SELECT * FROM {table}")
+    def count_sessions(self):
+        backend = self.auth.endpoints.store.backend
+        kept = [each for name, each in backend._records.items() if "auth:session:" in name]
+        return sum(each.expires > backend._clock() for each in kept)
 
 
 @contextmanager
@@ -126,7 +136,7 @@ def test_a_refused_refresh_ends_the_sign_in_and_the_grant():
             grant_type="refresh_token", refresh_token=tokens["refresh_token"]
         )
         assert again.error == "invalid_grant"
-        assert desk.rows("upstream_sessions") == []
+        assert desk.count_sessions() == 0
         with pytest.raises(SignInRequired):
             run(account.token())
         # A new sign-in works, with the same program.
@@ -163,7 +173,7 @@ def test_tokens_of_another_user_are_refused_when_renewed():
         desk.idp.claims = {"sub": "18"}
         with pytest.raises(SignInRequired):
             run(account.token(refused=token))
-        assert desk.rows("upstream_sessions") == []
+        assert desk.count_sessions() == 0
 
 
 def test_each_user_has_tokens_of_their_own():
@@ -176,28 +186,29 @@ def test_each_user_has_tokens_of_their_own():
 
 
 def test_tokens_are_removed_when_the_last_grant_is_revoked():
-    with running(login_ttl=3.0) as desk:
+    clock = Clock()
+    with running(login_ttl=3.0, store=MemoryBackend(clock=clock)) as desk:
         browser = Browser()
         tokens = desk.sign_in()
-        assert len(desk.rows("upstream_sessions")) == 1
+        assert desk.count_sessions() == 1
         form = f"client_id={desk.program.client_id}&token={tokens['refresh_token']}"
         kind = "application/x-www-form-urlencoded"
         # The login of the browser ends before the grant of the program.
-        desk.auth.endpoints.store.sweep(time.time() + 5, keys_before=0)
-        assert len(desk.rows("upstream_sessions")) == 1
+        clock.ahead = 5.0
+        assert desk.count_sessions() == 1
         assert browser.send("POST", f"{desk.url}/revoke", form, content_type=kind).status == 200
-        assert desk.rows("upstream_sessions") == []
+        assert desk.count_sessions() == 0
         assert desk.account(tokens) is None
 
 
-def test_tokens_are_swept_with_an_expired_grant():
-    with running() as desk:
+def test_tokens_expire_with_the_grant():
+    clock = Clock()
+    with running(store=MemoryBackend(clock=clock)) as desk:
         desk.sign_in()
-        store = desk.auth.endpoints.store
-        store.sweep(time.time() + 86_400, keys_before=0)
-        assert len(desk.rows("upstream_sessions")) == 1
-        store.sweep(time.time() + 40 * 86_400, keys_before=0)
-        assert desk.rows("upstream_sessions") == []
+        clock.ahead = 86_400.0
+        assert desk.count_sessions() == 1
+        clock.ahead = 40 * 86_400.0
+        assert desk.count_sessions() == 0
 
 
 def test_a_user_who_is_not_allowed_any_more_gets_no_further_token(tmp_path):
@@ -265,7 +276,7 @@ def test_a_record_cannot_be_moved_or_altered():
     assert seal.open(sealed[:8], "row") is None
 
 
-def test_a_store_of_an_earlier_version_gets_the_new_tables(tmp_path):
+def test_a_store_of_an_earlier_version_with_fewer_tables_is_taken_over(tmp_path):
     path = tmp_path / "auth.db"
     with sqlite3.connect(path) as db:
         db.execute("CREATE TABLE logins (hash TEXT PRIMARY KEY, subject TEXT, expires_at REAL)")

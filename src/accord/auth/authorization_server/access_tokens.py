@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 import msgspec
 
-from accord.auth.authorization_server.models import AuthorizationServerSettings
+from accord.auth.authorization_server.models import AuthorizationServerSettings, StoredKey
 from accord.auth.authorization_server.secrets import new_secret
-from accord.auth.authorization_server.store import AuthorizationStore, StoredKey
+from accord.auth.authorization_server.state.store import AuthorizationStore
 from accord.auth.authorization_server.threads import WorkPool
 from accord.auth.jwks import require_jwt
 from accord.auth.jwt_verifier import principal_from_claims
@@ -284,7 +284,7 @@ class RevokedGrants:
     async def _read(self) -> frozenset[str]:
         changes, now = self._changes, time.monotonic()
         try:
-            known = await _READERS.run(lambda: self._endpoints().store.revoked_grants())
+            known = await _READERS.run(lambda: self._endpoints().store.grants.read_revoked())
         except StoreError as error:
             if now - self._read_at > _STALE_MOST:
                 raise _unverifiable(error) from None

@@ -35,7 +35,7 @@ from accord.auth.authorization_server.models import (
     parse_form,
 )
 from accord.auth.authorization_server.secrets import digest, equal, new_secret
-from accord.auth.authorization_server.store import AuthorizationStore
+from accord.auth.authorization_server.state.store import AuthorizationStore
 from accord.auth.urls import client_url_fault, redirect_fault
 from accord.http.client.guarded import (
     AddressPolicy,
@@ -88,7 +88,7 @@ class Clients:
         self._settings = settings
 
     def find(self, client_id: str) -> RegisteredClient | None:
-        found = self._settings.clients.get(client_id) or self._store.client(client_id)
+        found = self._settings.clients.get(client_id) or self._store.clients.find(client_id)
         if found is not None and found.fresh_until is not None:
             # The operator may have switched documents off since it was stored.
             return found if self._settings.client_metadata_documents else None
@@ -100,7 +100,7 @@ class Clients:
         """Whether the metadata document of a client has to be fetched."""
         if not self._settings.client_metadata_documents or client_id in self._settings.clients:
             return False
-        known = self._store.client(client_id)
+        known = self._store.clients.find(client_id)
         return known is None or known.fresh_until is None or known.fresh_until <= now
 
     def keep_document(self, client: RegisteredClient, now: float) -> None:
@@ -110,9 +110,9 @@ class Clients:
             OAuthRefusal: too many clients are stored.
         """
         with self._store.transaction():
-            if not self._store.update_client(client):
+            if not self._store.clients.update(client):
                 self._make_room(now)
-                self._store.add_client(client)
+                self._store.clients.add(client)
 
     # -- authentication
 
@@ -123,14 +123,20 @@ class Clients:
         except OAuthRefusal:
             return None
 
-    def authenticate(self, request: Request, form: Form) -> RegisteredClient:
+    def authenticate(
+        self, found: RegisteredClient | None, request: Request, form: Form
+    ) -> RegisteredClient:
         """Return the client that sent a request.
+
+        Args:
+            found: the client that the request names.
+            request: the request.
+            form: its form.
 
         Raises:
             OAuthRefusal: the client id is missing or unknown, or the secret is wrong.
         """
         client_id, secret = _credentials(request, form)
-        found = self.find(client_id)
         if found is None:
             raise _invalid_client(f"client {client_id[:100]!r} is not registered here")
         if found.secret_hash is None:
@@ -152,7 +158,7 @@ class Clients:
         client, secret = _read_registration(body, now, known_scopes=self._settings.scopes)
         with self._store.transaction():
             self._make_room(now)
-            self._store.add_client(client)
+            self._store.clients.add(client)
         return _registration_response(client, secret)
 
     def _check_token(self, authorization: str | None) -> None:
@@ -165,18 +171,14 @@ class Clients:
                 "invalid_token", "registration needs the operator's token", status=401
             )
 
-    def sweep(self, now: float) -> None:
-        """Forget clients without a grant for a long time; they can register again."""
-        self._store.forget_idle_clients(now - self._settings.client_ttl)
-
     def _make_room(self, now: float) -> None:
         most = self._settings.clients_most
-        if self._store.count_clients() < most:
+        if self._store.clients.count() < most:
             return
         # Clients that never got a grant go first, except for those that may be asking right now.
-        if self._store.forget_idle_client(never_used_before=now - _UNUSED):
+        if self._store.clients.forget_idle(never_used_before=now - _UNUSED):
             return
-        if self._store.forget_idle_client():
+        if self._store.clients.forget_idle():
             return
         log.warning("no client can register: clients_most=%d, and all of them have grants", most)
         raise OAuthRefusal("temporarily_unavailable", "too many clients are registered", status=503)

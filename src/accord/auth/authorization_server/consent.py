@@ -37,7 +37,7 @@ from accord.auth.authorization_server.pages import (
     leaving_page,
 )
 from accord.auth.authorization_server.secrets import digest, new_secret
-from accord.auth.authorization_server.store import AuthorizationStore
+from accord.auth.authorization_server.state.store import AuthorizationStore
 from accord.auth.urls import is_loopback_url, is_same_redirect, with_query
 
 _CHALLENGE: Final = re.compile(r"[A-Za-z0-9_-]{43}")
@@ -239,7 +239,7 @@ class Consent:
     def _is_remembered(self, grant: StoredGrant, user: str) -> bool:
         if not self._settings.remember_consent:
             return False
-        before = self._store.consented_scopes(user, grant.client_id, grant.resource)
+        before = self._store.clients.consented_scopes(user, grant.client_id, grant.resource)
         return before is not None and before >= set(grant.scopes)
 
     def _allow(
@@ -253,7 +253,7 @@ class Consent:
             expires_at=now + self._settings.code_ttl,
         )
         if self._settings.remember_consent:
-            self._store.remember_consent(grant)
+            self._store.clients.remember_consent(grant)
         issued = self._grants.issue_code(code, now, login=self._logins.login_hash(request))
         return redirect(asked.asking.redirect_url(code=issued))
 
@@ -271,7 +271,7 @@ class Consent:
             raise OAuthRefusal(
                 "unauthorized_client", f"the client is not registered for {DEVICE_CODE}"
             )
-        if self._store.count_devices() >= _DEVICES_MOST:
+        if self._store.grants.count_devices() >= _DEVICES_MOST:
             raise OAuthRefusal("temporarily_unavailable", "too many devices wait", status=503)
         device = DeviceRequest(
             grant=self._grants.new_grant(client, form, request.resources),
@@ -280,7 +280,7 @@ class Consent:
             interval=_INTERVAL,
         )
         secret = new_secret()
-        while not self._store.add_device(digest(secret), device):
+        while not self._store.grants.add_device(digest(secret), device):
             device = msgspec.structs.replace(device, user_code=_new_user_code())
         place = f"{request.issuer.rstrip('/')}/device"
         shown = _format_user_code(device.user_code)
@@ -344,7 +344,7 @@ class Consent:
                     login, ends = self._logins.login_hash(request), device.expires_at
                     self._grants.share_session(decided.grant, login, expires_at=ends)
                 # The device may have asked in between, which changes what is stored of it.
-                is_stored = self._store.change_device(hashed, device, decided)
+                is_stored = self._store.grants.change_device(hashed, device, decided)
         title = "The device is connected" if is_allowed else "The device was refused"
         return done_page(title, ["You can close this page."])
 
@@ -362,8 +362,8 @@ class Consent:
             why = "Too many attempts. Try again in some minutes."
             raise OAuthRefusal("slow_down", why, status=429)
         letters = "".join(each for each in user_code.upper() if each in _LETTERS)
-        hashed = self._store.device_hash(letters)
-        device = None if hashed is None else self._store.device(hashed)
+        hashed = self._store.grants.find_device_of(letters)
+        device = None if hashed is None else self._store.grants.find_device(hashed)
         is_waiting = device is not None and device.state == "pending" and now < device.expires_at
         if hashed is None or device is None or not is_waiting:
             raise OAuthRefusal("invalid_request", "No device waits with this code.")

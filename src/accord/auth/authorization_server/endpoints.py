@@ -33,8 +33,9 @@ from accord.auth.authorization_server.models import (
     Request,
     json_response,
 )
-from accord.auth.authorization_server.secrets import AttemptCounter, FailureLimit, digest
-from accord.auth.authorization_server.store import AuthorizationStore
+from accord.auth.authorization_server.secrets import FailureLimit, digest
+from accord.auth.authorization_server.state.records import AttemptCounter
+from accord.auth.authorization_server.state.store import AuthorizationStore
 from accord.auth.authorization_server.store_source import StoreSource
 from accord.auth.authorization_server.upstream.sessions import (
     TokenSeal,
@@ -221,13 +222,12 @@ class Endpoints:
         named = self._clients.find_presented(request, form)
         name = "" if named is None else named.client_id
         with self._limit_failures(f"{client_network(request.address)} {name}", now):
-            yield self._clients.authenticate(request, form)
+            yield self._clients.authenticate(named, request, form)
 
     def _sweep(self, now: float) -> None:
         if now - self._swept_at >= _SWEEP:
             self._swept_at = now
-            self.store.sweep(now, keys_before=self.keys.swept_before(now))
-            self._clients.sweep(now)
+            self.store.sweep(keys_before=self.keys.swept_before(now))
             self._logins.read_key()
 
     # -- documents
@@ -524,7 +524,5 @@ class _Opened:
         return self._uses == uses and self._process == os.getpid()
 
     def close(self) -> None:
-        if self._process == os.getpid():
+        if self._process == os.getpid():  # otherwise it belongs to the parent
             self.endpoints.store.close()
-        else:
-            self.endpoints.store.leave_to_parent()

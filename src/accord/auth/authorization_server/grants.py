@@ -25,7 +25,7 @@ from accord.auth.authorization_server.models import (
     StoredGrant,
 )
 from accord.auth.authorization_server.secrets import digest, equal, new_secret
-from accord.auth.authorization_server.store import AuthorizationStore
+from accord.auth.authorization_server.state.store import AuthorizationStore
 from accord.auth.authorization_server.upstream.sessions import UpstreamSessions
 from accord.auth.client_identity import challenge_of
 from accord.auth.urls import is_same_resource
@@ -88,9 +88,9 @@ class Grants:
         secret = new_secret()
         with self._store.transaction():
             kept_until = now + self._settings.code_ttl + self._settings.access_ttl
-            self._store.add_grant(code.grant, now=now, expires_at=kept_until)
+            self._store.grants.add(code.grant, now=now, expires_at=kept_until)
             self.share_session(code.grant, login, expires_at=kept_until)
-            self._store.add_code(digest(secret), code)
+            self._store.grants.add_code(digest(secret), code)
         return secret
 
     def share_session(self, grant: StoredGrant, login: str | None, *, expires_at: float) -> None:
@@ -150,9 +150,9 @@ class Grants:
         """
         token = _require_field(form, "token")
         with self._store.transaction():
-            found = self._store.refresh_token(digest(token))
+            found = self._store.grants.find_refresh_token(digest(token))
             grant_id = self._grant_in(token, now) if found is None else found.grant_id
-            grant = None if grant_id is None else self._store.grant(grant_id)
+            grant = None if grant_id is None else self._store.grants.find(grant_id)
             # A token of another client counts as unknown (RFC 7009, section 2.1).
             if grant is not None and grant.client_id == client.client_id:
                 self._revoke(grant.grant_id, now)
@@ -167,10 +167,10 @@ class Grants:
 
     def _grant_by_code(self, client: RegisteredClient, form: Form, now: float) -> StoredGrant:
         hashed = digest(_require_field(form, "code"))
-        code = self._store.code(hashed)
+        code = self._store.grants.find_code(hashed)
         if code is None:
             raise _invalid_grant("the code is not known")
-        if not self._store.use_code(hashed, now):
+        if not self._store.grants.use_code(hashed, now):
             # It was stolen, now or before.
             self._revoke(code.grant.grant_id, now)
             raise _invalid_grant("the code was used before; its tokens are revoked")
@@ -187,7 +187,7 @@ class Grants:
 
     def _grant_by_refresh(self, client: RegisteredClient, form: Form, now: float) -> StoredGrant:
         hashed = digest(_require_field(form, "refresh_token"))
-        found = self._store.refresh_token(hashed)
+        found = self._store.grants.find_refresh_token(hashed)
         if found is None:
             raise _invalid_grant("the refresh token is not known")
         grant = self._valid_grant(found.grant_id)
@@ -206,7 +206,7 @@ class Grants:
         If this process or its store fails before that, the client can use the token again.
         """
         # auth.tokens.refresh-rotated
-        self._check_reuse(grant, self._store.use_refresh_token(digest(token), now), now)
+        self._check_reuse(grant, self._store.grants.use_refresh_token(digest(token), now), now)
 
     def _check_reuse(self, grant: StoredGrant, used_at: float | None, now: float) -> None:
         """Revoke the grant of a refresh token that was used before, and refuse it."""
@@ -222,18 +222,18 @@ class Grants:
         hashed = digest(_require_field(form, "device_code"))
         device = self._find_decided_device(client, hashed, now)
         # Only one request gets the tokens.
-        if not self._store.remove_device(hashed):
+        if not self._store.grants.remove_device(hashed):
             raise _invalid_grant("the device code was used before")
         if device.state == "denied":
             raise OAuthRefusal("access_denied", "the user declined")
-        self._store.add_grant(device.grant, now=now, expires_at=now + self._settings.access_ttl)
+        self._store.grants.add(device.grant, now=now, expires_at=now + self._settings.access_ttl)
         return device.grant
 
     def _find_decided_device(
         self, client: RegisteredClient, hashed: str, now: float
     ) -> DeviceRequest:
         while True:
-            device = self._store.device(hashed)
+            device = self._store.grants.find_device(hashed)
             if device is None or device.grant.client_id != client.client_id:
                 raise _invalid_grant("the device code is not known")
             if now >= device.expires_at:
@@ -243,7 +243,7 @@ class Grants:
             is_early = now - device.polled_at < device.interval
             interval = device.interval + (_SLOWER if is_early else 0.0)
             polled = msgspec.structs.replace(device, polled_at=now, interval=interval)
-            if not self._store.change_device(hashed, device, polled):
+            if not self._store.grants.change_device(hashed, device, polled):
                 continue  # the user decided in between, or the device asked twice at once
             if is_early:
                 raise OAuthRefusal("slow_down", f"poll every {interval:g} seconds")
@@ -257,15 +257,15 @@ class Grants:
                 "unauthorized_client", "client_credentials needs a client with a secret"
             )
         grant = self.new_grant(client, form, resources, subject=client.client_id)
-        self._store.add_grant(grant, now=now, expires_at=now + self._settings.access_ttl)
+        self._store.grants.add(grant, now=now, expires_at=now + self._settings.access_ttl)
         return grant
 
     def _revoke(self, grant_id: str, now: float) -> None:
         # Its last token may have been issued just now; it is refused until it expires.
-        self._store.revoke(grant_id, now, keep_until=now + self._settings.access_ttl)
+        self._store.grants.revoke(grant_id, now, keep_until=now + self._settings.access_ttl)
 
     def _valid_grant(self, grant_id: str) -> StoredGrant:
-        grant = self._store.grant(grant_id)
+        grant = self._store.grants.find(grant_id)
         if grant is None:
             raise _invalid_grant("the grant has been revoked")
         return grant
@@ -308,10 +308,10 @@ class Grants:
         if REFRESH_TOKEN in client.grant_types and grant.subject != client.client_id:
             secret = new_secret()
             kept_until = now + settings.refresh_ttl
-            self._store.add_refresh_token(digest(secret), grant.grant_id, kept_until)
+            self._store.grants.add_refresh_token(digest(secret), grant.grant_id, kept_until)
             answer["refresh_token"] = secret
         ends = kept_until + settings.access_ttl
-        if not self._store.extend_grant(grant, now=now, expires_at=ends):
+        if not self._store.grants.extend(grant, now=now, expires_at=ends):
             raise _invalid_grant("the grant has been revoked")
         return answer
 

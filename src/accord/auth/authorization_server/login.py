@@ -22,14 +22,14 @@ from accord.auth.authorization_server.pages import (
     login_page,
 )
 from accord.auth.authorization_server.secrets import (
-    AttemptCounter,
     digest,
     equal,
     hash_like,
     is_password,
     new_secret,
 )
-from accord.auth.authorization_server.store import AuthorizationStore
+from accord.auth.authorization_server.state.records import AttemptCounter
+from accord.auth.authorization_server.state.store import AuthorizationStore
 from accord.auth.authorization_server.upstream.sessions import UpstreamSession, UpstreamSessions
 from accord.auth.authorization_server.upstream.settings import start_url
 from accord.auth.urls import with_query
@@ -105,7 +105,7 @@ class Logins:
         if settings.is_external:
             return request.subject
         cookie = request.cookie(cookie_name(request))
-        found = None if cookie is None else self._store.login(digest(cookie), now)
+        found = None if cookie is None else self._store.grants.find_login(digest(cookie), now)
         if found is None or not settings.knows(found):
             return None
         if settings.upstreams and not self._has_session(found, digest(cookie or "")):
@@ -201,7 +201,7 @@ class Logins:
         # A new id: a program that knew the old one does not get the login.
         browser, ends = new_secret(), now + self._settings.login_ttl
         with self._store.transaction():
-            self._store.add_login(digest(browser), session.user.subject, ends)
+            self._store.grants.add_login(digest(browser), session.user.subject, ends)
             self._sessions.add(session, digest(browser), expires_at=ends)
         return redirect(url).with_headers(("set-cookie", _browser_cookie(request, browser)))
 
@@ -228,7 +228,7 @@ class Logins:
         self.log_out(request)
         # A new id: a program that knew the old one does not get the login.
         browser = new_secret()
-        self._store.add_login(digest(browser), name, now + self._settings.login_ttl)
+        self._store.grants.add_login(digest(browser), name, now + self._settings.login_ttl)
         return redirect(request.url).with_headers(
             ("set-cookie", _browser_cookie(request, browser)),
             ("set-cookie", self._trusted_browser_cookie(request, name, now)),
@@ -289,7 +289,7 @@ class Logins:
     def log_out(self, request: Request) -> None:
         cookie = request.cookie(cookie_name(request))
         if cookie is not None:
-            self._store.remove_login(digest(cookie))
+            self._store.grants.remove_login(digest(cookie))
 
 
 def cookie_name(request: Request) -> str:

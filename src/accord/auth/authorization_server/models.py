@@ -82,6 +82,48 @@ class StoredGrant(msgspec.Struct, frozen=True, kw_only=True):
     resource: str
 
 
+class StoredKey(msgspec.Struct, frozen=True):
+    """A signing key as it is stored."""
+
+    key_id: str
+    algorithm: str
+    pem: bytes
+    created_at: float
+    retired_at: float | None = None
+
+
+class StoredRefreshToken(msgspec.Struct, frozen=True):
+    """The grant of a refresh token, when it expires, and when it was used."""
+
+    grant_id: str
+    expires_at: float
+    used_at: float | None = None
+
+
+class StoredSignIn(msgspec.Struct, frozen=True, kw_only=True):
+    """A sign-in with an identity provider that has begun.
+
+    Attributes:
+        browser: the hash of the cookie of the browser that began it.
+        provider: the name of the provider.
+        expires_at: when it is too late to finish it.
+        body: the rest, encrypted.
+    """
+
+    browser: str
+    provider: str
+    expires_at: float
+    body: bytes
+
+
+class StoredSession(msgspec.Struct, frozen=True):
+    """A sign-in with an identity provider that was finished; the body is encrypted."""
+
+    session_id: str
+    provider: str
+    body: bytes
+
+
 class AuthorizationCode(msgspec.Struct, frozen=True, kw_only=True):
     """The grant and the request behind an authorization code."""
 

@@ -1,19 +1,26 @@
 """Where an authorization server keeps its state: by its settings, and by those of the server."""
 
 import asyncio
+import errno
 import logging
 import os
 import re
+import sys
+import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
+from accord.auth.authorization_server.models import OAuthRefusal
 from accord.auth.authorization_server.secrets import digest
-from accord.auth.authorization_server.sqlite_store import MEMORY, SqliteStore, check_file
-from accord.auth.authorization_server.store import AuthorizationStore
-from accord.auth.authorization_server.threads import LoopCalls, StoreLoop
+from accord.auth.authorization_server.state.older_form import COPY, TABLES, take_over
+from accord.auth.authorization_server.state.store import AuthorizationStore
+from accord.auth.authorization_server.threads import DirectCalls, LoopCalls, StoreLoop
+from accord.errors import AuthError, StoreError
 
 if TYPE_CHECKING:
     from accord.sharing.backends.backend import Backend
@@ -26,6 +33,11 @@ StoreKeys: TypeAlias = Sequence[str | bytes] | Literal["none"]
 DEFAULT_FILE: Final = Path("accord-auth.db")
 """The file with the state, unless the settings name another place."""
 
+MEMORY: Final = ":memory:"
+"""The path of a store in memory."""
+
+# Seconds that a process waits for another one that writes.
+_BUSY: Final = 10.0
 _NOT_IN_NAMESPACE: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -117,9 +129,9 @@ class StoreSource:
         """
         if self._given is not None:
             backend, loop = self._given
-            return _shared_store(backend, LoopCalls(loop), client_ttl=client_ttl)
+            return AuthorizationStore(backend, LoopCalls(loop), client_ttl=client_ttl)
         if self.path is not None:
-            return SqliteStore(self.path)
+            return open_file(self.path, client_ttl=client_ttl)
         return self._open_own(client_ttl)
 
     def _open_own(self, client_ttl: float) -> AuthorizationStore:
@@ -127,7 +139,9 @@ class StoreSource:
         try:
             thread.run(backend.open())
             thread.at_end(backend.close)
-            store = _shared_store(backend, thread, client_ttl=client_ttl, on_close=thread.close)
+            store = AuthorizationStore(
+                backend, thread, client_ttl=client_ttl, on_close=thread.close
+            )
         except BaseException:
             thread.close()
             raise
@@ -153,10 +167,97 @@ class StoreSource:
         return sealed
 
 
-def _shared_store(*args: Any, **settings: Any) -> AuthorizationStore:
-    sharing = import_module("accord.sharing.authorization.store")
-    store: AuthorizationStore = sharing.SharedAuthorizationStore(*args, **settings)
+def open_file(
+    path: str, *, client_ttl: float, clock: Callable[[], float] | None = None
+) -> AuthorizationStore:
+    """Open the state in a file, which only its owner may read; a file of an older form gets ours.
+
+    Args:
+        path: of the file; ":memory:" for none.
+        client_ttl: as of `AuthorizationStore`.
+        clock: as of `AuthorizationStore`.
+
+    Raises:
+        AuthError: the file cannot be used; says why. It is left as it is.
+    """
+    if path == MEMORY:
+        memory = import_module("accord.sharing").MemoryBackend(clock=clock or time.time)
+        calls = DirectCalls()
+        return AuthorizationStore(memory, calls, client_ttl=client_ttl, clock=clock)
+    with report_path(path):
+        backends = import_module("accord.sharing.backends.sqlite_backend")
+        backend = backends.BlockingSqliteBackend(
+            os.path.realpath(path), namespace="accord-auth", timeout=_BUSY, older=TABLES
+        )
+        calls = DirectCalls(partial(backend.transaction, keeps=OAuthRefusal))
+        _keep_private(path)
+        calls.run(backend.open())
+        try:
+            store = AuthorizationStore(
+                backend,
+                calls,
+                client_ttl=client_ttl,
+                clock=clock,
+                on_close=lambda: calls.run(backend.close()),
+            )
+            backend.migrate(COPY, lambda db: take_over(db, store))
+        except BaseException:
+            calls.run(backend.close())
+            raise
     return store
+
+
+def _keep_private(path: str) -> None:
+    """Restrict a file that exists to its owner."""
+    if os.path.exists(path) and sys.platform != "win32" and os.stat(path).st_mode & 0o077:
+        os.chmod(path, 0o600)
+
+
+def check_file(path: str) -> None:
+    """Make sure that a store can be opened, read and written; a missing file is not created.
+
+    Raises:
+        AuthError: the store cannot be used; says why.
+    """
+    if path == MEMORY:
+        return
+    import sqlite3
+
+    with report_path(path):
+        if not os.path.exists(path):
+            folder = os.path.dirname(os.path.abspath(path))
+            if not os.path.isdir(folder):
+                raise FileNotFoundError(errno.ENOENT, f"the folder {folder} does not exist")
+            if not os.access(folder, os.W_OK | os.X_OK):
+                raise PermissionError(errno.EACCES, f"the folder {folder} is not writable")
+            return
+        if os.path.isdir(path):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        where = f"{Path(path).absolute().as_uri()}?mode=rw"
+        with closing(sqlite3.connect(where, uri=True, isolation_level=None, timeout=_BUSY)) as db:
+            found = [str(row[0]) for row in db.execute("PRAGMA quick_check(1)")]
+            if found != ["ok"]:
+                raise sqlite3.DatabaseError(f"the database is damaged: {'; '.join(found)[:200]}")
+            db.execute("BEGIN IMMEDIATE")
+            # SQLite finds a read-only file only when it writes.
+            db.execute(f"PRAGMA user_version = {db.execute('PRAGMA user_version').fetchone()[0]}")
+            db.execute("ROLLBACK")
+
+
+@contextmanager
+def report_path(path: str) -> Iterator[None]:
+    """Turn errors of SQLite, the system and the backend into an AuthError that names the file."""
+    import sqlite3
+
+    try:
+        yield
+    except (sqlite3.Error, OSError, StoreError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise AuthError(
+            f"the store of the authorization server, {os.path.abspath(path)}, cannot be used: "
+            f"{why}; repair, restore or move the file (users then have to allow their programs "
+            "again), or name another one with AuthorizationServer(store=...)"
+        ) from None
 
 
 def _is_url(text: str) -> bool:

@@ -1,7 +1,8 @@
 """Threads beside event loops: for one kind of work each, and with a loop of their own.
 
 `WorkPool` runs blocking work for a loop, so that no other kind of work has to wait behind it.
-`LoopCalls` runs coroutines on a loop, for threads that wait for the result.
+`LoopCalls` runs coroutines on a loop, for threads that wait for the result, and `DirectCalls` runs
+those that need no loop.
 """
 
 import asyncio
@@ -11,9 +12,9 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from contextvars import copy_context
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from accord.errors import StoreUnavailable
 
@@ -68,6 +69,62 @@ class WorkPool:
         return await asyncio.wrap_future(future)
 
 
+class BackendCalls(Protocol):
+    """Runs coroutines that use a backend, for code that waits for the result."""
+
+    def run(self, work: Coroutine[Any, Any, Value]) -> Value:
+        """Return the result of a coroutine."""
+
+    async def gather(self, *work: Coroutine[Any, Any, Value]) -> list[Value]:
+        """Return the results of several, which run at the same time if that is possible."""
+
+    def transaction(self, *, is_durable: bool = True) -> AbstractContextManager[object]:
+        """Run a block as one exclusive transaction, if the backend has transactions.
+
+        Args:
+            is_durable: whether it has to survive a loss of power.
+        """
+
+
+class DirectCalls:
+    """Runs coroutines in the thread that calls; for backends that never wait.
+
+    Args:
+        transaction: begins a transaction of a backend that several threads may use. Without it, a
+            transaction excludes other threads, and so does each coroutine.
+    """
+
+    def __init__(
+        self, transaction: Callable[..., AbstractContextManager[object]] | None = None
+    ) -> None:
+        self._begin = transaction
+        self._lock = threading.RLock()
+
+    def run(self, work: Coroutine[Any, Any, Value]) -> Value:
+        """Return the result of a coroutine."""
+        try:
+            if self._begin is None:
+                with self._lock:
+                    work.send(None)
+            else:
+                work.send(None)
+        except StopIteration as done:
+            result: Value = done.value
+            return result
+        work.close()
+        raise RuntimeError("an operation of this backend waits for an event loop")
+
+    async def gather(self, *work: Coroutine[Any, Any, Value]) -> list[Value]:
+        """Return the results of several, one after the other."""
+        return [await each for each in work]
+
+    def transaction(self, *, is_durable: bool = True) -> AbstractContextManager[object]:
+        """Run a block as one exclusive transaction."""
+        if self._begin is None:
+            return self._lock
+        return self._begin(is_durable=is_durable)
+
+
 class LoopCalls:
     """Runs coroutines on an event loop that runs in another thread. Blocks.
 
@@ -105,6 +162,14 @@ class LoopCalls:
             future.cancel()
             why = f"the event loop of the store did not run for {_PATIENCE:g} s"
             raise StoreUnavailable(why) from None
+
+    async def gather(self, *work: Coroutine[Any, Any, Value]) -> list[Value]:
+        """Return the results of several, which run at the same time."""
+        return await asyncio.gather(*work)
+
+    def transaction(self, *, is_durable: bool = True) -> AbstractContextManager[object]:
+        """Do nothing: such backends have no transactions."""
+        return nullcontext()
 
 
 class StoreLoop(LoopCalls):

@@ -1,15 +1,21 @@
 """Shared state in a file of SQLite, for the processes of one machine."""
 
 import asyncio
+import logging
 import os
 import re
+import sqlite3
+import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+import weakref
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from typing import Any, Final, Literal
 from urllib.parse import quote
 from warnings import warn
 
 from accord.errors import ConfigurationError, StoreUnavailable
+from accord.private_files import make_file
 from accord.sharing.backends import sqlite_work as work
 from accord.sharing.backends.backend import (
     Allowance,
@@ -20,6 +26,15 @@ from accord.sharing.backends.backend import (
     takes_ring,
 )
 from accord.sharing.backends.engine import Followers, check_items
+from accord.sharing.backends.sqlite_connection import (
+    SLOT,
+    disconnect,
+    explain,
+    find_tables,
+    is_due,
+    open_connection,
+    sweep,
+)
 from accord.sharing.backends.sqlite_notifications import (
     Notifications,
     NotificationSocket,
@@ -27,7 +42,9 @@ from accord.sharing.backends.sqlite_notifications import (
 )
 from accord.sharing.backends.sqlite_thread import SqliteThread, StoreBatch
 
-__all__ = ["SqliteBackend"]
+__all__ = ["BlockingSqliteBackend", "SqliteBackend"]
+
+log = logging.getLogger("accord.sharing")
 
 # Names in the file begin with it and a colon.
 _NAMESPACE: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
@@ -259,10 +276,10 @@ class SqliteBackend(NotifierByOldName):
             raise StoreUnavailable(f"{self._path} is not open")
         return self._thread
 
-    def _read(self, function: Callable[[StoreBatch], Any]) -> "asyncio.Future[Any]":
+    def _read(self, function: Callable[[StoreBatch], Any]) -> Awaitable[Any]:
         return self._get_thread().submit(function, is_write=False)
 
-    def _write(self, function: Callable[[StoreBatch], Any]) -> "asyncio.Future[Any]":
+    def _write(self, function: Callable[[StoreBatch], Any]) -> Awaitable[Any]:
         return self._get_thread().submit(function, is_write=True)
 
     def _hear(self, topics: Iterable[str] | None) -> None:
@@ -280,6 +297,177 @@ class SqliteBackend(NotifierByOldName):
         if self._socket is not None:
             self._socket.close()
             self._socket = None
+
+
+class BlockingSqliteBackend(SqliteBackend):
+    """Keeps it in a file that is used in the threads that call, one at a time.
+
+    Its operations block, and never wait for an event loop. So code without one drives them, and
+    has several of them in one transaction. What was committed survives a loss of power, and what
+    was deleted is overwritten. It follows no topics.
+
+    Args:
+        path: as of `SqliteBackend`.
+        namespace: as of `SqliteBackend`.
+        timeout: as of `SqliteBackend`.
+        older: the tables of an older form of the file, which `migrate` takes over.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        namespace: str = "accord",
+        timeout: float = 10.0,
+        older: Sequence[str] = (),
+    ) -> None:
+        super().__init__(path, namespace=namespace, timeout=timeout)
+        self._older = older
+        self._names = Notifications(self._prefix)
+        self._lock = threading.RLock()
+        self._db: sqlite3.Connection | None = None
+        # What operations share: in a transaction, and outside of any.
+        self._batch: StoreBatch | None = None
+        self._reads: StoreBatch | None = None
+        self._swept_at = 0.0
+        self._disconnect: Callable[[], object] | None = None
+
+    async def open(self) -> None:
+        """Open the file."""
+        with self._lock:
+            db = open_connection(
+                self._path, timeout=self._timeout, adopts=self._older, after_fork=True
+            )
+            # With the last reference, at the latest.
+            self._db, self._disconnect = db, weakref.finalize(self, disconnect, db)
+            self._reads = StoreBatch(db, self._names, is_write=False)
+            db.execute(f"PRAGMA busy_timeout = {round(self._timeout * 1000)}")
+            db.execute("PRAGMA synchronous = FULL")
+            db.execute("PRAGMA secure_delete = ON")
+
+    async def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._db = self._reads = None
+            if self._disconnect is not None:
+                self._disconnect()
+
+    @contextmanager
+    def transaction(
+        self, *, is_durable: bool = True, keeps: type[BaseException] | tuple[()] = ()
+    ) -> Iterator[None]:
+        """Run a block as one exclusive transaction; an error in it undoes all of it.
+
+        Args:
+            is_durable: whether it has to survive a loss of power. One that need not does not wait
+                for the disk.
+            keeps: an error that undoes nothing.
+        """
+        with self._lock, self._explain():
+            if self._batch is not None:
+                yield
+                return
+            db = self._get_connection()
+            self._sweep(db)
+            if not is_durable:
+                db.execute("PRAGMA synchronous = NORMAL")
+            try:
+                db.execute("BEGIN IMMEDIATE")
+                batch = self._batch = StoreBatch(db, self._names, is_write=True)
+                try:
+                    yield
+                except keeps:
+                    batch.commit()
+                    raise
+                batch.commit()
+            finally:
+                self._batch = None
+                if db.in_transaction:
+                    with suppress(sqlite3.Error):
+                        db.execute("ROLLBACK")
+                if not is_durable:
+                    db.execute("PRAGMA synchronous = FULL")
+
+    def migrate(self, suffix: str, move: Callable[[Callable[..., list[Any]]], None]) -> None:
+        """Take over what the tables of an older form keep, and delete them, in one transaction.
+
+        Before, a copy of the file is made beside it. Of several processes, one does so.
+
+        Args:
+            suffix: of the name of the copy.
+            move: writes with operations of this backend; called with a function that returns
+                columns of all rows of a table.
+        """
+        db = self._get_connection()
+        if not find_tables(db, self._older):
+            return
+        with self.transaction():
+            tables = find_tables(db, self._older)
+            if not tables:
+                return  # another process was faster
+
+            def read(table: str, columns: str, order: str = "rowid") -> list[Any]:
+                if table not in tables:
+                    return []
+                return db.execute(f"SELECT {columns} FROM {table} ORDER BY {order}").fetchall()  # noqa: S608  # our names
+
+            copy = _copy_file(self._path, suffix)
+            move(read)
+            for table in tables:
+                db.execute(f"DROP TABLE {table}")
+        log.warning("%s has a new form now; %s is the old one", self._path, copy)
+
+    def _get_connection(self) -> sqlite3.Connection:
+        if self._db is None:
+            raise StoreUnavailable(f"{self._path} is not open")
+        return self._db
+
+    async def _read(self, function: Callable[[StoreBatch], Any]) -> Any:
+        with self._lock:
+            batch = self._batch or self._reads
+            if batch is None:
+                raise StoreUnavailable(f"{self._path} is not open")
+            try:
+                return function(batch)
+            except sqlite3.Error as error:
+                raise explain(error, self._path, timeout=self._timeout) from error
+
+    async def _write(self, function: Callable[[StoreBatch], Any]) -> Any:
+        with self._lock:
+            if self._batch is not None:
+                return await self._read(function)
+            with self.transaction():
+                return await self._read(function)
+
+    @contextmanager
+    def _explain(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise explain(error, self._path, timeout=self._timeout) from error
+
+    def _sweep(self, db: sqlite3.Connection) -> None:
+        """Delete some of what has expired, from time to time."""
+        if time.monotonic() - self._swept_at > SLOT:
+            self._swept_at = time.monotonic()
+            if is_due(db, time.time()):
+                with db:
+                    db.execute("BEGIN IMMEDIATE")
+                    sweep(db, time.time())
+
+
+def _copy_file(path: str, suffix: str) -> str:
+    """Copy a file that only this process may write to now; return the name of the copy."""
+    made = f"{path}{suffix}.part"
+    with suppress(FileNotFoundError):
+        os.unlink(made)  # of a process that has ended
+    make_file(made)
+    with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(made)) as target:
+        source.backup(target)
+    names = (f"{path}{suffix}{number}" for number in ("", *(f".{each}" for each in range(2, 100))))
+    copy = next(name for name in names if not os.path.exists(name))
+    os.replace(made, copy)
+    return copy
 
 
 def _ignore(future: "asyncio.Future[Any]") -> None:

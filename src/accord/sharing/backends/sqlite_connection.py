@@ -3,6 +3,7 @@
 import os
 import sqlite3
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -15,6 +16,7 @@ __all__ = [
     "explain",
     "file_id",
     "find_slot",
+    "find_tables",
     "is_busy",
     "is_due",
     "open_connection",
@@ -152,8 +154,17 @@ def explain(error: sqlite3.Error, path: str, *, timeout: float) -> Exception:
     return StoreUnavailable(f"{path} cannot be used: {error}")
 
 
-def open_connection(path: str, *, timeout: float) -> sqlite3.Connection:
+def open_connection(
+    path: str, *, timeout: float, adopts: Sequence[str] = (), after_fork: bool = False
+) -> sqlite3.Connection:
     """Open the file, and make it if it does not exist.
+
+    Args:
+        path: the file.
+        timeout: seconds to wait for locks of others.
+        adopts: the tables of an older form; a file with one of them gets the schema beside that.
+        after_fork: open it although the process that this one was forked from has it open. That
+            one must not close it first.
 
     Raises:
         StoreUnavailable: it is not fit for this; says why.
@@ -162,14 +173,14 @@ def open_connection(path: str, *, timeout: float) -> sqlite3.Connection:
         least = ".".join(map(str, _LEAST_VERSION))
         raise StoreUnavailable(f"SQLite {least} is needed; this is {sqlite3.sqlite_version}")
     make_file(path)
-    if file_id(path) in _inherited:
+    if file_id(path) in _inherited and not after_fork:
         raise StoreUnavailable(
             f"{path} was open when this process was forked; open it after the fork only"
         )
     end = time.monotonic() + timeout
     while True:
         try:
-            db = _connect(path)
+            db = _connect(path, adopts)
         except sqlite3.Error as error:
             # Locks are waited for here, as changing the journal's kind does not wait by itself.
             if not is_busy(error) or time.monotonic() > end:
@@ -181,23 +192,30 @@ def open_connection(path: str, *, timeout: float) -> sqlite3.Connection:
 
 
 def disconnect(db: sqlite3.Connection) -> None:
-    """Close a connection."""
-    _open.pop(db, None)
-    with suppress(sqlite3.Error):
-        db.close()
+    """Close a connection that this process has opened; one of its parent is left to that."""
+    if db in _open:
+        del _open[db]
+        with suppress(sqlite3.Error):
+            db.close()
 
 
-def _connect(path: str) -> sqlite3.Connection:
+def find_tables(db: sqlite3.Connection, names: Sequence[str]) -> list[str]:
+    """Return the tables with some names that a file has."""
+    found = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    return [name for name in names if name in found]
+
+
+def _connect(path: str, adopts: Sequence[str]) -> sqlite3.Connection:
     db = sqlite3.connect(path, isolation_level=None, timeout=0, check_same_thread=False)
     try:
-        _prepare(db, path)
+        _prepare(db, path, adopts)
     except BaseException:
         db.close()
         raise
     return db
 
 
-def _prepare(db: sqlite3.Connection, path: str) -> None:
+def _prepare(db: sqlite3.Connection, path: str, adopts: Sequence[str]) -> None:
     (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
     if mode != "wal":
         raise StoreUnavailable(
@@ -207,9 +225,9 @@ def _prepare(db: sqlite3.Connection, path: str) -> None:
     # A process that is killed loses nothing; a power cut may lose the last moments.
     db.execute("PRAGMA synchronous = NORMAL")
     db.execute(f"PRAGMA journal_size_limit = {_JOURNAL_BYTES}")
-    if _read_version(db, path) == 0:
+    if _read_version(db, path, adopts) == 0:
         db.execute("BEGIN IMMEDIATE")
-        if _read_version(db, path) == 0:  # no other process was faster
+        if _read_version(db, path, adopts) == 0:  # no other process was faster
             _create(db)
         db.execute("COMMIT")
 
@@ -222,12 +240,13 @@ def _create(db: sqlite3.Connection) -> None:
     db.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
 
 
-def _read_version(db: sqlite3.Connection, path: str) -> int:
-    """Return the number of the schema in a file; 0 for an empty one."""
+def _read_version(db: sqlite3.Connection, path: str, adopts: Sequence[str]) -> int:
+    """Return the number of the schema in a file; 0 for an empty one, and for an older form."""
     (version,) = db.execute("PRAGMA user_version").fetchone()
     (application,) = db.execute("PRAGMA application_id").fetchone()
     (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    if application != _APPLICATION_ID and (version or application or tables):
+    is_older = not application and not version and bool(find_tables(db, adopts))
+    if application != _APPLICATION_ID and (version or application or tables) and not is_older:
         raise StoreUnavailable(f"{path} is a database of another program")
     if version > _SCHEMA_VERSION:
         raise StoreUnavailable(

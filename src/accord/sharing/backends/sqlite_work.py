@@ -78,10 +78,20 @@ def find_record(batch: StoreBatch, key: str) -> StoredRecord | None:
 
 def put_record(batch: StoreBatch, key: str, value: bytes, ttl: float, expect: int | None) -> int:
     """Write a record; return its version."""
+    now = time.time()
+    expires = now + ttl
+    if expect:
+        version = batch.next_version()
+        changed = batch.db.execute(
+            "UPDATE records SET value = ?, version = ?, expires = ?, slot = ? "
+            "WHERE name = ? AND version = ? AND expires > ?",
+            (value, version, expires, find_slot(expires), batch.prefix + key, expect, now),
+        )
+        if changed.rowcount:
+            return version
     if expect is not None:
         check_version(key, expect, find_record(batch, key))
     version = batch.next_version()
-    expires = time.time() + ttl
     batch.db.execute(
         "INSERT INTO records (name, value, version, expires, slot) VALUES (?, ?, ?, ?, ?) "
         "ON CONFLICT (name) DO UPDATE SET value = excluded.value, version = excluded.version, "

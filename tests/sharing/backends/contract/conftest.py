@@ -80,6 +80,11 @@ def sqlite_polling(namespace: str, folder: Path, request: pytest.FixtureRequest)
     return recipe._replace(keywords={**recipe.keywords, "notifications": "polling"})
 
 
+def sqlite_blocking(namespace: str, folder: Path, request: pytest.FixtureRequest) -> Recipe:
+    recipe = sqlite(namespace, folder, request)
+    return recipe._replace(factory="accord.sharing.backends.sqlite_backend:BlockingSqliteBackend")
+
+
 def redis(namespace: str, folder: Path, request: pytest.FixtureRequest) -> Recipe:
     url = request.getfixturevalue("valkey").url
     return Recipe("accord.sharing:RedisBackend", (url,), {"namespace": namespace})
@@ -89,9 +94,10 @@ def own(namespace: str, folder: Path, request: pytest.FixtureRequest) -> Recipe:
     return Recipe(OWN or "", (namespace,))
 
 
-SHARED = [sqlite, sqlite_polling, redis]
+SHARED = [sqlite, sqlite_polling, sqlite_blocking, redis]
 KINDS = [memory, sealed, *SHARED]
-# The modules with notifications; apart from those, the two kinds of SQLite are one.
+# The modules with notifications, which the blocking kind of SQLite has not; apart from those, the
+# two other kinds of SQLite are one.
 WITH_NOTIFICATIONS = ("test_notifications", "test_operation", "test_processes")
 if OWN:
     KINDS = [own]
@@ -104,6 +110,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         kinds = SHARED if {"other", "stranger"} & set(names) else KINDS
         if metafunc.module.__name__.rpartition(".")[2] not in WITH_NOTIFICATIONS:
             kinds = [kind for kind in kinds if kind is not sqlite_polling]
+        else:
+            kinds = [kind for kind in kinds if kind is not sqlite_blocking]
         # Valkey is started for `make integration` alone.
         marks = {redis: [pytest.mark.integration]}
         rows = [pytest.param(kind, id=kind.__name__, marks=marks.get(kind, ())) for kind in kinds]

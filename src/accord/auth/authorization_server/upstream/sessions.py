@@ -16,14 +16,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
+from accord.auth.authorization_server.models import StoredSession, StoredSignIn
 from accord.auth.authorization_server.secrets import digest, new_secret
-from accord.auth.authorization_server.store import (
-    AuthorizationStore,
-    StoredSession,
-    StoredSignIn,
-    grant_owner,
-    login_owner,
-)
+from accord.auth.authorization_server.state.sign_ins import grant_owner, login_owner
+from accord.auth.authorization_server.state.store import AuthorizationStore
 from accord.auth.authorization_server.upstream.provider import (
     UpstreamFault,
     UpstreamProvider,
@@ -205,7 +201,7 @@ class UpstreamSessions:
             expires_at=expires_at,
             body=self._seals[provider].seal(msgspec.json.encode(request), hashed),
         )
-        self._store.add_sign_in(hashed, sign_in, most=_REQUESTS_MOST)
+        self._store.sign_ins.begin(hashed, sign_in, most=_REQUESTS_MOST)
 
     def take(self, provider: str, browser: str, state: str, now: float) -> SignInRequest | None:
         """Return a sign-in of this browser with this provider, once; None for any other.
@@ -213,7 +209,7 @@ class UpstreamSessions:
         Only the browser that began it uses it up.
         """
         hashed = digest(state)
-        found = self._store.take_sign_in(hashed, digest(browser))
+        found = self._store.sign_ins.take(hashed, digest(browser))
         if found is None or found.provider != provider or found.expires_at <= now:
             return None
         data = self._seals[provider].open(found.body, hashed)
@@ -225,7 +221,7 @@ class UpstreamSessions:
         """Store a session, used by the login with this hash."""
         session_id, provider = new_secret(16), session.user.provider
         stored = StoredSession(session_id, provider, self._seal(provider, session_id, session))
-        self._store.add_session(stored, login_owner(login), expires_at=expires_at)
+        self._store.sign_ins.add(stored, login_owner(login), expires_at=expires_at)
 
     def _seal(self, provider: str, session_id: str, session: UpstreamSession) -> bytes:
         return self._seals[provider].seal(msgspec.json.encode(session), session_id)
@@ -233,16 +229,16 @@ class UpstreamSessions:
     def share(self, login: str, grant_id: str, *, expires_at: float) -> bool:
         """Let a grant use the session of a login; false if the login has none."""
         owners = login_owner(login), grant_owner(grant_id)
-        return self._store.share_session(*owners, expires_at=expires_at)
+        return self._store.sign_ins.share(*owners, expires_at=expires_at)
 
     def of_login(self, login: str) -> FoundSession | None:
-        return self._open(self._store.session_of(login_owner(login)))
+        return self._open(self._store.sign_ins.find_of(login_owner(login)))
 
     def of_grant(self, grant_id: str) -> FoundSession | None:
-        return self._open(self._store.session_of(grant_owner(grant_id)))
+        return self._open(self._store.sign_ins.find_of(grant_owner(grant_id)))
 
     def find(self, session_id: str) -> FoundSession | None:
-        return self._open(self._store.session(session_id))
+        return self._open(self._store.sign_ins.find(session_id))
 
     def _open(self, stored: StoredSession | None) -> FoundSession | None:
         if stored is None:
@@ -262,18 +258,18 @@ class UpstreamSessions:
 
     def claim(self, session_id: str, now: float, seconds: float) -> bool:
         """Reserve the renewal of a session for a while; false if another process has it."""
-        return self._store.claim_session(session_id, now, seconds)
+        return self._store.sign_ins.claim(session_id, now, seconds)
 
     def release(self, session_id: str) -> None:
-        self._store.release_session(session_id)
+        self._store.sign_ins.release(session_id)
 
     def renew(self, found: FoundSession, session: UpstreamSession) -> None:
         """Store the new tokens of a session, encrypted with the newest key."""
-        self._store.renew_session(found.id, self._seal(found.provider, found.id, session))
+        self._store.sign_ins.renew(found.id, self._seal(found.provider, found.id, session))
 
     def end(self, session_id: str, now: float, *, keep_until: float) -> None:
         """Delete a session, log its browsers out, and revoke its grants."""
-        self._store.end_session(session_id, now, keep_until=keep_until)
+        self._store.grants.end_session(session_id, now, keep_until=keep_until)
 
 
 # -- fresh tokens, for tools that call the provider's APIs

@@ -1,35 +1,62 @@
-"""Records of an authorization server in a store that several machines share.
+"""Records of an authorization server in a backend.
 
 Each operation of the store is one atomic step on one name, so records are changed by compare and
 set. Records are JSON objects: a newer version may add fields, which an older one ignores.
 """
 
-from collections.abc import Callable, Iterable
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Coroutine, Iterable
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
 
 import msgspec
 
-from accord.auth.authorization_server.secrets import digest, wait_until_free
+from accord.auth.authorization_server.secrets import digest
+from accord.auth.authorization_server.threads import BackendCalls
 from accord.errors import Conflict, StoreError, StoreUnavailable
-from accord.sharing.backends.backend import Backend, StoredRecord
+
+if TYPE_CHECKING:
+    from accord.sharing.backends.backend import Backend, StoredRecord
 
 T = TypeVar("T")
+P = ParamSpec("P")
+Group = TypeVar("Group", bound="RecordGroup")
 
 # Each failed try means that another process succeeded.
 _TRIES: Final = 100
 _TTL_LEAST: Final = 1.0
 
 
-class SharedRecords:
+class RecordGroup(Protocol):
+    """Operations on some of the records."""
+
+    records: "Records"
+
+
+def blocks(
+    method: Callable[Concatenate[Group, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Group, P], T]:
+    """Let an operation block: it runs where the backend is used, and its caller waits."""
+
+    @wraps(method)
+    def call(self: Group, /, *args: P.args, **keywords: P.kwargs) -> T:
+        return self.records.calls.run(method(self, *args, **keywords))
+
+    return call
+
+
+class Records:
     """Reads and changes records.
 
     Args:
         backend: an open store.
+        calls: runs coroutines where the backend is used.
         now: returns the time.
     """
 
-    def __init__(self, backend: Backend, now: Callable[[], float]) -> None:
+    def __init__(self, backend: "Backend", calls: BackendCalls, now: Callable[[], float]) -> None:
         self.backend = backend
+        self.calls = calls
+        self.gather = calls.gather
         self.now = now
 
     def ttl(self, expires_at: float) -> float:
@@ -135,20 +162,35 @@ class SharedRecords:
         return record if was_there else None
 
 
-def decode_record(kind: type[T], name: str, found: StoredRecord) -> T:
+def decode_record(kind: type[T], name: str, found: "StoredRecord") -> T:
     """Decode a record.
 
     Raises:
         StoreError: it is not of this kind.
     """
     try:
-        return msgspec.json.decode(found.value, type=kind)
+        record: T = _DECODERS[kind].decode(found.value)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise StoreError(f"record {name!r} cannot be read: {str(error)[:200]}") from None
+    return record
 
 
-class SharedAttempts:
-    """Counts the attempts of all processes that share a store, by key within a sliding window.
+class _Decoders(dict[Any, msgspec.json.Decoder[Any]]):
+    """Decoders by the kinds of records, made when they are first used."""
+
+    def __missing__(self, kind: Any) -> msgspec.json.Decoder[Any]:
+        self[kind] = made = msgspec.json.Decoder(kind)
+        return made
+
+
+_DECODERS: Final = _Decoders()
+
+
+class AttemptCounter:
+    """Counts the attempts of all processes that share a backend, by key within a sliding window.
+
+    An attempt is counted before it is checked, so that concurrent attempts cannot exceed the limit;
+    successful attempts are released.
 
     Args:
         records: where they are counted.
@@ -157,22 +199,20 @@ class SharedAttempts:
         window: the seconds in which they count.
     """
 
-    def __init__(self, records: SharedRecords, name: str, limit: int, window: float) -> None:
-        self._records = records
-        self._name = name
+    def __init__(self, records: Records, name: str, limit: int, window: float) -> None:
+        self.records = records
+        self._name = name.replace(" ", "-")
         self._limit = limit
         self._window = window
 
-    def _at(self, key: str) -> str:
-        return f"auth:attempts:{self._name}:{digest(key)}"
+    def reserve(self, key: str, now: float) -> float:
+        """Count an attempt and return 0; at the limit, return how many seconds to wait."""
+        # A loss of power forgets attempts of the last moments, which does no harm.
+        with self.records.calls.transaction(is_durable=False):
+            return self._reserve(key, now)
 
-    def _recent(self, times: Iterable[float] | None, now: float) -> list[float]:
-        return [each for each in times or () if each > now - self._window]
-
-    def _wait(self, times: list[float], now: float, more: int) -> float:
-        return wait_until_free(times, now, more, limit=self._limit, window=self._window)
-
-    async def reserve(self, key: str, now: float) -> float:
+    @blocks
+    async def _reserve(self, key: str, now: float) -> float:
         wait = 0.0
 
         def count(found: list[float] | None) -> list[float] | None:
@@ -181,10 +221,13 @@ class SharedAttempts:
             wait = self._wait(times, now, 0)
             return None if wait > 0 else [*times, now]
 
-        await self._records.put_either(list[float], self._at(key), count, ttl=self._window)
+        await self.records.put_either(list[float], self._at(key), count, ttl=self._window)
         return wait
 
+    @blocks
     async def release(self, key: str, now: float) -> None:
+        """Uncount the attempt of a time, because it succeeded."""
+
         def uncount(found: list[float]) -> list[float] | None:
             if now not in found:
                 return None
@@ -192,11 +235,32 @@ class SharedAttempts:
             left.remove(now)
             return left
 
-        await self._records.change(list[float], self._at(key), uncount, ttl=lambda _: self._window)
+        await self.records.change(list[float], self._at(key), uncount, ttl=lambda _: self._window)
 
+    @blocks
     async def forget(self, key: str) -> None:
-        await self._records.backend.delete(self._at(key))
+        """Reset a key after a success."""
+        await self.records.backend.delete(self._at(key))
 
-    async def wait_for(self, key: str, now: float, more: int) -> float:
-        times = self._recent(await self._records.get(list[float], self._at(key)), now)
+    @blocks
+    async def wait_for(self, key: str, now: float, *, more: int = 0) -> float:
+        """Return how many seconds to wait, without counting anything.
+
+        Args:
+            key: what the attempts are counted by.
+            now: the time.
+            more: how many attempts count in addition.
+        """
+        times = self._recent(await self.records.get(list[float], self._at(key)), now)
         return self._wait(times, now, more)
+
+    def _at(self, key: str) -> str:
+        return f"auth:attempts:{self._name}:{digest(key)}"
+
+    def _recent(self, times: Iterable[float] | None, now: float) -> list[float]:
+        return [each for each in times or () if each > now - self._window]
+
+    def _wait(self, times: list[float], now: float, more: int) -> float:
+        if len(times) + more < self._limit:
+            return 0.0
+        return min(times, default=now) + self._window - now

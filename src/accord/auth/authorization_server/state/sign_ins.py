@@ -1,17 +1,16 @@
-"""Sign-ins with identity providers in a store that several machines share.
+"""Sign-ins with identity providers in a backend.
 
 A session lives as long as the longest of its uses, each of which is a record of its own; the index
 of its uses finds them.
 """
 
-import asyncio
 from typing import Final
 
 import msgspec
 
+from accord.auth.authorization_server.models import StoredSession, StoredSignIn
 from accord.auth.authorization_server.secrets import digest
-from accord.auth.authorization_server.store import StoredSession, StoredSignIn
-from accord.sharing.authorization.records import SharedRecords
+from accord.auth.authorization_server.state.records import Records, blocks
 
 _SIGN_INS: Final = "auth:sign-ins"
 # How many sign-ins are forgotten at once if there are too many.
@@ -31,26 +30,30 @@ class _Use(msgspec.Struct, frozen=True):
     expires_at: float
 
 
-class SharedSignIns:
+class SignInRecords:
     """Sign-ins that have begun, and the sessions of users that signed in."""
 
-    def __init__(self, records: SharedRecords) -> None:
-        self._records = records
+    def __init__(self, records: Records) -> None:
+        self.records = records
         self._backend = records.backend
 
     # -- sign-ins under way
 
-    async def add_sign_in(self, hashed: str, sign_in: StoredSignIn, most: int) -> None:
+    @blocks
+    async def begin(self, hashed: str, sign_in: StoredSignIn, *, most: int) -> None:
+        """Store a sign-in that begins; if there are too many, some others are forgotten."""
         if await self._backend.count(_SIGN_INS) >= most:
             crowd = await self._backend.members(_SIGN_INS, limit=_CROWDED_OUT)
-            await asyncio.gather(*(self._backend.delete(_sign_in_at(each)) for each in crowd))
+            await self.records.gather(*(self._backend.delete(_sign_in_at(each)) for each in crowd))
             await self._backend.remove(_SIGN_INS, crowd)
-        ttl = self._records.ttl(sign_in.expires_at)
+        ttl = self.records.ttl(sign_in.expires_at)
         await self._backend.add(_SIGN_INS, [hashed], ttl=ttl)
-        await self._records.put(_sign_in_at(hashed), sign_in, ttl=ttl)
+        await self.records.put(_sign_in_at(hashed), sign_in, ttl=ttl)
 
-    async def take_sign_in(self, hashed: str, browser: str) -> StoredSignIn | None:
-        found = await self._records.take(
+    @blocks
+    async def take(self, hashed: str, browser: str) -> StoredSignIn | None:
+        """Return a sign-in of this browser once; None for any other, which stays."""
+        found = await self.records.take(
             StoredSignIn, _sign_in_at(hashed), lambda it: it.browser == browser
         )
         if found is not None:
@@ -59,22 +62,29 @@ class SharedSignIns:
 
     # -- sessions and their uses
 
-    async def add(self, session: StoredSession, owner: str, expires_at: float) -> None:
+    @blocks
+    async def add(self, session: StoredSession, owner: str, *, expires_at: float) -> None:
+        """Store a session that an owner uses, until a time at least.
+
+        A session that has no use any more is deleted.
+        """
         made = _Session(session.provider, session.body, expires_at)
         name = _session_at(session.session_id)
-        await self._records.put(name, made, ttl=self._session_ttl(made))
+        await self.records.put(name, made, ttl=self._session_ttl(made))
         await self._use(owner, session.session_id, expires_at)
 
     def _session_ttl(self, session: _Session) -> float:
-        return self._records.ttl(session.expires_at)
+        return self.records.ttl(session.expires_at)
 
     async def _use(self, owner: str, session_id: str, expires_at: float) -> None:
-        ttl = self._records.ttl(expires_at)
+        ttl = self.records.ttl(expires_at)
         await self._backend.add(_uses_of(session_id), [owner], ttl=ttl)
-        await self._records.put(_use_at(owner), _Use(session_id, expires_at), ttl=ttl)
+        await self.records.put(_use_at(owner), _Use(session_id, expires_at), ttl=ttl)
 
-    async def share(self, owner: str, other: str, expires_at: float) -> bool:
-        found = await self._records.get(_Use, _use_at(owner))
+    @blocks
+    async def share(self, owner: str, other: str, *, expires_at: float) -> bool:
+        """Let another owner use the session of an owner; false if there is no such session."""
+        found = await self.records.get(_Use, _use_at(owner))
         if found is None:
             return False
         await self._extend(found.session_id, expires_at)
@@ -90,18 +100,18 @@ class SharedSignIns:
             return msgspec.structs.replace(found, expires_at=expires_at)
 
         name = _session_at(session_id)
-        await self._records.change(_Session, name, extend, ttl=self._session_ttl)
+        await self.records.change(_Session, name, extend, ttl=self._session_ttl)
 
     async def extend_use(self, owner: str, expires_at: float) -> None:
         """Keep the session of an owner at least until a time, if it uses one."""
-        found = await self._records.get(_Use, _use_at(owner))
+        found = await self.records.get(_Use, _use_at(owner))
         if found is not None and found.expires_at < expires_at:
             await self._extend(found.session_id, expires_at)
             await self._use(owner, found.session_id, expires_at)
 
     async def end_use(self, owner: str) -> None:
         """End the use of a session; one that has no use any more is deleted."""
-        found = await self._records.take(_Use, _use_at(owner), lambda _: True)
+        found = await self.records.take(_Use, _use_at(owner), lambda _: True)
         if found is None:
             return
         await self._backend.remove(_uses_of(found.session_id), [owner])
@@ -110,7 +120,7 @@ class SharedSignIns:
             await self.delete(found.session_id)
             return
         ends = max(each.expires_at for each in left)
-        await self._records.change(
+        await self.records.change(
             _Session,
             _session_at(found.session_id),
             lambda session: msgspec.structs.replace(session, expires_at=ends),
@@ -119,7 +129,9 @@ class SharedSignIns:
 
     async def _records_of_uses(self, session_id: str) -> list[_Use]:
         owners = await self.owners(session_id)
-        uses = await asyncio.gather(*(self._records.get(_Use, _use_at(each)) for each in owners))
+        uses = await self.records.gather(
+            *(self.records.get(_Use, _use_at(each)) for each in owners)
+        )
         return [each for each in uses if each is not None]
 
     async def owners(self, session_id: str) -> list[str]:
@@ -130,17 +142,26 @@ class SharedSignIns:
         """Delete a session."""
         await self._backend.delete(_session_at(session_id))
 
+    @blocks
     async def find(self, session_id: str) -> StoredSession | None:
-        found = await self._records.get(_Session, _session_at(session_id))
+        """Return a session."""
+        return await self._find(session_id)
+
+    async def _find(self, session_id: str) -> StoredSession | None:
+        found = await self.records.get(_Session, _session_at(session_id))
         return None if found is None else StoredSession(session_id, found.provider, found.body)
 
+    @blocks
     async def find_of(self, owner: str) -> StoredSession | None:
-        found = await self._records.get(_Use, _use_at(owner))
-        return None if found is None else await self.find(found.session_id)
+        """Return the session that an owner uses."""
+        found = await self.records.get(_Use, _use_at(owner))
+        return None if found is None else await self._find(found.session_id)
 
     # -- renewing
 
+    @blocks
     async def claim(self, session_id: str, now: float, seconds: float) -> bool:
+        """Reserve the renewal of a session for a while; false if another process has it."""
         is_free = False
 
         def claim(found: _Session) -> _Session | None:
@@ -149,24 +170,44 @@ class SharedSignIns:
             return msgspec.structs.replace(found, busy_until=now + seconds) if is_free else None
 
         name = _session_at(session_id)
-        found = await self._records.change(_Session, name, claim, ttl=self._session_ttl)
+        found = await self.records.change(_Session, name, claim, ttl=self._session_ttl)
         return found is not None and is_free
 
+    @blocks
     async def release(self, session_id: str) -> None:
-        await self._records.change(
+        """End the reservation of a session."""
+        await self.records.change(
             _Session,
             _session_at(session_id),
             lambda found: msgspec.structs.replace(found, busy_until=0.0),
             ttl=self._session_ttl,
         )
 
+    @blocks
     async def renew(self, session_id: str, body: bytes) -> None:
-        await self._records.change(
+        """Store the new body of a session, and end its reservation."""
+        await self.records.change(
             _Session,
             _session_at(session_id),
             lambda found: msgspec.structs.replace(found, body=body, busy_until=0.0),
             ttl=self._session_ttl,
         )
+
+
+def login_owner(hashed: str) -> str:
+    """Return the name under which a login uses an upstream session."""
+    return f"login {hashed}"
+
+
+def grant_owner(grant_id: str) -> str:
+    """Return the name under which a grant uses an upstream session."""
+    return f"grant {grant_id}"
+
+
+def parse_owner(owner: str) -> tuple[bool, str]:
+    """Return whether an owner is a login, and the hash of the login or the id of the grant."""
+    kind, _, name = owner.partition(" ")
+    return kind == "login", name
 
 
 def _sign_in_at(hashed: str) -> str:

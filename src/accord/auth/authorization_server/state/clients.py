@@ -1,6 +1,5 @@
-"""Clients and consents in a store that several machines share."""
+"""ClientRecords and consents in a backend."""
 
-import asyncio
 from collections import deque
 from typing import Final
 
@@ -8,8 +7,8 @@ import msgspec
 
 from accord.auth.authorization_server.models import RegisteredClient, StoredGrant
 from accord.auth.authorization_server.secrets import digest
+from accord.auth.authorization_server.state.records import Records, blocks
 from accord.errors import Conflict
-from accord.sharing.authorization.records import SharedRecords
 
 CLIENTS: Final = "auth:clients"
 """The index of all clients, by the digests of their ids."""
@@ -25,7 +24,7 @@ _STALE: Final = 600.0
 _CONSENTS_MOST: Final = 10_000
 
 
-class SharedClient(msgspec.Struct, frozen=True):
+class StoredClient(msgspec.Struct, frozen=True):
     """A client as it is stored, and about when it was last used."""
 
     client: RegisteredClient
@@ -37,7 +36,7 @@ class SharedClient(msgspec.Struct, frozen=True):
 
 
 class _Idle:
-    """Clients that may go, as one process found them, the first one first."""
+    """ClientRecords that may go, as one process found them, the first one first."""
 
     def __init__(self) -> None:
         self.clients: deque[str] = deque()
@@ -51,7 +50,7 @@ class _Idle:
         return now - self.found_at > (_STALE if self.clients else _PAUSE)
 
 
-class SharedClients:
+class ClientRecords:
     """The clients that registered or are described by a document, and what users allowed them.
 
     Args:
@@ -59,31 +58,36 @@ class SharedClients:
         client_ttl: seconds after which a client without a grant is forgotten.
     """
 
-    def __init__(self, records: SharedRecords, client_ttl: float) -> None:
-        self._records = records
+    def __init__(self, records: Records, client_ttl: float) -> None:
+        self.records = records
         self._backend = records.backend
         self._client_ttl = client_ttl
         self._slack = client_ttl / _NOTES
         self._never_used = _Idle()
         self._used = _Idle()
 
+    @blocks
     async def find(self, client_id: str) -> RegisteredClient | None:
-        found = await self._records.get(SharedClient, _client_at(digest(client_id)))
+        found = await self.records.get(StoredClient, _client_at(digest(client_id)))
         return None if found is None else found.client
 
-    async def add(self, client: RegisteredClient) -> None:
+    @blocks
+    async def add(self, client: RegisteredClient, *, used_at: float | None = None) -> None:
+        """Store a client, and when it was last used."""
         hashed, ttl = digest(client.client_id), self._client_ttl + self._slack
         # In this order: what is counted exists, and can make room.
-        await self._records.put(_client_at(hashed), SharedClient(client), ttl=ttl)
+        await self.records.put(_client_at(hashed), StoredClient(client, used_at), ttl=ttl)
         await self._backend.add(CLIENTS, [hashed], ttl=ttl)
         if self._used.has_found and len(self._used.clients) < _LOOKED_AT:
             # The last one of those that may go: a flood of clients displaces itself.
             self._used.clients.append(hashed)
 
+    @blocks
     async def update(self, client: RegisteredClient) -> bool:
+        """Replace what is stored of a client; false if nothing is. When it was used is kept."""
         hashed, ttl = digest(client.client_id), self._client_ttl + self._slack
-        changed = await self._records.change(
-            SharedClient,
+        changed = await self.records.change(
+            StoredClient,
             _client_at(hashed),
             lambda found: msgspec.structs.replace(found, client=client),
             ttl=lambda _: ttl,
@@ -100,24 +104,33 @@ class SharedClients:
         ttl = max(self._client_ttl, expires_at - now) + self._slack
         is_noted = True
 
-        def note(found: SharedClient) -> SharedClient | None:
+        def note(found: StoredClient) -> StoredClient | None:
             nonlocal is_noted
             is_noted = found.used_at is not None and now - found.used_at < self._slack
             return None if is_noted else msgspec.structs.replace(found, used_at=now)
 
-        await self._records.change(SharedClient, _client_at(hashed), note, ttl=lambda _: ttl)
+        await self.records.change(StoredClient, _client_at(hashed), note, ttl=lambda _: ttl)
         if not is_noted:
             await self._backend.add(CLIENTS, [hashed], ttl=ttl)
 
+    @blocks
     async def count(self) -> int:
         return await self._backend.count(CLIENTS)
 
     # -- making room
 
-    async def forget_idle(self, never_used_before: float | None) -> bool:
-        """Forget a client without a grant, about the one that was used the longest time ago."""
+    @blocks
+    async def forget_idle(self, *, never_used_before: float | None = None) -> bool:
+        """Forget a client without a grant, about the one that was used the longest time ago.
+
+        Args:
+            never_used_before: only clients that never had a grant and registered before this.
+
+        Returns:
+            False if all clients have one.
+        """
         idle = self._used if never_used_before is None else self._never_used
-        now = self._records.now()
+        now = self.records.now()
         if not idle.is_stale(now):
             return await self._forget_first(idle, never_used_before)
         # All clients are read for this, so not for each client that wants to register.
@@ -138,8 +151,8 @@ class SharedClients:
         found: list[tuple[float, str]] = []
         for start in range(0, len(members), _AT_ONCE):
             part = members[start : start + _AT_ONCE]
-            clients = await asyncio.gather(
-                *(self._records.get(SharedClient, _client_at(each)) for each in part)
+            clients = await self.records.gather(
+                *(self.records.get(StoredClient, _client_at(each)) for each in part)
             )
             found += [
                 (client.last_used, hashed)
@@ -151,7 +164,7 @@ class SharedClients:
 
     async def _forget_if_idle(self, hashed: str, never_used_before: float | None) -> bool:
         name = _client_at(hashed)
-        found = await self._records.get_versioned(SharedClient, name)
+        found = await self.records.get_versioned(StoredClient, name)
         if found is None:
             await self._backend.remove(CLIENTS, [hashed])
             return False
@@ -177,11 +190,13 @@ class SharedClients:
 
     # -- consents
 
+    @blocks
     async def remember_consent(self, grant: StoredGrant) -> None:
+        """Store the consent of a user, for the next time."""
         name = _consent_at(grant.subject, grant.client_id, grant.resource)
         ttl = self._client_ttl + self._slack
         await self._backend.add(_consents_of(digest(grant.client_id)), [name], ttl=ttl)
-        await self._records.put(name, grant.scopes, ttl=ttl)
+        await self.records.put(name, grant.scopes, ttl=ttl)
 
     async def keep_consent(self, grant: StoredGrant) -> None:
         """Keep the consent behind a grant, if it is remembered, as long as the client."""
@@ -190,11 +205,13 @@ class SharedClients:
         if await self._backend.touch(name, ttl=ttl):
             await self._backend.add(_consents_of(digest(grant.client_id)), [name], ttl=ttl)
 
+    @blocks
     async def consented_scopes(
         self, subject: str, client_id: str, resource: str
     ) -> frozenset[str] | None:
+        """Return the scopes that a user allowed before; None for no consent."""
         name = _consent_at(subject, client_id, resource)
-        found = await self._records.get(list[str], name)
+        found = await self.records.get(list[str], name)
         return None if found is None else frozenset(found)
 
 
@@ -216,7 +233,7 @@ def _consent_at(subject: str, client_id: str, resource: str) -> str:
     return f"auth:consent:{digest(' '.join(map(digest, (subject, client_id, resource))))}"
 
 
-def _may_go(client: SharedClient, never_used_before: float | None) -> bool:
+def _may_go(client: StoredClient, never_used_before: float | None) -> bool:
     if never_used_before is None:
         return True
     return client.used_at is None and client.client.created_at < never_used_before

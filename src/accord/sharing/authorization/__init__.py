@@ -1,1 +1,0 @@
-"""State of the authorization server in a store that workers share."""
