@@ -81,7 +81,7 @@ def test_help_has_the_commands_in_groups(capsys):
     [
         ("list", ["connection", "authorization"]),
         ("test", ["output", "connection", "authorization"]),
-        ("check server", ["authorization", "connection", "output"]),
+        ("check server", ["connection", "authorization", "output"]),
     ],
 )
 def test_help_has_the_options_of_a_command_in_groups(command, groups, capsys):

@@ -157,9 +157,9 @@ def test_add_writes_a_url(accord, path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("add a", "fleet add needs a URL, or -- and a command"),
+        ("add a", "fleet add needs a TARGET: a URL, a Python file, a module, or -- and a command"),
         ("add a http://x -- y", "either http://x or the command after --, not both"),
-        ("add a x.py", "x.py is not a URL; write a command after --: -- python x.py"),
+        ("add a x.py", "there is no file x.py"),
         ("add a http://x --env A=b", "--env and --cwd are for a command; a URL has --header"),
         ("add a --oauth -- x", "--header and --oauth are for a URL; a command has --env"),
         ("add one -- x", "has a server 'one' already; choose another name"),

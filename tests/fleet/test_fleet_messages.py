@@ -151,7 +151,7 @@ def test_importing_a_folder_leaves_out_files_of_accord(accord):
 
 
 def test_add_says_which_urls_there_are(accord):
-    said = "accord: ftp://x: servers are reached by http:// and https:// only\n"
+    said = "accord: ftp://x: the URL of a server begins with http:// or https://\n"
     assert accord("add", "a", "ftp://x")[::2] == (2, said)
 
 

@@ -3,7 +3,8 @@
 import argparse
 from typing import TYPE_CHECKING
 
-from accord.cli.options import TEXT_OR_JSON, Commands, UsageError, add_command, is_json
+from accord.cli.options import ENTRY, ENV, TEXT_OR_JSON, Commands, UsageError, add_command, is_json
+from accord.cli.target import demand_target, read_target
 from accord.cli.terminal import escape_controls, note, say, say_json
 from accord.errors import MissingExtra
 
@@ -17,7 +18,7 @@ Manage the tokens that commands with --oauth have stored.
 Exit code: 0 done, 2 the file could not be read or written.
 """
 _HELP = """\
-usage: accord auth forget URL | --all
+usage: accord auth forget TARGET | --all
 
 Remove the tokens that commands with --oauth have stored for a server, and the client that was
 registered for it. The next command with --oauth registers again and asks the user again. Tokens are
@@ -42,8 +43,10 @@ examples:
   accord auth list --format json
 """
 
-_OPTIONS = """\
-url? URL  the server whose tokens to forget
+_OPTIONS = f"""\
+target? TARGET  the server whose tokens to forget: a URL, or what names one, such as mcp.json#NAME
+rest* WORD
+{ENTRY}{ENV}\
 --all     forget the tokens and registrations of all servers
 """
 
@@ -63,7 +66,14 @@ def register(commands: Commands) -> None:
         format="text",
     )
     add_command(
-        kinds, "forget", run, _HELP, _OPTIONS, help="remove stored tokens and registrations"
+        kinds,
+        "forget",
+        run,
+        _HELP,
+        _OPTIONS,
+        help="remove stored tokens and registrations",
+        header=[],
+        cwd=None,
     )
 
 
@@ -71,12 +81,22 @@ def run(options: argparse.Namespace) -> int:
     """Remove the tokens and print whose they were."""
     import asyncio
 
-    if bool(options.url) is options.all:
+    if bool(options.target or options.command) is options.all:
         raise UsageError("auth forget needs the URL of a server, or --all")
+    url = "" if options.all else _url_of(options)
     store = _open_store()
-    work = _forget_all(store) if options.all else _forget(store, options.url)
+    work = _forget_all(store) if options.all else _forget(store, url)
     say(f"{escape_controls(asyncio.run(work))}\n")
     return 0
+
+
+def _url_of(options: argparse.Namespace) -> str:
+    """Return the URL of the server that TARGET names."""
+    demand_target(options, "auth forget")
+    spec = read_target(options)
+    if not spec.url:
+        raise UsageError(f"{spec.name} is launched; only servers at a URL have tokens")
+    return spec.url
 
 
 def run_list(options: argparse.Namespace) -> int:

@@ -11,9 +11,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from accord.cli.arguments import read_tool_arguments, split_pairs
-from accord.cli.connection import CONNECTION, run_with_client
+from accord.cli.connection import run_with_client, target_options
 from accord.cli.options import (
-    ENTRY,
     TEXT_OR_JSON,
     Commands,
     UsageError,
@@ -79,13 +78,12 @@ examples:
 
 
 _OPTIONS = f"""\
-words* TARGET NAME [key=value ...]  see above
 --json ARGS         arguments as a JSON object; - reads stdin
 --unchecked         send the arguments of --json even if the tool's input schema forbids them
 --prompt            NAME is a prompt
 --answer KEY=VALUE  fill in a field of a form that the server asks for; may be repeated
-{ENTRY}{TEXT_OR_JSON}
-{CONNECTION}"""
+{TEXT_OR_JSON}
+{target_options("words* TARGET NAME [key=value ...]  see above")}"""
 
 
 def register(commands: Commands) -> None:

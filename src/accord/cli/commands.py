@@ -136,7 +136,12 @@ LIBRARY: Final[Mapping[str, Command]] = {
         BUILD,
         takes_command=True,
     ),
-    "auth": Command("accord.cli.auth", "list and remove stored tokens and registrations", OPERATE),
+    "auth": Command(
+        "accord.cli.auth",
+        "list and remove stored tokens and registrations",
+        OPERATE,
+        takes_command=True,
+    ),
     "store": Command(
         "accord.cli.store", "look at the store of several workers, ask workers to drain", OPERATE
     ),

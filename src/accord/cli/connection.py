@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from accord.cli.options import (
     CREDENTIALS,
+    CWD,
+    ENTRY,
     ENV,
+    TARGET,
     UsageError,
     bearer_token,
     known_revision,
@@ -66,14 +69,30 @@ authorization:
 """
 
 
-CONNECTION: Final = f"""\
-connection:
-{ENV}
---cwd DIR     the folder the server runs in
---timeout S   seconds to wait for the server to start, and for each answer (default: 30 and 60)
---revision R  the revision to speak: {", ".join(REVISION_IDS)}
-{auth_options()}"""
-"""The options of every command that connects to a server."""
+_TIMES: Final = "seconds to wait for the server to start, and for each answer (default: 30 and 60)"
+
+
+def target_options(
+    target: str = TARGET,
+    *,
+    entry: str = ENTRY,
+    timeout: str = _TIMES,
+    revision: bool = True,
+    auth: str | None = None,
+) -> str:
+    """Return the options of a command that takes a TARGET: which server, and how it is reached.
+
+    Args:
+        target: the arguments, where they are not one TARGET.
+        entry: the options for entries of configurations.
+        timeout: what `--timeout` means; empty without it.
+        revision: whether one revision can be chosen.
+        auth: the options for headers and tokens, where they are not the usual ones.
+    """
+    lines = [target.strip(), "connection:", entry.strip(), ENV.strip(), CWD.strip()]
+    lines += [f"--timeout S   {timeout}"] if timeout else []
+    lines += [f"--revision R  the revision to speak: {', '.join(REVISION_IDS)}"] if revision else []
+    return "\n".join([*lines, auth_options() if auth is None else auth])
 
 
 def auth_of(options: argparse.Namespace) -> "Auth | None":

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from accord.cli.arguments import describe
-from accord.cli.connection import CONNECTION, run_with_client
-from accord.cli.options import ENTRY, TARGET, TEXT_OR_JSON, Commands, add_command, is_json
+from accord.cli.connection import run_with_client, target_options
+from accord.cli.options import TEXT_OR_JSON, Commands, add_command, is_json
 from accord.cli.target import demand_target
 from accord.cli.terminal import complain, escape_controls, note, painter, say, say_json, width
 from accord.types import Prompt, Resource, ResourceTemplate, Tool
@@ -47,9 +47,7 @@ class _Row(NamedTuple):
 
 def register(commands: Commands) -> None:
     """Add the command to the command line."""
-    add_command(
-        commands, "list", run, _HELP, f"{TARGET}{ENTRY}{TEXT_OR_JSON}\n{CONNECTION}", format="text"
-    )
+    add_command(commands, "list", run, _HELP, f"{TEXT_OR_JSON}\n{target_options()}", format="text")
 
 
 def run(options: argparse.Namespace) -> int:

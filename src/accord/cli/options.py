@@ -336,24 +336,26 @@ def add_command(
 
 
 TARGET: Final = """\
-target? TARGET  the server: a URL, or a Python file or module with a Server
+target? TARGET  the server: a URL, a Python file or module, a file such as mcp.json#NAME or x.mcpb,
+                or a package such as npm:NAME
 rest* WORD
 """
 CONFIG: Final = """\
 --config FILE  the configuration of a host, such as mcp.json; TARGET is the name of a server in it
---yes          launch without a question what others may have written
+--yes         launch without a question what others may have written
 """
 ENTRY: Final = f"""\
 {CONFIG}\
---host HOST    the host whose configuration has the server that TARGET names, such as cursor
+--host HOST   the host whose configuration has the server that TARGET names, such as cursor
 """
 TEXT_OR_JSON: Final = "--format F  text or json (default: text)"
 ENV: Final = """\
 --env K=V  a variable for the server, in addition to those of this shell; may be repeated
 """
 CWD: Final = "--cwd DIR  the folder the server runs in\n"
-CREDENTIALS: Final = """\
---header 'NAME: VALUE'  a header of every HTTP request; may be repeated
+HEADER: Final = "--header 'NAME: VALUE'  a header of every HTTP request; may be repeated\n"
+CREDENTIALS: Final = f"""\
+{HEADER}\
 --bearer TOKEN  a token for the server; - reads it from ACCORD_BEARER
 """
 CALLS: Final = """\

@@ -6,14 +6,14 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from accord.cli.connection import (
-    CONNECTION,
     KeptLines,
     advise_in_options,
     connect_options,
     connect_spec,
     report_unreachable,
+    target_options,
 )
-from accord.cli.options import CONFIG, TARGET, Commands, UsageError, add_command
+from accord.cli.options import CONFIG, Commands, UsageError, add_command
 from accord.cli.run import serve
 from accord.cli.run_settings import option_lines, read_settings
 from accord.cli.target import demand_target, read_target
@@ -48,13 +48,13 @@ examples:
   accord proxy --http --port 8000 -- npx some-server
   accord proxy server.py --http --shared
 """
+_TIMES: Final = "seconds to wait for the server to start, and for each answer (default: 30 and 600)"
 _OPTIONS: Final = f"""\
-{TARGET}{CONFIG}\
 --shared        use one connection to the server for all clients
 --stdio         serve over stdin and stdout, also if ACCORD_TRANSPORT is http
 --http          serve over HTTP
 {option_lines("workers", "store", "store_keys_file", "reload")}\
-{CONNECTION.replace("30 and 60", "30 and 600")}
+{target_options(entry=CONFIG, timeout=_TIMES)}
 --header-from 'NAME: VARIABLE'  a header whose value is that of a variable; may be repeated
 --stateless
 """

@@ -17,7 +17,7 @@ from accord.cli.run_settings import (
     option_lines,
     read_settings,
 )
-from accord.cli.target import ServerPlace, load, locate
+from accord.cli.target import ServerPlace, is_url, load, locate, names_file
 from accord.cli.terminal import complain, say
 from accord.errors import AccordError, ConfigurationError
 from accord.runtime import GRACE
@@ -113,6 +113,11 @@ def run(options: argparse.Namespace) -> int:
     if options.target.endswith((".json", ".jsonc")):
         return _run_configuration(options, settings)
     _refuse_command([options.target, *options.rest])
+    if is_url(options.target) or names_file(options.target):
+        raise UsageError(
+            "run serves a Python file, a module or all servers of a configuration; another server "
+            f"is served by: accord proxy {options.target}"
+        )
     place = locate(options.target, options.rest)
     if options.rest:
         raise UsageError(f"run takes one TARGET; unexpected {' '.join(options.rest)}")

@@ -147,13 +147,13 @@ def demand_url(url: str) -> None:
     """Refuse a URL that a server cannot have."""
     from urllib.parse import urlsplit
 
+    if not is_url(url):
+        raise UsageError(f"{url[:200]}: the URL of a server begins with http:// or https://")
     try:
         parts = urlsplit(url)
         is_whole = bool(parts.hostname) and parts.port != 0
-    except ValueError as error:
-        raise UsageError(f"the URL is wrong: {error}") from None
-    if not is_url(url):
-        raise UsageError(f"{url[:200]}: the URL of a server begins with http:// or https://")
+    except ValueError:
+        is_whole = False
     if not is_whole:
         raise UsageError(f"{url[:200]} is not the URL of a server, http(s)://host/path")
 

@@ -11,12 +11,9 @@ from typing import IO, TYPE_CHECKING, Any, Final, TypeVar
 
 from msgspec.structs import replace
 
-from accord.cli.connection import advise_in_options, auth_of, auth_options, oauth_of
+from accord.cli.connection import advise_in_options, auth_of, auth_options, oauth_of, target_options
 from accord.cli.options import (
     CALLS,
-    ENTRY,
-    ENV,
-    TARGET,
     Commands,
     UsageError,
     add_command,
@@ -85,24 +82,24 @@ examples:
   accord check server server.py --only tools.list --revision 2025-06-18
   accord check server server.py --output report.html --output report.sarif
 """
+_TARGET_OPTIONS: Final = target_options(
+    timeout="seconds to wait for each answer (default: 5)",
+    revision=False,
+    auth=auth_options("for this check only"),
+)
 _SERVER_OPTIONS: Final = f"""\
-{TARGET}
-{ENTRY}
 --revision R   check under this revision; may be repeated (default: all that the server speaks)
 --only ID      check only this requirement or area; may be repeated
 --transport T  how to reach it: {", ".join(_SERVER_TRANSPORTS)}
                (default: what the URL speaks, else stdio)
 {CALLS.format("150")}
-{auth_options("for this check only")}
+{_TARGET_OPTIONS}
 --other-bearer TOKEN    a token of another user, who must not reach the sessions of the first
 --foreign-bearer TOKEN  a token of the same issuer for another server, which must be refused
 --allow-token-in-query  also try the token of --bearer in the query of the URL, where logs keep it
 connection:
-{ENV}
 --one-at-a-time  never run two copies of the server: for one that owns a port or a lock
                  (chosen automatically if a second copy does not start)
---cwd DIR        the folder the server runs in
---timeout S      seconds to wait for each answer (default: 5)
 {delivery.OPTIONS}"""
 _CLIENT_HELP: Final = """\
 usage: accord check client [options] -- COMMAND ... {url}

@@ -6,11 +6,9 @@ from contextlib import contextmanager
 from shlex import join, quote
 from typing import TYPE_CHECKING, Any, Final
 
-from accord.cli.connection import CONNECTION, run_with_target
+from accord.cli.connection import run_with_target, target_options
 from accord.cli.options import (
     CALLS,
-    ENTRY,
-    TARGET,
     Commands,
     UsageError,
     add_command,
@@ -67,8 +65,6 @@ examples:
 
 
 _OPTIONS: Final = f"""\
-{TARGET}
-{ENTRY}
 --cases FILE   your own cases; may name the target, too
 --only-cases   generate no tests from what the server declares
 --update-snapshots  keep the results of cases with snapshot, in place of the earlier ones
@@ -82,7 +78,7 @@ output:
 --format F     {", ".join(_FORMS)} (default: text)
 --output FILE  write the report to a file, .xml JUnit, .json JSON, else text; may be repeated
 --quiet        text: only what failed
-{CONNECTION}"""
+{target_options()}"""
 
 
 def register(commands: Commands) -> None:

@@ -4,10 +4,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from accord.cli.connection import CONNECTION, run_with_client
+from accord.cli.connection import run_with_client, target_options
 from accord.cli.options import (
-    ENTRY,
-    TARGET,
     TEXT_OR_JSON,
     Commands,
     add_command,
@@ -72,8 +70,7 @@ def register(commands: Commands) -> None:
         "lock",
         lock,
         _LOCK_HELP,
-        f"{TARGET}{ENTRY}--output FILE  where to write it; - prints it (default: {LOCK})\n"
-        f"{CONNECTION}",
+        f"--output FILE  where to write it; - prints it (default: {LOCK})\n{target_options()}",
         output=LOCK,
     )
     add_command(
@@ -81,7 +78,7 @@ def register(commands: Commands) -> None:
         "verify",
         verify,
         _VERIFY_HELP,
-        f"{TARGET}{ENTRY}--lock FILE  the file (default: {LOCK})\n{TEXT_OR_JSON}\n{CONNECTION}",
+        f"--lock FILE  the file (default: {LOCK})\n{TEXT_OR_JSON}\n{target_options()}",
         lock=LOCK,
         format="text",
     )

@@ -4,14 +4,8 @@ import argparse
 import logging
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
-from accord.cli.connection import advise_in_options, auth_of, auth_options
+from accord.cli.connection import advise_in_options, auth_of, target_options
 from accord.cli.options import (
-    CWD,
-    ENTRY,
-    ENV,
-    TARGET,
     TEXT_OR_JSON,
     Commands,
     add_command,
@@ -53,10 +47,9 @@ examples:
 
 
 _OPTIONS = f"""\
-{TARGET}{ENTRY}{TEXT_OR_JSON}
+{TEXT_OR_JSON}
 --json
---timeout S  seconds a step may take (default: 10)
-{ENV}{CWD}{auth_options()}"""
+{target_options(timeout="seconds a step may take (default: 10)", revision=False)}"""
 
 
 def register(commands: Commands) -> None:
@@ -97,7 +90,6 @@ def _new_diagnosis(
     demand_target(options, "doctor")
     # A placeholder that is not filled in is a finding.
     spec = read_target(options, keeps_placeholders=True)
-    spec = replace(spec, env={**spec.env, **dict(options.env)})
     if not spec.url:
         from accord_tools.doctor.launch import LaunchDiagnosis
 
@@ -107,7 +99,7 @@ def _new_diagnosis(
     return Diagnosis(
         spec.url,
         auth=auth_of(options),
-        headers={**spec.headers, **dict(options.header)},
+        headers=dict(spec.headers),
         seconds=options.timeout,
         report=report,
         advise=advise_in_options,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from accord.cli.connection import CONNECTION, advise_in_options
+from accord.cli.connection import advise_in_options, target_options
 from accord.cli.options import Commands, UsageError, add_command, headers_of
 from accord.cli.terminal import end_by_signals, note, say
 from accord.errors import MissingExtra, TransportError
@@ -61,10 +61,6 @@ examples:
   accord inspect --watch --listen 9000 https://example.com/mcp
 """
 _OPTIONS: Final = f"""\
-words* TARGET  the servers: URLs, Python files or modules, names of servers of a host
---config FILE  the configuration of a host; each TARGET is the name of a server in it
---host HOST    the host whose configuration has the server, such as cursor
---yes          launch a server of a project's file by its name without a question
 --trace FILE   show a recording; may be repeated
 --watch        show the traffic between another client and the server
 --listen PORT  with --watch and a URL: the port that the client connects to (default: any free)
@@ -80,7 +76,7 @@ words* TARGET  the servers: URLs, Python files or modules, names of servers of a
 --no-history   forget calls at the end; otherwise they are kept, secrets masked
 --bind ADDRESS  with --public-url: listen on another address than loopback
 --public-url URL  where browsers find the page, through a proxy or directly
-{CONNECTION}"""
+{target_options("words* TARGET  the servers, as for accord list, or names of servers of a host")}"""
 _MEGABYTE: Final = 1024 * 1024
 
 

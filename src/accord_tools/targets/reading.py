@@ -41,7 +41,15 @@ def read(options: argparse.Namespace, text: str, *, keeps_placeholders: bool = F
             does not agree to launch what others wrote.
     """
     spec = find(options, text)
-    return spec if keeps_placeholders else make_ready(spec, options)
+    if not keeps_placeholders:
+        return make_ready(spec, options)
+    _unpack(spec)
+    return replace(
+        spec,
+        env={**spec.env, **dict(options.env)},
+        headers={**spec.headers, **dict(options.header)},
+        cwd=options.cwd or spec.cwd,
+    )
 
 
 # -- finding
@@ -222,12 +230,16 @@ def make_ready(spec: ServerSpec, options: argparse.Namespace) -> ServerSpec:
         shown=spec.shown or (f"-- {show_command(spec.command)}" if spec.command else ""),
     )
     _demand_values(spec, fill.missing, is_agreed=is_agreed)
+    _unpack(spec)
+    return ready
+
+
+def _unpack(spec: ServerSpec) -> None:
     if spec.bundle is not None:
         from accord_tools.hosts.bundles.archive import unpack_bundle
         from accord_tools.hosts.bundles.entry import bundle_folder
 
         unpack_bundle(spec.bundle, bundle_folder(spec.bundle))
-    return ready
 
 
 def _demand_values(spec: ServerSpec, missing: Iterable[str], *, is_agreed: bool) -> None:

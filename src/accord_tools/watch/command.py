@@ -11,12 +11,9 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, Self
 from urllib.parse import urlsplit
 
+from accord.cli.connection import target_options
 from accord.cli.options import (
     CREDENTIALS,
-    CWD,
-    ENTRY,
-    ENV,
-    TARGET,
     Commands,
     UsageError,
     add_command,
@@ -57,11 +54,11 @@ examples:
 
 
 _OPTIONS: Final = f"""\
-{TARGET}{ENTRY}\
 --listen PORT  the port that clients connect to; 0 takes any free port
 --record FILE  write a trace, secrets masked; if FILE exists, write FILE-2 and so on
 --log FILE     write breaches there instead of to stderr
-{CREDENTIALS}{ENV}{CWD}{delivery.OPTIONS}"""
+{target_options(timeout="", revision=False, auth=CREDENTIALS)}\
+{delivery.OPTIONS}"""
 # Bytes that a pipe takes at once when it is ready for writing.
 _LONGEST: Final = 2_000
 # Milliseconds to wait for the reader of stderr.

@@ -2,12 +2,23 @@
 
 import argparse
 import os
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from accord.cli.options import Commands, UsageError, add_command, one_of
+from accord.cli.options import (
+    CWD,
+    ENTRY,
+    ENV,
+    HEADER,
+    TARGET,
+    Commands,
+    UsageError,
+    add_command,
+    one_of,
+)
+from accord.cli.target import demand_target, read_target
 from accord.cli.terminal import escape_controls, note, say
+from accord.client.server_spec import ServerSpec
 from accord_tools.fleet.definition import DEFAULT_FILE, DEFAULT_HISTORY, DEFAULT_TIME
 
 if TYPE_CHECKING:
@@ -173,7 +184,7 @@ def _advise(path: Path, *, has_servers: bool) -> None:
 
 
 _ADD_HELP: Final = """\
-usage: accord fleet add NAME [options] (URL | -- COMMAND ...)
+usage: accord fleet add [options] NAME (TARGET | -- COMMAND ...)
 
 Write one more server into a fleet file. Everything else in the file stays as it is. Values that
 look like secrets are written as ${env:NAME}, and the variables to set are listed.
@@ -187,12 +198,10 @@ examples:
 """
 _ADD_OPTIONS: Final = f"""\
 name NAME  the name of the server, its identity through time
-url? URL  where it is, if it is not launched
+{TARGET}{ENTRY}\
 --file FILE    the fleet file (default: {DEFAULT_FILE})
---env K=V      a variable for the server; may be repeated
---header 'NAME: VALUE'  a header of every HTTP request; may be repeated
+{ENV}{CWD}{HEADER}\
 --oauth        sign in with OAuth
---cwd FOLDER   the folder it runs in (default: that of the file)
 --tag WORD     a word to choose servers by; may be repeated
 --owner TEAM   the people that look after it
 --lock FILE    the file with what it should offer, which accord fleet --update-locks writes
@@ -251,41 +260,25 @@ def write_servers(path: Path, found: "list[FoundServer]") -> None:
 
 
 def _entry(options: argparse.Namespace) -> dict[str, Any]:
-    if bool(options.url) == bool(options.command):
-        raise UsageError(
-            "fleet add needs a URL, or -- and a command"
-            if not options.url
-            else f"either {options.url} or the command after --, not both"
-        )
-    if options.url:
-        return _url_entry(options)
-    if options.header or options.oauth:
-        raise UsageError("--header and --oauth are for a URL; a command has --env")
-    program, *words = options.command
-    entry: dict[str, Any] = {"command": program}
-    if words:
-        entry["args"] = words
-    if options.env:
-        entry["env"] = dict(options.env)
-    if options.cwd:
-        entry["cwd"] = options.cwd
-    return entry
-
-
-def _url_entry(options: argparse.Namespace) -> dict[str, Any]:
-    if "://" in options.url and not re.match(r"(?i)https?://|\$\{", options.url):
-        raise UsageError(f"{options.url}: servers are reached by http:// and https:// only")
-    if not re.match(r"(?i)https?://|\$\{", options.url):
-        hint = f"python {options.url}" if options.url.endswith(".py") else options.url
-        raise UsageError(f"{options.url} is not a URL; write a command after --: -- {hint}")
-    if options.env or options.cwd:
-        raise UsageError("--env and --cwd are for a command; a URL has --header")
-    entry: dict[str, Any] = {"url": options.url}
-    if options.header:
-        entry["headers"] = dict(options.header)
-    if options.oauth:
-        entry["auth"] = "oauth"
-    return entry
+    """Return the server that TARGET names as the entry of a fleet file, with placeholders."""
+    if options.target.startswith("${") and not options.command:
+        spec = ServerSpec(name=options.name, url=options.target, headers=dict(options.header))
+    else:
+        demand_target(options, "fleet add")
+        spec = read_target(options, keeps_placeholders=True)
+    if spec.url:
+        if options.env or options.cwd:
+            raise UsageError("--env and --cwd are for a command; a URL has --header")
+        found: dict[str, Any] = {"url": spec.url, "headers": dict(spec.headers)}
+        found |= {"type": "sse"} if spec.transport == "sse" else {}
+        found |= {"auth": "oauth"} if options.oauth else {}
+    else:
+        if options.header or options.oauth:
+            raise UsageError("--header and --oauth are for a URL; a command has --env")
+        program, *words = spec.command
+        cwd = os.path.join(spec.folder, spec.cwd or "").rstrip(os.sep)
+        found = {"command": program, "args": words, "env": dict(spec.env), "cwd": cwd}
+    return {name: each for name, each in found.items() if each}
 
 
 # -- accord fleet import

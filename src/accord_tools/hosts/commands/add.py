@@ -64,6 +64,7 @@ examples:
 _OPTIONS: Final = f"""\
 target? TARGET  the server
 rest* WORD
+--config FILE  the configuration of a host, such as mcp.json; TARGET is the name of a server in it
 {FILES.replace("(default: both)", "(default: user)")}\
 --all         all hosts that are installed here (the default without --host)
 --name NAME   the name of the entry (default: after the target)
@@ -244,11 +245,12 @@ def _read_target(options: argparse.Namespace, machine: "Machine") -> "ServerSpec
 
     if not options.target and not options.command:
         raise UsageError("add needs a TARGET: a URL, a Python file, or -- and a command")
+    text = f"{options.config}#{options.target}" if options.config else options.target
     given = {name: value for name, value in options.env if value is not None}
     reader = TargetReader(machine=machine, values=given)
     try:
         return read_target(
-            options.target, options.rest, reader, command=options.command, name=options.name or ""
+            text, options.rest, reader, command=options.command, name=options.name or ""
         )
     except UsageError as error:
         is_missing = str(error).startswith("there is no ")
