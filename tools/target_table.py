@@ -10,14 +10,14 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "targets.md"
 FORMS = {
     "url": ("`https://host/mcp`", "a server at a URL"),
-    "file": ("`server.py`, `server.py:name`", "a Python file with a `Server`, or one of it"),
+    "file": ("`desk.py`, `desk.py:name`", "a Python file with a `Server`, or one of it"),
     "module": ("`package.module:name`", "a Python module with a `Server`"),
     "command": ("`-- COMMAND ...`", "a command that launches a server over stdio"),
     "host": ("`--host HOST NAME`", "a server in the configuration of a host, such as `cursor`"),
     "config": ("`--config FILE NAME`", "a server of a file of a host, such as `mcp.json`"),
     "member": ("`FILE#NAME`", "the same; `#NAME` may be missing if the file has one server"),
     "server.json": ("`server.json#NAME`", "a package or a remote of a `server.json`"),
-    "bundle": ("`server.mcpb`", "a bundle (`.mcpb`, `.dxt`), unpacked into a folder of this user"),
+    "bundle": ("`desk.mcpb`", "a bundle (`.mcpb`, `.dxt`), unpacked into a folder of this user"),
     "plugin": ("`FOLDER`", "an Agent Plugin: a folder with `plugin.json` and `mcp.json`"),
     "fleet": ("`accord-fleet.toml#NAME`", "a server of a fleet file"),
     "npm": ("`npm:NAME`, `@scope/name`", "a package of npm, launched by `npx -y`"),
