@@ -363,7 +363,7 @@ def test_help_loads_none_of_what_the_command_needs(words):
     command = [sys.executable, "-X", "importtime", "-m", "accord", *words.split()]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-    assert "accord.cli.main" in loaded
+    assert "accord.cli.commands" in loaded
     slow = {f"accord.{each}" for each in ("client", "compose", "server", "testing")}
     slow |= {"accord_tools.reports.report", "accord_tools.fleet.fleet_runner", "aiohttp", "yaml"}
     slow |= {"accord_tools.hosts.targets", "accord_tools.hosts.table", "rich"}

@@ -4,10 +4,20 @@ import sys
 from pathlib import Path
 
 from accord.cli.run_settings import SETTINGS, RunSettings
-from accord.http.settings import LISTEN, HttpLimits, HttpSettings, SettingRow, settings_of
+from accord.http.settings import (
+    LISTEN,
+    HttpLimits,
+    HttpSettings,
+    ListenSettings,
+    SettingRow,
+    describe_settings,
+    find_variable,
+    settings_of,
+)
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "settings.md"
+_ABOUT = describe_settings(HttpLimits, HttpSettings, ListenSettings, RunSettings)
 _MEGABYTE = 1024 * 1024
 _HEAD = """\
 # Settings of HTTP
@@ -51,8 +61,8 @@ def _default(name: str, value: object) -> str:
 
 def _row(name: str, setting: SettingRow, default: object) -> str:
     option = setting.option.partition(" ")[0]
-    given = f"`{option}`, `{setting.variable}`" if option else ""
-    return f"| `{name}` | {_default(name, default)} | {setting.what} | {given} |\n"
+    given = f"`{option}`, `{find_variable(name)}`" if option else ""
+    return f"| `{name}` | {_default(name, default)} | {_ABOUT[name]} | {given} |\n"
 
 
 def _table(rows: dict[str, SettingRow]) -> str:
@@ -65,8 +75,8 @@ def render() -> str:
     http = settings_of(HttpSettings)
     own = {name: each for name, each in commands.items() if name not in {*http, *LISTEN}}
     limits = "".join(
-        _row(name, each, getattr(HttpLimits(), name))
-        for name, each in settings_of(HttpLimits).items()
+        _row(name, SettingRow(), getattr(HttpLimits(), name))
+        for name in HttpLimits.__struct_fields__
     )
     parts = [
         _HEAD,

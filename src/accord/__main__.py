@@ -4,6 +4,8 @@ import sys
 from importlib import import_module
 from typing import Final
 
+from accord import load_module
+
 _EXEC: Final = "accord_tools.hosts.commands.exec"
 
 
@@ -15,9 +17,7 @@ def main() -> int:
         code: int | None = import_module(_EXEC).run_at_once(sys.argv[2:])
         if code is not None:
             return code
-    from accord.cli import main as command_line
-
-    return command_line.main()
+    return int(load_module("accord.cli.main").main())
 
 
 if __name__ == "__main__":

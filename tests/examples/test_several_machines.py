@@ -18,6 +18,7 @@ import yaml
 
 from accord.cli.main import _parse
 from accord.cli.run_settings import SETTINGS
+from accord.http.settings import find_variable
 from accord.sharing.backends.sealed_backend import SealedBackend, read_keys
 from accord.sharing.backends.urls import open_backend
 from accord.sharing.workers.overview import read_sessions
@@ -232,7 +233,7 @@ def test_nginx_takes_the_printed_line_for_affinity_in_place_of_the_other(tmp_pat
 
 def test_the_unit_names_variables_that_exist_and_leaves_time_to_finish():
     variables = unit_variables()
-    assert set(variables) <= {*(each.variable for each in SETTINGS.values()), *FURTHER}
+    assert set(variables) <= {*map(find_variable, SETTINGS), *FURTHER}
     text = (EXAMPLES / "deploy" / "desk.service").read_text()
     (command,) = [line.partition("=")[2] for line in text.splitlines() if "ExecStart=" in line]
     assert _parse(shlex.split(command)[1:]).run
@@ -292,7 +293,7 @@ def test_the_pod_names_options_that_exist_and_leaves_time_to_finish(objects):
     template, container = pod_of(deployment)
     variables = {each["name"]: each.get("value", "") for each in container["env"]}
     (secret,) = [each for each in variables if each.startswith("STORE_")]
-    assert set(variables) - {secret} <= {*(each.variable for each in SETTINGS.values()), *FURTHER}
+    assert set(variables) - {secret} <= {*map(find_variable, SETTINGS), *FURTHER}
     assert f"password_variable={secret}" in variables["ACCORD_STORE"]
     assert _parse(container["command"][1:]).run
     port = container["ports"][0]

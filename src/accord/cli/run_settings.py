@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from accord.cli.options import READERS, UsageError, read_keys
 from accord.cli.terminal import complain
-from accord.http.settings import HttpSettings, ListenSettings, SettingRow, settings_of
+from accord.http.settings import (
+    HttpSettings,
+    ListenSettings,
+    SettingRow,
+    describe_settings,
+    find_variable,
+    settings_of,
+)
 from accord.runtime import GRACE
 
 if TYPE_CHECKING:
@@ -30,43 +37,24 @@ class RunSettings(ListenSettings, total=False):
     """How the command line runs a server: what it does not name has its default.
 
     Attributes:
-        transport: "stdio" or "http".
+        transport: "stdio" or "http"
         has_store_variable: whether the store is that of a variable. Its URL may have a password,
-            and other users of the machine see the options with which a child is started.
+            and other users of the machine see the options with which a child is started
+        log_level: debug, info, warning, error or critical: what is logged to stderr
+        store_keys_file: with --store: the file with the keys that seal what is kept there, one on
+            each line: the first seals, all of them open
+        reload: restart the server when a Python file of it changes; the port stays
     """
 
     transport: str
     has_store_variable: bool
-    log_level: Annotated[
-        str | None,
-        SettingRow(
-            "debug, info, warning, error or critical: what is logged to stderr",
-            option="--log-level L",
-            variable="ACCORD_LOG_LEVEL",
-        ),
-    ]
-    store_keys_file: Annotated[
-        str | None,
-        SettingRow(
-            "with --store: the file with the keys that seal what is kept there, one on each line: "
-            "the first seals, all of them open",
-            option="--store-keys-file F",
-            variable="ACCORD_STORE_KEYS_FILE",
-        ),
-    ]
-    reload: Annotated[
-        bool,
-        SettingRow(
-            "restart the server when a Python file of it changes; the port stays",
-            default=False,
-            option="--reload",
-            variable="ACCORD_RELOAD",
-        ),
-    ]
+    log_level: Annotated[str | None, SettingRow(option="--log-level L")]
+    store_keys_file: Annotated[str | None, SettingRow(option="--store-keys-file F")]
+    reload: Annotated[bool, SettingRow(default=False, option="--reload")]
 
 
 SETTINGS: Final = {name: each for name, each in settings_of(RunSettings).items() if each.option}
-"""Those that are options, each with its variable."""
+"""Those that are options."""
 DEFAULTS: Final[RunSettings] = {
     **{name: each.default for name, each in SETTINGS.items()},  # type: ignore[typeddict-item]
     "transport": "stdio",
@@ -77,21 +65,21 @@ DEFAULTS: Final[RunSettings] = {
 
 def option_lines(*left_out: str) -> str:
     """Return the options for settings, as `add_options` reads them."""
-    return "".join(
-        _option_line(name, each) for name, each in SETTINGS.items() if name not in left_out
-    )
-
-
-def _option_line(name: str, setting: SettingRow) -> str:
-    what = setting.help or setting.what
-    if name not in _EVERYWHERE and not what.startswith("with --"):
-        what = f"with --http: {what}"
-    if setting.is_repeated:
-        what = f"{what}; may be repeated"
-    default = DEFAULTS.get(name)
-    is_shown = isinstance(default, str | int | float) and " " in setting.option
-    shown = f"default: {default}; " if is_shown and name != "access_log" else ""
-    return f"{setting.option}  {what} ({shown}variable: {setting.variable})\n"
+    about = describe_settings(HttpSettings, ListenSettings, RunSettings)
+    lines = []
+    for name, setting in SETTINGS.items():
+        if name in left_out:
+            continue
+        what = setting.help or about.get(name, name)
+        if name not in _EVERYWHERE and not what.startswith("with --"):
+            what = f"with --http: {what}"
+        if setting.is_repeated:
+            what = f"{what}; may be repeated"
+        default = DEFAULTS.get(name)
+        has_value = " " in setting.option and default is not False
+        shown = f"default: {default}; " if has_value and default else ""
+        lines.append(f"{setting.option}  {what} ({shown}variable: {find_variable(name)})\n")
+    return "".join(lines)
 
 
 def http_settings(settings: RunSettings) -> Any:
@@ -233,13 +221,14 @@ def _explain_http_only(option: str) -> str:
 
 def _read_variable(name: str, setting: SettingRow) -> Any:
     """Return the value of a variable; None if it is not set or empty."""
-    text = os.environ.get(setting.variable, "").strip()
+    variable = find_variable(name)
+    text = os.environ.get(variable, "").strip()
     if not text:
         return _read_former_variable() if name == "sessions" else None
     try:
         return _read_text(name, setting, text)
     except argparse.ArgumentTypeError as error:
-        raise UsageError(f"variable {setting.variable}: {error}") from None
+        raise UsageError(f"variable {variable}: {error}") from None
 
 
 def _read_text(name: str, setting: SettingRow, text: str) -> Any:
@@ -254,8 +243,7 @@ def _read_text(name: str, setting: SettingRow, text: str) -> Any:
 
 
 def _read_former_variable() -> bool | None:
-    former = SettingRow("", option="--stateless", variable=_STATELESS)
-    is_stateless: bool | None = _read_variable("stateless", former)
+    is_stateless: bool | None = _read_variable("stateless", SettingRow(option="--stateless"))
     if is_stateless is None:
         return None
     complain(f"{_STATELESS}={is_stateless:d} is now ACCORD_SESSIONS={not is_stateless:d}")

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypedDict
 import msgspec
 
 from accord.errors import refuse_unknown
-from accord.runtime import GRACE
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 _SESSIONS: Final = 10_000
 
 
-class Limit(msgspec.Struct, frozen=True, gc=False):
+class Limit(msgspec.Struct, frozen=True, gc=False, eq=False):
     """Which values a setting may have.
 
     Attributes:
@@ -53,95 +52,83 @@ def _one_of(*choices: object) -> Limit:
     return Limit(f"{', '.join(most)} or {last}", lambda value: value in choices)
 
 
+_ANY: Final = Limit("anything", lambda value: True)
 _POSITIVE: Final = Limit("more than 0", lambda value: _is_number(value) and value > 0)
 _NOT_NEGATIVE: Final = Limit("0 or more", lambda value: _is_number(value) and value >= 0)
 
 
-class SettingRow(msgspec.Struct, frozen=True, gc=False):
-    """What there is to know about a setting beside its name and its type.
+_PATH: Final = Limit(
+    "a path that begins with /, no query",
+    lambda path: path.startswith("/") and not {"?", "#"} & {*path},
+)
+# In other frameworks `cors` is a list of origins.
+_CORS: Final = Limit(
+    "True or False; list the origins in allowed_origins", lambda value: value in (True, False)
+)
+_COUNT_OR_NONE: Final = Limit(
+    "more than 0, or False for none", lambda value: value is False or _POSITIVE.allows(value)
+)
+
+
+class SettingRow(msgspec.Struct, frozen=True, gc=False, eq=False):
+    """What there is to know about a setting beside its name, its type and what it is for.
 
     Attributes:
-        what: what it is for, in a few words; the documentation and the help page have it.
         default: its value if it is not given.
         limit: which values it may have, if its type does not say so.
-        option: of the command line, with its value.
+        option: of the command line, with its value; it has a variable then: `find_variable`.
         help: what the option does, if that is not what the setting does.
         is_repeated: whether the option may be given more than once.
-        variable: of the environment, which has the value if the option is not given.
     """
 
-    what: str
     default: Any = None
-    limit: Limit | None = None
+    limit: Limit = _ANY
     option: str = ""
     help: str = ""
     is_repeated: bool = False
-    variable: str = ""
 
 
 class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How much clients may use, and for how long; docs/http.md explains each limit.
+    """How much clients may use, and for how long; each number is more than 0.
+
+    Attributes:
+        connections: how many requests and streams may be open; with `run`, connections too
+        connections_per_address: how many connections one address may have (the first 64 bits of an
+            IPv6 address), of trusted proxies any number; with `run` and `serve` only
+        body_timeout: seconds without a byte after which an incomplete request is refused; its head
+            must be complete within them
+        body_rate: bytes a second that a body must arrive at; it may be slower for three times
+            `body_timeout`
+        request_timeout: seconds until the body of a request must be complete, however steadily it
+            comes
+        bodies_bytes: how many bytes of incomplete bodies are kept, of all requests together
+        opening_bytes: how many bytes a message may have before its client has a session; a request
+            that stands on its own, as in 2026-07-28, may have as many as any message:
+            `Server(limits=...)`
+        write_timeout: seconds after which a client that reads nothing is disconnected
+        unread_bytes: how many bytes all clients together may leave unread; beyond that, those that
+            have not read for the longest time are disconnected at once
 
     Raises:
         ValueError: a limit is not a number of more than 0.
     """
 
-    connections: Annotated[
-        int, SettingRow("how many requests and streams may be open; with `run`, connections too")
-    ] = 10_000
-    connections_per_address: Annotated[
-        int,
-        SettingRow(
-            "how many connections one address may have (the first 64 bits of an IPv6 address), of "
-            "trusted proxies any number; with `run` and `serve` only"
-        ),
-    ] = 2_000
-    body_timeout: Annotated[
-        float,
-        SettingRow(
-            "seconds without a byte after which an incomplete request is refused; its head must be "
-            "complete within them"
-        ),
-    ] = 10.0
-    body_rate: Annotated[
-        int,
-        SettingRow(
-            "bytes a second that a body must arrive at; it may be slower for three times "
-            "`body_timeout`"
-        ),
-    ] = 1024
-    request_timeout: Annotated[
-        float,
-        SettingRow(
-            "seconds until the body of a request must be complete, however steadily it comes"
-        ),
-    ] = 600.0
-    bodies_bytes: Annotated[
-        int,
-        SettingRow("how many bytes of incomplete bodies are kept, of all requests together"),
-    ] = 40 * 1024 * 1024
-    opening_bytes: Annotated[
-        int,
-        SettingRow(
-            "how many bytes a message may have before its client has a session; a request that "
-            "stands on its own, as in 2026-07-28, may have as many as any message: "
-            "`Server(limits=...)`"
-        ),
-    ] = 1024 * 1024
-    write_timeout: Annotated[
-        float, SettingRow("seconds after which a client that reads nothing is disconnected")
-    ] = 60.0
-    unread_bytes: Annotated[
-        int,
-        SettingRow(
-            "how many bytes all clients together may leave unread; beyond that, those that have "
-            "not read for the longest time are disconnected at once"
-        ),
-    ] = 32 * 1024 * 1024
+    connections: int = 10_000
+    connections_per_address: int = 2_000
+    body_timeout: float = 10.0
+    body_rate: int = 1024
+    request_timeout: float = 600.0
+    bodies_bytes: int = 40 * 1024 * 1024
+    opening_bytes: int = 1024 * 1024
+    write_timeout: float = 60.0
+    unread_bytes: int = 32 * 1024 * 1024
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
             _POSITIVE.check(name, getattr(self, name))
+
+
+_HTTP_LIMITS: Final = Limit("HttpLimits(...)", lambda value: isinstance(value, HttpLimits))
 
 
 class _FormerSettings(TypedDict, total=False):
@@ -160,284 +147,125 @@ class _FormerSettings(TypedDict, total=False):
 
 
 class HttpSettings(_FormerSettings, total=False):
-    """How a server is reached over HTTP; the keywords of `Server.asgi`."""
+    """How a server is reached over HTTP; the keywords of `Server.asgi`.
 
-    path: Annotated[
-        str,
-        SettingRow(
-            "the path of the endpoint",
-            "/mcp",
-            Limit(
-                "a path that begins with /, no query",
-                lambda path: path.startswith("/") and not {"?", "#"} & {*path},
-            ),
-            option="--path P",
-            variable="ACCORD_PATH",
-        ),
-    ]
+    Attributes:
+        path: the path of the endpoint
+        answers: `json` or `stream` for one form always; `auto` sends JSON unless progress, logs or
+            questions precede the answer
+        sse: serve the older form with two endpoints too, at /sse and /messages
+        public_url: the URL that clients use, behind a proxy or from other machines
+        allowed_hosts: further hosts that clients may use, with or without port; * for all
+        allowed_origins: further origins of web pages that may send requests; * for all
+        cors: whether web pages of allowed origins may read responses
+        principal: a function of the ASGI scope that returns the caller of a request: a `Principal`,
+            or what identifies the user, as text, a number, bytes, a UUID or a tuple of these; a
+            session serves only the caller that opened it
+        resumable: whether streams can be resumed
+        events: keeps what was sent on resumable streams, such as
+            `MemoryEventStore(session_bytes=..., bytes=...)`; by default in memory, 4 MB a session
+            and 24 MB in all
+        retry: milliseconds after which clients should reconnect when a stream is closed
+        sessions: how many may be open; beyond that the longest idle one ends, a caller's own first.
+            `False` for none: each request is served alone
+        sessions_per_caller: how many of them one caller may have: one principal, or one address for
+            requests without a principal. As many requests of one caller may only listen
+        session_idle: seconds after which an unused session ends
+        listeners: how many streams opened with GET one session may have
+        keep_alive: seconds of silence after which a comment is sent on a stream; as often, the
+            tokens of listening clients are verified again
+        limits: how much clients may use: see [limits](#limits)
+        access_log: log each request to the logger `accord.access`, as text (the default) or json
+        metrics: serve counts at /metrics, for Prometheus
+        store: where workers keep what they share: sqlite:///FILE on one machine,
+            redis://HOST:PORT/DATABASE on several; a URL with a password is better in ACCORD_STORE,
+            since other users of the machine see options
+        store_keys: seal what is written to the store: the first [key](scaling.md#keys) seals, all
+            of them open; `none` writes it as it is. By default those of ACCORD_STORE_KEYS
+        store_patience: seconds that an operation of the store may take, and streams wait for one
+            that does not answer; after as long a silence the worker is not ready
+        lease: seconds of silence after which a worker counts as lost; shorter finds losses sooner,
+            and takes a busy machine for a lost one
+        stream_entries: how many entries of one stream the store keeps, the newest
+        retention: seconds that a stream can be resumed after its end, with a store
+        grace: seconds for running calls to finish at the end; 1.5 with `run` and `serve`
+    """
+
+    path: Annotated[str, SettingRow("/mcp", _PATH, "--path P")]
     answers: Annotated[
-        Literal["auto", "json", "stream"],
-        SettingRow(
-            "`json` or `stream` for one form always; `auto` sends JSON unless progress, logs or "
-            "questions precede the answer",
-            "auto",
-            _one_of("auto", "json", "stream"),
-        ),
+        Literal["auto", "json", "stream"], SettingRow("auto", _one_of("auto", "json", "stream"))
     ]
-    sse: Annotated[
-        bool,
-        SettingRow(
-            "serve the older form with two endpoints too, at /sse and /messages",
-            default=False,
-            option="--sse",
-            variable="ACCORD_SSE",
-        ),
-    ]
-    public_url: Annotated[
-        str | None,
-        SettingRow(
-            "the URL that clients use, behind a proxy or from other machines",
-            option="--public-url U",
-            variable="ACCORD_PUBLIC_URL",
-        ),
-    ]
+    sse: Annotated[bool, SettingRow(default=False, option="--sse")]
+    public_url: Annotated[str | None, SettingRow(option="--public-url U")]
     allowed_hosts: Annotated[
-        Iterable[str],
-        SettingRow(
-            "further hosts that clients may use, with or without port; * for all",
-            (),
-            option="--allowed-host H",
-            is_repeated=True,
-            variable="ACCORD_ALLOWED_HOSTS",
-        ),
+        Iterable[str], SettingRow((), option="--allowed-host H", is_repeated=True)
     ]
     allowed_origins: Annotated[
-        Iterable[str],
-        SettingRow(
-            "further origins of web pages that may send requests; * for all",
-            (),
-            option="--allowed-origin O",
-            is_repeated=True,
-            variable="ACCORD_ALLOWED_ORIGINS",
-        ),
+        Iterable[str], SettingRow((), option="--allowed-origin O", is_repeated=True)
     ]
-    cors: Annotated[
-        bool,
-        SettingRow(
-            "whether web pages of allowed origins may read responses",
-            default=False,
-            # In other frameworks it is a list of origins.
-            limit=Limit(
-                "True or False; list the origins in allowed_origins",
-                lambda value: value in (True, False),
-            ),
-        ),
-    ]
-    principal: Annotated[
-        Callable[[Mapping[str, Any]], Hashable] | None,
-        SettingRow(
-            "a function of the ASGI scope that returns the caller of a request: a `Principal`, or "
-            "what identifies the user, as text, a number, bytes, a UUID or a tuple of these; a "
-            "session serves only the caller that opened it"
-        ),
-    ]
-    resumable: Annotated[bool, SettingRow("whether streams can be resumed", default=True)]
-    events: Annotated[
-        "EventStore | None",
-        SettingRow(
-            "keeps what was sent on resumable streams, such as "
-            "`MemoryEventStore(session_bytes=..., bytes=...)`; by default in memory, 4 MB a "
-            "session and 24 MB in all"
-        ),
-    ]
-    retry: Annotated[
-        int,
-        SettingRow(
-            "milliseconds after which clients should reconnect when a stream is closed",
-            1000,
-            _NOT_NEGATIVE,
-        ),
-    ]
+    cors: Annotated[bool, SettingRow(default=False, limit=_CORS)]
+    principal: Annotated[Callable[[Mapping[str, Any]], Hashable] | None, SettingRow()]
+    resumable: Annotated[bool, SettingRow(default=True)]
+    events: Annotated["EventStore | None", SettingRow()]
+    retry: Annotated[int, SettingRow(1000, _NOT_NEGATIVE)]
     sessions: Annotated[
         int | bool,
         SettingRow(
-            "how many may be open; beyond that the longest idle one ends, a caller's own first. "
-            "`False` for none: each request is served alone",
             _SESSIONS,
-            Limit(
-                "more than 0, or False for none",
-                lambda value: value is False or _POSITIVE.allows(value),
-            ),
-            option="--no-sessions",
+            _COUNT_OR_NONE,
+            "--no-sessions",
             help="serve each request alone, without sessions",
-            variable="ACCORD_SESSIONS",
         ),
     ]
-    sessions_per_caller: Annotated[
-        int,
-        SettingRow(
-            "how many of them one caller may have: one principal, or one address for requests "
-            "without a principal. As many requests of one caller may only listen",
-            5_000,
-            _POSITIVE,
-        ),
-    ]
-    session_idle: Annotated[
-        float, SettingRow("seconds after which an unused session ends", 1800.0, _POSITIVE)
-    ]
-    listeners: Annotated[
-        int, SettingRow("how many streams opened with GET one session may have", 8, _POSITIVE)
-    ]
-    keep_alive: Annotated[
-        float,
-        SettingRow(
-            "seconds of silence after which a comment is sent on a stream; as often, the tokens of "
-            "listening clients are verified again",
-            15.0,
-            _POSITIVE,
-        ),
-    ]
-    limits: Annotated[
-        HttpLimits,
-        SettingRow(
-            "how much clients may use: see [limits](#limits)",
-            HttpLimits(),
-            Limit("HttpLimits(...)", lambda value: isinstance(value, HttpLimits)),
-        ),
-    ]
+    sessions_per_caller: Annotated[int, SettingRow(5_000, _POSITIVE)]
+    session_idle: Annotated[float, SettingRow(1800.0, _POSITIVE)]
+    listeners: Annotated[int, SettingRow(8, _POSITIVE)]
+    keep_alive: Annotated[float, SettingRow(15.0, _POSITIVE)]
+    limits: Annotated[HttpLimits, SettingRow(HttpLimits(), _HTTP_LIMITS)]
     access_log: Annotated[
         bool | Literal["text", "json"],
         SettingRow(
-            "whether [each request is logged](deployment.md#logs) to the logger `accord.access`; "
-            "`json` for lines that programs read",
-            default=False,
-            limit=_one_of(True, False, "text", "json"),
-            option="--access-log [F]",
-            help="log each request; F is text (default) or json",
-            variable="ACCORD_ACCESS_LOG",
+            default=False, limit=_one_of(True, False, "text", "json"), option="--access-log [F]"
         ),
     ]
-    metrics: Annotated[
-        bool,
-        SettingRow(
-            "serve [counts](http.md#metrics) at /metrics, for Prometheus",
-            default=False,
-            option="--metrics",
-            help="serve counts at /metrics, for Prometheus",
-            variable="ACCORD_METRICS",
-        ),
-    ]
-    store: Annotated[
-        "str | Backend | None",
-        SettingRow(
-            "where workers keep what they share: sqlite:///FILE on one machine, "
-            "redis://HOST:PORT/DATABASE on several; a URL with a password is better in "
-            "ACCORD_STORE, since other users of the machine see options",
-            option="--store URL",
-            variable="ACCORD_STORE",
-        ),
-    ]
-    store_keys: Annotated[
-        Sequence[str | bytes] | Literal["none"] | None,
-        SettingRow(
-            "seal what is written to the store: the first [key](scaling.md#keys) seals, all of "
-            "them open; `none` writes it as it is. By default those of ACCORD_STORE_KEYS"
-        ),
-    ]
-    store_patience: Annotated[
-        float,
-        SettingRow(
-            "seconds that an operation of the store may take, and streams wait for one that does "
-            "not answer; after as long a silence the worker is not ready",
-            5.0,
-            _POSITIVE,
-        ),
-    ]
-    lease: Annotated[
-        float,
-        SettingRow(
-            "seconds of silence after which a worker counts as lost; shorter finds losses sooner, "
-            "and takes a busy machine for a lost one",
-            5.0,
-            _POSITIVE,
-        ),
-    ]
-    stream_entries: Annotated[
-        int,
-        SettingRow("how many entries of one stream the store keeps, the newest", 10_000, _POSITIVE),
-    ]
-    retention: Annotated[
-        float,
-        SettingRow(
-            "seconds that a stream can be resumed after its end, with a store", 300.0, _POSITIVE
-        ),
-    ]
-    grace: Annotated[
-        float,
-        SettingRow(
-            f"seconds for running calls to finish at the end; {GRACE} with `run` and `serve`",
-            5.0,
-            _NOT_NEGATIVE,
-            option="--grace S",
-            help="seconds for running calls to finish after the input has ended",
-            variable="ACCORD_GRACE",
-        ),
-    ]
+    metrics: Annotated[bool, SettingRow(default=False, option="--metrics")]
+    store: Annotated["str | Backend | None", SettingRow(option="--store URL")]
+    store_keys: Annotated[Sequence[str | bytes] | Literal["none"] | None, SettingRow()]
+    store_patience: Annotated[float, SettingRow(5.0, _POSITIVE)]
+    lease: Annotated[float, SettingRow(5.0, _POSITIVE)]
+    stream_entries: Annotated[int, SettingRow(10_000, _POSITIVE)]
+    retention: Annotated[float, SettingRow(300.0, _POSITIVE)]
+    grace: Annotated[float, SettingRow(5.0, _NOT_NEGATIVE, "--grace S")]
 
 
 class ListenSettings(HttpSettings, total=False):
-    """Where a server listens, and how it is reached; the keywords of `Server.run` and `serve`."""
+    """Where a server listens, and how it is reached; the keywords of `Server.run` and `serve`.
 
-    host: Annotated[
-        str, SettingRow("where to listen", "127.0.0.1", option="--host H", variable="ACCORD_HOST")
-    ]
-    port: Annotated[
-        int,
-        SettingRow(
-            "the port; 0 takes any free one", 8000, option="--port P", variable="ACCORD_PORT"
-        ),
-    ]
+    Attributes:
+        host: where to listen
+        port: the port; 0 takes any free one
+        listen: where to listen instead of host and port: HOST:PORT, :PORT for all addresses,
+            unix:PATH, fd:NUMBER, or systemd for its sockets
+        socket_mode: the mode of Unix sockets
+        certificate: serve HTTPS with the certificate in this PEM file
+        key: the PEM file with the key of the certificate, by default the same file
+        key_password: the password of an encrypted key
+        tls: a context of the module `ssl`, in place of a certificate
+        workers: how many processes serve; auto for one on each core. Without a store they share a
+            temporary one
+    """
+
+    host: Annotated[str, SettingRow("127.0.0.1", option="--host H")]
+    port: Annotated[int, SettingRow(8000, option="--port P")]
     listen: Annotated[
-        str | Sequence[str] | None,
-        SettingRow(
-            "where to listen instead of host and port: HOST:PORT, :PORT for all addresses, "
-            "unix:PATH, fd:NUMBER, or systemd for its sockets",
-            option="--listen ADDRESS",
-            is_repeated=True,
-            variable="ACCORD_LISTEN",
-        ),
+        str | Sequence[str] | None, SettingRow(option="--listen ADDRESS", is_repeated=True)
     ]
-    socket_mode: Annotated[int, SettingRow("the mode of Unix sockets", 0o660)]
-    certificate: Annotated[
-        str | PathLike[str] | None,
-        SettingRow(
-            "serve HTTPS with the certificate in this PEM file",
-            option="--certificate F",
-            variable="ACCORD_CERTIFICATE",
-        ),
-    ]
-    key: Annotated[
-        str | PathLike[str] | None,
-        SettingRow(
-            "the PEM file with the key of the certificate, by default the same file",
-            option="--key F",
-            variable="ACCORD_KEY",
-        ),
-    ]
-    key_password: Annotated[str | None, SettingRow("the password of an encrypted key")]
-    tls: Annotated[
-        "SSLContext | None", SettingRow("a context of the module `ssl`, in place of a certificate")
-    ]
-    workers: Annotated[
-        int | Literal["auto"],
-        SettingRow(
-            "how many processes serve; auto for one on each core. Without a store they share a "
-            "temporary one",
-            1,
-            option="--workers N",
-            variable="ACCORD_WORKERS",
-        ),
-    ]
+    socket_mode: Annotated[int, SettingRow(0o660)]
+    certificate: Annotated[str | PathLike[str] | None, SettingRow(option="--certificate F")]
+    key: Annotated[str | PathLike[str] | None, SettingRow(option="--key F")]
+    key_password: Annotated[str | None, SettingRow()]
+    tls: Annotated["SSLContext | None", SettingRow()]
+    workers: Annotated[int | Literal["auto"], SettingRow(1, option="--workers N")]
 
 
 def settings_of(table: type) -> dict[str, SettingRow]:
@@ -447,6 +275,23 @@ def settings_of(table: type) -> dict[str, SettingRow]:
         for name, kind in table.__annotations__.items()
         if hasattr(kind, "__metadata__")
     }
+
+
+def describe_settings(*tables: type) -> dict[str, str]:
+    """Return what settings are for, by name: the docstrings of the tables say it."""
+    found: dict[str, str] = {}
+    for table in tables:
+        text = (table.__doc__ or "").partition("Attributes:\n")[2].partition("\n\n")[0]
+        for line in text.replace("\n            ", " ").splitlines():
+            name, colon, what = line.strip().partition(": ")
+            if colon:
+                found[name] = what
+    return found
+
+
+def find_variable(name: str) -> str:
+    """Return the variable of the environment that has a setting if its option is not given."""
+    return f"ACCORD_{name.upper()}"
 
 
 _HTTP: Final = settings_of(HttpSettings)
@@ -478,8 +323,7 @@ def read_http_settings(given: Mapping[str, Any]) -> HttpSettings:
     if found["sessions"] is True:
         found["sessions"] = _SESSIONS
     for name, setting in _HTTP.items():
-        if setting.limit is not None:
-            setting.limit.check(name, found[name])
+        setting.limit.check(name, found[name])
     _check_together(found)
     settings: HttpSettings = found
     return settings
