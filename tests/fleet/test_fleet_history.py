@@ -381,7 +381,7 @@ def test_runs_of_thirty_servers_stay_small(tmp_path, runs):
             history.save_run(given, find_rule_set("latest"))
     per_run = path.stat().st_size / runs
     print(f"{per_run:.0f} bytes for each run of 30 servers")
-    assert per_run < 80_000
+    assert per_run < 65_000
 
 
 def test_old_reports_are_dropped_except_the_first_of_each_month(tmp_path):
