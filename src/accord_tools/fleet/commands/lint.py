@@ -134,8 +134,6 @@ def _lint_server(server: "FleetServer", catalog: "JsonObject") -> "Iterator[Cata
 def _as_json(
     fleet: "Fleet", catalogs: "dict[str, JsonObject]", found: "Iterable[CatalogFinding]"
 ) -> dict[str, Any]:
-    from accord_tools.fleet.results import is_warning
-
     listed = list(found)
     return {
         "fleet": fleet.name,
@@ -143,11 +141,17 @@ def _as_json(
         "servers": list(catalogs),
         "not_read": [each.name for each in fleet.servers if each.name not in catalogs],
         "findings": listed,
-        "summary": {
-            "warnings": sum(map(is_warning, listed)),
-            "hints": sum(each.severity == "info" and not each.accepted for each in listed),
-            "accepted": sum(bool(each.accepted) for each in listed),
-        },
+        "summary": _count(listed),
+    }
+
+
+def _count(found: "list[CatalogFinding]") -> dict[str, int]:
+    from accord_tools.fleet.results import is_warning
+
+    return {
+        "warnings": sum(map(is_warning, found)),
+        "hints": sum(each.severity == "info" and not each.accepted for each in found),
+        "accepted": sum(bool(each.accepted) for each in found),
     }
 
 
@@ -173,12 +177,10 @@ def _as_text(
         if about:
             title = f"{name} ({places[name]})" if name else "servers together"
             lines += [paint("bold", escape_controls(title)), *_finding_lines(about), ""]
-    warnings = sum(each.severity == "warn" and not each.accepted for each in listed)
-    counts = [plural(warnings, "warning")]
+    count = _count(listed)
+    counts = [plural(count["warnings"], "warning")]
     if not is_quiet:
-        hints = sum(each.severity == "info" and not each.accepted for each in listed)
-        accepted = sum(bool(each.accepted) for each in listed)
-        counts += [plural(hints, "hint"), f"{accepted} accepted"]
+        counts += [plural(count["hints"], "hint"), f"{count['accepted']} accepted"]
     lines.append(f"{plural(len(catalogs), 'server')}: {', '.join(counts)}")
     return "".join(f"{line}\n" for line in lines)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from accord.cli.options import Commands, UsageError, add_command, known_revision, one_of
 from accord.cli.terminal import escape_controls, is_rich, note
@@ -345,16 +345,6 @@ _SIGNS: Final = {
 }
 
 
-class LiveDisplay(Protocol):
-    """Shows how far the run is."""
-
-    def advance(self, name: str, stage: str, share: float, now: str) -> None:
-        """Show what is done at the moment."""
-
-    def finish(self, result: "ServerResult") -> None:
-        """Show the result of a server."""
-
-
 def describe_result(result: "ServerResult") -> str:
     """Return a result in one line."""
     from accord.cli.terminal import escape_unprintable
@@ -377,33 +367,30 @@ def describe_result(result: "ServerResult") -> str:
     return escape_unprintable(f"{line}: {result.reasons[0]}" if result.reasons else line)
 
 
-class _Lines:
-    """Prints a line when a server is finished."""
+class LiveDisplay:
+    """Shows how far the run is: prints a line when a server is finished."""
 
-    def __init__(self, total: int) -> None:
+    def __init__(self, total: int, *, is_quiet: bool = False) -> None:
         self._total = total
         self._done = 0
+        self._is_quiet = is_quiet
 
     def advance(self, name: str, stage: str, share: float, now: str) -> None:
-        pass
+        """Show what is done at the moment."""
 
     def finish(self, result: "ServerResult") -> None:
+        """Show the result of a server."""
         self._done += 1
-        note(f"[{self._done}/{self._total}] {describe_result(result)}")
+        if not self._is_quiet:
+            note(f"[{self._done}/{self._total}] {describe_result(result)}")
 
 
-class _Silence(_Lines):
-    def finish(self, result: "ServerResult") -> None:
-        pass
-
-
-class _Table:
+class _Table(LiveDisplay):
     """Rewrites a table with the servers that are worked on, below the lines of finished ones."""
 
     def __init__(self, total: int, console: Any) -> None:
-        self._total = total
+        super().__init__(total)
         self._console = console
-        self._done = 0
         self._wrong = 0
         self._working: dict[str, tuple[str, float, str]] = {}
         self._began = monotonic()
@@ -455,11 +442,8 @@ def live_display(total: int, *, is_quiet: bool = False) -> Iterator[LiveDisplay]
         total: how many servers there are.
         is_quiet: show nothing.
     """
-    if is_quiet:
-        yield _Silence(total)
-        return
-    if not is_rich(sys.stderr):
-        yield _Lines(total)
+    if is_quiet or not is_rich(sys.stderr):
+        yield LiveDisplay(total, is_quiet=is_quiet)
         return
     from rich.console import Console
     from rich.live import Live

@@ -32,6 +32,8 @@ FindChanges: TypeAlias = Callable[[JsonObject, JsonObject], Sequence[CatalogChan
 
 # Of each kind; a server may change thousands of tools at once.
 _MOST: Final = 50
+_BREAKING: Final = "surface-breaking"
+_CATALOG_KINDS: Final[tuple[DifferenceKind, ...]] = (_BREAKING, "surface-changed")
 
 
 def compare_catalogs(
@@ -44,25 +46,21 @@ def compare_catalogs(
     """Yield the differences: breaking ones first, then others that a client may notice."""
     if before is None or after is None or before.digest == after.digest:
         return
-    old, new = _find_both(before, after, catalogs)
+    old, new = (catalogs and catalogs(each.digest) for each in (before, after))
     if find_changes is not None and old is not None and new is not None:
         changes = list(find_changes(old, new))
     else:
         changes = list(_compare_entries(before, after))
-    breaking = [each for each in changes if each.kind == "breaking"]
-    others = [each for each in changes if each.kind != "breaking"]
-    yield from _name_changes(server, breaking, is_breaking=True)
-    yield from _name_changes(server, others, is_breaking=False)
+    for kind in _CATALOG_KINDS:
+        found = [each for each in changes if (each.kind == "breaking") == (kind == _BREAKING)]
+        for each in found[:_MOST]:
+            text = f"{each.subject}: {each.what}"
+            yield RunDifference(kind=kind, server=server, subject=each.subject, text=text)
+        if len(found) > _MOST:
+            text = f"and {len(found) - _MOST} further changes"
+            yield RunDifference(kind=kind, server=server, text=text)
     if not changes:
         yield RunDifference(kind="surface-changed", server=server, text="the catalog changed")
-
-
-def _find_both(
-    before: CatalogSummary, after: CatalogSummary, catalogs: FindCatalog | None
-) -> tuple[JsonObject | None, JsonObject | None]:
-    if catalogs is None:
-        return None, None
-    return catalogs(before.digest), catalogs(after.digest)
 
 
 def _compare_entries(before: CatalogSummary, after: CatalogSummary) -> Iterator[CatalogChange]:
@@ -75,26 +73,6 @@ def _compare_entries(before: CatalogSummary, after: CatalogSummary) -> Iterator[
             yield CatalogChange(kind="compatible", subject=subject, what="added")
         elif old != new:
             yield CatalogChange(kind="compatible", subject=subject, what="changed")
-
-
-def _name_changes(
-    server: str, changes: Sequence[CatalogChange], *, is_breaking: bool
-) -> Iterator[RunDifference]:
-    for each in changes[:_MOST]:
-        text = f"{each.subject}: {each.what}"
-        yield _difference(server, each.subject, text, is_breaking=is_breaking)
-    if len(changes) > _MOST:
-        text = f"and {len(changes) - _MOST} further changes"
-        yield _difference(server, "", text, is_breaking=is_breaking)
-
-
-def _difference(server: str, subject: str, text: str, *, is_breaking: bool) -> RunDifference:
-    return RunDifference(
-        kind="surface-breaking" if is_breaking else "surface-changed",
-        server=server,
-        subject=subject,
-        text=text,
-    )
 
 
 # -- results and runs

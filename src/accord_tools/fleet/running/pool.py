@@ -9,7 +9,7 @@ import os
 import re
 import signal
 import threading
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from tempfile import TemporaryDirectory
 from typing import Final, TypeAlias
@@ -36,7 +36,7 @@ from accord_tools.fleet.running.worker_process import (
     WorkerProcess,
 )
 from accord_tools.fleet.worker.job import WorkerJob, WorkerProgress, WorkerReport
-from accord_tools.reports.report import Report, RequirementResult, replace_results
+from accord_tools.reports.report import RequirementResult, replace_results
 
 # -- repetition
 
@@ -81,7 +81,12 @@ def replace_doubtful(first: WorkerOutcome, second: WorkerOutcome) -> WorkerOutco
         first: the outcome with what is doubtful in it.
         second: that of the repetition, alone.
     """
-    results = _newer_results(second.report.report, first.doubtful.requirements)
+    again = () if second.report.report is None else second.report.report.results
+    results = {
+        each.id: each
+        for each in again
+        if each.id in first.doubtful.requirements and each.verdict in _DECIDED
+    }
     tests = {
         name: verdict
         for name, verdict in second.report.tests.names.items()
@@ -90,7 +95,8 @@ def replace_doubtful(first: WorkerOutcome, second: WorkerOutcome) -> WorkerOutco
     report, repeated = first.report, dict[str, VerdictName]()
     if report.report is not None and results:
         repeated |= {e.id: e.verdict for e in report.report.results if e.id in results}
-        report = _with_results(report, report.report, results)
+        newer = replace_results(report.report, results)
+        report = msgspec.structs.replace(report, report=newer)
     if tests:
         repeated |= dict.fromkeys(tests, "fail")
         counts = _with_tests(report.tests, tests, second.report.tests)
@@ -106,21 +112,6 @@ def replace_doubtful(first: WorkerOutcome, second: WorkerOutcome) -> WorkerOutco
             tuple(each for each in first.doubtful.tests if each not in tests),
         ),
     )
-
-
-def _newer_results(
-    report: Report | None, requirements: Container[str]
-) -> dict[str, RequirementResult]:
-    results = () if report is None else report.results
-    return {
-        each.id: each for each in results if each.id in requirements and each.verdict in _DECIDED
-    }
-
-
-def _with_results(
-    whole: WorkerReport, report: Report, newer: dict[str, RequirementResult]
-) -> WorkerReport:
-    return msgspec.structs.replace(whole, report=replace_results(report, newer))
 
 
 def _with_tests(counts: TestCounts, newer: Mapping[str, str], second: TestCounts) -> TestCounts:

@@ -120,11 +120,15 @@ def _from_host_file(path: Path, folder: Path) -> list[FoundServer]:
     return [move_entry(each, path, folder) for each in found]
 
 
-def _from_registry(path: Path, folder: Path) -> list[FoundServer]:
+def _data_of(path: Path) -> Mapping[str, Any]:
     try:
-        data = read_document(path).data
+        return read_document(path).data
     except FleetError:
-        return []
+        return {}
+
+
+def _from_registry(path: Path, folder: Path) -> list[FoundServer]:
+    data = _data_of(path)
     return read_server_json(data, relative_path(path, folder)) if is_server_json(data) else []
 
 
@@ -132,10 +136,7 @@ def _from_registry(path: Path, folder: Path) -> list[FoundServer]:
 
 
 def _from_package(path: Path, folder: Path, named: set[Path]) -> list[FoundServer]:
-    try:
-        data = read_document(path).data
-    except FleetError:
-        return []
+    data = _data_of(path)
     needed: set[str] = set()
     for member in ("dependencies", "devDependencies", "peerDependencies"):
         if isinstance(data.get(member), dict):
