@@ -101,14 +101,14 @@ class _Comparison:
         self._followed: set[tuple[str, str]] = set()
 
     def compare(
-        self, before: object, after: object, place: str, side: Side, depth: int = 0
+        self, before: object, after: object, place: str, side: Side
     ) -> Iterator[MemberDifference]:
         if before == after:
             return
         if not isinstance(before, dict) or not isinstance(after, dict):
-            yield from self._compare_values(before, after, place, side, depth)
+            yield from self._compare_values(before, after, place, side)
             return
-        if depth > _MOST_DEPTH:
+        if place.count(".") + place.count("[") > _MOST_DEPTH:
             yield MemberDifference("breaking", f"{place} changed", before, after)
             return
         if before.get("$ref") != after.get("$ref"):
@@ -118,94 +118,60 @@ class _Comparison:
             self._followed.add(references)
             before, after = resolve(before, self._roots[0]), resolve(after, self._roots[1])
         before, after = _align(before, after), _align(after, before)
-        yield from self._compare_members(before, after, place, side)
+        yield from _compare_members(
+            (properties_of(before), properties_of(after)),
+            (set(required_names(before)), set(required_names(after))),
+            f"{place}.properties.",
+            side,
+            lambda old, new, inner: self.compare(old, new, inner, side),
+        )
         for key in sorted({*before, *after}):
             old, new = before.get(key, ABSENT), after.get(key, ABSENT)
             if key not in ("properties", "required") and old != new:
                 inner = f"{place}.{key}" if place else key
-                yield from self._compare_keyword(key, old, new, inner, side, depth + 1)
+                yield from self._compare_keyword(key, old, new, inner, side)
 
     def _compare_values(
-        self, before: object, after: object, place: str, side: Side, depth: int
+        self, before: object, after: object, place: str, side: Side
     ) -> Iterator[MemberDifference]:
         """Compare schemas of which at least one is true, false, absent or not a schema."""
         plain = [{} if each in (True, ABSENT) else each for each in (before, after)]
         if all(isinstance(each, dict) for each in plain):
-            yield from self.compare(plain[0], plain[1], place, side, depth + 1)
+            yield from self.compare(plain[0], plain[1], place, side)
         else:
             kind: ChangeKind = "breaking"
             if before is False or after is False:
                 kind = _kind_of_move(side, is_wider=before is False)
             yield _difference(kind, place, before, after)
 
-    # -- objects
-
-    def _compare_members(
-        self, before: JsonObject, after: JsonObject, place: str, side: Side
-    ) -> Iterator[MemberDifference]:
-        old, new = properties_of(before), properties_of(after)
-        needed, needs = set(required_names(before)), set(required_names(after))
-        for name in sorted({*old, *new}):
-            inner = f"{place}.properties.{name}"
-            if name not in new:
-                yield MemberDifference("breaking", f"{inner} removed", old[name])
-            elif name not in old:
-                is_demanded = side != "output" and name in needs
-                what = f"{inner} added, and required" if name in needs else f"{inner} added"
-                kind: ChangeKind = "breaking" if is_demanded else "compatible"
-                yield MemberDifference(kind, what, ABSENT, new[name])
-            else:
-                yield from self.compare(old[name], new[name], inner, side, inner.count("."))
-        changed = (needed ^ needs) - (set(old) ^ set(new))
-        for name in sorted(changed):
-            is_wider = name in needed
-            what = "no longer required" if is_wider else "required now"
-            member = f"{place}.properties.{name}"
-            yield MemberDifference(_kind_of_move(side, is_wider=is_wider), f"{member} is {what}")
-
     # -- keywords
 
     def _compare_keyword(
-        self, key: str, old: object, new: object, place: str, side: Side, depth: int
+        self, key: str, old: object, new: object, place: str, side: Side
     ) -> Iterator[MemberDifference]:
         if key in _TEXTS:
             yield _difference("text", place, old, new)
-        elif key in _CONDITIONS:
-            yield from self._compare_conditions(old, new, place, depth)
-        elif key in _SCHEMAS:
-            yield from self.compare(old, new, place, side, depth)
-        elif key in _OPEN:
-            yield from self._compare_openness(old, new, place, side, depth)
+        elif key in _CONDITIONS and isinstance(old, dict) and isinstance(new, dict):
+            yield from self.compare(old, new, place, "either")
+        elif key in _OPEN and side == "output" and old is False:
+            # Clients ignore further members of results.
+            yield _difference("compatible", place, old, new)
+        elif key in _SCHEMAS or key in _OPEN:
+            yield from self.compare(old, new, place, side)
         elif key in _DEFINITIONS or key == "patternProperties":
             yield from self._compare_named(key, old, new, place, side)
         elif key in ("anyOf", "oneOf", "allOf"):
             yield from self._compare_alternatives(key, old, new, place, side)
-        elif key == "prefixItems":
-            yield from self._compare_positions(old, new, place, side, depth)
-        elif key == "$ref":
-            # It leads outside, or what it leads to would have been compared.
+        elif isinstance(old, list) and isinstance(new, list) and _are_paired(key, old, new):
+            for number, (one, other) in enumerate(zip(old, new, strict=True)):
+                yield from self.compare(one, other, f"{place}[{number}]", side)
+        elif key in ("$ref", "prefixItems") or key in _CONDITIONS:
+            # A reference leads outside, or what it leads to would have been compared.
             yield _difference("breaking", place, old, new)
         else:
             kind = _compare_plain(key, old, new, side)
             if kind is not None:
                 yield _difference(kind, place, old, new)
-
-    def _compare_conditions(
-        self, old: object, new: object, place: str, depth: int
-    ) -> Iterator[MemberDifference]:
-        if isinstance(old, dict) and isinstance(new, dict):
-            yield from self.compare(old, new, place, "either", depth)
-        else:
-            yield _difference("breaking", place, old, new)
-
-    def _compare_openness(
-        self, old: object, new: object, place: str, side: Side, depth: int
-    ) -> Iterator[MemberDifference]:
-        """Compare what further members are allowed; clients ignore further ones of results."""
-        if side == "output" and old is False:
-            yield _difference("compatible", place, old, new)
-        else:
-            yield from self._compare_values(old, new, place, side, depth)
 
     def _compare_named(
         self, key: str, old: object, new: object, place: str, side: Side
@@ -215,7 +181,7 @@ class _Comparison:
         for name in sorted({*before, *after}):
             inner = f"{place}.{name}"
             if name in before and name in after:
-                yield from self.compare(before[name], after[name], inner, side, inner.count("."))
+                yield from self.compare(before[name], after[name], inner, side)
                 continue
             # A definition has a meaning only where it is referred to.
             kind: ChangeKind = "compatible"
@@ -233,7 +199,7 @@ class _Comparison:
         if len(gone) == len(come):
             for one, other in zip(gone, come, strict=True):
                 inner = f"{place}[{before.index(one)}]"
-                yield from self.compare(one, other, inner, side, inner.count("."))
+                yield from self.compare(one, other, inner, side)
             return
         if gone and come and before and after:
             yield _difference("breaking", place, old, new)
@@ -244,14 +210,44 @@ class _Comparison:
             is_wider = True
         yield _difference(_kind_of_move(side, is_wider=is_wider), place, old, new)
 
-    def _compare_positions(
-        self, old: object, new: object, place: str, side: Side, depth: int
-    ) -> Iterator[MemberDifference]:
-        if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
-            for number, (one, other) in enumerate(zip(old, new, strict=True)):
-                yield from self.compare(one, other, f"{place}[{number}]", side, depth + 1)
+
+def _are_paired(key: str, old: list[Any], new: list[Any]) -> bool:
+    return key == "prefixItems" and len(old) == len(new)
+
+
+def _compare_members(
+    members: tuple[JsonObject, JsonObject],
+    required: tuple[set[str], set[str]],
+    place: str,
+    side: Side,
+    compare: Callable[[Any, Any, str], Iterator[MemberDifference]],
+) -> Iterator[MemberDifference]:
+    """Yield the differences between the members of two objects, such as arguments.
+
+    Args:
+        members: before and after, by name.
+        required: likewise, the names of those that have to be there.
+        place: what the names follow.
+        side: what the objects are.
+        compare: what differs between two members, the last argument being their place.
+    """
+    (old, new), (needed, needs) = members, required
+    for name in sorted({*old, *new, *needed, *needs}):
+        inner = f"{place}{name}"
+        if name in old and name not in new:
+            yield MemberDifference("breaking", f"{inner} removed", old[name])
+        elif name in new and name not in old:
+            is_demanded = side != "output" and name in needs
+            what = f"{inner} added, and required" if name in needs else f"{inner} added"
+            kind: ChangeKind = "breaking" if is_demanded else "compatible"
+            yield MemberDifference(kind, what, ABSENT, new[name])
         else:
-            yield _difference("breaking", place, old, new)
+            if name in old:
+                yield from compare(old[name], new[name], inner)
+            if (name in needed) != (name in needs):
+                is_wider = name in needed
+                what = "no longer required" if is_wider else "required now"
+                yield MemberDifference(_kind_of_move(side, is_wider=is_wider), f"{inner} is {what}")
 
 
 def _align(schema: JsonObject, other: JsonObject) -> JsonObject:
@@ -508,30 +504,20 @@ def _entry_changes(before: CatalogEntry, after: CatalogEntry) -> Iterator[Member
 
 def _argument_changes(before: JsonObject, after: JsonObject) -> Iterator[MemberDifference]:
     old, new = _arguments(before), _arguments(after)
-    for name in sorted({*old, *new}):
-        place = f"argument {name}"
-        if name not in new:
-            yield MemberDifference("breaking", f"{place} removed", old[name])
-        elif name not in old:
-            is_required = new[name].get("required") is True
-            what = f"{place} added, and required" if is_required else f"{place} added"
-            kind: ChangeKind = "breaking" if is_required else "compatible"
-            yield MemberDifference(kind, what, ABSENT, new[name])
-        else:
-            yield from _one_argument(old[name], new[name], place)
+    needed, needs = (
+        {name for name, each in found.items() if each.get("required") is True}
+        for found in (old, new)
+    )
+    return _compare_members((old, new), (needed, needs), "argument ", "input", _compare_argument)
 
 
-def _one_argument(old: JsonObject, new: JsonObject, place: str) -> Iterator[MemberDifference]:
-    was, now = (each.get("required") is True for each in (old, new))
-    if now and not was:
-        yield MemberDifference("breaking", f"{place} is required now")
-    elif was and not now:
-        yield MemberDifference("compatible", f"{place} is no longer required")
-    for key in sorted({*old, *new} - {"required", "name"}):
-        one, other = old.get(key, ABSENT), new.get(key, ABSENT)
-        if one != other:
-            verb = "added" if one is ABSENT else "removed" if other is ABSENT else "changed"
-            yield MemberDifference("text", f"{place}: {key} {verb}", one, other)
+def _compare_argument(
+    before: JsonObject, after: JsonObject, place: str
+) -> Iterator[MemberDifference]:
+    for key in sorted({*before, *after} - {"required", "name"}):
+        old, new = before.get(key, ABSENT), after.get(key, ABSENT)
+        if old != new:
+            yield _difference("text", f"{place}: {key}", old, new)
 
 
 def _arguments(prompt: JsonObject) -> dict[str, JsonObject]:
