@@ -87,8 +87,38 @@ class VersionSource(msgspec.Struct, frozen=True, kw_only=True):
     file: Path | None = None
 
 
-class FleetServer(msgspec.Struct, frozen=True, kw_only=True):
-    """One server of a fleet: how to reach it, and what is expected of it.
+class WorkPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What is done about one server, and within which limits.
+
+    Attributes:
+        time: seconds for everything about it.
+        revisions: the revisions to check; empty checks all that it speaks.
+        only: ids of requirements, or their beginnings; empty checks all.
+        tools: may be called whatever they do, and no others.
+        allow_writes: whether tools that change something may be called.
+        calls: the most calls of each tool; None is the default of a check.
+        patience: seconds to wait for each answer.
+        one_at_a_time: whether it cannot run twice at once.
+        contract: whether contract tests are made from its schemas.
+        cases: files with test cases.
+        lock: the file with what it should offer.
+    """
+
+    time: float = DEFAULT_TIME
+    revisions: tuple[RevisionId, ...] = ()
+    only: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+    allow_writes: bool = False
+    calls: int | None = None
+    patience: float = DEFAULT_PATIENCE
+    one_at_a_time: bool = False
+    contract: bool = True
+    cases: tuple[Path, ...] = ()
+    lock: Path | None = None
+
+
+class FleetServer(WorkPlan, frozen=True, kw_only=True):
+    """One server of a fleet: how to reach it, what is done about it, and what is expected.
 
     Attributes:
         name: its identity through time.
@@ -96,23 +126,12 @@ class FleetServer(msgspec.Struct, frozen=True, kw_only=True):
         line: of the entry in the file.
         owner: the people who look after it.
         tags: words to choose servers by.
-        revisions: the revisions to check; empty checks all that it speaks.
-        time: seconds for everything about it.
-        patience: seconds to wait for each answer.
         expect: limits.
         accept: breaches that do not count.
-        lock: the file with what it should offer.
-        cases: files with test cases.
-        contract: whether contract tests are made from its schemas.
-        only: ids of requirements, or their beginnings; empty checks all.
-        tools: may be called whatever they do, and no others.
-        allow_writes: whether tools that change something may be called.
-        calls: the most calls of each tool; None is the default of a check.
         readiness: directories whose rules it should fulfil.
         needs: variables without which it is skipped.
         version: where its version is found, beside what it says itself.
         max_age: hours for which its result may be reused; None is the default.
-        one_at_a_time: whether it cannot run twice at once.
         folder: what relative paths of its entry are relative to; None is that of the fleet.
     """
 
@@ -121,23 +140,12 @@ class FleetServer(msgspec.Struct, frozen=True, kw_only=True):
     line: int | None = None
     owner: str = ""
     tags: tuple[str, ...] = ()
-    revisions: tuple[RevisionId, ...] = ()
-    time: float = DEFAULT_TIME
-    patience: float = DEFAULT_PATIENCE
     expect: ServerLimits = ServerLimits()
     accept: tuple[AcceptedBreach, ...] = ()
-    lock: Path | None = None
-    cases: tuple[Path, ...] = ()
-    contract: bool = True
-    only: tuple[str, ...] = ()
-    tools: tuple[str, ...] = ()
-    allow_writes: bool = False
-    calls: int | None = None
     readiness: tuple[Directory, ...] = ()
     needs: tuple[str, ...] = ()
     version: VersionSource | None = None
     max_age: float | None = None
-    one_at_a_time: bool = False
     folder: Path | None = None
 
 

@@ -18,7 +18,7 @@ from accord_tools.fleet.catalogs.changes import find_catalog_changes
 from accord_tools.fleet.catalogs.entries import summarize_catalog
 from accord_tools.fleet.catalogs.lint import lint_catalog, lint_fleet, lint_remote
 from accord_tools.fleet.catalogs.readiness import check_readiness
-from accord_tools.fleet.definition import Directory, Fleet, FleetServer
+from accord_tools.fleet.definition import Fleet, FleetServer
 from accord_tools.fleet.history.history import History, ReusableResult
 from accord_tools.fleet.judging import (
     accept_findings,
@@ -27,11 +27,10 @@ from accord_tools.fleet.judging import (
     find_left_behind,
     judge_server,
 )
-from accord_tools.fleet.preparation import Preparation, PreparedServer
+from accord_tools.fleet.preparation import FleetSettings, Preparation, PreparedServer
 from accord_tools.fleet.results import (
     CatalogChange,
     CatalogFinding,
-    FailOn,
     FleetRun,
     FleetView,
     RunComparison,
@@ -39,7 +38,6 @@ from accord_tools.fleet.results import (
     ServerDocuments,
     ServerResult,
     ServerState,
-    StageName,
     StageResult,
 )
 from accord_tools.fleet.rule_set import RuleSet
@@ -115,34 +113,6 @@ def _git(folder: Path, *words: str) -> str:
 _REPORT: Final = msgspec.json.Decoder(Report)
 
 
-class FleetSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run does beyond what the fleet file says.
-
-    Attributes:
-        jobs: how many workers at once.
-        fail_fast: whether the first server that is not as expected ends the run.
-        is_reusing: whether earlier results may be reused.
-        refresh: names of servers whose results are made anew.
-        skipped: stages that are left out.
-        readiness: directories whose rules every server should fulfil.
-        against: the run to compare with: "last", a run of the history, a branch, a file.
-        fail_on: what fails the run.
-        require_all: whether every server has to be checked.
-        is_locking: whether lock files are about to be written, so that nothing is compared.
-    """
-
-    jobs: int
-    fail_fast: bool = False
-    is_reusing: bool = True
-    refresh: frozenset[str] = frozenset()
-    skipped: frozenset[StageName] = frozenset()
-    readiness: tuple[Directory, ...] = ()
-    against: str = "last"
-    fail_on: tuple[FailOn, ...] = ("failure",)
-    require_all: bool = False
-    is_locking: bool = False
-
-
 class RunEvents(msgspec.Struct, frozen=True, kw_only=True):
     """Functions that are called while a fleet is checked.
 
@@ -215,10 +185,7 @@ class FleetRunner:
             fleet=self._fleet,
             rules=self._rules.stamp,
             history=self._history,
-            is_reusing=self._settings.is_reusing,
-            refresh=self._settings.refresh,
-            skipped=self._settings.skipped,
-            is_locking=self._settings.is_locking,
+            settings=self._settings,
             now=self._started,
         )
         for server in servers:

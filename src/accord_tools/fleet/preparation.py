@@ -3,10 +3,10 @@
 import os
 import re
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from shlex import quote
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -15,16 +15,46 @@ from accord.secrets.filter import SecretFilter
 from accord_tools.fleet.caching import SECRET_VARIABLE, CacheKey, make_key, read_version
 from accord_tools.fleet.definition import (
     DEFAULT_MAX_AGE,
+    Directory,
     Fleet,
     FleetError,
     FleetServer,
+    WorkPlan,
 )
 from accord_tools.fleet.file.entries import resolve_server, withheld_variables
 from accord_tools.fleet.history.history import History, ReusableResult
-from accord_tools.fleet.results import RuleSetStamp, ServerResult, StageName, StageResult
+from accord_tools.fleet.results import FailOn, RuleSetStamp, ServerResult, StageName, StageResult
 from accord_tools.fleet.worker.job import WorkerJob
 
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class FleetSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run does beyond what the fleet file says.
+
+    Attributes:
+        jobs: how many workers at once.
+        fail_fast: whether the first server that is not as expected ends the run.
+        is_reusing: whether earlier results may be reused.
+        refresh: names of servers whose results are made anew.
+        skipped: stages that are left out.
+        readiness: directories whose rules every server should fulfil.
+        against: the run to compare with: "last", a run of the history, a branch, a file.
+        fail_on: what fails the run.
+        require_all: whether every server has to be checked.
+        is_locking: whether lock files are about to be written, so that nothing is compared.
+    """
+
+    jobs: int
+    fail_fast: bool = False
+    is_reusing: bool = True
+    refresh: frozenset[str] = frozenset()
+    skipped: frozenset[StageName] = frozenset()
+    readiness: tuple[Directory, ...] = ()
+    against: str = "last"
+    fail_on: tuple[FailOn, ...] = ("failure",)
+    require_all: bool = False
+    is_locking: bool = False
 
 
 class PreparedServer(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,21 +86,15 @@ class Preparation(msgspec.Struct, frozen=True, kw_only=True):
         fleet: the file.
         rules: the set of rules.
         history: earlier runs.
-        is_reusing: whether earlier results may be reused.
-        refresh: names of servers whose results are made anew.
-        skipped: stages that are left out.
-        is_locking: whether lock files are about to be written.
+        settings: what the run does.
         now: the time of the run.
     """
 
     fleet: Fleet
     rules: RuleSetStamp
     history: History
-    is_reusing: bool = True
-    refresh: frozenset[str] = frozenset()
-    skipped: frozenset[StageName] = frozenset()
-    is_locking: bool = False
-    now: datetime = msgspec.field(default_factory=lambda: datetime.now(UTC))
+    settings: FleetSettings
+    now: datetime
 
     def prepare(self, server: FleetServer) -> PreparedServer:
         """Return a server with its job, or with its result if it cannot be checked."""
@@ -98,27 +122,20 @@ class Preparation(msgspec.Struct, frozen=True, kw_only=True):
         except FleetError as error:
             why_not = str(error)
         key = CacheKey(why_not=why_not)
-        if not why_not and not self.skipped:
+        if not why_not and not self.settings.skipped:
             key = make_key(server, resolved, self.rules, version=version)
-        elif self.skipped:
+        elif self.settings.skipped:
             key = CacheKey(why_not="some stages were left out")
         earlier = self._find_earlier(server, resolved, key)
         path = os.path.relpath(self.fleet.path)
+        plan: dict[str, Any] = {name: getattr(server, name) for name in WorkPlan.__struct_fields__}
+        if "test" in self.settings.skipped:
+            plan |= {"contract": False, "cases": ()}
         job = WorkerJob(
+            **plan | {"lock": self._find_lock(server)},
             server=resolved,
-            time=server.time,
-            revisions=server.revisions,
-            only=server.only,
-            tools=server.tools,
-            allow_writes=server.allow_writes,
-            calls=server.calls,
-            patience=server.patience,
-            one_at_a_time=server.one_at_a_time,
-            checks="check" not in self.skipped,
-            contract=server.contract and "test" not in self.skipped,
-            cases=server.cases if "test" not in self.skipped else (),
-            lock=self._find_lock(server),
-            measure="measure" not in self.skipped,
+            checks="check" not in self.settings.skipped,
+            measure="measure" not in self.settings.skipped,
             reuse_if=_reuse_digest(earlier),
             repeat=f"accord fleet run {quote(path)} --server {quote(server.name)} --no-history",
             artifact=path,
@@ -130,14 +147,14 @@ class Preparation(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def _find_lock(self, server: FleetServer) -> Path | None:
-        if self.is_locking or server.lock is None or not server.lock.is_file():
+        if self.settings.is_locking or server.lock is None or not server.lock.is_file():
             return None
         return server.lock
 
     def _find_earlier(
         self, server: FleetServer, resolved: ServerSpec, key: CacheKey
     ) -> ReusableResult | None:
-        if not self.is_reusing or not key.key or server.name in self.refresh:
+        if not self.settings.is_reusing or not key.key or server.name in self.settings.refresh:
             return None
         # A remote server changes without notice.
         default = 0.0 if resolved.url else DEFAULT_MAX_AGE

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from accord_tools.fleet.definition import Fleet, FleetServer
-    from accord_tools.fleet.fleet_runner import FleetSettings
+    from accord_tools.fleet.preparation import FleetSettings
     from accord_tools.fleet.results import FleetView, ServerResult
 
 
@@ -114,7 +114,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _settings(options: argparse.Namespace) -> "FleetSettings":
-    from accord_tools.fleet.fleet_runner import FleetSettings
+    from accord_tools.fleet.preparation import FleetSettings
     from accord_tools.fleet.running.pool import default_jobs
 
     fail_on = [one_of(each, _FAIL_ON, "value of --fail-on") for each in options.fail_on]

@@ -3,14 +3,13 @@
 A job has secrets, so it travels over a pipe and never in arguments. Reports are masked.
 """
 
-from pathlib import Path
 from typing import Final, TypeAlias
 
 import msgspec
 
 from accord.client.server_spec import ServerSpec
 from accord.types import JsonObject, RevisionId
-from accord_tools.fleet.definition import DEFAULT_PATIENCE, DEFAULT_TIME
+from accord_tools.fleet.definition import WorkPlan
 from accord_tools.fleet.results import (
     CatalogChange,
     ServerTiming,
@@ -22,24 +21,13 @@ from accord_tools.reports.report import Report
 from accord_tools.reports.tool_calls import ToolCounts
 
 
-class WorkerJob(msgspec.Struct, frozen=True, kw_only=True):
+class WorkerJob(WorkPlan, frozen=True, kw_only=True):
     """All that a worker needs to know about its server.
 
     Attributes:
         server: how to reach it.
-        time: seconds for everything; the parent ends a worker that needs longer.
-        revisions: the revisions to check; empty checks all that it speaks.
-        only: ids of requirements, or their beginnings; empty checks all.
-        tools: may be called whatever they do, and no others.
-        allow_writes: whether tools that change something may be called.
-        calls: the most calls of each tool; None is the default of a check.
-        patience: seconds to wait for each answer.
-        one_at_a_time: whether the server cannot run twice at once.
         at_once: how many scenarios of the check run at once; None is the default of a check.
         checks: whether requirements are checked.
-        contract: whether contract tests are made from its schemas.
-        cases: files with test cases.
-        lock: the file with what it should offer.
         measure: whether its speed is measured, and how it ends.
         reuse_if: the digest of the catalog for which nothing but the catalog is needed.
         reuse_version: the version of the server for which the same holds.
@@ -54,19 +42,8 @@ class WorkerJob(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     server: ServerSpec
-    time: float = DEFAULT_TIME
-    revisions: tuple[RevisionId, ...] = ()
-    only: tuple[str, ...] = ()
-    tools: tuple[str, ...] = ()
-    allow_writes: bool = False
-    calls: int | None = None
-    patience: float = DEFAULT_PATIENCE
-    one_at_a_time: bool = False
     at_once: int | None = None
     checks: bool = True
-    contract: bool = True
-    cases: tuple[Path, ...] = ()
-    lock: Path | None = None
     measure: bool = True
     reuse_if: str = ""
     reuse_version: str = ""
