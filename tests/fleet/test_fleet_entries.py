@@ -39,7 +39,7 @@ def test_every_kind_of_placeholder_is_filled_in(resolve, tmp_path):
         *(sys.executable, f"{tmp_path}/desk.py", "one", "two", "three", "$HOME", "${x-y}"),
     )
     assert found.env == {"TOKEN": SECRET, "EMPTY": "", "N": "5"}
-    assert (found.cwd, found.transport, found.missing) == (str(tmp_path), "stdio", ())
+    assert (found.cwd, found.transport, found.missing) == (str(tmp_path), None, ())
     assert SECRET in found.secrets
 
 
