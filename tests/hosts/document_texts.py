@@ -74,7 +74,7 @@ WITH_MEMBERS = {
         "cr": "extensions:\r  a:\r    cmd: x\rz: 1\r",
         "no end": "extensions:\n  a:\n    cmd: x",
         "remark": "extensions: # all\n  a: # first\n    cmd: x # c\n",
-        "comments": "# top\nextensions:\n  # a\n  a:\n    cmd: x\n    # args: 1\n  # e\n# z\nz: 1\n",
+        "comments": "# top\nextensions:\n  # a\n  a:\n    cmd: x\n    # no: 1\n  # e\n# z\nz: 1\n",
         "blank lines": "extensions:\n\n  a:\n    cmd: x\n\n  b: {}\n\n\nz: 1\n\n",
         "document": "%YAML 1.1\n--- # start\nextensions:\n  a: 1\n... # end\n",
         "flow": "extensions: {a: {cmd: x}} # c\n",
@@ -531,7 +531,7 @@ PLACES = {
     "toml": (
         (
             'a = 1\r\n[t.u]\r\n  x.y = [1, { z = 2 }]\r\n[[l]]\r\n[[l]]\r\nk = """\r\n[no]\r\n"""\r\n'
-            "[[l.m]]\r\n'b c'.\"\\u0041\" = [\r\n  1, # ]\r\n  [2], ]\r\n[x.y.z]\r\n[x]\r\nw = { }\r\n"
+            "[[l.m]]\r\n'b c'.\"\\u0041\" = [\r\n  1, # ]\r\n  [2], ]\r\n[x.y.z]\r\n[x]\r\nw = {}\n"
         ),
         {
             ("a",): TextPlace(1, 1),
