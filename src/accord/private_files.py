@@ -1,18 +1,26 @@
-"""Files of this user: their folder, and those with secrets, which only their owner may use.
+"""Files of this user: their folder, those with secrets, files written whole, and locks.
 
 Imported by what has to start fast.
 """
 
+import contextlib
+import errno
 import os
 import stat
 import sys
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final
 
 from accord.errors import StoreUnavailable
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+# The errors of a lock that is taken; any other error means that locking is not supported.
+_TAKEN: Final = frozenset({errno.EAGAIN, errno.EACCES, errno.EDEADLK, errno.EWOULDBLOCK})
+# Windows forbids to read a locked byte; what is written in front of it stays readable.
+_LOCKED_BYTE: Final = 1 << 20
 
 
 def find_exposure(path: str, found: os.stat_result) -> str | None:
@@ -85,3 +93,68 @@ def user_folder(environ: Mapping[str, str] | None = None) -> "Path":
     else:
         base = environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
     return Path(base) / "accord"
+
+
+@contextlib.contextmanager
+def write_beside(target: "Path", data: bytes) -> Iterator[str]:
+    """Yield the name of a new file beside another, which this user alone may read.
+
+    It is on the disk, to be renamed to the other; it is removed at the end, unless it was.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    import tempfile
+
+    handle, name = tempfile.mkstemp(prefix=beside_prefix(target), dir=target.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        yield name
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+
+
+def beside_prefix(target: "Path") -> str:
+    """Return what the names of files begin with that `write_beside` makes."""
+    # Names of files have a limit, too.
+    return f".{target.name[:40]}.accord-"
+
+
+def try_to_lock(handle: int) -> bool:
+    """Return whether an open file is locked for its opener now; False if another has it.
+
+    Raises:
+        OSError: locking is not supported there.
+    """
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            os.lseek(handle, _LOCKED_BYTE, os.SEEK_SET)
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in _TAKEN:
+            raise
+        return False
+    return True
+
+
+def unlock(handle: int) -> None:
+    """Give back the lock of an open file."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        os.lseek(handle, _LOCKED_BYTE, os.SEEK_SET)
+        msvcrt.locking(handle, msvcrt.LK_UNLCK, 1)
+    else:
+        import fcntl
+
+        fcntl.flock(handle, fcntl.LOCK_UN)

@@ -530,7 +530,7 @@ PLACES = {
     ),
     "toml": (
         (
-            'a = 1\r\n[t.u]\r\n  x.y = [1, { z = 2 }]\r\n[[l]]\r\n[[l]]\r\nk = """\r\n[no]\r\n"""\r\n'
+            'a = 1\r\n[t.u]\r\n  x.y = [1, { z = 2 }]\r\n[[l]]\r\n[[l]]\r\nk = """\r\n[n]\r\n"""\n'
             "[[l.m]]\r\n'b c'.\"\\u0041\" = [\r\n  1, # ]\r\n  [2], ]\r\n[x.y.z]\r\n[x]\r\nw = {}\n"
         ),
         {

@@ -11,8 +11,6 @@ import errno
 import hashlib
 import logging
 import os
-import sys
-import tempfile
 import time
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
@@ -23,7 +21,7 @@ import msgspec
 
 from accord.auth.client_identity import ClientIdentity
 from accord.errors import FlowFailed
-from accord.private_files import user_folder
+from accord.private_files import try_to_lock, unlock, user_folder, write_beside
 
 log = logging.getLogger("accord.auth")
 
@@ -33,8 +31,6 @@ _LOCK_POLL: Final = 0.02
 _LEEWAY: Final = 30.0
 # Suffixes for files that are set aside within one second.
 _MORE: Final = range(2, 1_000)
-# The errors of a lock that is taken; any other error means that locking is not supported.
-_TAKEN: Final = frozenset({errno.EAGAIN, errno.EACCES, errno.EDEADLK, errno.EWOULDBLOCK})
 
 
 class TokenGrant(msgspec.Struct, frozen=True, kw_only=True):
@@ -194,11 +190,9 @@ class FileStore:
         """
         async with self.lock("the file"):
             try:
-                handle, name = tempfile.mkstemp(prefix=f".{self.path.name}.", dir=self.path.parent)
-                os.close(handle)
-                os.unlink(name)
-                if self.path.is_dir():
-                    raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+                with write_beside(self.path, b""):
+                    if self.path.is_dir():
+                        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
             except OSError as error:
                 raise self._unusable_error(error) from None
 
@@ -223,7 +217,7 @@ class FileStore:
             try:
                 yield
             finally:
-                _release(handle)
+                unlock(handle)
         finally:
             os.close(handle)
 
@@ -273,17 +267,8 @@ class FileStore:
     def _save(self, values: dict[str, str]) -> None:
         self._make_folder()
         # Readable by its owner alone, and replaced atomically.
-        handle, name = tempfile.mkstemp(prefix=f".{self.path.name}.", dir=self.path.parent)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(msgspec.json.format(msgspec.json.encode(values)))
-                file.flush()
-                os.fsync(file.fileno())
+        with write_beside(self.path, msgspec.json.format(msgspec.json.encode(values))) as name:
             os.replace(name, self.path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(name)
-            raise
 
     def _unusable_error(self, error: OSError) -> FlowFailed:
         return FlowFailed(
@@ -312,7 +297,7 @@ def default_path() -> Path:
 async def _acquire(handle: int, path: Path) -> None:
     try:
         async with asyncio.timeout(_LOCK_EXPECTED):
-            while not _try_lock(handle):
+            while not try_to_lock(handle):
                 await asyncio.sleep(_LOCK_POLL)
     except TimeoutError:
         came, hint = "another process keeps it", "end that process"
@@ -322,33 +307,3 @@ async def _acquire(handle: int, path: Path) -> None:
     else:
         return
     raise FlowFailed("token store", asked=f"the lock {path}", came=came, hint=hint)
-
-
-def _try_lock(handle: int) -> bool:
-    try:
-        _lock(handle)
-    except OSError as error:
-        if error.errno not in _TAKEN:
-            raise
-        return False
-    return True
-
-
-if sys.platform == "win32":
-    import msvcrt
-
-    def _lock(handle: int) -> None:
-        msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
-
-    def _release(handle: int) -> None:
-        os.lseek(handle, 0, os.SEEK_SET)
-        msvcrt.locking(handle, msvcrt.LK_UNLCK, 1)
-
-else:
-    import fcntl
-
-    def _lock(handle: int) -> None:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-    def _release(handle: int) -> None:
-        fcntl.flock(handle, fcntl.LOCK_UN)

@@ -7,11 +7,10 @@ import contextlib
 import errno
 import os
 import stat
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from accord.private_files import beside_prefix, write_beside
 from accord_tools.hosts.definition import HostsError
 
 # A configuration of a host has some kilobytes; the largest that are known have a few megabytes.
@@ -142,37 +141,11 @@ def may_write(path: Path) -> bool:
 # -- files written as a whole or not at all
 
 
-@contextlib.contextmanager
-def write_beside(target: Path, data: bytes) -> Iterator[str]:
-    """Yield the name of a new file beside another, which this user alone may read.
-
-    It is removed at the end, unless it has taken the place of the other by then.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    handle, name = tempfile.mkstemp(prefix=_prefix(target), dir=target.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        yield name
-    finally:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
-
-
 def leftovers(target: Path) -> list[Path]:
     """Return the files of `write_beside` that were left when accord was ended by force."""
     with contextlib.suppress(OSError), os.scandir(target.parent) as found:
-        return [Path(each.path) for each in found if each.name.startswith(_prefix(target))]
+        return [Path(each.path) for each in found if each.name.startswith(beside_prefix(target))]
     return []
-
-
-def _prefix(target: Path) -> str:
-    # Names of files have a limit, too.
-    return f".{target.name[:40]}.accord-"
 
 
 def replace_file(path: Path, data: bytes, *, mode: int = 0o600) -> None:

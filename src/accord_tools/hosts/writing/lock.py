@@ -12,11 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from accord.private_files import try_to_lock, unlock
 from accord_tools.hosts.definition import HostsError
 
 _SECONDS: Final = 30.0
-# Windows forbids to read a locked byte; the process id in front of it stays readable.
-_LOCKED_BYTE: Final = 1 << 20
 
 
 @contextlib.contextmanager
@@ -45,7 +44,8 @@ def hold_lock(lock: Path, what: str, *, seconds: float = _SECONDS) -> Iterator[N
             yield
         finally:
             os.ftruncate(handle, 0)
-            _unlock(handle)
+            with contextlib.suppress(OSError):
+                unlock(handle)
     finally:
         os.close(handle)
 
@@ -59,7 +59,7 @@ def make_private_folder(folder: Path) -> None:
 
 def _wait_for_lock(handle: int, what: str, seconds: float) -> None:
     until = time.monotonic() + seconds
-    while not _try_to_lock(handle):
+    while _is_taken(handle):
         if time.monotonic() > until:
             os.lseek(handle, 0, os.SEEK_SET)
             holder = os.read(handle, 20).decode("ascii", "replace")
@@ -71,35 +71,8 @@ def _wait_for_lock(handle: int, what: str, seconds: float) -> None:
         time.sleep(random.uniform(0.002, 0.03))  # noqa: S311
 
 
-def _try_to_lock(handle: int) -> bool:
-    if sys.platform == "win32":
-        import msvcrt
-
-        os.lseek(handle, _LOCKED_BYTE, os.SEEK_SET)
-        try:
-            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
-        except OSError:
-            return False
-        return True
-    import fcntl
-
+def _is_taken(handle: int) -> bool:
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
+        return not try_to_lock(handle)
     except OSError:
-        return True  # a file system without locks; `replacement` still compares
-    return True
-
-
-def _unlock(handle: int) -> None:
-    if sys.platform == "win32":
-        import msvcrt
-
-        os.lseek(handle, _LOCKED_BYTE, os.SEEK_SET)
-        msvcrt.locking(handle, msvcrt.LK_UNLCK, 1)
-    else:
-        import fcntl
-
-        with contextlib.suppress(OSError):
-            fcntl.flock(handle, fcntl.LOCK_UN)
+        return False  # a file system without locks; `replacement` still compares

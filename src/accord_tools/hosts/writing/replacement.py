@@ -11,8 +11,9 @@ import sys
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from accord.private_files import write_beside
 from accord_tools.hosts.definition import HostsError
-from accord_tools.hosts.writing.destination import may_write, read_file, write_beside
+from accord_tools.hosts.writing.destination import may_write, read_file
 
 # The name cannot be replaced: a file that is mounted on its own.
 _MOUNTED: Final = frozenset({errno.EBUSY, errno.EXDEV})
