@@ -21,7 +21,7 @@ WIRE := $(filter-out tests/stdio/test_lines.py,$(wildcard tests/stdio/test_*.py 
 # The tests of commands that accord_tools brings are in tests/cli, too.
 TOOL_COMMANDS := $(addprefix tests/cli/test_,$(addsuffix .py,action advice beginner_mistakes bundle check check_server doctor doctor_launch \
 	entries exec failing_lists host_config inspect lock reporting requirements test))
-USERS := $(addprefix tests/,client testing examples) $(filter-out $(TOOL_COMMANDS),$(wildcard tests/cli/test_*.py))
+USERS := $(addprefix tests/,client testing examples commands) $(filter-out $(TOOL_COMMANDS),$(wildcard tests/cli/test_*.py))
 JUDGE := tests/check
 FLEET := $(addprefix tests/,fleet hosts inspector) $(TOOL_COMMANDS)
 SCALE := tests/scale

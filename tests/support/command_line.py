@@ -7,6 +7,7 @@ packaging launch the command itself.
 
 import atexit
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -40,11 +41,15 @@ class Run(NamedTuple):
 class CommandLine:
     """A process that forks itself for each command."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, packages: Sequence[str] = (), *, plain: Mapping[str, str] | None = None
+    ) -> None:
+        """Import further packages at once; commands have the variables `plain`."""
         ours, theirs = socket.socketpair()
         self._socket = ours
+        self._plain = PLAIN if plain is None else plain
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "support.command_line", str(theirs.fileno())],
+            [sys.executable, "-m", "support.command_line", str(theirs.fileno()), *packages],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             cwd=os.path.dirname(os.path.dirname(__file__)),
@@ -83,7 +88,7 @@ class CommandLine:
         asked = {
             "args": [str(each) for each in args],
             "cwd": None if cwd is None else str(cwd),
-            "env": {**PLAIN, "PYTHONUTF8": "1", **(env or {})},
+            "env": {**self._plain, "PYTHONUTF8": "1", **(env or {})},
         }
         result, theirs = socket.socketpair()
         text = json.dumps(asked).encode()
@@ -106,12 +111,14 @@ class CommandLine:
 
 
 def _drain(end: int, into: dict[int, str]) -> None:
-    with os.fdopen(end, encoding="utf-8", newline=None) as file:
+    with os.fdopen(end, encoding="utf-8", errors="backslashreplace", newline=None) as file:
         into[end] = file.read()
 
 
 def _serve(requests: socket.socket) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    gc.collect()
+    gc.freeze()  # a collection in a command would copy all pages of this process
     while True:
         head, files, _, _ = socket.recv_fds(requests, _HEAD, 4)
         if not head:
@@ -182,9 +189,10 @@ def _run(asked, files) -> NoReturn:
         os._exit(code)
 
 
-def _import() -> None:
+def _import(packages: Sequence[str]) -> None:
     """Import what commands use, so that no run has to."""
     for name in (
+        *packages,
         "accord.cli",
         "accord_tools.check",
         "accord.testing",
@@ -213,5 +221,5 @@ def _generate_once() -> None:
 
 if __name__ == "__main__":
     with socket.socket(fileno=int(sys.argv[1])) as _requests:
-        _import()
+        _import(sys.argv[2:])
         _serve(_requests)
