@@ -330,7 +330,7 @@ class _Group:
     def _normalise(self, text: str) -> str:
         text = re.sub(r"\"ePk[\w+/=]*\"", '"{packed}"', text)
         for value, name in self._names.items():
-            text = text.replace(value, name)
+            text = re.sub(rf"(?<!\d){re.escape(value)}(?!\d)", name, text)
         if re.match(r"usage: |server +state", text):
             # Columns are as wide as the times in them, and of help as argparse makes them.
             text = re.sub(r" {3,}", "  ", text)
@@ -346,7 +346,7 @@ class _Group:
             lines.append(f"{end}<no newline>")
         if len(text) > 100 * _LINES and not self._is_full:
             lines = [_cut(line) for line in lines]
-        if len(lines) > _LINES and not self._is_full:
+        if len(lines) > _LINES and not self._is_full and not text.startswith("usage: "):
             digest = hashlib.sha256(text.encode()).hexdigest()[:12]
             shown = _extract(text) if "<html" in text else lines
             lines = [*map(_cut, shown[:_SHOWN]), f"... {len(lines)} lines, digest {digest}"]
