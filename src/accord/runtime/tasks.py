@@ -240,6 +240,21 @@ def is_thread_awaited() -> bool:
 _open_batches: Final[dict[asyncio.AbstractEventLoop, list[Callable[[], object]]]] = {}
 
 
+def run_without_loop(work: Coroutine[Any, Any, Result]) -> Result:
+    """Return the result of a coroutine that waits for nothing, in the thread that calls.
+
+    Raises:
+        RuntimeError: it waits.
+    """
+    try:
+        work.send(None)
+    except StopIteration as done:
+        result: Result = done.value
+        return result
+    work.close()
+    raise RuntimeError("this waits, and needs an event loop")
+
+
 def call_in_batch(loop: asyncio.AbstractEventLoop, work: Callable[..., None], *args: Any) -> None:
     """Do work on a loop, in its thread, and then what the work left for its end."""
     if loop in _open_batches:

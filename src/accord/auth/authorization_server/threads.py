@@ -17,6 +17,7 @@ from contextvars import copy_context
 from typing import Any, Final, Protocol, TypeVar
 
 from accord.errors import StoreUnavailable
+from accord.runtime.tasks import run_without_loop
 
 log = logging.getLogger("accord.auth")
 
@@ -102,17 +103,10 @@ class DirectCalls:
 
     def run(self, work: Coroutine[Any, Any, Value]) -> Value:
         """Return the result of a coroutine."""
-        try:
-            if self._begin is None:
-                with self._lock:
-                    work.send(None)
-            else:
-                work.send(None)
-        except StopIteration as done:
-            result: Value = done.value
-            return result
-        work.close()
-        raise RuntimeError("an operation of this backend waits for an event loop")
+        if self._begin is None:
+            with self._lock:
+                return run_without_loop(work)
+        return run_without_loop(work)
 
     async def gather(self, *work: Coroutine[Any, Any, Value]) -> list[Value]:
         """Return the results of several, one after the other."""

@@ -1,7 +1,7 @@
 """Tasks: calls whose results are fetched later, of 2025-11-25 and of the later extension.
 
 task_store  records of tasks in memory, and what servers allow: how long, how many, where
-sqlite_task_store  keeps the records in a file
+backend_task_store  keeps the records in a backend: the store of workers, or a file of its own
 fields      the members of a task in messages, and those that its end adds
 runner      finds and runs tasks, and changes their records
 watching    how changes of tasks are noticed
@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from accord.server.tasks.sqlite_task_store import SqliteTaskStore
+    from accord.server.tasks.backend_task_store import SqliteTaskStore
     from accord.server.tasks.task_store import MemoryTaskStore, TaskRecord, TaskSettings, TaskStore
 
 __all__ = ["MemoryTaskStore", "SqliteTaskStore", "TaskRecord", "TaskSettings", "TaskStore"]
@@ -23,7 +23,7 @@ __all__ = ["MemoryTaskStore", "SqliteTaskStore", "TaskRecord", "TaskSettings", "
 # Loaded when they are first used: most servers have no tasks.
 _HOMES = {
     "MemoryTaskStore": "accord.server.tasks.task_store",
-    "SqliteTaskStore": "accord.server.tasks.sqlite_task_store",
+    "SqliteTaskStore": "accord.server.tasks.backend_task_store",
     "TaskRecord": "accord.server.tasks.task_store",
     "TaskSettings": "accord.server.tasks.task_store",
     "TaskStore": "accord.server.tasks.task_store",

@@ -35,7 +35,8 @@ from accord.types import CallToolResult
 if TYPE_CHECKING:
     from accord.server.core import ServerCore
     from accord.server.session import Session
-    from accord.sharing.serving.tasks import SharedTaskStore, Takeover
+    from accord.server.tasks.backend_task_store import BackendTaskStore
+    from accord.sharing.serving.tasks import Takeover
     from accord.sharing.workers.worker import Worker
 
 log = logging.getLogger("accord.server")
@@ -69,7 +70,7 @@ class TaskRunner:
         self.running: dict[str, RunningTask] = {}
         self.reported: Bounded[str, None] = Bounded(_REPORTED_MOST)
         self._own_store: TaskStore = settings.store or MemoryTaskStore()
-        self._shared_store: SharedTaskStore | None = None
+        self._shared_store: BackendTaskStore | None = None
         self.watches = TaskWatches(self)
         self._own_name = os.urandom(8).hex()
         self._keeper: asyncio.Task[None] | None = None
@@ -96,8 +97,10 @@ class TaskRunner:
         if worker is None:
             return self._own_store
         if self._shared_store is None or self._shared_store.backend is not worker.backend:
-            stores = import_module("accord.sharing.serving.tasks")
-            self._shared_store = stores.SharedTaskStore(worker.backend, clock=worker.now)
+            # Few servers have tasks in a backend.
+            from accord.server.tasks.backend_task_store import BackendTaskStore
+
+            self._shared_store = BackendTaskStore(worker.backend, clock=worker.now)
         return self._shared_store
 
     async def find(self, session: "Session", exchange: Exchange, id: str) -> TaskRecord:
