@@ -63,34 +63,35 @@ _WHOLE: Final = frozenset(
     }
 )
 
-_Mask: TypeAlias = Callable[[Any, HideText], Any]
-
 
 def mask_message(message: T, hide: HideText) -> T:
     """Return a message with every text masked that is not a word of our own."""
-    masked: T = _mask_struct(message, hide)
+    masked: T = _mask(message, Any, hide)
     return masked
 
 
-def _mask_any(value: Any, hide: HideText) -> Any:
+def _mask(value: Any, kind: Any, hide: HideText) -> Any:
+    """Return a value with its texts masked; what its type calls a fixed word stays."""
+    inner = _inner_kinds(kind)
+    if inner is None:
+        return value
     if isinstance(value, str):
         return hide(value)
     if isinstance(value, Mapping):
-        return {_mask_any(key, hide): _mask_any(each, hide) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_mask_any(each, hide) for each in value]
-    if isinstance(value, tuple):
-        return tuple(_mask_any(each, hide) for each in value)
-    if isinstance(value, msgspec.Struct):
-        return _mask_struct(value, hide)
-    return value
+        return {
+            _mask(key, inner[0], hide): _mask(each, inner[-1], hide) for key, each in value.items()
+        }
+    if isinstance(value, list | tuple):
+        kind = list if isinstance(value, list) else tuple
+        return kind(_mask(each, inner[0], hide) for each in value)
+    return _mask_struct(value, hide) if isinstance(value, msgspec.Struct) else value
 
 
 def _mask_struct(value: Any, hide: HideText) -> Any:
     changed = {}
-    for name, mask in _members(value.__class__):
+    for name, kind in _members(value.__class__).items():
         before = getattr(value, name)
-        after = mask(before, partial(hide, may_be_cut=False) if name in _WHOLE else hide)
+        after = _mask(before, kind, partial(hide, may_be_cut=False) if name in _WHOLE else hide)
         if after != before:
             changed[name] = after
     if not changed:
@@ -102,49 +103,20 @@ def _mask_struct(value: Any, hide: HideText) -> Any:
 
 
 @cache
-def _members(kind: Any) -> tuple[tuple[str, _Mask], ...]:
-    """Return the members of a kind of object that have texts of others, and how to mask each."""
-    hints = get_type_hints(kind)
-    found = ((name, _mask_for(hints[name])) for name in kind.__struct_fields__ if name not in _OWN)
-    return tuple((name, mask) for name, mask in found if mask is not None)
+def _members(kind: Any) -> dict[str, Any]:
+    """Return the members of a kind of object that may have texts of others, with their types."""
+    return {name: each for name, each in get_type_hints(kind).items() if name not in _OWN}
 
 
-def _mask_for(kind: Any) -> _Mask | None:
-    """Return what masks values of a type; None if they have no text of others."""
-    origin = get_origin(kind)
+@cache
+def _inner_kinds(kind: Any) -> tuple[Any, ...] | None:
+    """Return the types of what a container has in it; None if a type has no text of others."""
+    origin, inner = get_origin(kind), get_args(kind)
     if origin is Literal or kind in (int, float, bool, NoneType, bytes):
         return None
-    if origin in (Union, UnionType):
-        masks = [_mask_for(each) for each in get_args(kind)]
-        return _mask_any if any(masks) else None
-    if origin in (tuple, list):
-        inner = _mask_for(get_args(kind)[0])
-        return None if inner is None else _mask_each(origin, inner)
-    if isinstance(origin, type) and issubclass(origin, Mapping):
-        return _mask_entries(*map(_mask_for, get_args(kind)))
-    return _mask_any
-
-
-def _mask_each(kind: Any, mask: _Mask) -> _Mask:
-    def mask_all(values: Any, hide: HideText) -> Any:
-        return kind(mask(each, hide) for each in values)
-
-    return mask_all
-
-
-def _mask_entries(key_mask: _Mask | None, mask: _Mask | None) -> _Mask | None:
-    if key_mask is None and mask is None:
+    if inner and all(each is ... or _inner_kinds(each) is None for each in inner):
         return None
-
-    def mask_all(values: Any, hide: HideText) -> Any:
-        return {
-            key if key_mask is None else key_mask(key, hide): (
-                value if mask is None else mask(value, hide)
-            )
-            for key, value in values.items()
-        }
-
-    return mask_all
+    return (Any,) if not inner or origin in (Union, UnionType) else inner
 
 
 # -- the pipes

@@ -93,5 +93,6 @@ def _forms_in(document: Document, keys: KeyPath, secret: str) -> Iterator[str]:
         yield from secret.split()
         return
     lines = document.text[slice(*span)].splitlines()
-    if not any(map(SecretFilter([secret]).may_be_in, lines)):
+    hide = SecretFilter([secret]).hide
+    if all(hide(line, may_be_cut=False) == line for line in lines):
         yield from (line.strip().strip("\"'|>\\ ") for line in lines)
