@@ -569,7 +569,7 @@ def test_oauth_on_the_command_line_needs_a_browser_or_a_terminal(tmp_path):
 def test_a_client_that_is_registered_by_hand_is_named_on_the_command_line(tmp_path):
     async def main():
         async with scripted(metadata={"registration_endpoint": None}) as script:
-            env = {"XDG_CONFIG_HOME": str(tmp_path), "ACCORD_CLIENT_SECRET": "SECRET"}
+            env = {"XDG_CONFIG_HOME": str(tmp_path), "ACCORD_CLIENT_SECRET": "made-by-hand-1"}
             named = ["--client-id", "me", "--grant", "client-credentials", "--scope", "a"]
             code, _, err = await accord("list", script.url, "--oauth", *named, **env)
             assert (code, "ACCORD_CLIENT_SECRET needs --issuer URL" in err) == (2, True)
@@ -594,7 +594,7 @@ def test_a_client_that_is_registered_by_hand_is_named_on_the_command_line(tmp_pa
 def test_a_check_takes_a_client_that_is_registered_by_hand_and_keeps_no_token(tmp_path):
     async def main():
         async with scripted(metadata={"registration_endpoint": None}) as script:
-            env = {"XDG_CONFIG_HOME": str(tmp_path), "ACCORD_CLIENT_SECRET": "SECRET"}
+            env = {"XDG_CONFIG_HOME": str(tmp_path), "ACCORD_CLIENT_SECRET": "made-by-hand-1"}
             only = ["--only", "lifecycle.version.server-echoes", "--revision", REVISION]
             check = ["check", "server", script.url, "--oauth", *only, "--format", "json"]
             code, _, err = await accord(*check, **env)

@@ -22,8 +22,8 @@ from accord.cli.commands import (
     find_command,
     find_commands,
 )
-from accord.cli.options import UsageError, did_you_mean
-from accord.cli.terminal import complain, escape_unencodable, say, show_warnings
+from accord.cli.options import UsageError, did_you_mean, given_filter
+from accord.cli.terminal import complain, escape_unencodable, hide_in_errors, say, show_warnings
 from accord.errors import AccordError
 from accord.types import REVISION_IDS
 from accord.version import __version__
@@ -163,9 +163,11 @@ def _list_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
+    hide_in_errors(None)
     try:
         escape_unencodable()
         options = _parse(sys.argv[1:] if args is None else args)
+        hide_in_errors(None if options.named == "run" else lambda: given_filter(options).hide_any)
         # Not for servers: they configure logging themselves, and start sooner without this.
         with (
             nullcontext() if options.named == "run" else show_warnings(),

@@ -5,10 +5,13 @@ import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from accord.errors import AccordError
 from accord.types import REVISION_IDS, RevisionId
+
+if TYPE_CHECKING:
+    from accord.secrets.filter import SecretFilter
 
 LOG_LEVELS: Final = ("debug", "info", "warning", "error", "critical")
 
@@ -137,6 +140,43 @@ def headers_of(options: argparse.Namespace) -> dict[str, str]:
     """Return the headers of `--header` and `--bearer`."""
     token = bearer_token(options)
     return {**dict(options.header), **({"authorization": f"Bearer {token}"} if token else {})}
+
+
+def given_secrets(options: argparse.Namespace) -> tuple[str, ...]:
+    """Return the credentials that the options and the variables of this process give."""
+    from accord.secrets.filter import find_given
+
+    given, spec = vars(options), getattr(options, "spec", None)
+    tokens = [given.get(f"{each}bearer") or "" for each in ("", "other_", "foreign_")]
+    url = str(given.get("target") or "")
+    found = find_given(
+        [*tokens, os.environ.get("ACCORD_BEARER", "")],
+        headers=_pairs(given.get("header")),
+        env={**os.environ, **_pairs(given.get("env"))},
+        url=url if "://" in url else "",
+        command=given.get("command") or (),
+    )
+    if spec is None:
+        return found
+    return find_given(
+        [*found, *spec.secrets],
+        headers=spec.headers,
+        env=spec.env,
+        url=spec.url,
+        command=spec.command,
+    )
+
+
+def _pairs(given: Any) -> dict[str, str]:
+    """Return the pairs of an option; one without a value gives no secret."""
+    return {each[0]: each[1] for each in given or () if isinstance(each, tuple) and each[1]}
+
+
+def given_filter(options: argparse.Namespace) -> "SecretFilter":
+    """Return what hides the credentials that the options give."""
+    from accord.secrets.filter import filter_of
+
+    return filter_of(given_secrets(options))
 
 
 def _header(text: str) -> tuple[str, str]:

@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from importlib.util import find_spec
 from math import inf
 from time import monotonic
@@ -66,14 +67,31 @@ def _in_json(found: re.Match[str]) -> str:
     return json.dumps(found[0])[1:-1]
 
 
+# Hides what the command line gives as credentials; made for the first text that is printed.
+_HIDING: list[Callable[[], Callable[[str], str]]] = []
+
+
+def hide_in_errors(make: "Callable[[], Callable[[str], str]] | None") -> None:
+    """Hide secrets in what is printed to stderr from now on.
+
+    Args:
+        make: returns the function that hides them in a text; None hides nothing.
+    """
+    _HIDING[:] = [] if make is None else [cache(make)]
+
+
+def _hide(text: str) -> str:
+    return _HIDING[0]()(text) if _HIDING else text
+
+
 def complain(text: str) -> None:
     """Print an error as one line to stderr, with control characters escaped."""
-    _print(sys.stderr, f"accord: {escape_controls(' '.join(text.split()))}\n")
+    _print(sys.stderr, f"accord: {escape_controls(' '.join(_hide(text).split()))}\n")
 
 
 def note(text: str) -> None:
     """Print a text to stderr, with control characters escaped."""
-    _print(sys.stderr, f"{escape_controls(text)}\n")
+    _print(sys.stderr, f"{escape_controls(_hide(text))}\n")
 
 
 def escape_controls(text: str) -> str:

@@ -173,7 +173,7 @@ class ServerSpec(msgspec.Struct, frozen=True, kw_only=True):
         """
         from accord.secrets.filter import filter_of
 
-        return filter_of(self.secrets).hide(text)
+        return filter_of(self.secrets).hide_any(text)
 
 
 def is_secret(value: object) -> TypeGuard[str]:

@@ -11,6 +11,7 @@ import msgspec
 
 from accord.errors import InternalError, RequestError
 from accord.middleware.requests import AnyContext, is_failed, mark_passing, params_of, target_of
+from accord.secrets.masks import Secrets
 from accord.server import Middleware, Proceed
 from accord.types import CreateTaskResult, InputRequiredResult, TaskHandle
 
@@ -110,6 +111,7 @@ def _arguments_of(ctx: AnyContext) -> Any:
         return None
     try:
         text = bytes(given) if isinstance(given, msgspec.Raw) else msgspec.json.encode(given)
+        text = Secrets().hide_json(text)
         return json_module.loads(text) if len(text) <= _ARGUMENTS_MOST else _cut_bytes(text)
     except (ValueError, TypeError, RecursionError):
         return "(cannot be read)"

@@ -5,14 +5,18 @@ import re
 from base64 import b64decode, b64encode, urlsafe_b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
 
 from accord.secrets.recognition import (
     KEY_FORM,
     SCHEMES,
+    has_literal_form,
     has_secret_form,
+    is_literal,
     is_path_like,
+    mask_forms,
+    may_hide,
     names_secret,
 )
 from accord.trace import SHOWN_HEADERS
@@ -84,6 +88,18 @@ class SecretFilter:
             text = self._hide_stumps(text, at_ends=may_be_cut)
         return text
 
+    def hide_in(self, value: Any) -> Any:
+        """Return a value of JSON without secrets in its texts and names."""
+        if isinstance(value, str):
+            return self.hide(value, may_be_cut=False)
+        if isinstance(value, dict):
+            return {self.hide_in(name): self.hide_in(each) for name, each in value.items()}
+        return [self.hide_in(each) for each in value] if isinstance(value, list) else value
+
+    def hide_any(self, text: str, *, may_be_cut: bool = True) -> str:
+        """Return a text without the secrets, and without others that have the form of one."""
+        return hide_forms(self.hide(text, may_be_cut=may_be_cut))
+
     def _has_stump(self, text: str) -> bool:
         """Return whether a secret may begin at the end of a text, or end at its beginning."""
         places = range(_RUN)
@@ -126,6 +142,13 @@ class SecretFilter:
                 for cut in _CUTS:
                     text = text.replace(head + cut, HIDDEN + cut).replace(cut + tail, cut + HIDDEN)
         return text
+
+
+def hide_forms(text: str) -> str:
+    """Return a text without secrets that their form or their surroundings tell."""
+    if not may_hide(text.encode(errors="replace")):
+        return text
+    return mask_forms(text, lambda _: HIDDEN)
 
 
 def _blocks(form: str) -> Iterator[str]:
@@ -197,6 +220,7 @@ def find_given(
     headers: Mapping[str, str] | None = None,
     env: Mapping[str, str] | None = None,
     url: str = "",
+    command: Iterable[object] = (),
 ) -> tuple[str, ...]:
     """Return the credentials that a user gave for a server, the longest first.
 
@@ -205,8 +229,9 @@ def find_given(
         headers: sent with every request; those that say nothing secret are left out.
         env: variables; only those with the name or the form of a secret count.
         url: where the server is.
+        command: launches it; only values of options with the name of a secret count, and forms.
     """
-    found = list(more)
+    found = [*more, *(each.value for each in find_in_words(command))]
     for each in (url, *(each for each in found if "://" in each)):
         found += _in_url(each)
     for name, value in (headers or {}).items():
@@ -220,6 +245,47 @@ def find_given(
     ]
     kept = {form for each in found for form in (each, each.strip()) if len(form) >= SECRET_LENGTH}
     return tuple(sorted(kept, key=lambda each: (-len(each), each)))
+
+
+class SecretWord(NamedTuple):
+    """A secret in a word of a command.
+
+    Attributes:
+        place: of the word.
+        value: the secret, which may be a part of the word.
+        name: of the option or variable before it; empty if its form tells it alone.
+        is_variable: whether that is a variable.
+    """
+
+    place: int
+    value: str
+    name: str
+    is_variable: bool = False
+
+
+_OPTION: Final = re.compile(r"--?([A-Za-z][\w-]*)(?:=(.*))?", re.DOTALL)
+_ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+
+
+def find_in_words(words: Iterable[object]) -> Iterator[SecretWord]:
+    """Yield the secrets in a command, such as the value of `--token`.
+
+    >>> [each.value for each in find_in_words(["srv", "--api-key", "abc1", "--port=1"])]
+    ['abc1']
+    """
+    option = ""
+    for place, word in enumerate(words):
+        if not isinstance(word, str):
+            continue
+        named = _OPTION.fullmatch(word) or _ASSIGNMENT.fullmatch(word)
+        name, value = (named[1], named[2]) if named else (option, word)
+        if value and names_secret(name) and is_literal(value) and not is_path_like(value):
+            yield SecretWord(place, value, name, named is not None and named.re is _ASSIGNMENT)
+        elif has_literal_form(word):
+            parts = (part for part in re.split(r"[=\s]", word) if has_secret_form(part))
+            yield SecretWord(place, next(parts, word), option)
+        # The value of `--token` is the next word.
+        option = named[1] if named and named[2] is None else ""
 
 
 def _in_header(value: str) -> Iterator[str]:

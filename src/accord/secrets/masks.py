@@ -111,11 +111,10 @@ class Secrets:
             clean = self._value(value)
             if clean != value:
                 data = encode(clean)
-        if not self._given:
-            return data
-        text = data.decode(errors="surrogateescape")
-        shown = self.hide_given(text)
-        return data if shown == text else shown.encode(errors="surrogateescape")
+        if self._given.may_be_in(data.decode(errors="replace")):
+            value, encode = _decode(data)
+            data = encode(self._given.hide_in(value))
+        return data
 
     def hide_json(self, data: bytes) -> bytes:
         """Return JSON without secrets, or `null` if it is nested too deeply to be searched."""
@@ -126,11 +125,11 @@ class Secrets:
 
     def hide(self, text: str) -> str:
         """Return a text without secrets; in one that is JSON, names of members tell them."""
+        data = text.encode(errors="surrogatepass")
         try:
-            clean = self._text(text)
-        except RecursionError:
-            clean = mask_forms(text, self._mask)
-        return self.hide_given(clean)
+            return self._json(data).decode(errors="surrogatepass")
+        except (RecursionError, ValueError):
+            return str(self.hide_given(mask_forms(text, self._mask)))
 
     def _http(self, http: HttpFacts) -> HttpFacts:
         data = http.data
@@ -146,9 +145,9 @@ class Secrets:
             data=None if data is None else hide(data),
         )
 
-    def hide_given(self, text: str) -> str:
-        """Return a text without the credentials that the user gave; nothing else is masked."""
-        return self._given.hide(text, may_be_cut=False)
+    def hide_given(self, value: Any) -> Any:
+        """Return a value without the credentials that the user gave; nothing else is masked."""
+        return self._given.hide_in(value)
 
     def _place(self, url: str) -> str:
         """Mask the address in an endpoint event in the same way as that of a request."""

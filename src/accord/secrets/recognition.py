@@ -205,6 +205,27 @@ def is_stand_in(text: str) -> bool:
     return not text or _PLACEHOLDER.fullmatch(text) is not None
 
 
+# As in the files of hosts: `${NAME}`, and `${NAME:-default}`, whose default may be a secret.
+_REFERENCE: Final = re.compile(r"\$\{[^${}]*\}")
+_DEFAULT: Final = re.compile(r"\$\{[^${}]*?:-([^${}]*)\}")
+
+
+def is_literal(text: str) -> bool:
+    """Return whether a text is a value of its own: not a placeholder, and not one's default."""
+    default = _DEFAULT.search(text)
+    if default is not None and not is_stand_in(default[1]):
+        return True
+    # The value - of an option says that the program reads it elsewhere.
+    return not _REFERENCE.search(text) and text != "-" and not is_stand_in(text.strip())
+
+
+def has_literal_form(text: str) -> bool:
+    """Return whether a text with placeholders has a part with the form of a secret."""
+    return has_secret_form(_REFERENCE.sub("${}", text)) or any(
+        has_secret_form(each) for each in _DEFAULT.findall(text)
+    )
+
+
 def find_secret_forms(text: str) -> Iterator[tuple[int, int]]:
     """Yield where a text has tokens and keys that are known by their form, and passwords of URLs.
 

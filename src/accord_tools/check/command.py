@@ -17,6 +17,7 @@ from accord.cli.options import (
     Commands,
     UsageError,
     add_command,
+    given_filter,
     headers_of,
     known_revision,
     one_of,
@@ -296,7 +297,8 @@ async def _check(options: argparse.Namespace, plan: "ServerPlan") -> "Report":
 
 
 def _display_name(options: argparse.Namespace) -> str:
-    return display_target(options.target) or " ".join(options.command)
+    shown = display_target(options.target) or " ".join(options.command)
+    return given_filter(options).hide(shown, may_be_cut=False)
 
 
 async def _run_with_target(

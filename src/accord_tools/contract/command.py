@@ -12,6 +12,7 @@ from accord.cli.options import (
     Commands,
     UsageError,
     add_command,
+    given_filter,
     headers_of,
     one_of,
     without_secrets,
@@ -232,7 +233,8 @@ def _run_tests(contact: "TestedServer", tests: "list[Test]", *, quiet: bool) -> 
 
 
 def _target(options: argparse.Namespace) -> str:
-    return display_target(options.target) or join(options.command)
+    shown = display_target(options.target) or join(options.command)
+    return given_filter(options).hide(shown, may_be_cut=False)
 
 
 def _deliver(
@@ -243,7 +245,8 @@ def _deliver(
     def render(form: str, **more: Any) -> str:
         if form == "text":
             more["quiet"] = options.quiet
-        return runner.FORMS[form](_target(options), ran, limit, **more)
+        text = runner.FORMS[form](_target(options), ran, limit, **more)
+        return given_filter(options).hide(text, may_be_cut=False)
 
     def as_file(path: "Path") -> str:
         own = _ENDINGS.get(path.suffix, "text")

@@ -9,6 +9,7 @@ from accord.cli.options import (
     TEXT_OR_JSON,
     Commands,
     add_command,
+    given_filter,
     is_json,
     without_secrets,
 )
@@ -92,7 +93,7 @@ def lock(options: argparse.Namespace) -> int:
     demand_target(options, "lock")
 
     async def work(client: "Client") -> int:
-        catalog = await catalog_of(client)
+        catalog = given_filter(options).hide_in(await catalog_of(client))
         text = format_lock(catalog, client.revision)
         failed: dict[str, int] = catalog.get("failed", {})
         for method, code in failed.items():
@@ -121,7 +122,7 @@ def verify(options: argparse.Namespace) -> int:
     options.revision = options.revision or locked.get("revision")
 
     async def work(client: "Client") -> int:
-        found = find_changes(locked, await catalog_of(client))
+        found = find_changes(locked, given_filter(options).hide_in(await catalog_of(client)))
         _print_changes(found, options, as_json=as_json)
         return 1 if found else 0
 
@@ -141,7 +142,8 @@ def _print_changes(found: "list[Change]", options: argparse.Namespace, *, as_jso
             style = _STYLES.get(line.strip()[:2])
             say((paint(style, line) if style else line) + "\n")
     count = f"{len(found)} change{'s' if len(found) > 1 else ''}"
-    say(f"{count} since {options.lock}; if they are wanted:\n  {_accept_command(options)}\n")
+    accept = given_filter(options).hide(_accept_command(options), may_be_cut=False)
+    say(f"{count} since {options.lock}; if they are wanted:\n  {accept}\n")
 
 
 def _accept_command(options: argparse.Namespace) -> str:

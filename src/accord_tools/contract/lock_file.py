@@ -12,6 +12,7 @@ import msgspec
 from accord.cli.terminal import escape_unprintable
 from accord.errors import AccordError
 from accord.protocol.catalogue import RULE_SET
+from accord.secrets.filter import HIDDEN
 from accord.testing.catalog import METHODS
 from accord.types import JsonObject
 from accord_tools.contract.data_files import read_data_file
@@ -64,7 +65,8 @@ def read_lock(path: Path) -> JsonObject:
         LockError: it does not exist, or is not a lock file.
     """
     try:
-        locked = json.loads(read_data_file(path))
+        # Before 0.4 there was another mask.
+        locked = json.loads(read_data_file(path).replace(b"(secret)", HIDDEN.encode()))
     except FileNotFoundError:
         raise LockError(f"{path} does not exist; accord lock writes it") from None
     except OSError as error:

@@ -21,6 +21,7 @@ from accord.errors import (
     TransportError,
 )
 from accord.protocol.syntax import is_base64
+from accord.secrets.filter import hide_forms
 from accord.types import AudioContent, CallToolResult, ImageContent, JsonObject, TextContent
 from accord_tools.arguments.shape import KnownValues
 from accord_tools.check.probing.tool_calls import CallLimit
@@ -54,10 +55,9 @@ class ServerAnswer(msgspec.Struct, frozen=True, kw_only=True):
     def summary(self) -> str:
         """Return the answer in one line."""
         if self.kind == "result":
-            return format_json(msgspec.to_builtins(self.result))
-        if self.kind == "error":
-            return f"error {self.code}: {self.text}"[:_SHOWN]
-        return self.text[:_SHOWN]
+            return hide_forms(format_json(msgspec.to_builtins(self.result)))
+        text = f"error {self.code}: {self.text}" if self.kind == "error" else self.text
+        return hide_forms(text)[:_SHOWN]
 
 
 class CallCommand(msgspec.Struct, frozen=True, kw_only=True):

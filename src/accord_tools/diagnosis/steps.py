@@ -15,6 +15,7 @@ from accord.cli.terminal import escape_controls
 from accord.http.client.sender import ConnectionCut, HttpClientOptions, NotSent
 from accord.http.rules.headers import ACCEPT_BOTH, SESSION
 from accord.protocol.revisions import HANDSHAKE
+from accord.secrets.filter import hide_forms
 
 if TYPE_CHECKING:
     from multidict import CIMultiDictProxy
@@ -59,6 +60,7 @@ class StepList:
         report: called with each step.
 
     Attributes:
+        hide: hides secrets in a text of a step.
         target: the server, for people.
         steps: those that were taken, in order.
     """
@@ -67,6 +69,7 @@ class StepList:
     """Names of steps without which the server cannot be reached at all."""
 
     def __init__(self, target: str, report: Callable[[DiagnosisStep], object]) -> None:
+        self.hide: Callable[[str], str] = hide_forms
         self.target = target
         self.steps: list[DiagnosisStep] = []
         self._report = report
@@ -78,7 +81,8 @@ class StepList:
 
     def add(self, name: str, verdict: StepVerdict, *, change: str = "", **facts: str) -> None:
         """Note a step, and report it."""
-        step = DiagnosisStep(name=name, verdict=verdict, change=change, **facts)
+        facts = {fact: self.hide(text) for fact, text in facts.items()}
+        step = DiagnosisStep(name=name, verdict=verdict, change=self.hide(change), **facts)
         self.steps.append(step)
         self._report(step)
 

@@ -9,6 +9,7 @@ from accord.cli.options import (
     TEXT_OR_JSON,
     Commands,
     add_command,
+    given_filter,
     is_json,
 )
 from accord.cli.target import demand_target, read_target
@@ -69,6 +70,7 @@ def run(options: argparse.Namespace) -> int:
         options,
         (lambda _step: None) if as_json else lambda step: say(format_step(step, paint)),
     )
+    diagnosis.hide = given_filter(options).hide_any
     # The steps say what the client would log.
     logger = logging.getLogger("accord.client")
     before = logger.level
@@ -109,4 +111,6 @@ def _new_diagnosis(
 def _print_json(diagnosis: "StepList") -> None:
     verdicts = [each.verdict for each in diagnosis.steps]
     worst = next((each for each in ("failed", "warning") if each in verdicts), "ok")
-    say_json({"target": diagnosis.target, "verdict": worst, "steps": diagnosis.steps})
+    say_json(
+        {"target": diagnosis.hide(diagnosis.target), "verdict": worst, "steps": diagnosis.steps}
+    )

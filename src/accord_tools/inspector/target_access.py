@@ -194,14 +194,15 @@ def _safe_url(url: str) -> str:
 
 def find_secrets(target: InspectTarget) -> tuple[str, ...]:
     """Return the credentials that the user gave for a target, the longest first."""
-    entry = {"command": list(target.command), "url": target.url}
-    found = [literal.value for literal in find_literals("server", entry)]
+    found: list[str] = []
     if isinstance(target.auth, Bearer):
         found.append(_token_of(target.auth))
     elif isinstance(target.auth, str) and target.auth != "oauth":
         found.append(target.auth)
     env = os.environ if target.env is None else target.env
-    return find_given(found, headers=target.headers, env=env, url=target.url)
+    return find_given(
+        found, headers=target.headers, env=env, url=target.url, command=target.command
+    )
 
 
 def _token_of(auth: Bearer) -> str:

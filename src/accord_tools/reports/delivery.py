@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from accord.cli.options import UsageError, one_of
+from accord.cli.options import UsageError, given_filter, one_of
 from accord.cli.terminal import complain, escape_in_json, note, painter, say, width
 from accord.errors import MissingExtra
 
@@ -124,18 +124,12 @@ def deliver(report: "Report", form: str, options: argparse.Namespace) -> int:
     if not options.output and form == "text":
         from accord_tools.reports.text import as_text
 
-        say(
-            as_text(
-                report,
-                quiet=options.quiet,
-                verbose=options.verbose,
-                width=width(),
-                paint=painter(),
-            )
-        )
+        more = {"quiet": options.quiet, "verbose": options.verbose}
+        hide = given_filter(options).hide
+        say(hide(as_text(report, **more, width=width(), paint=painter()), may_be_cut=False))
         return code
     if not options.output:
-        text = render(report, form)
+        text = given_filter(options).hide(render(report, form), may_be_cut=False)
         say(escape_in_json(text) if form in ("json", "sarif") else text)
         return code
     if not write_report(report, form, options):
@@ -151,7 +145,8 @@ def write_report(
 
     def as_file(path: Path) -> str:
         own = form if len(options.output) == 1 else form_of(path) or form
-        return render(report, own, quiet=options.quiet, verbose=options.verbose)
+        text = render(report, own, quiet=options.quiet, verbose=options.verbose)
+        return given_filter(options).hide(text, may_be_cut=False)
 
     return write_files(options.output, as_file, is_private=is_private)
 

@@ -17,6 +17,8 @@ from accord.cli.options import (
     Commands,
     UsageError,
     add_command,
+    given_filter,
+    given_secrets,
     headers_of,
 )
 from accord.cli.target import demand_target, read_target
@@ -153,8 +155,9 @@ def _watch(spec: "ServerSpec", options: argparse.Namespace, form: str, log: _Log
     from accord_tools.watch.watcher import Watcher
 
     shown = spec.shown.removeprefix("-- ") or " ".join(options.command) or options.target
-    target = display_target(spec.url) or shown
-    watcher = Watcher(target, found=log.add, recording=options.record)
+    given = given_filter(options)
+    target = given.hide(display_target(spec.url) or shown, may_be_cut=False)
+    watcher = Watcher(target, given=given_secrets(options), found=log.add, recording=options.record)
     try:
         if spec.command:
             from accord_tools.watch.stdio_relay import watch_command

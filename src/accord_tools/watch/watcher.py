@@ -57,10 +57,10 @@ class Copy(msgspec.Struct):
 class _WatchedConversation:
     """A conversation with its monitor, violations and recording."""
 
-    def __init__(self, file: IO[bytes] | None) -> None:
+    def __init__(self, file: IO[bytes] | None, given: tuple[str, ...]) -> None:
         self.monitor = Monitor()
         self.violations = ViolationGroups()
-        self.masks = Secrets()
+        self.masks = Secrets(given)
         self.file = file
         self.count = 0
 
@@ -85,11 +85,13 @@ class Watcher:
         self,
         target: str,
         *,
+        given: tuple[str, ...] = (),
         found: Callable[[Violation], None] | None = None,
         recorded: Callable[[str, Record], None] | None = None,
         recording: Path | None = None,
     ) -> None:
         self.target = target
+        self._given = given
         self.dropped = 0
         self._found = found
         self._recorded = recorded
@@ -209,7 +211,7 @@ class Watcher:
             if len(self._conversations) >= _CONVERSATIONS_MOST:
                 self.drop(copy.conversation)
                 return
-            conversation = _WatchedConversation(self._next_file())
+            conversation = _WatchedConversation(self._next_file(), self._given)
             self._conversations[copy.conversation] = conversation
         conversation.count += 1
         record = _record(copy, conversation.count)

@@ -304,11 +304,13 @@ class ServerTarget(msgspec.Struct, frozen=True, kw_only=True):
     def secrets(self) -> tuple[str, ...]:
         """The credentials that the user gave, the longest first; never part of a report."""
         tokens = (self.bearer, self.other_token or "", self.foreign_token or "")
-        return find_given(tokens, headers=self.headers, env=self.env, url=self.url)
+        return find_given(
+            tokens, headers=self.headers, env=self.env, url=self.url, command=self.command
+        )
 
     def hide_secrets(self, text: str) -> str:
         """Return a text of the server without the credentials that the user gave."""
-        return filter_of(self.secrets).hide(text)
+        return filter_of(self.secrets).hide_any(text)
 
     def adapt_times(self) -> "ServerTarget":
         """Return a copy with times that suit a server that starts slowly.

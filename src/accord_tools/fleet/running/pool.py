@@ -354,7 +354,7 @@ class _Pool:
         if not described:
             return ()
         # Arguments may have secrets, and no worker is left to mask them; whose it was is unknown.
-        return tuple(map(SecretFilter(self._secrets).hide, described.values()))
+        return tuple(map(SecretFilter(self._secrets).hide_any, described.values()))
 
 
 def _shared_folder() -> TemporaryDirectory[str]:

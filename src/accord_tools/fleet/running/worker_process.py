@@ -177,6 +177,6 @@ class WorkerProcess:
             text += "; the system does that when memory runs out, and a server could do it"
         if self._rubbish:
             text += f"; {self._rubbish} lines of its output are not messages"
-        hide = SecretFilter(self._job.server.secrets).hide
+        hide = SecretFilter(self._job.server.secrets).hide_any
         said = [hide(line) for line in [*self._child.stderr.lines][-_STDERR_SHOWN:]]
         return f"{text}; it said: {' | '.join(said)}" if said else text

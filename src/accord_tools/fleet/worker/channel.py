@@ -161,7 +161,9 @@ class ParentChannel:
 
     def hide(self, text: str, *, may_be_cut: bool = True) -> str:
         """Return a text without secrets."""
-        return self._filter.hide(text, may_be_cut=may_be_cut)
+        if not may_be_cut:  # what a server offers stays as it is, but for credentials
+            return self._filter.hide(text, may_be_cut=False)
+        return self._filter.hide_any(text)
 
     # -- sending
 

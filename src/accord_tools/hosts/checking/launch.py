@@ -173,7 +173,7 @@ def hider_of(entry: ServerSpec, settings: LaunchSettings) -> Callable[[str], str
         # Paths stay readable, unless a name says that they are something else.
         if names_secret(name) or not is_path_like(value):
             found.append(value)
-    return filter_of(find_given(found, headers=settings.headers, url=settings.url)).hide
+    return filter_of(find_given(found, headers=settings.headers, url=settings.url)).hide_any
 
 
 class ServerTrial:

@@ -9,19 +9,17 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from accord.client.configuration import URL_MEMBERS
+from accord.secrets.filter import find_in_words
 from accord.secrets.recognition import (
     SCHEMES,
+    has_literal_form,
     has_secret_form,
+    is_literal,
     is_path_like,
-    is_stand_in,
     names_secret,
 )
 from accord_tools.hosts.definition import KeyPath
 
-_PLACEHOLDER: Final = re.compile(r"\$\{[^${}]*\}")
-_DEFAULT: Final = re.compile(r"\$\{[^${}]*?:-([^${}]*)\}")
-_OPTION: Final = re.compile(r"--?([A-Za-z][\w-]*)(?:=(.*))?", re.DOTALL)
-_ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _ENV_MEMBERS: Final = ("env", "environment", "envs")
 _HEADER_MEMBERS: Final = ("headers", "http_headers")
 _AUTHORIZATION: Final = ("authorization", "proxy-authorization")
@@ -90,10 +88,10 @@ def _in_members(name: str, members: Mapping[str, Any], before: KeyPath) -> Itera
         if isinstance(members.get(member), list):
             yield from _in_words(name, members[member], (*before, member))
     auth = members.get("auth")
-    if isinstance(auth, str) and auth.lower() != "oauth" and _is_given(auth):
+    if isinstance(auth, str) and auth.lower() != "oauth" and is_literal(auth):
         yield _literal((*before, "auth"), variable_name(name, "token"), auth)
     token = members.get("bearer_token")
-    if isinstance(token, str) and _is_given(token):
+    if isinstance(token, str) and is_literal(token):
         yield _literal((*before, "bearer_token"), variable_name(name, "token"), token)
 
 
@@ -105,29 +103,14 @@ def _literal(
     return LiteralSecret(keys, ".".join(map(str, keys)), variable, value, instead)
 
 
-def _is_given(text: str) -> bool:
-    """Return whether a text is a value of its own: not a placeholder, and not one's default."""
-    default = _DEFAULT.search(text)
-    if default is not None and not is_stand_in(default[1]):
-        return True
-    # The value - of an option says that the program reads it elsewhere.
-    return not _PLACEHOLDER.search(text) and text != "-" and not is_stand_in(text.strip())
-
-
-def _has_form(text: str) -> bool:
-    return has_secret_form(_PLACEHOLDER.sub("${}", text)) or any(
-        has_secret_form(each) for each in _DEFAULT.findall(text)
-    )
-
-
 def _in_env(given: object, keys: KeyPath) -> Iterator[LiteralSecret]:
     for name, value in given.items() if isinstance(given, Mapping) else ():
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         text = str(value) if is_number else value
         if not isinstance(text, str):
             continue
-        is_named = names_secret(str(name)) and _is_given(text) and not is_path_like(text)
-        if (is_named and text.lower() not in ("yes", "no", "on", "off")) or _has_form(text):
+        is_named = names_secret(str(name)) and is_literal(text) and not is_path_like(text)
+        if (is_named and text.lower() not in ("yes", "no", "on", "off")) or has_literal_form(text):
             yield _literal((*keys, str(name)), variable_name(str(name)), text)
 
 
@@ -136,11 +119,11 @@ def _in_headers(server: str, given: object, keys: KeyPath) -> Iterator[LiteralSe
         if not isinstance(value, str):
             continue
         is_named = str(name).lower() in _AUTHORIZATION or names_secret(str(name))
-        if not (is_named and _is_given(value)) and not _has_form(value):
+        if not (is_named and is_literal(value)) and not has_literal_form(value):
             continue
         scheme = SCHEMES.match(value)
         secret = value[scheme.end() :] if scheme else value
-        if not _is_given(secret):
+        if not is_literal(secret):
             continue
         last = "token" if str(name).lower() in _AUTHORIZATION else str(name)
         before = scheme[0] if scheme else ""
@@ -154,42 +137,29 @@ def _in_url(server: str, url: str, keys: KeyPath) -> Iterator[LiteralSecret]:
     except ValueError:
         return  # reported as a wrong URL
     secrets: list[tuple[str, str, str]] = []  # what it is called, the sign before it, the text
-    if password and _is_given(unquote(password)):
+    if password and is_literal(unquote(password)):
         secrets.append(("password", ":", password))
     elif not password and parts.username and has_secret_form(f"https://{parts.netloc}"):
         secrets.append(("token", "//", parts.username))
     for pair in (*parts.query.split("&"), *parts.fragment.split("&")):
         name, _, value = pair.partition("=")
         is_named = names_secret(name) or name.lower() in _QUERY_NAMES
-        if (is_named and _is_given(unquote(value))) or _has_form(unquote(value)):
+        if (is_named and is_literal(unquote(value))) or has_literal_form(unquote(value)):
             secrets.append((name, f"{name}=", value))
     # One at a time: the others are found again once this one is replaced.
     for name, sign, value in secrets[:1]:
         start, _, end = url.partition(sign + value)
         yield _literal(keys, variable_name(server, name), value, start + sign, end)
-    if not secrets and _has_form(url):
+    if not secrets and has_literal_form(url):
         yield _literal(keys, variable_name(server, "url"), url)
 
 
 def _in_words(server: str, words: list[Any], keys: KeyPath) -> Iterator[LiteralSecret]:
-    option = ""
-    for place, word in enumerate(words):
-        if not isinstance(word, str):
-            continue
-        at = (*keys, place)
-        named = _OPTION.fullmatch(word) or _ASSIGNMENT.fullmatch(word)
-        name, value = (named[1], named[2]) if named else (option, word)
-        is_named = bool(name) and names_secret(name)
-        if value and is_named and _is_given(value) and not is_path_like(value):
-            is_variable = named is not None and named.re is _ASSIGNMENT
-            variable = variable_name(name) if is_variable else variable_name(server, name)
-            yield _literal(at, variable, value, word.removesuffix(value))
-        elif _has_form(word):
-            form = next((part for part in re.split(r"[=\s]", word) if has_secret_form(part)), word)
-            before, _, after = word.partition(form)
-            yield _literal(at, variable_name(server, option or "secret"), form, before, after)
-        # The value of `--token` is the next word.
-        option = named[1] if named and named[2] is None else ""
+    for found in find_in_words(words):
+        before, _, after = words[found.place].rpartition(found.value)
+        names = (found.name,) if found.is_variable else (server, found.name or "secret")
+        at = (*keys, found.place)
+        yield _literal(at, variable_name(*names), found.value, before, after)
 
 
 def replace_literal(entry: Mapping[str, Any], literal: LiteralSecret) -> dict[str, Any]:

@@ -4,12 +4,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from accord.client.server_spec import ServerSpec
-from accord.secrets.filter import HIDDEN, SecretFilter
+from accord.secrets.filter import SecretFilter
 from accord.secrets.recognition import (
     has_secret_form,
     is_path_like,
     is_stand_in,
-    mask_forms,
     names_secret,
 )
 from accord_tools.hosts.definition import ConfigFile, HostsError, KeyPath
@@ -34,8 +33,8 @@ def mask_for(
     found = set(secrets)
     for each in contents:
         found |= _secrets_of(file, each)
-    hide = SecretFilter(found).hide
-    return lambda text: mask_forms(hide(text, may_be_cut=False), lambda _: HIDDEN)
+    hide = SecretFilter(found).hide_any
+    return lambda text: hide(text, may_be_cut=False)
 
 
 def hide_literals_of(entry: ServerSpec, text: str) -> str:

@@ -88,18 +88,13 @@ async def export_catalog(session: InspectedSession, *, format: CatalogFormat = "
     from accord_tools.inspector.live.live_connection import LiveConnection
 
     client = session.part(LiveConnection).client
-    catalog = await catalog_of(client)
+    catalog = session.part(CallHistory).secrets.hide_given(await catalog_of(client))
     name = _file_name(session)
     if format == "lock":
         text = format_lock(catalog, client.revision)
-        return Download(f"{name}.lock.json", "application/json", [_encode_safely(session, text)])
+        return Download(f"{name}.lock.json", "application/json", [text.encode(errors="replace")])
     text = catalog_as_markdown(catalog, client.revision)
-    return Download(f"{name}.md", "text/markdown; charset=utf-8", [_encode_safely(session, text)])
-
-
-def _encode_safely(session: InspectedSession, text: str) -> bytes:
-    hidden = session.part(CallHistory).secrets.hide_given(text)
-    return hidden.encode(errors="replace")
+    return Download(f"{name}.md", "text/markdown; charset=utf-8", [text.encode(errors="replace")])
 
 
 @action("export.breaches", kinds=READ)
