@@ -1,7 +1,6 @@
 """Checks the files of a host: can they be read, are servers where the host looks for them?"""
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -39,8 +38,6 @@ _KEYS: Final[tuple[KeyPath, ...]] = (
     ("extensions",),
     ("amp.mcpServers",),
 )
-# A string, which may contain the signs of a comment, or a comment.
-_COMMENT: Final = re.compile(r'("(?:[^"\\\n]|\\.)*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _TARGETS: Final = frozenset({*SYNONYMS["program"], *SYNONYMS["url"]})
 
 
@@ -105,28 +102,24 @@ def _comment_faults(file: ConfigFile, text: str) -> Iterator[Finding]:
     """Look for comments and commas that strict readers refuse."""
     if file.format not in ("json", "json-comments") or not text.strip():
         return
-    from accord.client.configuration import without_comments
+    from accord_tools.hosts.documents.json_scanner import blank_comments
 
-    if _is_json(text) or not _is_json(without_comments(text)):
+    plain, comments = blank_comments(text)
+    if _is_json(text):
         return
     host = file.host
-    has_comments = "//" in text or "/*" in text
     if file.format == "json-comments":
-        if _is_json(_COMMENT.sub(_keep_string, text)):
+        if _is_json(plain):
             return
         message = f"{host.name} does not take commas before a closing bracket"
         yield new_finding("file-comments", message, "remove them")
         return
-    what = "comments" if has_comments else "commas before a closing bracket"
+    what = "comments" if comments else "commas before a closing bracket"
     if host.refuses_comments:
         yield new_finding("file-comments", f"{host.name} refuses {what}", "remove them")
     else:
         message = f"the file has {what}, which {host.name} is not known to take"
         yield new_finding("file-comments", message, "remove them", severity="warning")
-
-
-def _keep_string(found: re.Match[str]) -> str:
-    return found[1] or " "
 
 
 def _is_json(text: str) -> bool:
