@@ -1,10 +1,11 @@
-import asyncio
 import json
 import sys
 import time
 from pathlib import Path
 
 import pytest
+
+from support.running import run_to_the_end
 
 SERVER = Path(__file__).parent / "wayward_server.py"
 BOUND = 120
@@ -22,18 +23,7 @@ def wayward():
 
 @pytest.fixture
 def run():
-    """Run a coroutine to its end within a bounded time; nothing may be left running."""
-
-    def run_to_the_end(main):
-        async def bounded():
-            async with asyncio.timeout(BOUND):
-                result = await main
-            left = asyncio.all_tasks() - {asyncio.current_task()}
-            assert not left
-            return result
-
-        return asyncio.run(bounded())
-
+    """Run a coroutine as `run_to_the_end`."""
     return run_to_the_end
 
 

@@ -14,6 +14,7 @@ from accord.types import (
     ResourceTemplateReference,
 )
 from client.stateless_server import META, StatelessServer, text
+from support.running import to_the_end
 from support.tables import cases
 
 
@@ -91,18 +92,15 @@ def test_a_uri_to_complete_is_that_of_a_resource(uri, run):
         (lambda client: client.ping(meta={1: 2}), "meta is {1: 2}, expected a dictionary"),
     ],
 )
-def test_a_mistake_of_the_caller_is_reported_before_anything_is_sent(desk, run, call, message):
+@to_the_end
+async def test_a_mistake_of_the_caller_is_reported_before_anything_is_sent(desk, call, message):
     recording = Recording()
-
-    async def main():
-        async with connected(desk, recording=recording) as client:
-            before = len(recording.messages("client"))
-            with pytest.raises(TypeError) as raised:
-                await call(client)
-            assert message in str(raised.value)
-            assert len(recording.messages("client")) == before
-
-    run(main())
+    async with connected(desk, recording=recording) as client:
+        before = len(recording.messages("client"))
+        with pytest.raises(TypeError) as raised:
+            await call(client)
+        assert message in str(raised.value)
+        assert len(recording.messages("client")) == before
 
 
 @pytest.mark.parametrize("revision", REVISION_IDS)
@@ -141,13 +139,11 @@ def test_meta_travels_with_every_request(desk, run, revision):
         ("logLevel", "set_log_level"),
     ],
 )
-def test_members_of_meta_that_the_client_sets_are_refused(desk, run, member, advice):
-    async def main():
-        async with connect(desk) as client:
-            with pytest.raises(ValueError, match=f"{META}{member}.*{advice}"):
-                await client.call_tool("add", meta={META + member: {}})
-
-    run(main())
+@to_the_end
+async def test_members_of_meta_that_the_client_sets_are_refused(desk, member, advice):
+    async with connect(desk) as client:
+        with pytest.raises(ValueError, match=f"{META}{member}.*{advice}"):
+            await client.call_tool("add", meta={META + member: {}})
 
 
 def test_single_rounds_declare_capabilities_beside_the_meta_of_the_caller(run):

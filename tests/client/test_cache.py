@@ -10,6 +10,7 @@ from accord.errors import ConnectionClosed, InvalidParams
 from accord.testing import run_in_virtual_time
 from accord.types import ListToolsResult, PageParams, ReadResourceParams, ReadResourceResult, Tool
 from client.stateless_server import Failure, StatelessServer, ask, form
+from support.running import in_virtual_time
 from support.tables import cases
 
 URI = "note://1"
@@ -44,63 +45,58 @@ async def pass_time(seconds):
 @pytest.mark.requirement("caching.client.positive-is-fresh")
 @pytest.mark.requirement("caching.client.refetch-when-stale")
 @pytest.mark.requirement("caching.client.not-a-poll-interval")
-def test_a_result_is_fetched_again_only_when_it_is_stale_and_asked_for():
-    async def main():
-        target = StatelessServer(tools_list=lambda message: tools(ttl=1_000))
-        async with modern(target) as client:
-            first = await client.list_tools()
-            await pass_time(0.9)
-            assert await client.list_tools() == first
-            assert target.methods() == ["tools/list"]
-            await pass_time(0.2)
-            assert len(target.methods()) == 1  # nothing polls
-            await client.list_tools()
-            assert len(target.methods()) == 2
-            await client.list_tools()
-            assert len(target.methods()) == 2
-
-    run_in_virtual_time(main())
+@in_virtual_time
+async def test_a_result_is_fetched_again_only_when_it_is_stale_and_asked_for():
+    target = StatelessServer(tools_list=lambda message: tools(ttl=1_000))
+    async with modern(target) as client:
+        first = await client.list_tools()
+        await pass_time(0.9)
+        assert await client.list_tools() == first
+        assert target.methods() == ["tools/list"]
+        await pass_time(0.2)
+        assert len(target.methods()) == 1  # nothing polls
+        await client.list_tools()
+        assert len(target.methods()) == 2
+        await client.list_tools()
+        assert len(target.methods()) == 2
 
 
 @pytest.mark.requirement("caching.client.zero-is-stale")
 @pytest.mark.requirement("caching.client.absent-is-zero")
 @pytest.mark.requirement("caching.client.negative-is-zero")
 @pytest.mark.parametrize("ttl", [0, None, -5])
-def test_without_a_positive_lifetime_a_result_is_stale_at_once(ttl):
-    async def main():
-        target = StatelessServer(tools_list=lambda message: tools(ttl=ttl))
-        async with modern(target) as client:
+@in_virtual_time
+async def test_without_a_positive_lifetime_a_result_is_stale_at_once(ttl):
+    target = StatelessServer(tools_list=lambda message: tools(ttl=ttl))
+    async with modern(target) as client:
+        await client.list_tools()
+        await client.list_tools()
+        assert len(target.methods()) == 2
+
+
+@in_virtual_time
+async def test_every_list_and_every_read_is_kept():
+    target = StatelessServer(
+        tools_list=lambda message: tools(),
+        prompts_list=lambda message: page("prompts"),
+        resources_list=lambda message: page("resources"),
+        resources_templates_list=lambda message: page("resourceTemplates"),
+        resources_read=lambda message: contents(),
+    )
+    async with modern(target) as client:
+        for _ in range(2):
             await client.list_tools()
-            await client.list_tools()
-            assert len(target.methods()) == 2
-
-    run_in_virtual_time(main())
-
-
-def test_every_list_and_every_read_is_kept():
-    async def main():
-        target = StatelessServer(
-            tools_list=lambda message: tools(),
-            prompts_list=lambda message: page("prompts"),
-            resources_list=lambda message: page("resources"),
-            resources_templates_list=lambda message: page("resourceTemplates"),
-            resources_read=lambda message: contents(),
-        )
-        async with modern(target) as client:
-            for _ in range(2):
-                await client.list_tools()
-                await client.list_prompts()
-                await client.list_resources()
-                await client.list_resource_templates()
-                await client.read_resource(URI)
-            assert len(target.methods()) == len(set(target.methods())) == 5
-
-    run_in_virtual_time(main())
+            await client.list_prompts()
+            await client.list_resources()
+            await client.list_resource_templates()
+            await client.read_resource(URI)
+        assert len(target.methods()) == len(set(target.methods())) == 5
 
 
 @pytest.mark.requirement("caching.client.key")
 @pytest.mark.requirement("caching.client.page-refetch-by-cursor")
-def test_pages_and_resources_are_kept_each_for_itself():
+@in_virtual_time
+async def test_pages_and_resources_are_kept_each_for_itself():
     def list_tools(message):
         cursor = message["params"].get("cursor")
         if cursor is None:
@@ -110,115 +106,98 @@ def test_pages_and_resources_are_kept_each_for_itself():
     def read(message):
         return contents(message["params"]["uri"])
 
-    async def main():
-        target = StatelessServer(tools_list=list_tools, resources_read=read)
-        async with modern(target) as client:
-            for _ in range(2):
-                assert [tool.name async for tool in client.tools()] == ["a", "b"]
-                for uri in ("note://1", "note://2"):
-                    assert (await client.read_resource(uri)).contents[0].text == uri
-            assert len(target.methods()) == 4
-            await pass_time(5)
+    target = StatelessServer(tools_list=list_tools, resources_read=read)
+    async with modern(target) as client:
+        for _ in range(2):
             assert [tool.name async for tool in client.tools()] == ["a", "b"]
-            (again,) = target.received("tools/list")[2:]
-            assert again["params"]["cursor"] == "2"
-
-    run_in_virtual_time(main())
-
-
-def test_a_caller_that_changes_a_result_does_not_change_what_others_get():
-    async def main():
-        target = StatelessServer(tools_list=lambda message: tools())
-        async with modern(target) as client:
-            for _ in range(3):
-                listed = await client.list_tools()
-                assert [tool.name for tool in listed.tools] == ["a"]
-                listed.tools.clear()
-
-    run_in_virtual_time(main())
+            for uri in ("note://1", "note://2"):
+                assert (await client.read_resource(uri)).contents[0].text == uri
+        assert len(target.methods()) == 4
+        await pass_time(5)
+        assert [tool.name async for tool in client.tools()] == ["a", "b"]
+        (again,) = target.received("tools/list")[2:]
+        assert again["params"]["cursor"] == "2"
 
 
-def test_the_cache_can_be_switched_off_for_a_client_and_for_a_call():
-    async def main():
-        for options in ({"cache": False}, {}):
-            versions = iter(range(10))
-            target = StatelessServer(
-                tools_list=lambda message, versions=versions: tools(names=[f"t{next(versions)}"])
-            )
-            async with modern(target, **options) as client:
-                await client.list_tools()
-                await client.list_tools(fresh=True)
-                assert len(target.methods()) == 2
-                # What was fetched anew is kept in place of what was there.
-                (tool,) = (await client.list_tools()).tools
-                assert tool.name == ("t1" if not options else "t2")
+@in_virtual_time
+async def test_a_caller_that_changes_a_result_does_not_change_what_others_get():
+    target = StatelessServer(tools_list=lambda message: tools())
+    async with modern(target) as client:
+        for _ in range(3):
+            listed = await client.list_tools()
+            assert [tool.name for tool in listed.tools] == ["a"]
+            listed.tools.clear()
 
-    run_in_virtual_time(main())
+
+@in_virtual_time
+async def test_the_cache_can_be_switched_off_for_a_client_and_for_a_call():
+    for options in ({"cache": False}, {}):
+        versions = iter(range(10))
+        target = StatelessServer(
+            tools_list=lambda message, versions=versions: tools(names=[f"t{next(versions)}"])
+        )
+        async with modern(target, **options) as client:
+            await client.list_tools()
+            await client.list_tools(fresh=True)
+            assert len(target.methods()) == 2
+            # What was fetched anew is kept in place of what was there.
+            (tool,) = (await client.list_tools()).tools
+            assert tool.name == ("t1" if not options else "t2")
 
 
 @pytest.mark.requirement("caching.client.snapshot-from-start")
-def test_a_consistent_list_is_fetched_from_the_start():
+@in_virtual_time
+async def test_a_consistent_list_is_fetched_from_the_start():
     def list_tools(message):
         return tools(nextCursor="2") if "cursor" not in message["params"] else tools()
 
-    async def main():
-        target = StatelessServer(tools_list=list_tools)
-        async with modern(target) as client:
-            for _ in range(2):
-                assert len([tool async for tool in client.tools(fresh=True)]) == 2
-            assert len(target.methods()) == 4
-
-    run_in_virtual_time(main())
+    target = StatelessServer(tools_list=list_tools)
+    async with modern(target) as client:
+        for _ in range(2):
+            assert len([tool async for tool in client.tools(fresh=True)]) == 2
+        assert len(target.methods()) == 4
 
 
-def test_calls_with_their_own_meta_or_headers_share_no_result():
-    async def main():
-        target = StatelessServer(tools_list=lambda message: tools())
-        async with modern(target) as client:
-            await client.list_tools()
-            await client.list_tools(meta={"com.example/tenant": "b"})
-            await client.list_tools(headers={"X-Tenant": "c"})
-            assert len(target.methods()) == 3
-            await client.list_tools()
-            assert len(target.methods()) == 3
-
-    run_in_virtual_time(main())
+@in_virtual_time
+async def test_calls_with_their_own_meta_or_headers_share_no_result():
+    target = StatelessServer(tools_list=lambda message: tools())
+    async with modern(target) as client:
+        await client.list_tools()
+        await client.list_tools(meta={"com.example/tenant": "b"})
+        await client.list_tools(headers={"X-Tenant": "c"})
+        assert len(target.methods()) == 3
+        await client.list_tools()
+        assert len(target.methods()) == 3
 
 
 @pytest.mark.requirement("caching.client.private-not-shared")
-def test_private_results_are_not_kept_where_each_request_may_be_of_another_user():
-    async def main():
-        for scope, requests in (("private", 2), ("public", 1)):
-            target = StatelessServer(tools_list=lambda message, scope=scope: tools(scope=scope))
-            async with modern(target, headers=dict) as client:
-                await client.list_tools()
-                await client.list_tools()
-                assert len(target.methods()) == requests
-
-    run_in_virtual_time(main())
-
-
-def test_clients_share_no_results():
-    async def main():
-        target = StatelessServer(tools_list=lambda message: tools(scope="public"))
-        async with modern(target) as client:
+@in_virtual_time
+async def test_private_results_are_not_kept_where_each_request_may_be_of_another_user():
+    for scope, requests in (("private", 2), ("public", 1)):
+        target = StatelessServer(tools_list=lambda message, scope=scope: tools(scope=scope))
+        async with modern(target, headers=dict) as client:
             await client.list_tools()
-        async with modern(target) as other:
-            await other.list_tools()
-        assert len(target.methods()) == 2
-
-    run_in_virtual_time(main())
-
-
-def test_a_closed_client_returns_nothing_from_its_cache():
-    async def main():
-        target = StatelessServer(tools_list=lambda message: tools())
-        async with modern(target) as client:
             await client.list_tools()
-        with pytest.raises(ConnectionClosed):
-            await client.list_tools()
+            assert len(target.methods()) == requests
 
-    run_in_virtual_time(main())
+
+@in_virtual_time
+async def test_clients_share_no_results():
+    target = StatelessServer(tools_list=lambda message: tools(scope="public"))
+    async with modern(target) as client:
+        await client.list_tools()
+    async with modern(target) as other:
+        await other.list_tools()
+    assert len(target.methods()) == 2
+
+
+@in_virtual_time
+async def test_a_closed_client_returns_nothing_from_its_cache():
+    target = StatelessServer(tools_list=lambda message: tools())
+    async with modern(target) as client:
+        await client.list_tools()
+    with pytest.raises(ConnectionClosed):
+        await client.list_tools()
 
 
 # -- what is not kept

@@ -12,6 +12,7 @@ from accord.client import connect
 from accord.client.callbacks import FEED_LENGTH, Feed
 from accord.errors import LocalProtocolError, RequestError
 from accord.types import CreateMessageResult, ElicitResult, Root, TextContent
+from support.running import to_the_end
 
 FORM = {
     "message": "window or aisle?",
@@ -35,12 +36,10 @@ async def ask(client, method, params=None):
 # -- questions
 
 
-def test_a_ping_of_the_server_is_answered(wayward, run):
-    async def main():
-        async with connect(wayward()) as client:
-            assert await ask(client, "ping") == {"result": {}}
-
-    run(main())
+@to_the_end
+async def test_a_ping_of_the_server_is_answered(wayward):
+    async with connect(wayward()) as client:
+        assert await ask(client, "ping") == {"result": {}}
 
 
 class Seat(msgspec.Struct):
@@ -70,16 +69,14 @@ class SeatModel(BaseModel):
     ids=repr,
 )
 @pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25"])
-def test_the_answer_of_the_user_takes_the_simplest_form(returned, sent, revision, wayward, run):
+@to_the_end
+async def test_the_answer_of_the_user_takes_the_simplest_form(returned, sent, revision, wayward):
     async def on_elicit(params):
         assert params.message == "window or aisle?"
         return returned
 
-    async def main():
-        async with connect(wayward(), on_elicit=on_elicit, revision=revision) as client:
-            assert await ask(client, "elicitation/create", FORM) == {"result": sent}
-
-    run(main())
+    async with connect(wayward(), on_elicit=on_elicit, revision=revision) as client:
+        assert await ask(client, "elicitation/create", FORM) == {"result": sent}
 
 
 def test_an_answer_that_breaks_the_form_never_leaves(wayward, run, caplog):
@@ -180,7 +177,8 @@ def test_a_callback_that_fails_reveals_nothing_and_breaks_nothing(wayward, run, 
     assert "hunter2" in caplog.text
 
 
-def test_a_plain_function_may_wait_for_a_human_without_holding_anything_up(wayward, run):
+@to_the_end
+async def test_a_plain_function_may_wait_for_a_human_without_holding_anything_up(wayward):
     released = threading.Event()
 
     def on_elicit(params):
@@ -188,15 +186,12 @@ def test_a_plain_function_may_wait_for_a_human_without_holding_anything_up(waywa
         assert released.wait(60)
         return {"seat": "aisle"}
 
-    async def main():
-        async with connect(wayward(), on_elicit=on_elicit) as client:
-            asking = asyncio.ensure_future(ask(client, "elicitation/create", FORM))
-            await client.ping()
-            assert not asking.done()
-            released.set()
-            assert (await asking)["result"]["action"] == "accept"
-
-    run(main())
+    async with connect(wayward(), on_elicit=on_elicit) as client:
+        asking = asyncio.ensure_future(ask(client, "elicitation/create", FORM))
+        await client.ping()
+        assert not asking.done()
+        released.set()
+        assert (await asking)["result"]["action"] == "accept"
 
 
 def test_a_callback_may_call_the_server_back(wayward, run):
@@ -215,18 +210,16 @@ def test_a_callback_may_call_the_server_back(wayward, run):
     run(main())
 
 
-def test_a_question_that_is_withdrawn_is_dropped(wayward, run):
+@to_the_end
+async def test_a_question_that_is_withdrawn_is_dropped(wayward):
     async def on_elicit(params):
         await asyncio.sleep(60)
 
-    async def main():
-        async with connect(wayward(), on_elicit=on_elicit) as client:
-            arguments = {"method": "elicitation/create", "params": FORM}
-            await client.call_tool("ask_and_cancel", arguments)
-            messages = (await client.call_tool("history")).structured_content["messages"]
-            assert not [m for m in messages if m.get("id") == "withdrawn"]
-
-    run(main())
+    async with connect(wayward(), on_elicit=on_elicit) as client:
+        arguments = {"method": "elicitation/create", "params": FORM}
+        await client.call_tool("ask_and_cancel", arguments)
+        messages = (await client.call_tool("history")).structured_content["messages"]
+        assert not [m for m in messages if m.get("id") == "withdrawn"]
 
 
 @pytest.mark.parametrize("method", ["sampling/createMessage", "elicitation/create", "roots/list"])
@@ -258,42 +251,36 @@ def test_roots_are_folders_however_they_are_given(wayward, run, tmp_path):
     ]
 
 
-def test_roots_may_come_from_a_function(wayward, run, tmp_path):
+@to_the_end
+async def test_roots_may_come_from_a_function(wayward, tmp_path):
     async def current():
         return [tmp_path]
 
-    async def main():
-        for roots in (current, lambda: [tmp_path]):
-            async with connect(wayward(), roots=roots) as client:
-                answer = await ask(client, "roots/list")
-                assert answer["result"]["roots"][0]["uri"] == tmp_path.as_uri()
-
-    run(main())
-
-
-def test_changed_roots_are_announced_and_answered_from_then_on(wayward, run, tmp_path):
-    async def main():
-        async with connect(wayward(), roots=[tmp_path]) as client:
-            await client.roots_changed([tmp_path / "new"])
+    for roots in (current, lambda: [tmp_path]):
+        async with connect(wayward(), roots=roots) as client:
             answer = await ask(client, "roots/list")
-            assert answer["result"]["roots"][0]["name"] == "new"
-            messages = (await client.call_tool("history")).structured_content["messages"]
-            names = [m.get("method") for m in messages]
-            assert "notifications/roots/list_changed" in names
-            with pytest.raises(ValueError, match="file://"):
-                await client.roots_changed(["ftp://x"])
-
-    run(main())
+            assert answer["result"]["roots"][0]["uri"] == tmp_path.as_uri()
 
 
-def test_roots_cannot_change_where_none_were_declared(wayward, run, tmp_path):
-    async def main():
-        async with connect(wayward()) as client:
-            with pytest.raises(LocalProtocolError):
-                await client.roots_changed([tmp_path])
-            assert (await ask(client, "roots/list"))["error"]["code"] == -32601
+@to_the_end
+async def test_changed_roots_are_announced_and_answered_from_then_on(wayward, tmp_path):
+    async with connect(wayward(), roots=[tmp_path]) as client:
+        await client.roots_changed([tmp_path / "new"])
+        answer = await ask(client, "roots/list")
+        assert answer["result"]["roots"][0]["name"] == "new"
+        messages = (await client.call_tool("history")).structured_content["messages"]
+        names = [m.get("method") for m in messages]
+        assert "notifications/roots/list_changed" in names
+        with pytest.raises(ValueError, match="file://"):
+            await client.roots_changed(["ftp://x"])
 
-    run(main())
+
+@to_the_end
+async def test_roots_cannot_change_where_none_were_declared(wayward, tmp_path):
+    async with connect(wayward()) as client:
+        with pytest.raises(LocalProtocolError):
+            await client.roots_changed([tmp_path])
+        assert (await ask(client, "roots/list"))["error"]["code"] == -32601
 
 
 # -- news

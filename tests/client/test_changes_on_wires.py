@@ -10,8 +10,9 @@ import pytest
 from accord import Context, Server, connect
 from accord.client.subscriptions import NoticesLost, ResourceUpdated, ToolsChanged
 from accord.errors import InternalError, ResourceNotFound
-from accord.testing import connected, run_in_virtual_time
+from accord.testing import connected
 from support.raw_http import RawServer
+from support.running import in_virtual_time
 from support.tables import cases
 from support.waiting import until
 
@@ -89,31 +90,26 @@ def test_changes_reach_the_client_of_a_launched_server(revision):
 
 @pytest.mark.requirement("resources.read.not-found-32602")
 @pytest.mark.parametrize("revision", ["2025-11-25", REVISION])
-def test_a_missing_resource_is_the_same_error_under_each_code(revision):
-    async def main():
-        async with connect(desk(), revision=revision) as client:
-            with pytest.raises(ResourceNotFound) as caught:
-                await client.read_resource("note://missing")
-            assert caught.value.code == (-32602 if revision == REVISION else -32002)
-
-    run_in_virtual_time(main())
+@in_virtual_time
+async def test_a_missing_resource_is_the_same_error_under_each_code(revision):
+    async with connect(desk(), revision=revision) as client:
+        with pytest.raises(ResourceNotFound) as caught:
+            await client.read_resource("note://missing")
+        assert caught.value.code == (-32602 if revision == REVISION else -32002)
 
 
-def test_a_forgotten_iterator_leaves_nothing_on_the_server():
+@in_virtual_time
+async def test_a_forgotten_iterator_leaves_nothing_on_the_server():
     server = desk()
-
-    async def main():
-        async with connect(server, revision=REVISION) as client:
-            changes = client.listen(tools=True)
-            await changes.__aenter__()
-            session = client._link.wire._session
-            assert len(session.dispatcher.endpoint.conversation.parties["client"].open) == 1
-            del changes
-            gc.collect()
-            await asyncio.sleep(0.01)
-            assert not session.dispatcher.endpoint.conversation.parties["client"].open
-
-    run_in_virtual_time(main())
+    async with connect(server, revision=REVISION) as client:
+        changes = client.listen(tools=True)
+        await changes.__aenter__()
+        session = client._link.wire._session
+        assert len(session.dispatcher.endpoint.conversation.parties["client"].open) == 1
+        del changes
+        gc.collect()
+        await asyncio.sleep(0.01)
+        assert not session.dispatcher.endpoint.conversation.parties["client"].open
 
 
 # -- faults of HTTP
@@ -161,31 +157,27 @@ class Notifier(RawServer):
 
 @pytest.mark.requirement("subscriptions.no-state-across-reconnect")
 @pytest.mark.parametrize("fault", ["break", "end"])
-def test_a_stream_that_breaks_over_http_is_opened_again(fault):
-    async def main():
-        server = Notifier(fault, 503, fault, "go on")
-        async with server, connect(server.url, revision=REVISION) as client:
-            async with client.listen(tools=True) as changes:
-                found = [await anext(changes)]
-                while found[-1] != ToolsChanged():
-                    found.append(await anext(changes))
-            assert {type(change) for change in found} == {NoticesLost, ToolsChanged}
-            listened = server.seen("subscriptions/listen")
-            assert len(listened) == 4
-            assert len({request.message["id"] for request in listened}) == 4
-            # Leaving closes the stream, and no message says so.
-            assert server.seen("notifications/cancelled") == []
-
-    run_in_virtual_time(main())
+@in_virtual_time
+async def test_a_stream_that_breaks_over_http_is_opened_again(fault):
+    server = Notifier(fault, 503, fault, "go on")
+    async with server, connect(server.url, revision=REVISION) as client:
+        async with client.listen(tools=True) as changes:
+            found = [await anext(changes)]
+            while found[-1] != ToolsChanged():
+                found.append(await anext(changes))
+        assert {type(change) for change in found} == {NoticesLost, ToolsChanged}
+        listened = server.seen("subscriptions/listen")
+        assert len(listened) == 4
+        assert len({request.message["id"] for request in listened}) == 4
+        # Leaving closes the stream, and no message says so.
+        assert server.seen("notifications/cancelled") == []
 
 
-def test_a_server_that_has_no_stream_over_http_is_not_asked_again():
-    async def main():
-        server = Notifier("break", 404)
-        async with server, connect(server.url, revision=REVISION) as client:
-            with pytest.raises(InternalError, match="404"):
-                async for _ in client.listen(tools=True):
-                    pass
-            assert len(server.seen("subscriptions/listen")) == 2
-
-    run_in_virtual_time(main())
+@in_virtual_time
+async def test_a_server_that_has_no_stream_over_http_is_not_asked_again():
+    server = Notifier("break", 404)
+    async with server, connect(server.url, revision=REVISION) as client:
+        with pytest.raises(InternalError, match="404"):
+            async for _ in client.listen(tools=True):
+                pass
+        assert len(server.seen("subscriptions/listen")) == 2

@@ -17,6 +17,7 @@ from accord.errors import (
     ToolError,
 )
 from accord.types import PromptReference, ResourceTemplateReference, TextContent
+from support.running import to_the_end
 
 HANDSHAKE = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 
@@ -26,135 +27,112 @@ async def history(client):
     return result.structured_content["messages"]
 
 
-def test_the_opening_names_the_server(wayward, run):
-    async def main():
-        async with connect(wayward()) as client:
-            assert client.server_info.name == "wayward"
-            assert client.instructions == "be patient"
-            assert client.capabilities.tools.list_changed
-            assert client.revision == "2025-11-25"
-            assert "wayward 1" in repr(client)
-
-    run(main())
+@to_the_end
+async def test_the_opening_names_the_server(wayward):
+    async with connect(wayward()) as client:
+        assert client.server_info.name == "wayward"
+        assert client.instructions == "be patient"
+        assert client.capabilities.tools.list_changed
+        assert client.revision == "2025-11-25"
+        assert "wayward 1" in repr(client)
 
 
 @pytest.mark.parametrize("revision", HANDSHAKE)
-def test_every_operation_works_in_every_revision_with_a_handshake(revision, wayward, run):
-    async def main():
-        async with connect(wayward(), revision=revision) as client:
-            assert client.revision == revision
-            await client.ping()
-            assert [tool.name async for tool in client.tools()] == [f"tool{n}" for n in range(5)]
-            assert len([each async for each in client.resources()]) == 3
-            assert len([each async for each in client.resource_templates()]) == 3
-            assert len([each async for each in client.prompts()]) == 3
-            assert (await client.read_resource("note://1")).contents[0].text == "milk"
-            await client.subscribe("note://1")
-            await client.unsubscribe("note://1")
-            assert (await client.get_prompt("prompt1", {"a": "b"})).messages
-            ref = ResourceTemplateReference("note://{name}/1")
-            assert (await client.complete(ref, "name", "mi")).values
-            await client.set_log_level("warning")
-            assert (await client.call_tool("echo", {"a": 1})).content == [TextContent('{"a": 1}')]
-
-    run(main())
+@to_the_end
+async def test_every_operation_works_in_every_revision_with_a_handshake(revision, wayward):
+    async with connect(wayward(), revision=revision) as client:
+        assert client.revision == revision
+        await client.ping()
+        assert [tool.name async for tool in client.tools()] == [f"tool{n}" for n in range(5)]
+        assert len([each async for each in client.resources()]) == 3
+        assert len([each async for each in client.resource_templates()]) == 3
+        assert len([each async for each in client.prompts()]) == 3
+        assert (await client.read_resource("note://1")).contents[0].text == "milk"
+        await client.subscribe("note://1")
+        await client.unsubscribe("note://1")
+        assert (await client.get_prompt("prompt1", {"a": "b"})).messages
+        ref = ResourceTemplateReference("note://{name}/1")
+        assert (await client.complete(ref, "name", "mi")).values
+        await client.set_log_level("warning")
+        assert (await client.call_tool("echo", {"a": 1})).content == [TextContent('{"a": 1}')]
 
 
-def test_the_first_page_is_fetched_with_an_empty_object_and_the_next_by_the_cursor(wayward, run):
-    async def main():
-        async with connect(wayward()) as client:
-            first = await client.list_tools()
-            assert first.next_cursor == "2"
-            await client.list_tools(first.next_cursor)
-            lists = [m["params"] for m in await history(client) if m["method"] == "tools/list"]
-            assert lists == [{}, {"cursor": "2"}]
-
-    run(main())
+@to_the_end
+async def test_the_first_page_is_fetched_with_an_empty_object_and_the_next_by_the_cursor(wayward):
+    async with connect(wayward()) as client:
+        first = await client.list_tools()
+        assert first.next_cursor == "2"
+        await client.list_tools(first.next_cursor)
+        lists = [m["params"] for m in await history(client) if m["method"] == "tools/list"]
+        assert lists == [{}, {"cursor": "2"}]
 
 
 @pytest.mark.parametrize("kind", ["same", "counting"])
-def test_a_list_without_end_is_given_up(kind, wayward, run, monkeypatch):
+@to_the_end
+async def test_a_list_without_end_is_given_up(kind, wayward, monkeypatch):
     monkeypatch.setattr("accord.client.results.MOST_PAGES", 20)
-
-    async def main():
-        async with connect(wayward(endless=kind)) as client:
-            with pytest.raises(RemoteProtocolError, match="end"):
-                async for _ in client.tools():
-                    pass
-
-    run(main())
+    async with connect(wayward(endless=kind)) as client:
+        with pytest.raises(RemoteProtocolError, match="end"):
+            async for _ in client.tools():
+                pass
 
 
-def test_arguments_travel_as_an_object_even_when_empty(wayward, run):
-    async def main():
-        async with connect(wayward()) as client:
-            await client.call_tool("echo")
-            await client.call_tool("echo", {})
-            calls = [
-                m["params"]["arguments"]
-                for m in await history(client)
-                if "tools/call" in m["method"]
-            ]
-            assert calls == [{}, {}, {}]
-
-    run(main())
+@to_the_end
+async def test_arguments_travel_as_an_object_even_when_empty(wayward):
+    async with connect(wayward()) as client:
+        await client.call_tool("echo")
+        await client.call_tool("echo", {})
+        calls = [
+            m["params"]["arguments"] for m in await history(client) if "tools/call" in m["method"]
+        ]
+        assert calls == [{}, {}, {}]
 
 
-def test_arguments_other_than_a_mapping_are_refused_before_anything_is_sent(wayward, run):
-    async def main():
-        async with connect(wayward()) as client:
-            with pytest.raises(TypeError, match="mapping"):
-                await client.call_tool("echo", "a=1")
-
-    run(main())
+@to_the_end
+async def test_arguments_other_than_a_mapping_are_refused_before_anything_is_sent(wayward):
+    async with connect(wayward()) as client:
+        with pytest.raises(TypeError, match="mapping"):
+            await client.call_tool("echo", "a=1")
 
 
-def test_a_misspelt_keyword_of_a_call_is_refused_before_anything_is_sent(wayward, run):
-    async def main():
-        async with connect(wayward()) as client:
-            with pytest.raises(TypeError, match="no keyword 'timout'; did you mean 'timeout'"):
-                await client.call_tool("echo", timout=1)
-            with pytest.raises(TypeError, match="no keyword 'headrs'"):
-                await client.ping(headrs={}, headers={})
-
-    run(main())
+@to_the_end
+async def test_a_misspelt_keyword_of_a_call_is_refused_before_anything_is_sent(wayward):
+    async with connect(wayward()) as client:
+        with pytest.raises(TypeError, match="no keyword 'timout'; did you mean 'timeout'"):
+            await client.call_tool("echo", timout=1)
+        with pytest.raises(TypeError, match="no keyword 'headrs'"):
+            await client.ping(headrs={}, headers={})
 
 
-def test_invalid_prompt_arguments_and_log_levels_are_refused_before_anything_is_sent(wayward, run):
-    async def main():
-        async with connect(wayward()) as client:
-            with pytest.raises(TypeError, match="argument 'n' of a prompt is 3, expected text"):
-                await client.get_prompt("greet", {"n": 3})
-            with pytest.raises(ValueError, match="no log level 'loud'; expected one of debug"):
-                await client.set_log_level("loud")
-
-    run(main())
+@to_the_end
+async def test_invalid_prompt_arguments_and_log_levels_are_refused_before_anything_is_sent(wayward):
+    async with connect(wayward()) as client:
+        with pytest.raises(TypeError, match="argument 'n' of a prompt is 3, expected text"):
+            await client.get_prompt("greet", {"n": 3})
+        with pytest.raises(ValueError, match="no log level 'loud'; expected one of debug"):
+            await client.set_log_level("loud")
 
 
-def test_meta_travels_beside_the_progress_token(wayward, run):
-    async def main():
-        async with connect(wayward()) as client:
-            await client.call_tool("echo", meta={"trace": "t1"})
-            [call] = [m for m in await history(client) if m["method"] == "tools/call"][:1]
-            assert call["params"]["_meta"]["trace"] == "t1"
-            assert isinstance(call["params"]["_meta"]["progressToken"], int)
-
-    run(main())
+@to_the_end
+async def test_meta_travels_beside_the_progress_token(wayward):
+    async with connect(wayward()) as client:
+        await client.call_tool("echo", meta={"trace": "t1"})
+        [call] = [m for m in await history(client) if m["method"] == "tools/call"][:1]
+        assert call["params"]["_meta"]["trace"] == "t1"
+        assert isinstance(call["params"]["_meta"]["progressToken"], int)
 
 
-def test_completion_carries_its_context(wayward, run):
-    async def main():
-        async with connect(wayward()) as client:
-            completion = await client.complete(
-                PromptReference("plan"), "city", "Ha", context={"country": "de"}
-            )
-            assert json.loads(completion.values[0]) == {
-                "ref": {"type": "ref/prompt", "name": "plan"},
-                "argument": {"name": "city", "value": "Ha"},
-                "context": {"arguments": {"country": "de"}},
-            }
-
-    run(main())
+@to_the_end
+async def test_completion_carries_its_context(wayward):
+    async with connect(wayward()) as client:
+        completion = await client.complete(
+            PromptReference("plan"), "city", "Ha", context={"country": "de"}
+        )
+        assert json.loads(completion.values[0]) == {
+            "ref": {"type": "ref/prompt", "name": "plan"},
+            "argument": {"name": "city", "value": "Ha"},
+            "context": {"arguments": {"country": "de"}},
+        }
 
 
 @pytest.mark.parametrize(
@@ -178,13 +156,11 @@ def test_a_text_names_the_template_or_the_prompt_to_complete(given, sent, waywar
     run(main())
 
 
-def test_a_reference_that_cannot_be_completed_is_refused_before_anything_is_sent(wayward, run):
-    async def main():
-        async with connect(wayward()) as client:
-            with pytest.raises(TypeError, match=r"PromptReference\(name\)"):
-                await client.complete({"type": "ref/prompt", "name": "plan"}, "name", "to")
-
-    run(main())
+@to_the_end
+async def test_a_reference_that_cannot_be_completed_is_refused_before_anything_is_sent(wayward):
+    async with connect(wayward()) as client:
+        with pytest.raises(TypeError, match=r"PromptReference\(name\)"):
+            await client.complete({"type": "ref/prompt", "name": "plan"}, "name", "to")
 
 
 @pytest.mark.parametrize(
@@ -204,39 +180,33 @@ def test_a_reference_that_cannot_be_completed_is_refused_before_anything_is_sent
         ({}, lambda client: client.roots_changed(), "roots"),
     ],
 )
-def test_an_undeclared_capability_raises_before_anything_is_sent(
-    capabilities, operation, named, wayward, run
+@to_the_end
+async def test_an_undeclared_capability_raises_before_anything_is_sent(
+    capabilities, operation, named, wayward
 ):
-    async def main():
-        async with connect(wayward(capabilities=capabilities)) as client:
-            with pytest.raises(LocalProtocolError, match=named):
-                await operation(client)
-
-    run(main())
+    async with connect(wayward(capabilities=capabilities)) as client:
+        with pytest.raises(LocalProtocolError, match=named):
+            await operation(client)
 
 
-def test_errors_of_the_server_have_a_class_by_their_code(wayward, run):
-    async def main():
-        async with connect(wayward()) as client:
-            with pytest.raises(ResourceNotFound) as missing:
-                await client.read_resource("note://none")
-            assert missing.value.data == {"uri": "note://none"}
-            with pytest.raises(InvalidParams, match="no such tool"):
-                await client.call_tool("fail", {"code": -32602, "message": "no such tool"})
-            with pytest.raises(RequestError) as other:
-                await client.call_tool("fail", {"code": 7, "message": "odd"})
-            assert (type(other.value), other.value.code) == (RequestError, 7)
-
-    run(main())
+@to_the_end
+async def test_errors_of_the_server_have_a_class_by_their_code(wayward):
+    async with connect(wayward()) as client:
+        with pytest.raises(ResourceNotFound) as missing:
+            await client.read_resource("note://none")
+        assert missing.value.data == {"uri": "note://none"}
+        with pytest.raises(InvalidParams, match="no such tool"):
+            await client.call_tool("fail", {"code": -32602, "message": "no such tool"})
+        with pytest.raises(RequestError) as other:
+            await client.call_tool("fail", {"code": 7, "message": "odd"})
+        assert (type(other.value), other.value.code) == (RequestError, 7)
 
 
-def test_an_invalid_result_is_an_error_of_the_protocol(wayward, run):
-    async def main():
-        async with connect(wayward()) as client:
-            with pytest.raises(RemoteProtocolError, match="tools/call"):
-                await client.call_tool("give", {"result": {"content": "text"}})
-
-    run(main())
+@to_the_end
+async def test_an_invalid_result_is_an_error_of_the_protocol(wayward):
+    async with connect(wayward()) as client:
+        with pytest.raises(RemoteProtocolError, match="tools/call"):
+            await client.call_tool("give", {"result": {"content": "text"}})
 
 
 # -- results
@@ -285,91 +255,74 @@ def said(*texts, **more):
     ],
     ids=repr,
 )
-def test_results_are_decoded_into_the_type_asked_for(result, wanted, got, wayward, run):
-    async def main():
-        async with connect(wayward()) as client:
-            value = await client.call_tool("give", {"result": result}, result_type=wanted)
-            assert value == got
-
-    run(main())
+@to_the_end
+async def test_results_are_decoded_into_the_type_asked_for(result, wanted, got, wayward):
+    async with connect(wayward()) as client:
+        value = await client.call_tool("give", {"result": result}, result_type=wanted)
+        assert value == got
 
 
 @pytest.mark.parametrize(
     "result", [said("many words"), said(), said("", structuredContent={"x": "one"})], ids=repr
 )
-def test_a_result_that_does_not_fit_the_type_says_so(result, wayward, run):
-    async def main():
-        async with connect(wayward()) as client:
-            with pytest.raises(RemoteProtocolError, match="result of give does not fit Point: "):
-                await client.call_tool("give", {"result": result}, result_type=Point)
-
-    run(main())
+@to_the_end
+async def test_a_result_that_does_not_fit_the_type_says_so(result, wayward):
+    async with connect(wayward()) as client:
+        with pytest.raises(RemoteProtocolError, match="result of give does not fit Point: "):
+            await client.call_tool("give", {"result": result}, result_type=Point)
 
 
 @pytest.mark.parametrize("wanted", [list[Model], list[Odd]], ids=repr)
-def test_a_result_that_does_not_fit_within_the_type_says_so(wanted, wayward, run):
-    async def main():
-        async with connect(wayward()) as client:
-            result = said("", structuredContent={"result": [{"x": "one"}]})
-            told = r"the result of give does not fit list\[.*\]: .*(int|Odd)"
-            with pytest.raises(RemoteProtocolError, match=told):
-                await client.call_tool("give", {"result": result}, result_type=wanted)
-
-    run(main())
+@to_the_end
+async def test_a_result_that_does_not_fit_within_the_type_says_so(wanted, wayward):
+    async with connect(wayward()) as client:
+        result = said("", structuredContent={"result": [{"x": "one"}]})
+        told = r"the result of give does not fit list\[.*\]: .*(int|Odd)"
+        with pytest.raises(RemoteProtocolError, match=told):
+            await client.call_tool("give", {"result": result}, result_type=wanted)
 
 
-def test_a_failed_tool_raises_only_where_a_type_was_asked_for(wayward, run):
+@to_the_end
+async def test_a_failed_tool_raises_only_where_a_type_was_asked_for(wayward):
     failed = {"content": [{"type": "text", "text": "no seats left"}], "isError": True}
-
-    async def main():
-        async with connect(wayward()) as client:
-            assert (await client.call_tool("give", {"result": failed})).is_error
-            with pytest.raises(ToolError, match="no seats left"):
-                await client.call_tool("give", {"result": failed}, result_type=int)
-
-    run(main())
+    async with connect(wayward()) as client:
+        assert (await client.call_tool("give", {"result": failed})).is_error
+        with pytest.raises(ToolError, match="no seats left"):
+            await client.call_tool("give", {"result": failed}, result_type=int)
 
 
 SCHEMA = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
 GIVE = {"name": "give", "inputSchema": {"type": "object"}, "outputSchema": SCHEMA}
 
 
-def test_structured_results_are_held_against_the_output_schema_once_it_is_known(wayward, run):
+@to_the_end
+async def test_structured_results_are_held_against_the_output_schema_once_it_is_known(wayward):
     wrong = {"result": said("", structuredContent={"x": "one"})}
-
-    async def main():
-        async with connect(wayward(tools=[GIVE])) as client:
+    async with connect(wayward(tools=[GIVE])) as client:
+        await client.call_tool("give", wrong)
+        await client.list_tools()
+        with pytest.raises(RemoteProtocolError, match=r"structured-conforms.*give.*/x"):
             await client.call_tool("give", wrong)
-            await client.list_tools()
-            with pytest.raises(RemoteProtocolError, match=r"structured-conforms.*give.*/x"):
-                await client.call_tool("give", wrong)
-            with pytest.raises(RemoteProtocolError, match="without structured content"):
-                await client.call_tool("give", {"result": said("")})
-            fine = await client.call_tool("give", {"result": said("", structuredContent={"x": 1})})
-            assert fine.structured_content == {"x": 1}
-            failed = {"result": {"content": [], "isError": True}}
-            assert (await client.call_tool("give", failed)).is_error
-
-    run(main())
+        with pytest.raises(RemoteProtocolError, match="without structured content"):
+            await client.call_tool("give", {"result": said("")})
+        fine = await client.call_tool("give", {"result": said("", structuredContent={"x": 1})})
+        assert fine.structured_content == {"x": 1}
+        failed = {"result": {"content": [], "isError": True}}
+        assert (await client.call_tool("give", failed)).is_error
 
 
-def test_a_schema_outside_its_revision_is_not_enforced(wayward, run):
-    async def main():
-        async with connect(wayward(tools=[GIVE]), revision="2025-03-26") as client:
-            await client.list_tools()
-            await client.call_tool("give", {"result": said("plain")})
-
-    run(main())
+@to_the_end
+async def test_a_schema_outside_its_revision_is_not_enforced(wayward):
+    async with connect(wayward(tools=[GIVE]), revision="2025-03-26") as client:
+        await client.list_tools()
+        await client.call_tool("give", {"result": said("plain")})
 
 
-def test_a_changed_tool_list_makes_known_schemas_unknown(wayward, run):
+@to_the_end
+async def test_a_changed_tool_list_makes_known_schemas_unknown(wayward):
     wrong = {"result": said("", structuredContent={"x": "one"})}
     changed = {"method": "notifications/tools/list_changed"}
-
-    async def main():
-        async with connect(wayward(tools=[GIVE])) as client:
-            await client.list_tools()
-            await client.call_tool("tell", {"notices": [changed]})
-            assert (await client.call_tool("give", wrong)).structured_content == {"x": "one"}
-
-    run(main())
+    async with connect(wayward(tools=[GIVE])) as client:
+        await client.list_tools()
+        await client.call_tool("tell", {"notices": [changed]})
+        assert (await client.call_tool("give", wrong)).structured_content == {"x": "one"}

@@ -10,6 +10,7 @@ from accord.client import blocking, connect
 from accord.errors import ConnectFailed, ConnectionClosed, MissingExtra
 from accord.protocol.revisions import HANDSHAKE
 from accord.types import Implementation, Root
+from support.running import to_the_end
 
 
 async def opening(client):
@@ -33,71 +34,59 @@ def failed(run, target, **options):
 # -- the handshake
 
 
-def test_the_client_asks_for_the_newest_revision_and_says_initialized(wayward, run):
-    async def main():
-        options = {"revisions": list(HANDSHAKE), "client_info": Implementation("mine", "2")}
-        async with connect(wayward(), **options) as client:
-            initialize, initialized, *_ = await opening(client)
-            assert initialize["method"] == "initialize"
-            assert initialize["params"]["protocolVersion"] == "2025-11-25"
-            assert initialize["params"]["clientInfo"] == {"name": "mine", "version": "2"}
-            assert initialize["params"]["capabilities"] == {}
-            assert initialized["method"] == "notifications/initialized"
-
-    run(main())
+@to_the_end
+async def test_the_client_asks_for_the_newest_revision_and_says_initialized(wayward):
+    options = {"revisions": list(HANDSHAKE), "client_info": Implementation("mine", "2")}
+    async with connect(wayward(), **options) as client:
+        initialize, initialized, *_ = await opening(client)
+        assert initialize["method"] == "initialize"
+        assert initialize["params"]["protocolVersion"] == "2025-11-25"
+        assert initialize["params"]["clientInfo"] == {"name": "mine", "version": "2"}
+        assert initialize["params"]["capabilities"] == {}
+        assert initialized["method"] == "notifications/initialized"
 
 
-def test_without_client_info_the_library_gives_its_own_name(wayward, run):
-    async def main():
-        async with connect(wayward(), revisions=list(HANDSHAKE)) as client:
-            info = (await opening(client))[0]["params"]["clientInfo"]
-            assert info["name"] == "accord"
-            assert info["version"]
-
-    run(main())
+@to_the_end
+async def test_without_client_info_the_library_gives_its_own_name(wayward):
+    async with connect(wayward(), revisions=list(HANDSHAKE)) as client:
+        info = (await opening(client))[0]["params"]["clientInfo"]
+        assert info["name"] == "accord"
+        assert info["version"]
 
 
-def test_capabilities_follow_from_the_callbacks(wayward, run, tmp_path):
-    async def main():
-        async with connect(
-            wayward(),
-            revision="2025-06-18",
-            on_sample=print,
-            on_elicit=print,
-            roots=[tmp_path],
-        ) as client:
-            assert (await opening(client))[0]["params"]["capabilities"] == {
-                "sampling": {},
-                "elicitation": {},
-                "roots": {"listChanged": True},
-            }
-
-    run(main())
+@to_the_end
+async def test_capabilities_follow_from_the_callbacks(wayward, tmp_path):
+    async with connect(
+        wayward(),
+        revision="2025-06-18",
+        on_sample=print,
+        on_elicit=print,
+        roots=[tmp_path],
+    ) as client:
+        assert (await opening(client))[0]["params"]["capabilities"] == {
+            "sampling": {},
+            "elicitation": {},
+            "roots": {"listChanged": True},
+        }
 
 
-def test_capabilities_that_the_revision_lacks_are_not_declared(wayward, run):
-    async def main():
-        async with connect(wayward(), revision="2025-03-26", on_elicit=print) as client:
-            assert (await opening(client))[0]["params"]["capabilities"] == {}
-
-    run(main())
+@to_the_end
+async def test_capabilities_that_the_revision_lacks_are_not_declared(wayward):
+    async with connect(wayward(), revision="2025-03-26", on_elicit=print) as client:
+        assert (await opening(client))[0]["params"]["capabilities"] == {}
 
 
-def test_an_older_revision_in_the_answer_is_accepted(wayward, run):
-    async def main():
-        async with connect(wayward(version="2024-11-05")) as client:
-            assert client.revision == "2024-11-05"
-
-    run(main())
+@to_the_end
+async def test_an_older_revision_in_the_answer_is_accepted(wayward):
+    async with connect(wayward(version="2024-11-05")) as client:
+        assert client.revision == "2024-11-05"
 
 
-def test_an_error_that_names_supported_revisions_is_an_offer(wayward, run):
-    async def main():
-        supported = ["1999-01-01", "2024-11-05", "2025-03-26"]
-        async with connect(wayward(supported=supported)) as client:
-            assert client.revision == "2025-03-26"
-
-    run(main())
+@to_the_end
+async def test_an_error_that_names_supported_revisions_is_an_offer(wayward):
+    supported = ["1999-01-01", "2024-11-05", "2025-03-26"]
+    async with connect(wayward(supported=supported)) as client:
+        assert client.revision == "2025-03-26"
 
 
 def test_an_offer_outside_our_own_choice_is_refused(wayward, run):
@@ -150,15 +139,12 @@ def test_an_invalid_answer_to_initialize_is_reported_with_the_reason(opening, wa
     assert error.phase == "initialize"
 
 
-def test_news_before_the_answer_does_no_harm(wayward, run):
+@to_the_end
+async def test_news_before_the_answer_does_no_harm(wayward):
     params = {"level": "info", "data": 1}
     early = {"jsonrpc": "2.0", "method": "notifications/message", "params": params}
-
-    async def main():
-        async with connect(wayward(stdout=[json.dumps(early), "warming up"])) as client:
-            await client.ping()
-
-    run(main())
+    async with connect(wayward(stdout=[json.dumps(early), "warming up"])) as client:
+        await client.ping()
 
 
 # -- servers that do not start
@@ -240,23 +226,19 @@ def test_a_url_needs_an_extra(run, monkeypatch):
     run(main())
 
 
-def test_any_other_type_of_target_is_refused(run):
-    async def main():
-        with pytest.raises(TypeError, match="not a int"):
-            await connect(3)
-
-    run(main())
+@to_the_end
+async def test_any_other_type_of_target_is_refused():
+    with pytest.raises(TypeError, match="not a int"):
+        await connect(3)
 
 
-def test_roots_other_than_folders_are_refused_before_anything_starts(run):
-    async def main():
-        for roots in (["https://example.com"], [Root("s3://bucket")]):
-            with pytest.raises(ValueError, match="file://"):
-                await connect(["never-run"], roots=roots)
-        with pytest.raises(TypeError, match="list of folders"):
-            await connect(["never-run"], roots="/home")
-
-    run(main())
+@to_the_end
+async def test_roots_other_than_folders_are_refused_before_anything_starts():
+    for roots in (["https://example.com"], [Root("s3://bucket")]):
+        with pytest.raises(ValueError, match="file://"):
+            await connect(["never-run"], roots=roots)
+    with pytest.raises(TypeError, match="list of folders"):
+        await connect(["never-run"], roots="/home")
 
 
 # -- giving up
@@ -278,16 +260,14 @@ def test_a_cancelled_connect_leaves_no_process(wayward, run, tmp_path, is_runnin
     assert not is_running(int(pid_file.read_text()))
 
 
-def test_a_connection_can_be_made_again_with_the_same_words(wayward, run):
-    async def main():
-        connecting = connect(wayward())
-        for _ in range(2):
-            async with connecting as client:
-                await client.ping()
-            with pytest.raises(ConnectionClosed):
-                await client.ping()
-
-    run(main())
+@to_the_end
+async def test_a_connection_can_be_made_again_with_the_same_words(wayward):
+    connecting = connect(wayward())
+    for _ in range(2):
+        async with connecting as client:
+            await client.ping()
+        with pytest.raises(ConnectionClosed):
+            await client.ping()
 
 
 def test_a_misspelt_option_and_a_callback_that_cannot_be_called_are_refused():

@@ -14,6 +14,7 @@ import pytest
 from accord.client import connect
 from accord.errors import ConnectionClosed
 from support.leftovers import Leftovers
+from support.running import to_the_end
 from support.waiting import until, until_sync
 
 QUICK = {"exit_grace": 0.2, "terminate_grace": 0.2}
@@ -26,21 +27,19 @@ async def grandchild(client, **how):
 # -- what close leaves
 
 
-def test_nothing_is_left_after_close(wayward, run):
+@to_the_end
+async def test_nothing_is_left_after_close(wayward):
     async def cycle():
         client = await connect(wayward())
         await client.call_tool("echo")
         await client.close()
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
-    async def main():
+    await cycle()
+    left = Leftovers()
+    for _ in range(10):
         await cycle()
-        left = Leftovers()
-        for _ in range(10):
-            await cycle()
-        assert not left
-
-    run(main())
+    assert not left
 
 
 def test_a_server_that_ends_with_its_input_is_given_the_time(wayward, run, tmp_path):
@@ -107,58 +106,50 @@ def test_an_error_inside_the_block_ends_the_server_and_stays_itself(wayward, run
 # -- closing from other tasks and threads
 
 
-def test_closing_twice_or_at_once_from_many_tasks_is_fine(wayward, run):
-    async def main():
-        client = await connect(wayward())
-        await asyncio.gather(*(client.close() for _ in range(5)))
-        await client.close()
-        assert client.is_closed
-
-    run(main())
+@to_the_end
+async def test_closing_twice_or_at_once_from_many_tasks_is_fine(wayward):
+    client = await connect(wayward())
+    await asyncio.gather(*(client.close() for _ in range(5)))
+    await client.close()
+    assert client.is_closed
 
 
-def test_connect_in_one_task_and_close_in_another(wayward, run):
-    async def main():
-        client = await asyncio.create_task(_connected(wayward()))
-        await client.ping()
-        await asyncio.create_task(client.close())
-
-    run(main())
+@to_the_end
+async def test_connect_in_one_task_and_close_in_another(wayward):
+    client = await asyncio.create_task(_connected(wayward()))
+    await client.ping()
+    await asyncio.create_task(client.close())
 
 
 async def _connected(target):
     return await connect(target)
 
 
-def test_many_clients_close_in_any_order(wayward, run):
-    async def main():
-        clients = await asyncio.gather(*(_connected(wayward()) for _ in range(6)))
-        random.Random(4).shuffle(clients)
-        for client in clients:
-            await client.ping()
-            await client.close()
-
-    run(main())
-
-
-def test_a_callback_may_close_the_client(wayward, run):
-    async def main():
-        closed = asyncio.Event()
-
-        async def on_log(message):
-            closed.set()
-            await client.close()
-
-        client = await connect(wayward(), on_log=on_log)
-        notice = {"method": "notifications/message", "params": {"level": "info", "data": 1}}
-        with pytest.raises(ConnectionClosed):
-            await asyncio.gather(
-                client.call_tool("never"), client.call_tool("tell", {"notices": [notice]})
-            )
-        await closed.wait()
+@to_the_end
+async def test_many_clients_close_in_any_order(wayward):
+    clients = await asyncio.gather(*(_connected(wayward()) for _ in range(6)))
+    random.Random(4).shuffle(clients)
+    for client in clients:
+        await client.ping()
         await client.close()
 
-    run(main())
+
+@to_the_end
+async def test_a_callback_may_close_the_client(wayward):
+    closed = asyncio.Event()
+
+    async def on_log(message):
+        closed.set()
+        await client.close()
+
+    client = await connect(wayward(), on_log=on_log)
+    notice = {"method": "notifications/message", "params": {"level": "info", "data": 1}}
+    with pytest.raises(ConnectionClosed):
+        await asyncio.gather(
+            client.call_tool("never"), client.call_tool("tell", {"notices": [notice]})
+        )
+    await closed.wait()
+    await client.close()
 
 
 def test_closing_on_another_loop_works(wayward, is_running):
@@ -197,21 +188,19 @@ def test_a_closing_that_is_cancelled_still_ends_the_server(wayward, run, is_runn
 # -- calls under way
 
 
-def test_calls_under_way_fail_when_we_close(wayward, run):
-    async def main():
-        client = await connect(wayward())
-        calls = [asyncio.ensure_future(client.call_tool("never")) for _ in range(3)]
-        await client.ping()
-        await client.close()
-        for call in calls:
-            with pytest.raises(ConnectionClosed, match="the client is closed"):
-                await call
-        with pytest.raises(ConnectionClosed):
-            await client.call_tool("echo")
-        with pytest.raises(ConnectionClosed):
-            await client.roots_changed()
-
-    run(main())
+@to_the_end
+async def test_calls_under_way_fail_when_we_close(wayward):
+    client = await connect(wayward())
+    calls = [asyncio.ensure_future(client.call_tool("never")) for _ in range(3)]
+    await client.ping()
+    await client.close()
+    for call in calls:
+        with pytest.raises(ConnectionClosed, match="the client is closed"):
+            await call
+    with pytest.raises(ConnectionClosed):
+        await client.call_tool("echo")
+    with pytest.raises(ConnectionClosed):
+        await client.roots_changed()
 
 
 @pytest.mark.parametrize(
@@ -222,38 +211,32 @@ def test_calls_under_way_fail_when_we_close(wayward, run):
     ],
     ids=["exit", "signal"],
 )
-def test_calls_under_way_fail_when_the_server_ends(how, told, wayward, run):
-    async def main():
-        async with connect(wayward()) as client:
-            waiting = asyncio.ensure_future(client.call_tool("never"))
+@to_the_end
+async def test_calls_under_way_fail_when_the_server_ends(how, told, wayward):
+    async with connect(wayward()) as client:
+        waiting = asyncio.ensure_future(client.call_tool("never"))
+        with pytest.raises(ConnectionClosed, match=told):
+            await client.call_tool("leave", how)
+        with pytest.raises(ConnectionClosed, match=told):
+            await waiting
+        for _ in range(2):
             with pytest.raises(ConnectionClosed, match=told):
-                await client.call_tool("leave", how)
-            with pytest.raises(ConnectionClosed, match=told):
-                await waiting
-            for _ in range(2):
-                with pytest.raises(ConnectionClosed, match=told):
-                    await client.ping()
-            assert client.is_closed
-
-    run(main())
+                await client.ping()
+        assert client.is_closed
 
 
-def test_the_last_words_of_a_server_are_part_of_the_error(wayward, run):
-    async def main():
-        async with connect(wayward()) as client:
-            with pytest.raises(ConnectionClosed, match="out of memory"):
-                await client.call_tool("leave", {"code": 4, "words": "out of memory\n"})
-
-    run(main())
+@to_the_end
+async def test_the_last_words_of_a_server_are_part_of_the_error(wayward):
+    async with connect(wayward()) as client:
+        with pytest.raises(ConnectionClosed, match="out of memory"):
+            await client.call_tool("leave", {"code": 4, "words": "out of memory\n"})
 
 
-def test_a_server_that_closes_its_output_has_ended(wayward, run):
-    async def main():
-        async with connect(wayward(), **QUICK) as client:
-            with pytest.raises(ConnectionClosed, match="closed its output"):
-                await client.call_tool("hush")
-
-    run(main())
+@to_the_end
+async def test_a_server_that_closes_its_output_has_ended(wayward):
+    async with connect(wayward(), **QUICK) as client:
+        with pytest.raises(ConnectionClosed, match="closed its output"):
+            await client.call_tool("hush")
 
 
 # -- forgotten clients

@@ -16,6 +16,7 @@ from accord.testing import run_in_virtual_time
 from accord.types import Implementation
 from client.loopback import Loopback
 from support.http_server import bounded
+from support.running import in_virtual_time, to_the_end
 from support.tables import cases
 
 ALL = list(REVISIONS)
@@ -241,34 +242,29 @@ def test_connecting_that_is_cancelled_while_the_server_is_asked_leaves_nothing()
 # -- launched servers
 
 
-def test_a_server_that_exits_on_an_unknown_message_is_started_again(wayward, run):
+@to_the_end
+async def test_a_server_that_exits_on_an_unknown_message_is_started_again(wayward):
     command = wayward(exit_on_unknown=3)
-
-    async def main():
-        async with connect(command, revisions=ALL) as client:
-            assert client.revision == "2025-11-25"
-            history = (await client.call_tool("history")).structured_content["messages"]
-            assert history[0]["method"] == "initialize"
-        # versioning.era.cached: the second time it is not asked at all.
-        async with connect(command, revisions=ALL) as client:
-            history = (await client.call_tool("history")).structured_content["messages"]
-            assert [message["method"] for message in history[:2]] == [
-                "initialize",
-                "notifications/initialized",
-            ]
-
-    run(main())
+    async with connect(command, revisions=ALL) as client:
+        assert client.revision == "2025-11-25"
+        history = (await client.call_tool("history")).structured_content["messages"]
+        assert history[0]["method"] == "initialize"
+    # versioning.era.cached: the second time it is not asked at all.
+    async with connect(command, revisions=ALL) as client:
+        history = (await client.call_tool("history")).structured_content["messages"]
+        assert [message["method"] for message in history[:2]] == [
+            "initialize",
+            "notifications/initialized",
+        ]
 
 
-def test_a_server_that_exits_whatever_it_is_asked_fails_by_its_last_words(wayward, run):
-    async def main():
-        with pytest.raises(ConnectFailed) as caught:
-            await connect(wayward(stderr=["no licence"], exit=4), revisions=ALL)
-        assert "no licence" in str(caught.value)
-        assert "before it answered initialize" in str(caught.value)
-        assert caught.value.exit_code == 4
-
-    run(main())
+@to_the_end
+async def test_a_server_that_exits_whatever_it_is_asked_fails_by_its_last_words(wayward):
+    with pytest.raises(ConnectFailed) as caught:
+        await connect(wayward(stderr=["no licence"], exit=4), revisions=ALL)
+    assert "no licence" in str(caught.value)
+    assert "before it answered initialize" in str(caught.value)
+    assert caught.value.exit_code == 4
 
 
 # -- what is remembered
@@ -386,13 +382,11 @@ def test_with_a_callback_for_logs_the_level_is_info_until_another_is_chosen():
     assert [meta.get(f"{META}logLevel") for meta in metas(wire)] == [None, "info"]
 
 
-def test_a_log_level_for_a_server_without_logging_is_refused():
-    async def main():
-        async with connect(modern(capabilities={"tools": {}}), revisions=ALL) as client:
-            with pytest.raises(LocalProtocolError, match="capability logging"):
-                await client.set_log_level("warning")
-
-    run_in_virtual_time(main())
+@in_virtual_time
+async def test_a_log_level_for_a_server_without_logging_is_refused():
+    async with connect(modern(capabilities={"tools": {}}), revisions=ALL) as client:
+        with pytest.raises(LocalProtocolError, match="capability logging"):
+            await client.set_log_level("warning")
 
 
 def test_meta_of_a_call_travels_beside_that_of_the_revision():

@@ -11,7 +11,7 @@ from accord import Context, Server, connect
 from accord.stdio.client import ANSWERS_MOST
 from accord.stdio.pipes import ThreadedPipes
 from accord.types import CreateMessageResult, TextContent
-from support.waiting import LONG, run, until
+from support.waiting import LONG, in_loop, run, until
 
 ASKING = Path(__file__).parents[1] / "stdio" / "servers" / "asking.py"
 SIZE = 20_000
@@ -19,7 +19,10 @@ COUNT = 3_000
 
 
 @pytest.mark.parametrize("pipes", ["polled", "threaded"])
-def test_answers_that_a_server_does_not_read_are_bounded(pipes: str, monkeypatch: Any) -> None:
+@in_loop
+async def test_answers_that_a_server_does_not_read_are_bounded(
+    pipes: str, monkeypatch: Any
+) -> None:
     if pipes == "threaded":
 
         def attach(*given: Any) -> ThreadedPipes:
@@ -27,40 +30,33 @@ def test_answers_that_a_server_does_not_read_are_bounded(pipes: str, monkeypatch
 
         monkeypatch.setattr("accord.stdio.child.attach", attach)
     asked: list[str] = []
-
-    async def main() -> None:
-        command = [sys.executable, str(ASKING), str(COUNT), str(SIZE)]
-        async with connect(command, timeout=5 * LONG, stderr=asked.append) as client:
-            wire: Any = client._link.wire
-            answer = asyncio.ensure_future(client.ping())
-            # The server is blocked once its pipe is full, and reads only when it has asked all.
-            await until(lambda: wire._resuming is not None)
-            most, steady, before = 0, 0, -1
-            while steady < 30:
-                most = max(most, wire._pipes.unsent)
-                steady = steady + 1 if len(asked) == before else 0
-                before = len(asked)
-                await asyncio.sleep(0.01)
-            assert len(asked) < COUNT
-            assert most < ANSWERS_MOST + 4 * 1024 * 1024
-            answer.cancel()
-
-    run(main())
+    command = [sys.executable, str(ASKING), str(COUNT), str(SIZE)]
+    async with connect(command, timeout=5 * LONG, stderr=asked.append) as client:
+        wire: Any = client._link.wire
+        answer = asyncio.ensure_future(client.ping())
+        # The server is blocked once its pipe is full, and reads only when it has asked all.
+        await until(lambda: wire._resuming is not None)
+        most, steady, before = 0, 0, -1
+        while steady < 30:
+            most = max(most, wire._pipes.unsent)
+            steady = steady + 1 if len(asked) == before else 0
+            before = len(asked)
+            await asyncio.sleep(0.01)
+        assert len(asked) < COUNT
+        assert most < ANSWERS_MOST + 4 * 1024 * 1024
+        answer.cancel()
 
 
-def test_a_server_that_catches_up_is_read_again(monkeypatch: Any) -> None:
+@in_loop
+async def test_a_server_that_catches_up_is_read_again(monkeypatch: Any) -> None:
     monkeypatch.setattr("accord.stdio.client.ANSWERS_MOST", 64 * 1024)
-
-    async def main() -> None:
-        # So few that the server comes to its end although it is not read for a while.
-        command = [sys.executable, str(ASKING), "40", "5000"]
-        async with connect(command, timeout=5 * LONG) as client:
-            wire: Any = client._link.wire
-            await client.ping()
-            await until(lambda: wire._resuming is None)
-            assert wire._queued > 40 * 5_000
-
-    run(main())
+    # So few that the server comes to its end although it is not read for a while.
+    command = [sys.executable, str(ASKING), "40", "5000"]
+    async with connect(command, timeout=5 * LONG) as client:
+        wire: Any = client._link.wire
+        await client.ping()
+        await until(lambda: wire._resuming is None)
+        assert wire._queued > 40 * 5_000
 
 
 def test_questions_that_wait_for_answers_are_bounded_in_bytes(monkeypatch: Any) -> None:

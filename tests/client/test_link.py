@@ -10,6 +10,7 @@ from accord.client.results import OutputSchema, decode_output
 from accord.errors import ConnectFailed, ConnectionClosed, RequestTimeout
 from accord.types import CallToolResult
 from client.loopback import Loopback
+from support.running import to_the_end
 from support.waiting import until
 
 DONE = {"content": [], "isError": False}
@@ -19,38 +20,34 @@ def obliging(wire, message):
     wire.put(id=message["id"], result=DONE)
 
 
-def test_a_request_that_the_server_does_not_read_is_given_up_unsent(run):
+@to_the_end
+async def test_a_request_that_the_server_does_not_read_is_given_up_unsent():
     class Clogged(Loopback):
         async def writable(self):
             await asyncio.Event().wait()
 
-    async def main():
-        wire = Clogged(obliging)
-        async with connect(wire) as client:
-            wire.is_congested = True
-            with pytest.raises(RequestTimeout, match="not sent"):
-                await client.call_tool("any", timeout=0.05)
-        assert wire.sent[-1]["method"] == "notifications/initialized"
-
-    run(main())
+    wire = Clogged(obliging)
+    async with connect(wire) as client:
+        wire.is_congested = True
+        with pytest.raises(RequestTimeout, match="not sent"):
+            await client.call_tool("any", timeout=0.05)
+    assert wire.sent[-1]["method"] == "notifications/initialized"
 
 
-def test_a_wire_that_is_lost_fails_what_waits_and_what_comes(run):
-    async def main():
-        wire = Loopback(lambda *_: None)
-        client = await connect(wire)
-        call = asyncio.ensure_future(client.call_tool("any"))
-        await asyncio.sleep(0)
-        wire.lost("the cable was cut")
-        with pytest.raises(ConnectionClosed, match="the cable was cut"):
-            await call
-        with pytest.raises(ConnectionClosed, match="the cable was cut"):
-            await client.ping()
-        wire.put(method="notifications/message", params={"level": "info", "data": "late"})
-        await client.close()
-        assert wire.aborted
-
-    run(main())
+@to_the_end
+async def test_a_wire_that_is_lost_fails_what_waits_and_what_comes():
+    wire = Loopback(lambda *_: None)
+    client = await connect(wire)
+    call = asyncio.ensure_future(client.call_tool("any"))
+    await asyncio.sleep(0)
+    wire.lost("the cable was cut")
+    with pytest.raises(ConnectionClosed, match="the cable was cut"):
+        await call
+    with pytest.raises(ConnectionClosed, match="the cable was cut"):
+        await client.ping()
+    wire.put(method="notifications/message", params={"level": "info", "data": "late"})
+    await client.close()
+    assert wire.aborted
 
 
 def test_a_wire_that_does_not_close_cleanly_is_logged_and_aborted(run, caplog):
@@ -68,32 +65,28 @@ def test_a_wire_that_does_not_close_cleanly_is_logged_and_aborted(run, caplog):
     assert "stuck" in caplog.text
 
 
-def test_a_wire_without_a_process_still_explains_its_failure(run):
+@to_the_end
+async def test_a_wire_without_a_process_still_explains_its_failure():
     class Outdated(Loopback):
         def put(self, **message):
             if "result" in message:
                 message["result"]["protocolVersion"] = "1999-01-01"
             super().put(**message)
 
-    async def main():
-        with pytest.raises(ConnectFailed, match="1999-01-01"):
-            await connect(Outdated(obliging))
-
-    run(main())
+    with pytest.raises(ConnectFailed, match="1999-01-01"):
+        await connect(Outdated(obliging))
 
 
-def test_a_wire_that_opens_for_ever_is_given_up(run):
+@to_the_end
+async def test_a_wire_that_opens_for_ever_is_given_up():
     class Endless(Loopback):
         async def open(self, receive, lost):
             await asyncio.Event().wait()
 
-    async def main():
-        wire = Endless(obliging)
-        with pytest.raises(ConnectFailed, match=r"within 0\.05 s"):
-            await connect(wire, connect_timeout=0.05)
-        assert wire.aborted
-
-    run(main())
+    wire = Endless(obliging)
+    with pytest.raises(ConnectFailed, match=r"within 0\.05 s"):
+        await connect(wire, connect_timeout=0.05)
+    assert wire.aborted
 
 
 def test_callbacks_that_do_not_stop_are_left_behind(run, caplog, monkeypatch):
@@ -139,21 +132,19 @@ def test_a_callback_in_a_thread_that_ends_the_thread_is_an_internal_error(ending
     assert type(ending).__name__ in caplog.text
 
 
-def test_objects_with_an_async_call_are_callbacks_too(run):
+@to_the_end
+async def test_objects_with_an_async_call_are_callbacks_too():
     class Answering:
         async def __call__(self, params):
             return False
 
-    async def main():
-        wire = Loopback(obliging)
-        async with connect(wire, on_elicit=Answering()):
-            form = {"message": "?", "requestedSchema": {"type": "object", "properties": {}}}
-            wire.put(id="q", method="elicitation/create", params=form)
-            while "method" in wire.sent[-1]:
-                await asyncio.sleep(0)
-        assert wire.sent[-1]["result"] == {"action": "decline"}
-
-    run(main())
+    wire = Loopback(obliging)
+    async with connect(wire, on_elicit=Answering()):
+        form = {"message": "?", "requestedSchema": {"type": "object", "properties": {}}}
+        wire.put(id="q", method="elicitation/create", params=form)
+        while "method" in wire.sent[-1]:
+            await asyncio.sleep(0)
+    assert wire.sent[-1]["result"] == {"action": "decline"}
 
 
 def test_without_the_extra_structured_results_are_taken_as_they_come(monkeypatch):

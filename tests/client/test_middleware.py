@@ -10,6 +10,7 @@ from accord.client import ClientProceed, ClientRequest, blocking
 from accord.errors import InvalidParams
 from accord.types import CallToolParams, CallToolResult, PageParams, ReadResourceParams, TextContent
 from client.stateless_server import StatelessServer, ask, form, text
+from support.running import to_the_end
 
 MODERN = "2026-07-28"
 
@@ -105,7 +106,8 @@ def test_the_first_middleware_is_the_outermost(desk, run):
     assert order == ["a", "b", "c"]
 
 
-def test_middleware_changes_arguments_and_params(desk, run):
+@to_the_end
+async def test_middleware_changes_arguments_and_params(desk):
     async def double(request: ClientRequest, proceed: ClientProceed) -> Any:
         if request.method != "tools/call":
             return await proceed(arguments={"city": "Rome"})
@@ -116,24 +118,19 @@ def test_middleware_changes_arguments_and_params(desk, run):
             return await proceed()
         return await proceed(params=CallToolParams("add", request.params.arguments))
 
-    async def main():
-        async with connect(desk, middleware=[double, rename]) as client:
-            assert (await client.call_tool("sum", {"a": 1, "b": 2})).data == 41
-            prompt = await client.get_prompt("plan", {"city": "Oslo"})
-            assert "Rome" in prompt.messages[0].content.text
-
-    run(main())
+    async with connect(desk, middleware=[double, rename]) as client:
+        assert (await client.call_tool("sum", {"a": 1, "b": 2})).data == 41
+        prompt = await client.get_prompt("plan", {"city": "Oslo"})
+        assert "Rome" in prompt.messages[0].content.text
 
 
-def test_middleware_answers_by_itself(desk, run):
+@to_the_end
+async def test_middleware_answers_by_itself(desk):
     async def answer(request: ClientRequest, proceed: ClientProceed) -> Any:
         return CallToolResult([TextContent("from the middleware")])
 
-    async def main():
-        async with connect(desk, middleware=[answer]) as client:
-            assert (await client.call_tool("add")).text == "from the middleware"
-
-    run(main())
+    async with connect(desk, middleware=[answer]) as client:
+        assert (await client.call_tool("add")).text == "from the middleware"
 
 
 def test_middleware_repeats_a_request(run):
@@ -233,7 +230,8 @@ def test_a_result_that_is_fresh_is_kept_unless_middleware_changed_its_request(ru
     assert run(count(tag)) == 2
 
 
-def test_a_resource_that_middleware_swaps_is_not_kept_under_the_first_uri(run):
+@to_the_end
+async def test_a_resource_that_middleware_swaps_is_not_kept_under_the_first_uri():
     def read(message):
         found = {"uri": message["params"]["uri"], "text": "x"}
         return {"resultType": "complete", "contents": [found], "ttlMs": 60_000}
@@ -241,15 +239,12 @@ def test_a_resource_that_middleware_swaps_is_not_kept_under_the_first_uri(run):
     async def swap(request: ClientRequest, proceed: ClientProceed) -> Any:
         return await proceed(params=ReadResourceParams("b://b"))
 
-    async def main():
-        target = StatelessServer(resources_read=read)
-        async with connect(target, middleware=[swap]) as client:
-            await client.read_resource("a://a")
-            result = await client.read_resource("a://a")
-            assert result.contents[0].uri == "b://b"
-        assert len(target.methods()) == 2
-
-    run(main())
+    target = StatelessServer(resources_read=read)
+    async with connect(target, middleware=[swap]) as client:
+        await client.read_resource("a://a")
+        result = await client.read_resource("a://a")
+        assert result.contents[0].uri == "b://b"
+    assert len(target.methods()) == 2
 
 
 @pytest.mark.parametrize(
@@ -264,13 +259,11 @@ def test_a_resource_that_middleware_swaps_is_not_kept_under_the_first_uri(run):
         (lambda request, proceed: proceed(arguments={}), "ping has no arguments"),
     ],
 )
-def test_a_mistake_in_middleware_is_explained(desk, run, layer, message):
-    async def main():
-        async with connect(desk, middleware=[layer], revision="2025-11-25") as client:
-            with pytest.raises(TypeError, match=message):
-                await client.ping()
-
-    run(main())
+@to_the_end
+async def test_a_mistake_in_middleware_is_explained(desk, layer, message):
+    async with connect(desk, middleware=[layer], revision="2025-11-25") as client:
+        with pytest.raises(TypeError, match=message):
+            await client.ping()
 
 
 @pytest.mark.parametrize("given", [pass_on, "pass_on", [5]], ids=["function", "text", "number"])

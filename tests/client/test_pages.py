@@ -10,7 +10,7 @@ from accord.client.results import MOST_PAGES, PageGuard
 from accord.errors import RemoteProtocolError
 from support.raw_http import RawServer
 from support.tables import cases
-from support.waiting import run
+from support.waiting import in_loop, run
 
 
 def tool(name):
@@ -33,17 +33,15 @@ class Endless(RawServer):
     "entries", [lambda number: [], lambda number: [tool("a"), tool("b")]], ids=["empty", "the same"]
 )
 @cases(("options", "most"), [({}, 100), ({"empty_pages": 3}, 3)], ids=str)
-def test_pages_without_a_new_entry_are_given_up(entries, options, most):
-    async def main():
-        async with Endless(entries) as server, connect(server.url, **options) as client:
-            with pytest.raises(
-                RemoteProtocolError, match=rf"the server sent {most} pages in a row"
-            ) as caught:
-                [each async for each in client.tools()]
-            assert "empty_pages=..." in str(caught.value)
-            assert len(server.seen("tools/list")) <= most + 1
-
-    run(main())
+@in_loop
+async def test_pages_without_a_new_entry_are_given_up(entries, options, most):
+    async with Endless(entries) as server, connect(server.url, **options) as client:
+        with pytest.raises(
+            RemoteProtocolError, match=rf"the server sent {most} pages in a row"
+        ) as caught:
+            [each async for each in client.tools()]
+        assert "empty_pages=..." in str(caught.value)
+        assert len(server.seen("tools/list")) <= most + 1
 
 
 def test_the_blocking_client_gives_up_too():

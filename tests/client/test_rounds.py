@@ -30,6 +30,7 @@ from accord.types import (
     TextContent,
 )
 from client.stateless_server import META, Failure, StatelessServer, ask, form, text
+from support.running import in_virtual_time
 
 SAMPLE = (
     "sampling/createMessage",
@@ -180,19 +181,17 @@ def test_a_page_is_shown_by_its_callback_and_the_request_repeated():
     assert script.params[1]["inputResponses"] == {"p": {"action": "accept"}}
 
 
-def test_questions_of_one_result_are_asked_at_the_same_time():
+@in_virtual_time
+async def test_questions_of_one_result_are_asked_at_the_same_time():
     both = asyncio.Barrier(2)
 
     async def meet(params):
         await both.wait()
         return {"value": "x"}
 
-    async def main():
-        target = StatelessServer(tools_call=Script(ask(a=form("A?"), b=form("B?")), text("done")))
-        async with modern(target, on_elicit=meet) as client:
-            await client.call_tool("book")
-
-    run(main())
+    target = StatelessServer(tools_call=Script(ask(a=form("A?"), b=form("B?")), text("done")))
+    async with modern(target, on_elicit=meet) as client:
+        await client.call_tool("book")
 
 
 @pytest.mark.requirement("mrtr.client.state-not-shared")
@@ -326,33 +325,29 @@ def test_the_cap_holds_while_the_user_is_asked():
     assert ended == [True]
 
 
-def test_the_cap_holds_for_all_rounds_together():
+@in_virtual_time
+async def test_the_cap_holds_for_all_rounds_together():
     async def slow(params):
         await asyncio.sleep(9)
         return {"value": "x"}
 
-    async def main():
-        target = StatelessServer(tools_call=Script(ask("s", a=form("A?"))))
-        async with modern(target, on_elicit=slow, rounds=100) as client:
-            with pytest.raises(RequestTimeout):
-                await client.call_tool("book", cap=30)
-        assert len(target.methods()) == 4
-
-    run(main())
+    target = StatelessServer(tools_call=Script(ask("s", a=form("A?"))))
+    async with modern(target, on_elicit=slow, rounds=100) as client:
+        with pytest.raises(RequestTimeout):
+            await client.call_tool("book", cap=30)
+    assert len(target.methods()) == 4
 
 
 # -- limits
 
 
-def test_a_server_that_asks_without_end_is_stopped_by_an_error_with_the_tool_and_the_count():
-    async def main():
-        target = StatelessServer(tools_call=Script(ask("s", a=form("A?"))))
-        async with modern(target, on_elicit=answer, rounds=3) as client:
-            with pytest.raises(RemoteProtocolError, match=r"tools/call of 'book'.* 3 times"):
-                await client.call_tool("book")
-        assert len(target.methods()) == 4
-
-    run(main())
+@in_virtual_time
+async def test_a_server_that_asks_without_end_is_stopped_by_an_error_with_the_tool_and_the_count():
+    target = StatelessServer(tools_call=Script(ask("s", a=form("A?"))))
+    async with modern(target, on_elicit=answer, rounds=3) as client:
+        with pytest.raises(RemoteProtocolError, match=r"tools/call of 'book'.* 3 times"):
+            await client.call_tool("book")
+    assert len(target.methods()) == 4
 
 
 def test_a_state_without_questions_means_to_come_again_after_a_pause():
@@ -371,28 +366,23 @@ def test_a_state_without_questions_means_to_come_again_after_a_pause():
     assert not any("inputResponses" in params for params in script.params)
 
 
-def test_coming_again_has_an_end_too():
-    async def main():
-        target = StatelessServer(tools_call=Script(ask("s")))
-        async with modern(target) as client:
-            with pytest.raises(RemoteProtocolError, match="10 times"):
-                await client.call_tool("book")
-            with pytest.raises(RequestTimeout, match="cap"):
-                await client.call_tool("book", cap=0.5)
-
-    run(main())
+@in_virtual_time
+async def test_coming_again_has_an_end_too():
+    target = StatelessServer(tools_call=Script(ask("s")))
+    async with modern(target) as client:
+        with pytest.raises(RemoteProtocolError, match="10 times"):
+            await client.call_tool("book")
+        with pytest.raises(RequestTimeout, match="cap"):
+            await client.call_tool("book", cap=0.5)
 
 
-def test_more_questions_at_once_than_a_user_can_answer_are_refused():
+@in_virtual_time
+async def test_more_questions_at_once_than_a_user_can_answer_are_refused():
     questions = {f"q{number}": form("?") for number in range(101)}
-
-    async def main():
-        target = StatelessServer(tools_call=Script(ask("s", **questions)))
-        async with modern(target, on_elicit=answer) as client:
-            with pytest.raises(RemoteProtocolError, match="101 questions"):
-                await client.call_tool("book")
-
-    run(main())
+    target = StatelessServer(tools_call=Script(ask("s", **questions)))
+    async with modern(target, on_elicit=answer) as client:
+        with pytest.raises(RemoteProtocolError, match="101 questions"):
+            await client.call_tool("book")
 
 
 # -- questions that may not be asked
@@ -407,16 +397,14 @@ def test_more_questions_at_once_than_a_user_can_answer_are_refused():
         (ROOTS, "roots"),
     ],
 )
-def test_a_question_of_an_undeclared_kind_breaks_the_protocol(question, needed):
-    async def main():
-        target = StatelessServer(tools_call=Script(ask("s", a=question)))
-        async with modern(target) as client:
-            with pytest.raises(RemoteProtocolError, match=rf"'a'.* needs {needed};") as caught:
-                await client.call_tool("book")
-        assert caught.value.violations[0].requirement == "mrtr.result.declared-capabilities-only"
-        assert len(target.methods()) == 1
-
-    run(main())
+@in_virtual_time
+async def test_a_question_of_an_undeclared_kind_breaks_the_protocol(question, needed):
+    target = StatelessServer(tools_call=Script(ask("s", a=question)))
+    async with modern(target) as client:
+        with pytest.raises(RemoteProtocolError, match=rf"'a'.* needs {needed};") as caught:
+            await client.call_tool("book")
+    assert caught.value.violations[0].requirement == "mrtr.result.declared-capabilities-only"
+    assert len(target.methods()) == 1
 
 
 def test_a_question_of_an_undeclared_mode_breaks_the_protocol_and_nothing_is_asked():
@@ -432,38 +420,31 @@ def test_a_question_of_an_undeclared_mode_breaks_the_protocol_and_nothing_is_ask
     assert asked == []
 
 
-def test_tools_for_sampling_that_were_not_declared_break_the_protocol():
+@in_virtual_time
+async def test_tools_for_sampling_that_were_not_declared_break_the_protocol():
     method, params = SAMPLE
     tools = [{"name": "look", "inputSchema": {"type": "object"}}]
-
-    async def main():
-        target = StatelessServer(tools_call=Script(ask(a=(method, {**params, "tools": tools}))))
-        async with modern(target, on_sample=lambda params: None) as client:
-            with pytest.raises(RemoteProtocolError, match=r"sampling\.tools"):
-                await client.call_tool("book")
-
-    run(main())
+    target = StatelessServer(tools_call=Script(ask(a=(method, {**params, "tools": tools}))))
+    async with modern(target, on_sample=lambda params: None) as client:
+        with pytest.raises(RemoteProtocolError, match=r"sampling\.tools"):
+            await client.call_tool("book")
 
 
 @pytest.mark.requirement("mrtr.result.has-requests-or-state")
-def test_neither_questions_nor_a_state_break_the_protocol():
-    async def main():
-        async with modern(StatelessServer(tools_call=Script(ask()))) as client:
-            with pytest.raises(RemoteProtocolError, match="neither questions nor state"):
-                await client.call_tool("book")
-
-    run(main())
+@in_virtual_time
+async def test_neither_questions_nor_a_state_break_the_protocol():
+    async with modern(StatelessServer(tools_call=Script(ask()))) as client:
+        with pytest.raises(RemoteProtocolError, match="neither questions nor state"):
+            await client.call_tool("book")
 
 
-def test_questions_in_place_of_a_list_break_the_protocol():
+@in_virtual_time
+async def test_questions_in_place_of_a_list_break_the_protocol():
     # mrtr.result.only-on-supported-methods
-    async def main():
-        target = StatelessServer(tools_list=Script(ask("s", a=form("?"))))
-        async with modern(target, on_elicit=answer) as client:
-            with pytest.raises(RemoteProtocolError):
-                await client.list_tools()
-
-    run(main())
+    target = StatelessServer(tools_list=Script(ask("s", a=form("?"))))
+    async with modern(target, on_elicit=answer) as client:
+        with pytest.raises(RemoteProtocolError):
+            await client.list_tools()
 
 
 # -- failures
@@ -481,18 +462,16 @@ def test_a_refused_sampling_request_ends_the_call_with_its_error():
     asyncio.run(main())
 
 
-def test_a_failed_lookup_of_roots_ends_the_call_with_its_error():
+@in_virtual_time
+async def test_a_failed_lookup_of_roots_ends_the_call_with_its_error():
     async def lost_disk():
         raise OSError("the disk is gone")
 
-    async def main():
-        target = StatelessServer(tools_call=Script(ask("s", a=ROOTS)))
-        async with modern(target, roots=lost_disk) as client:
-            with pytest.raises(OSError, match="the disk is gone"):
-                await client.call_tool("book")
-            assert len(target.methods()) == 1
-
-    run(main())
+    target = StatelessServer(tools_call=Script(ask("s", a=ROOTS)))
+    async with modern(target, roots=lost_disk) as client:
+        with pytest.raises(OSError, match="the disk is gone"):
+            await client.call_tool("book")
+        assert len(target.methods()) == 1
 
 
 def test_a_failed_question_ends_the_others():
@@ -516,38 +495,34 @@ def test_a_failed_question_ends_the_others():
     assert ended == ["A?"]
 
 
-def test_an_error_that_answers_a_repeat_ends_the_call():
+@in_virtual_time
+async def test_an_error_that_answers_a_repeat_ends_the_call():
     script = Script(ask("s", a=form("A?")), Failure(-32602, "the state has expired"))
-
-    async def main():
-        async with modern(StatelessServer(tools_call=script), on_elicit=answer) as client:
-            with pytest.raises(InvalidParams, match="the state has expired"):
-                await client.call_tool("book")
-
-    run(main())
+    async with modern(StatelessServer(tools_call=script), on_elicit=answer) as client:
+        with pytest.raises(InvalidParams, match="the state has expired"):
+            await client.call_tool("book")
 
 
-def test_closing_the_client_ends_a_call_that_waits_for_the_user():
+@in_virtual_time
+async def test_closing_the_client_ends_a_call_that_waits_for_the_user():
     waiting = asyncio.Event()
 
     async def never(params):
         waiting.set()
         await asyncio.Event().wait()
 
-    async def main():
-        target = StatelessServer(tools_call=Script(ask("s", a=form("A?"))))
-        client = await modern(target, on_elicit=never)
-        call = asyncio.create_task(client.call_tool("book"))
-        await waiting.wait()
-        await client.close()
-        with pytest.raises(ConnectionClosed):
-            await call
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    run(main())
+    target = StatelessServer(tools_call=Script(ask("s", a=form("A?"))))
+    client = await modern(target, on_elicit=never)
+    call = asyncio.create_task(client.call_tool("book"))
+    await waiting.wait()
+    await client.close()
+    with pytest.raises(ConnectionClosed):
+        await call
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-def test_cancelling_a_call_ends_its_questions():
+@in_virtual_time
+async def test_cancelling_a_call_ends_its_questions():
     waiting, ended = asyncio.Event(), asyncio.Event()
 
     async def never(params):
@@ -557,17 +532,14 @@ def test_cancelling_a_call_ends_its_questions():
         finally:
             ended.set()
 
-    async def main():
-        target = StatelessServer(tools_call=Script(ask("s", a=form("A?"))))
-        async with modern(target, on_elicit=never) as client:
-            call = asyncio.create_task(client.call_tool("book"))
-            await waiting.wait()
-            call.cancel()
-            await ended.wait()
-            with pytest.raises(asyncio.CancelledError):
-                await call
-
-    run(main())
+    target = StatelessServer(tools_call=Script(ask("s", a=form("A?"))))
+    async with modern(target, on_elicit=never) as client:
+        call = asyncio.create_task(client.call_tool("book"))
+        await waiting.wait()
+        call.cancel()
+        await ended.wait()
+        with pytest.raises(asyncio.CancelledError):
+            await call
 
 
 # -- one round at a time
@@ -620,33 +592,26 @@ def test_prompts_and_resources_have_single_rounds_too():
     assert [each["requestState"] for each in prompt.params + note.params] == ["given"] * 4
 
 
-def test_the_result_of_a_single_round_is_checked_as_any_other():
+@in_virtual_time
+async def test_the_result_of_a_single_round_is_checked_as_any_other():
     schema = {"type": "object", "required": ["n"]}
     tool = {"name": "book", "inputSchema": {"type": "object"}, "outputSchema": schema}
     listed = {"resultType": "complete", "tools": [tool], "ttlMs": 0, "cacheScope": "private"}
     wrong = {"resultType": "complete", "content": [], "structuredContent": {"m": 1}}
-
-    async def main():
-        target = StatelessServer(tools_list=lambda _: listed, tools_call=lambda _: wrong)
-        async with modern(target) as client:
-            await client.list_tools()
-            with pytest.raises(RemoteProtocolError, match="breaks its own schema"):
-                await client.rounds.call_tool("book")
-            with pytest.raises(TypeError, match="awnsers"):
-                await client.rounds.call_tool("book", awnsers={})
-
-    run(main())
+    target = StatelessServer(tools_list=lambda _: listed, tools_call=lambda _: wrong)
+    async with modern(target) as client:
+        await client.list_tools()
+        with pytest.raises(RemoteProtocolError, match="breaks its own schema"):
+            await client.rounds.call_tool("book")
+        with pytest.raises(TypeError, match="awnsers"):
+            await client.rounds.call_tool("book", awnsers={})
 
 
-def test_older_revisions_have_no_rounds():
-    async def main():
-        async with connect(Server("desk"), revision="2025-11-25") as client:
-            with pytest.raises(
-                LocalProtocolError, match="servers ask while a request is under way"
-            ):
-                await client.rounds.call_tool("book")
-
-    run(main())
+@in_virtual_time
+async def test_older_revisions_have_no_rounds():
+    async with connect(Server("desk"), revision="2025-11-25") as client:
+        with pytest.raises(LocalProtocolError, match="servers ask while a request is under way"):
+            await client.rounds.call_tool("book")
 
 
 @pytest.mark.parametrize(
@@ -677,20 +642,18 @@ def test_a_missing_capability_says_which_callback_declares_it(question, given, a
     run(main())
 
 
-def test_an_answer_that_does_not_fit_its_form_says_why():
+@in_virtual_time
+async def test_an_answer_that_does_not_fit_its_form_says_why():
     server = Server("desk")
 
     @server.tool
     async def ask_user(ctx: Context) -> None:
         await ctx.elicit("How many?", int)
 
-    async def main():
-        async with modern(server, on_elicit=lambda _: {"value": "many"}) as client:
-            with pytest.raises(InternalError) as caught:
-                await client.call_tool("ask_user")
-            assert "many" in caught.value.__notes__[0]
-
-    run(main())
+    async with modern(server, on_elicit=lambda _: {"value": "many"}) as client:
+        with pytest.raises(InternalError) as caught:
+            await client.call_tool("ask_user")
+        assert "many" in caught.value.__notes__[0]
 
 
 def test_a_question_that_is_asked_again_at_once_is_put_after_a_pause():

@@ -24,6 +24,7 @@ from accord.errors import (
 from accord.types import CreateMessageResult, TextContent
 from support.http_server import bounded
 from support.leftovers import Leftovers
+from support.running import to_the_end
 
 HANDSHAKE = {"revisions": ["2025-06-18", "2025-11-25"]}
 SECRET = "sk-3f9a77c0d1e2"
@@ -115,20 +116,18 @@ def test_servers_that_do_not_start_are_errors_in_their_place(run, wayward, caplo
     assert sum("is not connected" in each for each in logged) == 3
 
 
-def test_a_slow_server_costs_its_own_connect_timeout_alone(run, wayward):
-    async def main():
-        graces = {"exit_grace": 0.1, "terminate_grace": 0.1, **HANDSHAKE}
-        slow = {"slow": {"connect_timeout": 0.5}}
-        async with connect_all(
-            {"slow": wayward(silent=True), "crm": wayward()},
-            options_for=lambda name: slow.get(name, {}),
-            **graces,
-        ) as clients:
-            assert list(clients) == ["crm"]
-            assert "within 0.5 s" in str(clients.failures["slow"])
-            await clients["crm"].ping()
-
-    run(main())
+@to_the_end
+async def test_a_slow_server_costs_its_own_connect_timeout_alone(wayward):
+    graces = {"exit_grace": 0.1, "terminate_grace": 0.1, **HANDSHAKE}
+    slow = {"slow": {"connect_timeout": 0.5}}
+    async with connect_all(
+        {"slow": wayward(silent=True), "crm": wayward()},
+        options_for=lambda name: slow.get(name, {}),
+        **graces,
+    ) as clients:
+        assert list(clients) == ["crm"]
+        assert "within 0.5 s" in str(clients.failures["slow"])
+        await clients["crm"].ping()
 
 
 READS_ALONE = """
@@ -139,88 +138,77 @@ sys.stdin.read()
 """
 
 
-def test_nothing_is_left_when_connecting_is_cancelled(run, wayward, tmp_path, is_running):
+@to_the_end
+async def test_nothing_is_left_when_connecting_is_cancelled(wayward, tmp_path, is_running):
     files = [tmp_path / "one", tmp_path / "two", tmp_path / "three"]
-
-    async def main():
-        source = {
-            "crm": wayward(pid_file=str(files[0])),
-            "ends_at_once": [sys.executable, "-c", READS_ALONE, str(files[1])],
-            "ends_late": wayward(pid_file=str(files[2]), silent=True, stubborn=True),
-        }
-        options = {"exit_grace": 0.2, "terminate_grace": 0.2, **HANDSHAKE}
-        task = asyncio.ensure_future(connect_all(source, **options).__aenter__())
-        while not all(file.exists() and file.read_text() for file in files):
-            await asyncio.sleep(0.01)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert not any(is_running(int(file.read_text())) for file in files)
-
-    run(main())
+    source = {
+        "crm": wayward(pid_file=str(files[0])),
+        "ends_at_once": [sys.executable, "-c", READS_ALONE, str(files[1])],
+        "ends_late": wayward(pid_file=str(files[2]), silent=True, stubborn=True),
+    }
+    options = {"exit_grace": 0.2, "terminate_grace": 0.2, **HANDSHAKE}
+    task = asyncio.ensure_future(connect_all(source, **options).__aenter__())
+    while not all(file.exists() and file.read_text() for file in files):
+        await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not any(is_running(int(file.read_text())) for file in files)
 
 
-def test_closing_ends_every_server_and_may_be_repeated(run):
-    async def main():
-        clients = await connect_all({"a": desk("a", "x"), "b": desk("b", "x")})
-        held = [clients["a"], clients["b"]]
-        await clients.close()
-        await clients.close()
-        assert all(client.is_closed for client in held)
-        with pytest.raises(ConnectionClosed):
-            await clients.call_tool("a.x")
-        with pytest.raises(ConnectionClosed, match="the clients are closed"):
-            await clients.reconnect("a")
-
-    run(main())
+@to_the_end
+async def test_closing_ends_every_server_and_may_be_repeated():
+    clients = await connect_all({"a": desk("a", "x"), "b": desk("b", "x")})
+    held = [clients["a"], clients["b"]]
+    await clients.close()
+    await clients.close()
+    assert all(client.is_closed for client in held)
+    with pytest.raises(ConnectionClosed):
+        await clients.call_tool("a.x")
+    with pytest.raises(ConnectionClosed, match="the clients are closed"):
+        await clients.reconnect("a")
 
 
-def test_entries_that_were_read_before_are_a_source(run, wayward):
-    async def main():
-        command, *args = wayward()
-        entry = {"command": command, "args": args, "env": {"KEY": "${input:key}"}}
-        entries = read_configuration({"crm": entry}, variables={"input:key": SECRET})
-        async with connect_all(entries) as clients:
-            env = await clients.call_tool("crm.environment", result_type=dict)
-            assert env["KEY"] == SECRET
-
-    run(main())
+@to_the_end
+async def test_entries_that_were_read_before_are_a_source(wayward):
+    command, *args = wayward()
+    entry = {"command": command, "args": args, "env": {"KEY": "${input:key}"}}
+    entries = read_configuration({"crm": entry}, variables={"input:key": SECRET})
+    async with connect_all(entries) as clients:
+        env = await clients.call_tool("crm.environment", result_type=dict)
+        assert env["KEY"] == SECRET
 
 
-def test_a_connection_may_be_made_twice_from_one_call(run):
-    async def main():
-        connecting = connect_all({"a": desk("a", "x")})
-        for _ in range(2):
-            async with connecting as clients:
-                assert await clients.call_tool("a.x", result_type=str) == "a"
-
-    run(main())
+@to_the_end
+async def test_a_connection_may_be_made_twice_from_one_call():
+    connecting = connect_all({"a": desk("a", "x")})
+    for _ in range(2):
+        async with connecting as clients:
+            assert await clients.call_tool("a.x", result_type=str) == "a"
 
 
 # -- options
 
 
-def test_options_hold_for_every_server_and_entries_come_first(run, wayward):
-    async def main():
-        command, *args = wayward()
-        entry = {"command": command, "args": args, "env": {"A": "entry", "B": "entry"}}
-        async with connect_all(
-            {"one": entry, "two": wayward()},
-            env={"A": "all", "C": "all"},
-            options_for=lambda name: {"env": {"B": name}},
-            revision="2025-03-26",
-        ) as clients:
-            assert [client.revision for client in clients.values()] == ["2025-03-26"] * 2
-            found = [
-                (await client.call_tool("environment")).structured_content
-                for client in clients.values()
-            ]
-            assert [{key: each.get(key) for key in "ABC"} for each in found] == [
-                {"A": "entry", "B": "one", "C": "all"},
-                {"A": "all", "B": "two", "C": "all"},
-            ]
-
-    run(main())
+@to_the_end
+async def test_options_hold_for_every_server_and_entries_come_first(wayward):
+    command, *args = wayward()
+    entry = {"command": command, "args": args, "env": {"A": "entry", "B": "entry"}}
+    async with connect_all(
+        {"one": entry, "two": wayward()},
+        env={"A": "all", "C": "all"},
+        options_for=lambda name: {"env": {"B": name}},
+        revision="2025-03-26",
+    ) as clients:
+        assert [client.revision for client in clients.values()] == ["2025-03-26"] * 2
+        found = [
+            (await client.call_tool("environment")).structured_content
+            for client in clients.values()
+        ]
+        assert [{key: each.get(key) for key in "ABC"} for each in found] == [
+            {"A": "entry", "B": "one", "C": "all"},
+            {"A": "all", "B": "two", "C": "all"},
+        ]
 
 
 def test_callbacks_know_their_server_by_options_for(run, wayward):
@@ -246,18 +234,16 @@ def test_callbacks_know_their_server_by_options_for(run, wayward):
     assert asked == ["two", "one"]
 
 
-def test_cwd_is_where_relative_paths_begin(run, wayward, tmp_path):
-    async def main():
-        (tmp_path / "sub").mkdir()
-        command, *args = wayward()
-        one = {"command": command, "args": args}
-        source = {"a": one, "b": {**one, "cwd": "sub"}, "c": wayward()}
-        async with connect_all(source, cwd=tmp_path) as clients:
-            assert (await clients.call_tool("a.folder")).text == str(tmp_path)
-            assert (await clients.call_tool("c.folder")).text == str(tmp_path)
-            assert (await clients.call_tool("b.folder")).text == str(tmp_path / "sub")
-
-    run(main())
+@to_the_end
+async def test_cwd_is_where_relative_paths_begin(wayward, tmp_path):
+    (tmp_path / "sub").mkdir()
+    command, *args = wayward()
+    one = {"command": command, "args": args}
+    source = {"a": one, "b": {**one, "cwd": "sub"}, "c": wayward()}
+    async with connect_all(source, cwd=tmp_path) as clients:
+        assert (await clients.call_tool("a.folder")).text == str(tmp_path)
+        assert (await clients.call_tool("c.folder")).text == str(tmp_path)
+        assert (await clients.call_tool("b.folder")).text == str(tmp_path / "sub")
 
 
 @pytest.mark.parametrize("make", [connect_all, blocking.connect_all], ids=["asyncio", "blocking"])
@@ -318,32 +304,28 @@ def test_secrets_stay_out_of_errors_and_logs(run, wayward, caplog):
 # -- names
 
 
-def test_lists_have_prefixed_names_and_lead_back(run):
-    async def main():
-        servers = {"crm": desk("crm", "find", note="one"), "erp": desk("erp", "find", "pay.out")}
-        async with connect_all(servers) as clients:
-            assert await names(clients.tools()) == ["crm.find", "erp.find", "erp.pay.out"]
-            assert await names(clients.resources()) == ["crm.note"]
-            assert await names(clients.resource_templates()) == []
-            assert await names(clients.prompts()) == []
-            assert clients.split("erp.pay.out") == ("erp", "pay.out")
-            assert clients.join("erp", "pay.out") == "erp.pay.out"
-            assert await clients.call_tool("erp.pay.out", result_type=str) == "erp"
-            (tool,) = [each async for each in clients["crm"].tools()]
-            assert tool.name == "find"
-
-    run(main())
+@to_the_end
+async def test_lists_have_prefixed_names_and_lead_back():
+    servers = {"crm": desk("crm", "find", note="one"), "erp": desk("erp", "find", "pay.out")}
+    async with connect_all(servers) as clients:
+        assert await names(clients.tools()) == ["crm.find", "erp.find", "erp.pay.out"]
+        assert await names(clients.resources()) == ["crm.note"]
+        assert await names(clients.resource_templates()) == []
+        assert await names(clients.prompts()) == []
+        assert clients.split("erp.pay.out") == ("erp", "pay.out")
+        assert clients.join("erp", "pay.out") == "erp.pay.out"
+        assert await clients.call_tool("erp.pay.out", result_type=str) == "erp"
+        (tool,) = [each async for each in clients["crm"].tools()]
+        assert tool.name == "find"
 
 
 @pytest.mark.parametrize("separator", ["_", "__", "/"])
-def test_another_separator_may_be_chosen(run, separator):
-    async def main():
-        async with connect_all({"crm": desk("crm", "find")}, separator=separator) as clients:
-            (name,) = await names(clients.tools())
-            assert name == f"crm{separator}find"
-            assert await clients.call_tool(name, result_type=str) == "crm"
-
-    run(main())
+@to_the_end
+async def test_another_separator_may_be_chosen(separator):
+    async with connect_all({"crm": desk("crm", "find")}, separator=separator) as clients:
+        (name,) = await names(clients.tools())
+        assert name == f"crm{separator}find"
+        assert await clients.call_tool(name, result_type=str) == "crm"
 
 
 def test_the_longest_name_of_a_server_counts_and_what_it_hides_is_logged(run, caplog):
@@ -364,82 +346,72 @@ def test_the_longest_name_of_a_server_counts_and_what_it_hides_is_logged(run, ca
     assert "'eu.find' of server 'crm' is left out: 'crm.eu.find' is a name of" in caplog.text
 
 
-def test_names_of_no_server_are_refused_with_those_that_exist(run):
-    async def main():
-        async with connect_all({"crm": desk("crm", "find"), "erp": desk("erp", "x")}) as clients:
-            for wrong in ("find", "cr.find", "crm", "CRM.find"):
-                with pytest.raises(ServerNotFound, match="the servers are crm, erp") as caught:
-                    await clients.call_tool(wrong)
-                assert caught.value.known == ("crm", "erp")
-            with pytest.raises(KeyError, match="there is no server 'x'"):
-                clients["x"]
-
-    run(main())
+@to_the_end
+async def test_names_of_no_server_are_refused_with_those_that_exist():
+    async with connect_all({"crm": desk("crm", "find"), "erp": desk("erp", "x")}) as clients:
+        for wrong in ("find", "cr.find", "crm", "CRM.find"):
+            with pytest.raises(ServerNotFound, match="the servers are crm, erp") as caught:
+                await clients.call_tool(wrong)
+            assert caught.value.known == ("crm", "erp")
+        with pytest.raises(KeyError, match="there is no server 'x'"):
+            clients["x"]
 
 
-def test_prompts_are_filled_in_by_their_prefixed_name(run, wayward):
-    async def main():
-        async with connect_all({"crm": wayward(), "erp": wayward()}) as clients:
-            assert (await names(clients.prompts()))[:4] == [
-                *("crm.prompt0", "crm.prompt1", "crm.prompt2", "erp.prompt0")
-            ]
-            (message,) = (await clients.get_prompt("erp.prompt1", {"a": "b"})).messages
-            asked = json.loads(message.content.text)
-            assert (asked["name"], asked["arguments"]) == ("prompt1", {"a": "b"})
-
-    run(main())
+@to_the_end
+async def test_prompts_are_filled_in_by_their_prefixed_name(wayward):
+    async with connect_all({"crm": wayward(), "erp": wayward()}) as clients:
+        assert (await names(clients.prompts()))[:4] == [
+            *("crm.prompt0", "crm.prompt1", "crm.prompt2", "erp.prompt0")
+        ]
+        (message,) = (await clients.get_prompt("erp.prompt1", {"a": "b"})).messages
+        asked = json.loads(message.content.text)
+        assert (asked["name"], asked["arguments"]) == ("prompt1", {"a": "b"})
 
 
-def test_a_resource_is_read_from_the_server_that_has_it(run):
-    async def main():
-        servers = {
-            "crm": desk("crm", note="one", both="x", people="{key}"),
-            "erp": desk("erp", bill="one", both="x"),
-            "plain": desk("plain", "tool"),
-        }
-        async with connect_all(servers) as clients:
-            for uri, expected in (
-                ("note://one", "crm"),
-                ("bill://one", "erp"),
-                ("people://ann", "crm ann"),
-            ):
-                assert (await clients.read_resource(uri)).contents[0].text == expected
-            with pytest.raises(ServerNotFound, match="servers crm, erp have the resource") as error:
-                await clients.read_resource("both://x")
-            assert error.value.known == ("crm", "erp")
-            with pytest.raises(ServerNotFound, match="no server has the resource 'none://x'"):
-                await clients.read_resource("none://x")
-            assert (await clients["erp"].read_resource("both://x")).contents[0].text == "erp"
-
-    run(main())
+@to_the_end
+async def test_a_resource_is_read_from_the_server_that_has_it():
+    servers = {
+        "crm": desk("crm", note="one", both="x", people="{key}"),
+        "erp": desk("erp", bill="one", both="x"),
+        "plain": desk("plain", "tool"),
+    }
+    async with connect_all(servers) as clients:
+        for uri, expected in (
+            ("note://one", "crm"),
+            ("bill://one", "erp"),
+            ("people://ann", "crm ann"),
+        ):
+            assert (await clients.read_resource(uri)).contents[0].text == expected
+        with pytest.raises(ServerNotFound, match="servers crm, erp have the resource") as error:
+            await clients.read_resource("both://x")
+        assert error.value.known == ("crm", "erp")
+        with pytest.raises(ServerNotFound, match="no server has the resource 'none://x'"):
+            await clients.read_resource("none://x")
+        assert (await clients["erp"].read_resource("both://x")).contents[0].text == "erp"
 
 
-def test_a_resource_that_is_listed_later_is_found(run):
-    async def main():
-        crm = desk("crm", note="one")
-        async with connect_all({"crm": crm, "erp": desk("erp", bill="one")}) as clients:
-            await clients.read_resource("note://one")
-            crm.resource("note://two", name="two")(lambda: "later")
-            assert (await clients.read_resource("note://two")).contents[0].text == "later"
-
-    run(main())
+@to_the_end
+async def test_a_resource_that_is_listed_later_is_found():
+    crm = desk("crm", note="one")
+    async with connect_all({"crm": crm, "erp": desk("erp", bill="one")}) as clients:
+        await clients.read_resource("note://one")
+        crm.resource("note://two", name="two")(lambda: "later")
+        assert (await clients.read_resource("note://two")).contents[0].text == "later"
 
 
-def test_errors_of_tools_are_those_of_one_client(run):
-    async def main():
-        crm = Server("crm")
+@to_the_end
+async def test_errors_of_tools_are_those_of_one_client():
+    crm = Server("crm")
 
-        @crm.tool
-        def fail() -> str:
-            """Fail."""
-            raise ToolError("no such customer")
+    @crm.tool
+    def fail() -> str:
+        """Fail."""
+        raise ToolError("no such customer")
 
-        async with connect_all({"crm": crm}) as clients:
-            assert (await clients.call_tool("crm.fail")).is_error
-            with pytest.raises(ToolError, match="no such customer"):
-                await clients.call_tool("crm.fail", result_type=str)
-
-    run(main())
+    async with connect_all({"crm": crm}) as clients:
+        assert (await clients.call_tool("crm.fail")).is_error
+        with pytest.raises(ToolError, match="no such customer"):
+            await clients.call_tool("crm.fail", result_type=str)
 
 
 # -- what happens later
@@ -465,52 +437,45 @@ def test_a_server_that_dies_fails_its_own_calls_and_comes_back(run, wayward, cap
     assert "the tools of server 'crm' cannot be read" in caplog.text
 
 
-def test_reconnecting_fails_with_the_name_and_may_succeed_later(run, tmp_path):
+@to_the_end
+async def test_reconnecting_fails_with_the_name_and_may_succeed_later(tmp_path):
     script = tmp_path / "crm.py"
-
-    async def main():
-        async with connect_all({"crm": [sys.executable, str(script)]}) as clients:
-            with pytest.raises(ConnectFailed, match="server 'crm' is not connected"):
-                await clients.reconnect("crm")
-            with pytest.raises(ServerNotFound):
-                await clients.reconnect("x")
-            script.write_text(
-                "from accord import Server\nserver = Server('crm')\nserver.run('stdio')\n"
-            )
-            client = await clients.reconnect("crm")
-            assert (client.server_info.name, dict(clients)) == ("crm", {"crm": client})
-            assert clients.failures == {}
-
-    run(main())
-
-
-def test_closing_ends_an_attempt_to_reconnect(run, wayward):
-    async def main():
-        options = {"exit_grace": 0.1, "terminate_grace": 0.1, "connect_timeout": 0.3, **HANDSHAKE}
-        clients = await connect_all(
-            {"slow": wayward(silent=True)},
-            **options,
+    async with connect_all({"crm": [sys.executable, str(script)]}) as clients:
+        with pytest.raises(ConnectFailed, match="server 'crm' is not connected"):
+            await clients.reconnect("crm")
+        with pytest.raises(ServerNotFound):
+            await clients.reconnect("x")
+        script.write_text(
+            "from accord import Server\nserver = Server('crm')\nserver.run('stdio')\n"
         )
-        attempt = asyncio.ensure_future(clients.reconnect("slow"))
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        await clients.close()
-        with pytest.raises((ConnectionClosed, ConnectFailed)):
-            await attempt
-
-    run(main())
+        client = await clients.reconnect("crm")
+        assert (client.server_info.name, dict(clients)) == ("crm", {"crm": client})
+        assert clients.failures == {}
 
 
-def test_a_list_that_is_wrong_leaves_the_others_readable(run, wayward):
-    async def main():
-        source = {"crm": wayward(tools=[{"name": 5}]), "erp": desk("erp", "find")}
-        async with connect_all(source) as clients:
-            assert await names(clients.tools()) == ["erp.find"]
-            assert "crm" in clients.failures
-            assert "crm" in clients
-            await clients.call_tool("crm.echo")
+@to_the_end
+async def test_closing_ends_an_attempt_to_reconnect(wayward):
+    options = {"exit_grace": 0.1, "terminate_grace": 0.1, "connect_timeout": 0.3, **HANDSHAKE}
+    clients = await connect_all(
+        {"slow": wayward(silent=True)},
+        **options,
+    )
+    attempt = asyncio.ensure_future(clients.reconnect("slow"))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    await clients.close()
+    with pytest.raises((ConnectionClosed, ConnectFailed)):
+        await attempt
 
-    run(main())
+
+@to_the_end
+async def test_a_list_that_is_wrong_leaves_the_others_readable(wayward):
+    source = {"crm": wayward(tools=[{"name": 5}]), "erp": desk("erp", "find")}
+    async with connect_all(source) as clients:
+        assert await names(clients.tools()) == ["erp.find"]
+        assert "crm" in clients.failures
+        assert "crm" in clients
+        await clients.call_tool("crm.echo")
 
 
 def test_servers_without_a_kind_of_list_are_not_asked(run, wayward, caplog):

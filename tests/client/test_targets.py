@@ -11,6 +11,7 @@ from accord import Context, Server, connect
 from accord.client import blocking
 from accord.errors import ConnectionClosed, RequestTimeout
 from accord.types import ElicitParams, TextContent
+from support.running import to_the_end
 
 DESK = '''
 from accord import Server
@@ -53,35 +54,29 @@ def desk():
     return server
 
 
-def test_a_misspelt_oauth_is_not_sent_as_a_token(run):
-    async def main():
-        for auth in ("oath", "OAuth", "oauth2"):
-            with pytest.raises(ValueError, match='would be sent as a token; did you mean "oauth"'):
-                await connect("http://127.0.0.1:9/mcp", auth=auth)
-
-    run(main())
+@to_the_end
+async def test_a_misspelt_oauth_is_not_sent_as_a_token():
+    for auth in ("oath", "OAuth", "oauth2"):
+        with pytest.raises(ValueError, match='would be sent as a token; did you mean "oauth"'):
+            await connect("http://127.0.0.1:9/mcp", auth=auth)
 
 
-def test_a_server_object_is_connected_in_memory(run):
-    async def main():
-        async with connect(desk()) as client:
-            assert client.server_info.name == "desk"
-            assert await client.call_tool("add", {"a": 1, "b": 2}, result_type=int) == 3
-            assert [tool.name async for tool in client.tools()] == ["add", "wait", "advance"]
-
-    run(main())
+@to_the_end
+async def test_a_server_object_is_connected_in_memory():
+    async with connect(desk()) as client:
+        assert client.server_info.name == "desk"
+        assert await client.call_tool("add", {"a": 1, "b": 2}, result_type=int) == 3
+        assert [tool.name async for tool in client.tools()] == ["add", "wait", "advance"]
 
 
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
-def test_the_revision_can_be_pinned_in_memory(revision, run):
-    async def main():
-        async with connect(desk(), revision=revision) as client:
-            assert client.revision == revision
-            result = await client.call_tool("add", {"a": 1, "b": 2})
-            assert result.content == [TextContent("3")]
-            assert await client.call_tool("add", {"a": 2, "b": 2}, result_type=int) == 4
-
-    run(main())
+@to_the_end
+async def test_the_revision_can_be_pinned_in_memory(revision):
+    async with connect(desk(), revision=revision) as client:
+        assert client.revision == revision
+        result = await client.call_tool("add", {"a": 1, "b": 2})
+        assert result.content == [TextContent("3")]
+        assert await client.call_tool("add", {"a": 2, "b": 2}, result_type=int) == 4
 
 
 def test_progress_and_deadlines_work_in_memory(run):
@@ -97,7 +92,8 @@ def test_progress_and_deadlines_work_in_memory(run):
     assert [report.progress for report in heard] == [0, 1, 2]
 
 
-def test_questions_of_a_server_in_memory_reach_the_callbacks(run):
+@to_the_end
+async def test_questions_of_a_server_in_memory_reach_the_callbacks():
     server = Server("asking")
 
     @server.tool
@@ -109,23 +105,18 @@ def test_questions_of_a_server_in_memory_reach_the_callbacks(run):
         assert list(params.requested_schema["properties"]) == ["name"]
         return Seat("aisle")
 
-    async def main():
-        async with connect(server, on_elicit=on_elicit) as client:
-            assert await client.call_tool("pick", result_type=str) == "aisle"
-
-    run(main())
+    async with connect(server, on_elicit=on_elicit) as client:
+        assert await client.call_tool("pick", result_type=str) == "aisle"
 
 
-def test_calls_under_way_fail_when_a_client_in_memory_closes(run):
-    async def main():
-        client = await connect(desk())
-        call = asyncio.ensure_future(client.call_tool("wait"))
-        await asyncio.sleep(0)
-        await client.close()
-        with pytest.raises(ConnectionClosed):
-            await call
-
-    run(main())
+@to_the_end
+async def test_calls_under_way_fail_when_a_client_in_memory_closes():
+    client = await connect(desk())
+    call = asyncio.ensure_future(client.call_tool("wait"))
+    await asyncio.sleep(0)
+    await client.close()
+    with pytest.raises(ConnectionClosed):
+        await call
 
 
 def test_a_lifespan_begins_and_ends_in_one_task_for_any_task_that_connects_and_closes(run):
@@ -188,26 +179,20 @@ def test_the_blocking_client_takes_a_server_object_too():
         assert client.call_tool("add", {"a": 1, "b": 2}, result_type=int) == 3
 
 
-def test_a_python_file_is_run_as_a_server(run, tmp_path):
+@to_the_end
+async def test_a_python_file_is_run_as_a_server(tmp_path):
     file = tmp_path / "desk.py"
     file.write_text(DESK)
-
-    async def main():
-        for target in (file, str(file)):
-            async with connect(target) as client:
-                assert client.server_info.version == "3"
-                assert await client.call_tool("add", {"a": 1, "b": 2}, result_type=int) == 3
-
-    run(main())
+    for target in (file, str(file)):
+        async with connect(target) as client:
+            assert client.server_info.version == "3"
+            assert await client.call_tool("add", {"a": 1, "b": 2}, result_type=int) == 3
 
 
-def test_a_file_is_found_from_here_wherever_it_runs(run, tmp_path, monkeypatch):
+@to_the_end
+async def test_a_file_is_found_from_here_wherever_it_runs(tmp_path, monkeypatch):
     (tmp_path / "desk.py").write_text(DESK)
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path)
-
-    async def main():
-        async with connect("desk.py", cwd=tmp_path / "elsewhere") as client:
-            assert client.server_info.name == "desk"
-
-    run(main())
+    async with connect("desk.py", cwd=tmp_path / "elsewhere") as client:
+        assert client.server_info.name == "desk"

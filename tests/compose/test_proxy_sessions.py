@@ -74,98 +74,90 @@ class User:
 
 @cases("client", ["2025-06-18", "2026-07-28"])
 @cases("server", ["2025-11-25", "2026-07-28"])
-def test_questions_logs_and_progress_reach_only_the_client_of_the_call(
+@in_loop
+async def test_questions_logs_and_progress_reach_only_the_client_of_the_call(
     server: str, client: Any
 ) -> None:
-    async def main() -> None:
-        target = watch_memory(stateful(server))
-        hub = hub_of(target)
-        users = [User("ann"), User("ben"), User("cat")]
-        async with AsyncExitStack() as stack:
-            clients = []
-            for user in users:
-                connection = connected(hub, revision=client, **user.options())
-                clients.append(await stack.enter_async_context(connection))
-            calls = [
-                each.call_tool(
-                    "ask",
-                    {"name": f"{user.name}{number}"},
-                    on_progress=lambda step, user=user: user.steps.append(step.message),
-                )
-                for number in range(3)
-                for each, user in zip(clients, users, strict=True)
-            ]
-            found = [text(each) for each in await asyncio.gather(*calls)]
-        assert found == [f"{user.name}{n}: {user.name}" for n in range(3) for user in users]
+    target = watch_memory(stateful(server))
+    hub = hub_of(target)
+    users = [User("ann"), User("ben"), User("cat")]
+    async with AsyncExitStack() as stack:
+        clients = []
         for user in users:
-            own = [f"{user.name}{number}" for number in range(3)]
-            assert sorted(user.asked) == [f"{each}?" for each in own]
-            assert set(user.logs) <= set(own)
-            assert set(user.steps) == set(own)
-        target.check()
-
-    run(main())
-
-
-def test_each_session_has_a_connection_of_its_own() -> None:
-    async def main() -> None:
-        target = watch_memory(stateful())
-        hub = hub_of(target)
-        async with (
-            connected(hub, revision="2025-06-18") as one,
-            connected(hub, revision="2025-06-18") as two,
-        ):
-            await one.call_tool("put", {"name": "a"})
-            await two.call_tool("put", {"name": "b"})
-            assert text(await one.call_tool("basket")) == "a"
-            assert text(await two.call_tool("basket")) == "b"
-        assert len(target.recordings) == 2
-        target.check()
-
-    run(main())
+            connection = connected(hub, revision=client, **user.options())
+            clients.append(await stack.enter_async_context(connection))
+        calls = [
+            each.call_tool(
+                "ask",
+                {"name": f"{user.name}{number}"},
+                on_progress=lambda step, user=user: user.steps.append(step.message),
+            )
+            for number in range(3)
+            for each, user in zip(clients, users, strict=True)
+        ]
+        found = [text(each) for each in await asyncio.gather(*calls)]
+    assert found == [f"{user.name}{n}: {user.name}" for n in range(3) for user in users]
+    for user in users:
+        own = [f"{user.name}{number}" for number in range(3)]
+        assert sorted(user.asked) == [f"{each}?" for each in own]
+        assert set(user.logs) <= set(own)
+        assert set(user.steps) == set(own)
+    target.check()
 
 
-def test_shared_connections_are_one_and_ask_nothing() -> None:
-    async def main() -> None:
-        target = watch_memory(stateful())
-        hub = hub_of(target, connections="shared")
-        ann, ben = User("ann"), User("ben")
-        async with (
-            connected(hub, revision="2025-06-18", **ann.options()) as one,
-            connected(hub, revision="2026-07-28", **ben.options()) as two,
-        ):
-            await one.call_tool("put", {"name": "a"})
-            await two.call_tool("put", {"name": "b"})
-            assert text(await one.call_tool("basket")) == "a,b"
-            for client in (one, two):
-                refused = await client.call_tool("ask", {"name": "x"})
-                assert refused.is_error
-                assert "did not declare elicitation" in text(refused)
-        assert len(target.recordings) == 1
-        assert not ann.asked
-        target.check()
-
-    run(main())
+@in_loop
+async def test_each_session_has_a_connection_of_its_own() -> None:
+    target = watch_memory(stateful())
+    hub = hub_of(target)
+    async with (
+        connected(hub, revision="2025-06-18") as one,
+        connected(hub, revision="2025-06-18") as two,
+    ):
+        await one.call_tool("put", {"name": "a"})
+        await two.call_tool("put", {"name": "b"})
+        assert text(await one.call_tool("basket")) == "a"
+        assert text(await two.call_tool("basket")) == "b"
+    assert len(target.recordings) == 2
+    target.check()
 
 
-def test_callers_without_sessions_share_no_connection_on_which_the_server_asks() -> None:
-    async def main() -> None:
-        target = watch_memory(stateful())
-        hub = hub_of(target)
-        users = [User("ann"), User("ben")]
-        async with AsyncExitStack() as stack:
-            clients = []
-            for user in users:
-                acting = hub.acting_as(Principal(user.name))
-                connection = await connect(acting, revision="2026-07-28", **user.options())
-                clients.append(await stack.enter_async_context(connection))
-            for client, user in zip(clients, users, strict=True):
-                await client.call_tool("put", {"name": user.name})
-            for client, user in zip(clients, users, strict=True):
-                assert text(await client.call_tool("basket")) == user.name
-        target.check()
+@in_loop
+async def test_shared_connections_are_one_and_ask_nothing() -> None:
+    target = watch_memory(stateful())
+    hub = hub_of(target, connections="shared")
+    ann, ben = User("ann"), User("ben")
+    async with (
+        connected(hub, revision="2025-06-18", **ann.options()) as one,
+        connected(hub, revision="2026-07-28", **ben.options()) as two,
+    ):
+        await one.call_tool("put", {"name": "a"})
+        await two.call_tool("put", {"name": "b"})
+        assert text(await one.call_tool("basket")) == "a,b"
+        for client in (one, two):
+            refused = await client.call_tool("ask", {"name": "x"})
+            assert refused.is_error
+            assert "did not declare elicitation" in text(refused)
+    assert len(target.recordings) == 1
+    assert not ann.asked
+    target.check()
 
-    run(main())
+
+@in_loop
+async def test_callers_without_sessions_share_no_connection_on_which_the_server_asks() -> None:
+    target = watch_memory(stateful())
+    hub = hub_of(target)
+    users = [User("ann"), User("ben")]
+    async with AsyncExitStack() as stack:
+        clients = []
+        for user in users:
+            acting = hub.acting_as(Principal(user.name))
+            connection = await connect(acting, revision="2026-07-28", **user.options())
+            clients.append(await stack.enter_async_context(connection))
+        for client, user in zip(clients, users, strict=True):
+            await client.call_tool("put", {"name": user.name})
+        for client, user in zip(clients, users, strict=True):
+            assert text(await client.call_tool("basket")) == user.name
+    target.check()
 
 
 def by_header(scope: Any) -> str | None:
@@ -426,17 +418,15 @@ def test_nothing_is_left_after_the_end() -> None:
     run(main())
 
 
-def test_a_source_that_is_mounted_while_the_server_runs_is_started() -> None:
-    async def main() -> None:
-        hub = server_with("one")
-        async with connected(hub) as client:
-            mount = hub.mount(proxy(server_with("two"), name="late"), prefix="late")
-            await until_named(client, ["late_two", "one"])
-            assert text(await client.call_tool("late_two")) == "two"
-            mount.unmount()
-            await until_named(client, ["one"])
-
-    run(main())
+@in_loop
+async def test_a_source_that_is_mounted_while_the_server_runs_is_started() -> None:
+    hub = server_with("one")
+    async with connected(hub) as client:
+        mount = hub.mount(proxy(server_with("two"), name="late"), prefix="late")
+        await until_named(client, ["late_two", "one"])
+        assert text(await client.call_tool("late_two")) == "two"
+        mount.unmount()
+        await until_named(client, ["one"])
 
 
 @in_loop

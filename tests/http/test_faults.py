@@ -16,7 +16,7 @@ from accord.protocol.codec import Limits
 from support.http_offer import offer
 from support.http_server import bounded, on_listener
 from support.http_talk import Connection, call, initialize, request, text_of
-from support.waiting import LONG, run, until
+from support.waiting import LONG, in_loop, run, until
 
 LIMIT = 100_000
 
@@ -39,47 +39,41 @@ async def is_fine(client):
 # -- too large
 
 
-def test_a_body_announced_too_large_is_refused_before_it_arrives(small, talk):
-    async def scenario():
-        async with talk(small) as client:
-            await client.open()
-            for length in (LIMIT + 1, 10**30):
-                response = await client.send("POST", b"", Content_Length=str(length))
-                assert response.status in (400, 413)
-                if response.status == 413:
-                    assert f"exceeds {LIMIT} bytes (message_bytes)" in await response.error()
-            await is_fine(client)
-
-    run(scenario())
+@in_loop
+async def test_a_body_announced_too_large_is_refused_before_it_arrives(small, talk):
+    async with talk(small) as client:
+        await client.open()
+        for length in (LIMIT + 1, 10**30):
+            response = await client.send("POST", b"", Content_Length=str(length))
+            assert response.status in (400, 413)
+            if response.status == 413:
+                assert f"exceeds {LIMIT} bytes (message_bytes)" in await response.error()
+        await is_fine(client)
 
 
-def test_a_body_that_grows_too_large_is_refused(small, talk):
-    async def scenario():
-        async with talk(small) as client:
-            await client.open()
-            head = client._head(
-                "POST",
-                "/mcp",
-                {"Transfer_Encoding": "chunked", "Content_Type": "application/json"},
-            )
-            chunk = b"8000\r\n" + b" " * 0x8000 + b"\r\n"
-            response = await client.raw(head + chunk * 8)
-            assert response.status == 413
-            await is_fine(client)
-
-    run(scenario())
+@in_loop
+async def test_a_body_that_grows_too_large_is_refused(small, talk):
+    async with talk(small) as client:
+        await client.open()
+        head = client._head(
+            "POST",
+            "/mcp",
+            {"Transfer_Encoding": "chunked", "Content_Type": "application/json"},
+        )
+        chunk = b"8000\r\n" + b" " * 0x8000 + b"\r\n"
+        response = await client.raw(head + chunk * 8)
+        assert response.status == 413
+        await is_fine(client)
 
 
-def test_a_body_of_exactly_the_limit_is_served(small, talk):
-    async def scenario():
-        async with talk(small) as client:
-            await client.open()
-            body = json.dumps(request(1, "ping")).encode()
-            padded = body + b" " * (LIMIT - len(body))
-            assert (await client.post(padded)).status == 200
-            assert (await client.post(padded + b" ")).status == 413
-
-    run(scenario())
+@in_loop
+async def test_a_body_of_exactly_the_limit_is_served(small, talk):
+    async with talk(small) as client:
+        await client.open()
+        body = json.dumps(request(1, "ping")).encode()
+        padded = body + b" " * (LIMIT - len(body))
+        assert (await client.post(padded)).status == 200
+        assert (await client.post(padded + b" ")).status == 413
 
 
 @pytest.mark.parametrize(
@@ -93,87 +87,79 @@ def test_a_body_of_exactly_the_limit_is_served(small, talk):
     ],
     ids=["long", "many", "session", "accept", "cookie"],
 )
-def test_a_head_that_is_too_large_is_refused(small, talk, extra):
-    async def scenario():
-        async with talk(small) as client:
-            await client.open()
-            response = await client.post(request(1, "ping"), **extra)
-            assert response.status == 431
-            assert "headers" in await response.error()
-            await is_fine(client)
-
-    run(scenario())
+@in_loop
+async def test_a_head_that_is_too_large_is_refused(small, talk, extra):
+    async with talk(small) as client:
+        await client.open()
+        response = await client.post(request(1, "ping"), **extra)
+        assert response.status == 431
+        assert "headers" in await response.error()
+        await is_fine(client)
 
 
 @on_listener
-def test_a_head_without_end_is_cut_off(small, talk):
-    async def scenario():
-        async with talk(small) as client:
-            await client.open()
-            _, writer = await asyncio.open_connection("127.0.0.1", small)
-            writer.write(b"POST /mcp HTTP/1.1\r\n")
-            line = b"X-Filler: " + b"x" * 1_000 + b"\r\n"
-            sent = 0
-            try:
-                while sent < 10_000_000:
-                    writer.write(line * 16)
-                    await writer.drain()
-                    sent += 16_000
-                    await asyncio.sleep(0)
-            except OSError:
-                pass
-            writer.close()
-            assert sent < 10_000_000
-            await is_fine(client)
-
-    run(scenario())
+@in_loop
+async def test_a_head_without_end_is_cut_off(small, talk):
+    async with talk(small) as client:
+        await client.open()
+        _, writer = await asyncio.open_connection("127.0.0.1", small)
+        writer.write(b"POST /mcp HTTP/1.1\r\n")
+        line = b"X-Filler: " + b"x" * 1_000 + b"\r\n"
+        sent = 0
+        try:
+            while sent < 10_000_000:
+                writer.write(line * 16)
+                await writer.drain()
+                sent += 16_000
+                await asyncio.sleep(0)
+        except OSError:
+            pass
+        writer.close()
+        assert sent < 10_000_000
+        await is_fine(client)
 
 
 # -- too slow
 
 
-def test_a_body_that_does_not_arrive_is_refused(small, talk):
-    async def scenario():
-        async with talk(small) as client:
-            await client.open()
-            head = client._head(
-                "POST", "/mcp", {"Content_Length": "50", "Content_Type": "application/json"}
-            )
-            silent = asyncio.create_task(client.raw(head + b"{"))
-            reader, writer = await asyncio.open_connection("127.0.0.1", small)
-            writer.write(head)
-            # Read from the start: a byte after the end is answered by a reset.
-            answer = asyncio.create_task(reader.readline())
-            for _ in range(40):  # single bytes do not extend the time
-                if answer.done():
-                    break
-                writer.write(b" ")
-                await asyncio.sleep(0.03)
-            assert b" 408 " in await answer
-            writer.close()
-            response = await silent
-            assert response.status == 408
-            assert "(body_timeout)" in await response.error()
-            await is_fine(client)
-
-    run(scenario())
+@in_loop
+async def test_a_body_that_does_not_arrive_is_refused(small, talk):
+    async with talk(small) as client:
+        await client.open()
+        head = client._head(
+            "POST", "/mcp", {"Content_Length": "50", "Content_Type": "application/json"}
+        )
+        silent = asyncio.create_task(client.raw(head + b"{"))
+        reader, writer = await asyncio.open_connection("127.0.0.1", small)
+        writer.write(head)
+        # Read from the start: a byte after the end is answered by a reset.
+        answer = asyncio.create_task(reader.readline())
+        for _ in range(40):  # single bytes do not extend the time
+            if answer.done():
+                break
+            writer.write(b" ")
+            await asyncio.sleep(0.03)
+        assert b" 408 " in await answer
+        writer.close()
+        response = await silent
+        assert response.status == 408
+        assert "(body_timeout)" in await response.error()
+        await is_fine(client)
 
 
 @on_listener
-def test_a_head_that_does_not_arrive_is_refused(small, talk):
-    async def scenario():
-        async with talk(small) as client:
-            await client.open()
-            streams = [await asyncio.open_connection("127.0.0.1", small) for _ in range(30)]
-            for number, (_, writer) in enumerate(streams):
-                writer.write((b"", b"POST /mcp HT", b"POST /mcp HTTP/1.1\r\nHost: loc")[number % 3])
-            await is_fine(client)
-            for reader, writer in streams:
-                async with asyncio.timeout(30):
-                    assert b" 408 " in await reader.readline()
-                writer.close()
-
-    run(scenario())
+@in_loop
+async def test_a_head_that_does_not_arrive_is_refused(small, talk):
+    async with talk(small) as client:
+        await client.open()
+        streams = [await asyncio.open_connection("127.0.0.1", small) for _ in range(30)]
+        for number, (_, writer) in enumerate(streams):
+            writer.write((b"", b"POST /mcp HT", b"POST /mcp HTTP/1.1\r\nHost: loc")[number % 3])
+        await is_fine(client)
+        for reader, writer in streams:
+            async with asyncio.timeout(30):
+                assert b" 408 " in await reader.readline()
+            writer.close()
 
 
 def test_a_client_that_does_not_read_is_disconnected(talk):
@@ -239,31 +225,27 @@ VALUES = some.text(
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(name=some.sampled_from(NAMES), value=VALUES, method=some.sampled_from(["POST", "GET"]))
-def test_no_header_breaks_anything(small, talk, name, value, method):
-    async def scenario():
-        async with talk(small) as client:
-            body = json.dumps(initialize()).encode() if method == "POST" else None
-            try:
-                response = await client.send(method, body, **{name: value})
-            except (asyncio.IncompleteReadError, ConnectionError):
-                return  # something that is not HTTP is not answered
-            assert response.status < 500 or response.status == 501  # an unknown Transfer-Encoding
-
-    run(scenario())
+@in_loop
+async def test_no_header_breaks_anything(small, talk, name, value, method):
+    async with talk(small) as client:
+        body = json.dumps(initialize()).encode() if method == "POST" else None
+        try:
+            response = await client.send(method, body, **{name: value})
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return  # something that is not HTTP is not answered
+        assert response.status < 500 or response.status == 501  # an unknown Transfer-Encoding
 
 
 @settings(
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(body=some.binary(max_size=60) | some.text(alphabet='{}[]",:0 idmethod', max_size=60))
-def test_no_body_breaks_anything(small, talk, body):
-    async def scenario():
-        async with talk(small) as client:
-            raw = body.encode() if isinstance(body, str) else body
-            response = await client.send("POST", raw)
-            assert response.status in (200, 400)
-
-    run(scenario())
+@in_loop
+async def test_no_body_breaks_anything(small, talk, body):
+    async with talk(small) as client:
+        raw = body.encode() if isinstance(body, str) else body
+        response = await client.send("POST", raw)
+        assert response.status in (200, 400)
 
 
 # -- many

@@ -11,7 +11,7 @@ from support.asgi import Asgi
 from support.http_offer import offer
 from support.http_talk import call, notification, request, text_of
 from support.stored_apps import in_one_process
-from support.waiting import run, until
+from support.waiting import in_loop, run, until
 
 # It takes about 970 bytes in 8 objects; the limit leaves room for the growth of tables.
 BYTES_MOST = 1_300
@@ -43,20 +43,18 @@ async def open_and_call(app: Any, *, count: int) -> None:
 
 
 @in_one_process
-def test_an_idle_session_stays_small() -> None:
-    async def scenario() -> None:
-        app = offer().asgi()
-        await open_and_call(app, count=20)  # what is allocated once
-        before = count_objects()
-        with tracing():
-            await open_and_call(app, count=COUNT)
-            objects = count_objects() - before
-            size, _ = tracemalloc.get_traced_memory()
-        assert len(app.sessions) == COUNT + 20
-        assert size / COUNT < BYTES_MOST
-        assert objects / COUNT < OBJECTS_MOST
-
-    run(scenario())
+@in_loop
+async def test_an_idle_session_stays_small() -> None:
+    app = offer().asgi()
+    await open_and_call(app, count=20)  # what is allocated once
+    before = count_objects()
+    with tracing():
+        await open_and_call(app, count=COUNT)
+        objects = count_objects() - before
+        size, _ = tracemalloc.get_traced_memory()
+    assert len(app.sessions) == COUNT + 20
+    assert size / COUNT < BYTES_MOST
+    assert objects / COUNT < OBJECTS_MOST
 
 
 def tables(app: Any) -> list[Any]:
@@ -69,7 +67,8 @@ def tables(app: Any) -> list[Any]:
     return [each for each in found if isinstance(each, dict)]
 
 
-def test_requests_of_the_server_leave_no_tables_after_the_next_sweep() -> None:
+@in_loop
+async def test_requests_of_the_server_leave_no_tables_after_the_next_sweep() -> None:
     server = Server("desk")
 
     @server.tool
@@ -77,28 +76,25 @@ def test_requests_of_the_server_leave_no_tables_after_the_next_sweep() -> None:
         """Look at the roots of the client."""
         return len(await ctx.roots())
 
-    async def scenario() -> None:
-        app = server.asgi()
-        client = Asgi(app)
-        opening = request(
-            0,
-            "initialize",
-            protocolVersion="2025-06-18",
-            capabilities={"roots": {}},
-            clientInfo={"name": "c", "version": "1"},
-        )
-        client.session = (await client.post(opening)).headers["mcp-session-id"]
-        await client.post(notification("notifications/initialized"))
-        calling = client.start("POST", call_with_token())
-        await until(lambda: calling.events)
-        asked = calling.events[0]["id"]
-        await client.post({"jsonrpc": "2.0", "id": asked, "result": {"roots": []}})
-        await calling.done()
-        assert text_of(calling.events[-1]) == "0"
-        app.sessions.sweep(app.state.now())
-        assert tables(app) == []
-
-    run(scenario())
+    app = server.asgi()
+    client = Asgi(app)
+    opening = request(
+        0,
+        "initialize",
+        protocolVersion="2025-06-18",
+        capabilities={"roots": {}},
+        clientInfo={"name": "c", "version": "1"},
+    )
+    client.session = (await client.post(opening)).headers["mcp-session-id"]
+    await client.post(notification("notifications/initialized"))
+    calling = client.start("POST", call_with_token())
+    await until(lambda: calling.events)
+    asked = calling.events[0]["id"]
+    await client.post({"jsonrpc": "2.0", "id": asked, "result": {"roots": []}})
+    await calling.done()
+    assert text_of(calling.events[-1]) == "0"
+    app.sessions.sweep(app.state.now())
+    assert tables(app) == []
 
 
 def call_with_token() -> bytes:

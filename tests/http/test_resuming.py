@@ -12,7 +12,7 @@ from support.http_offer import offer
 from support.http_server import bounded
 from support.http_talk import call, notification, request, text_of
 from support.stored_apps import in_one_process
-from support.waiting import run, until
+from support.waiting import in_loop, run, until
 
 
 def steps(messages):
@@ -53,105 +53,93 @@ def test_a_stream_may_be_cut_at_every_byte(port, talk, revision):
 
 @pytest.mark.requirement("http.disconnect.not-cancel")
 @pytest.mark.parametrize("how", ["close", "abort"])
-def test_work_goes_on_when_the_client_is_gone(port, talk, how):
-    async def scenario():
-        async with talk(port) as client:
-            await client.open()
-            response = await client.post(call(1, "hold", token="t", name=how, steps=3))
-            assert (await response.event())["params"]["progress"] == 1
-            getattr(response, how)()
-            await asyncio.sleep(0.05)  # clock: time in which a wrong cancellation would arrive
-            await client.answer(call(2, "free", name=how))
-            history = text_of(await client.answer(call(3, "history")))
-            assert f"{how} is cancelled" not in history
-            again = await client.get(Last_Event_ID=response.last_id)
-            assert steps(await again.rest()) == [2, 3, 4, how]
-
-    run(scenario())
+@in_loop
+async def test_work_goes_on_when_the_client_is_gone(port, talk, how):
+    async with talk(port) as client:
+        await client.open()
+        response = await client.post(call(1, "hold", token="t", name=how, steps=3))
+        assert (await response.event())["params"]["progress"] == 1
+        getattr(response, how)()
+        await asyncio.sleep(0.05)  # clock: time in which a wrong cancellation would arrive
+        await client.answer(call(2, "free", name=how))
+        history = text_of(await client.answer(call(3, "history")))
+        assert f"{how} is cancelled" not in history
+        again = await client.get(Last_Event_ID=response.last_id)
+        assert steps(await again.rest()) == [2, 3, 4, how]
 
 
-def test_a_client_may_come_back_before_there_is_anything_new(port, talk):
-    async def scenario():
-        async with talk(port) as client:
-            await client.open()
-            response = await client.post(call(1, "hold", token="t", name="early"))
-            first = await response.event()
-            response.abort()
-            last, found = response.last_id, [first]
-            for _ in range(3):
-                again = await client.get(Last_Event_ID=last)
-                assert again.status == 200
-                again.abort()
+@in_loop
+async def test_a_client_may_come_back_before_there_is_anything_new(port, talk):
+    async with talk(port) as client:
+        await client.open()
+        response = await client.post(call(1, "hold", token="t", name="early"))
+        first = await response.event()
+        response.abort()
+        last, found = response.last_id, [first]
+        for _ in range(3):
             again = await client.get(Last_Event_ID=last)
-            await client.answer(call(2, "free", name="early"))
-            found += await again.rest()
-            assert steps(found) == [1, 2, "early"]
+            assert again.status == 200
+            again.abort()
+        again = await client.get(Last_Event_ID=last)
+        await client.answer(call(2, "free", name="early"))
+        found += await again.rest()
+        assert steps(found) == [1, 2, "early"]
 
-    run(scenario())
 
-
-def test_resuming_a_stream_ends_its_earlier_response(port, talk):
-    async def scenario():
-        async with talk(port) as client:
-            await client.open()
-            first = await client.post(call(1, "hold", token="t", name="alone"))
-            await first.event()
-            second = await client.get(Last_Event_ID=first.last_id)
-            assert await first.rest() == []
-            await client.answer(call(2, "free", name="alone"))
-            assert steps(await second.rest()) == [2, "alone"]
-
-    run(scenario())
+@in_loop
+async def test_resuming_a_stream_ends_its_earlier_response(port, talk):
+    async with talk(port) as client:
+        await client.open()
+        first = await client.post(call(1, "hold", token="t", name="alone"))
+        await first.event()
+        second = await client.get(Last_Event_ID=first.last_id)
+        assert await first.rest() == []
+        await client.answer(call(2, "free", name="alone"))
+        assert steps(await second.rest()) == [2, "alone"]
 
 
 @pytest.mark.requirement("http.sse.event-id-names-stream")
 @pytest.mark.requirement("http.sse.no-foreign-replay", "http.sse.event-id-unique")
-def test_resuming_replays_only_missed_events_of_that_stream(port, talk):
-    async def scenario():
-        async with talk(port) as client, talk(port) as other:
-            await client.open()
-            await other.open()
-            streams = [await client.post(call(id, "count", token=id, to=4)) for id in range(4)]
-            await asyncio.gather(*(each.rest() for each in streams))
-            ids = [id for each in streams for id in each.ids]
-            assert None not in ids
-            assert len(set(ids)) == len(ids) == 20
-            for stream in streams:
-                for seen in range(4):
-                    again = await client.get(Last_Event_ID=stream.ids[seen])
-                    assert again.status == 200
-                    await again.rest()
-                    assert again.ids == stream.ids[seen + 1 :]
-            foreign = await other.get(Last_Event_ID=ids[0])
-            assert foreign.status == 400
-
-    run(scenario())
+@in_loop
+async def test_resuming_replays_only_missed_events_of_that_stream(port, talk):
+    async with talk(port) as client, talk(port) as other:
+        await client.open()
+        await other.open()
+        streams = [await client.post(call(id, "count", token=id, to=4)) for id in range(4)]
+        await asyncio.gather(*(each.rest() for each in streams))
+        ids = [id for each in streams for id in each.ids]
+        assert None not in ids
+        assert len(set(ids)) == len(ids) == 20
+        for stream in streams:
+            for seen in range(4):
+                again = await client.get(Last_Event_ID=stream.ids[seen])
+                assert again.status == 200
+                await again.rest()
+                assert again.ids == stream.ids[seen + 1 :]
+        foreign = await other.get(Last_Event_ID=ids[0])
+        assert foreign.status == 400
 
 
-def test_a_stream_that_was_read_to_its_end_has_nothing_more(port, talk):
-    async def scenario():
-        async with talk(port) as client:
-            await client.open()
-            response = await client.post(call(1, "count", token="t", to=2))
-            await response.rest()
-            again = await client.get(Last_Event_ID=response.last_id)
-            assert again.status == 405
-            assert "the stream has ended" in await again.error()
-
-    run(scenario())
+@in_loop
+async def test_a_stream_that_was_read_to_its_end_has_nothing_more(port, talk):
+    async with talk(port) as client:
+        await client.open()
+        response = await client.post(call(1, "count", token="t", to=2))
+        await response.rest()
+        again = await client.get(Last_Event_ID=response.last_id)
+        assert again.status == 405
+        assert "the stream has ended" in await again.error()
 
 
 @pytest.mark.parametrize("last", ["", "x", "1", "1-", "99-0", "1-99", "-1-0", "1-" + "9" * 300])
-def test_an_unknown_event_id_is_refused(port, talk, last):
-    async def scenario():
-        async with talk(port) as client:
-            await client.open()
-            await client.answer(call(1, "count", token="t", to=2))
-            response = await client.get(Last_Event_ID=last)
-            assert response.status == 400
-            assert "Last-Event-ID" in await response.error()
-
-    run(scenario())
+@in_loop
+async def test_an_unknown_event_id_is_refused(port, talk, last):
+    async with talk(port) as client:
+        await client.open()
+        await client.answer(call(1, "count", token="t", to=2))
+        response = await client.get(Last_Event_ID=last)
+        assert response.status == 400
+        assert "Last-Event-ID" in await response.error()
 
 
 def test_resuming_is_refused_when_missed_events_were_dropped(talk):
@@ -172,63 +160,55 @@ def test_resuming_is_refused_when_missed_events_were_dropped(talk):
         run(scenario(port))
 
 
-def test_a_listening_stream_is_resumed_where_it_broke(port, talk):
-    async def scenario():
-        async with talk(port) as client:
-            await client.open()
-            for id, uri in enumerate(("note://a", "note://b", "note://c", "note://d")):
-                await client.answer(request(f"s{id}", "resources/subscribe", uri=uri))
-            listening = await client.get()
-            await client.answer(call(1, "touch", uri="note://a"))
-            assert (await listening.event())["params"]["uri"] == "note://a"
-            listening.abort()
-            await client.answer(call(2, "touch", uri="note://b"))
-            await client.answer(call(3, "touch", uri="note://c"))
-            again = await client.get(Last_Event_ID=listening.last_id)
-            await client.answer(call(4, "touch", uri="note://d"))
-            found = [(await again.event())["params"]["uri"] for _ in range(3)]
-            assert found == ["note://b", "note://c", "note://d"]
-
-    run(scenario())
+@in_loop
+async def test_a_listening_stream_is_resumed_where_it_broke(port, talk):
+    async with talk(port) as client:
+        await client.open()
+        for id, uri in enumerate(("note://a", "note://b", "note://c", "note://d")):
+            await client.answer(request(f"s{id}", "resources/subscribe", uri=uri))
+        listening = await client.get()
+        await client.answer(call(1, "touch", uri="note://a"))
+        assert (await listening.event())["params"]["uri"] == "note://a"
+        listening.abort()
+        await client.answer(call(2, "touch", uri="note://b"))
+        await client.answer(call(3, "touch", uri="note://c"))
+        again = await client.get(Last_Event_ID=listening.last_id)
+        await client.answer(call(4, "touch", uri="note://d"))
+        found = [(await again.event())["params"]["uri"] for _ in range(3)]
+        assert found == ["note://b", "note://c", "note://d"]
 
 
-def test_messages_from_before_the_first_listener_reach_it(port, talk):
-    async def scenario():
-        async with talk(port) as client:
-            await client.open()
-            await client.answer(request(1, "resources/subscribe", uri="note://a"))
-            await client.answer(call(2, "touch", uri="note://a"))
-            listening = await client.get()
-            assert (await listening.event())["params"]["uri"] == "note://a"
-
-    run(scenario())
+@in_loop
+async def test_messages_from_before_the_first_listener_reach_it(port, talk):
+    async with talk(port) as client:
+        await client.open()
+        await client.answer(request(1, "resources/subscribe", uri="note://a"))
+        await client.answer(call(2, "touch", uri="note://a"))
+        listening = await client.get()
+        assert (await listening.event())["params"]["uri"] == "note://a"
 
 
-def test_a_slow_reader_loses_nothing(port, talk):
-    async def scenario():
-        async with talk(port) as client, talk(port) as other:
-            await client.open()
-            await other.open()
-            response = await client.post(call(1, "count", token="t", to=3_000, size=2_000))
-            await asyncio.sleep(0.3)  # clock: by now the server has filled every buffer
-            assert text_of(await other.answer(call(1, "add", a=1, b=2))) == "3"
-            *counted, answer = steps(await response.rest())
-            assert counted == list(range(1, 3_001))
-            assert answer == "3000"
-
-    run(scenario())
+@in_loop
+async def test_a_slow_reader_loses_nothing(port, talk):
+    async with talk(port) as client, talk(port) as other:
+        await client.open()
+        await other.open()
+        response = await client.post(call(1, "count", token="t", to=3_000, size=2_000))
+        await asyncio.sleep(0.3)  # clock: by now the server has filled every buffer
+        assert text_of(await other.answer(call(1, "add", a=1, b=2))) == "3"
+        *counted, answer = steps(await response.rest())
+        assert counted == list(range(1, 3_001))
+        assert answer == "3000"
 
 
-def test_a_log_message_after_the_answer_arrives_on_the_listening_stream(port, talk):
-    async def scenario():
-        async with talk(port) as client:
-            await client.open()
-            listening = await client.get()
-            assert text_of(await client.answer(call(1, "note_later", name="then"))) == "soon"
-            await client.answer(call(2, "free", name="then"))
-            assert (await listening.event())["params"]["data"] == "later then"
-
-    run(scenario())
+@in_loop
+async def test_a_log_message_after_the_answer_arrives_on_the_listening_stream(port, talk):
+    async with talk(port) as client:
+        await client.open()
+        listening = await client.get()
+        assert text_of(await client.answer(call(1, "note_later", name="then"))) == "soon"
+        await client.answer(call(2, "free", name="then"))
+        assert (await listening.event())["params"]["data"] == "later then"
 
 
 def test_a_silent_call_becomes_a_stream_with_comments(talk):
@@ -249,21 +229,19 @@ def test_a_silent_call_becomes_a_stream_with_comments(talk):
         run(scenario(port))
 
 
-def test_a_long_call_becomes_a_stream_early_if_clients_can_resume_it(port, talk):
-    async def scenario():
-        async with talk(port, revision="2025-11-25") as client:
-            await client.open()
-            response = await client.post(call(1, "wait", name="long"))
-            reading = asyncio.create_task(response.event())
-            while response.events.last_id is None:
-                await asyncio.sleep(0.02)
-            reading.cancel()
-            response.abort()
-            await client.answer(call(2, "free", name="long"))
-            again = await client.get(Last_Event_ID=response.events.last_id)
-            assert [text_of(each) for each in await again.rest()] == ["long"]
-
-    run(scenario())
+@in_loop
+async def test_a_long_call_becomes_a_stream_early_if_clients_can_resume_it(port, talk):
+    async with talk(port, revision="2025-11-25") as client:
+        await client.open()
+        response = await client.post(call(1, "wait", name="long"))
+        reading = asyncio.create_task(response.event())
+        while response.events.last_id is None:
+            await asyncio.sleep(0.02)
+        reading.cancel()
+        response.abort()
+        await client.answer(call(2, "free", name="long"))
+        again = await client.get(Last_Event_ID=response.events.last_id)
+        assert [text_of(each) for each in await again.rest()] == ["long"]
 
 
 def test_streams_need_not_be_resumable(talk):

@@ -14,7 +14,7 @@ from support.http_offer import offer
 from support.http_server import bounded
 from support.http_talk import call, initialize, notification, request, text_of
 from support.tables import cases
-from support.waiting import run, until
+from support.waiting import in_loop, run, until
 
 
 # On one of the loops handlers begin at once, on the other with the next turn.
@@ -39,82 +39,72 @@ everywhere = pytest.mark.parametrize("revision", REVISIONS)
     "session.id.header-name",
     "session.id.visible-ascii",
 )
-def test_one_endpoint_opens_a_session_and_serves_it(port, talk, revision):
-    async def scenario():
-        async with talk(port, revision=revision) as client:
-            opened = await client.open()
-            assert opened["protocolVersion"] == revision
-            assert re.fullmatch(r"[\x21-\x7e]{22,}", client.session)
-            response = await client.post(call(1, "add", a=1, b=2))
-            assert (response.status, response.kind) == (200, "application/json")
-            assert text_of(await response.json()) == "3"
-            accepted = await client.post(notification("notifications/roots/list_changed"))
-            assert (accepted.status, await accepted.body()) == (202, b"")
-            listening = await client.get()
-            assert (listening.status, listening.kind) == (200, "text/event-stream")
-
-    run(scenario())
+@in_loop
+async def test_one_endpoint_opens_a_session_and_serves_it(port, talk, revision):
+    async with talk(port, revision=revision) as client:
+        opened = await client.open()
+        assert opened["protocolVersion"] == revision
+        assert re.fullmatch(r"[\x21-\x7e]{22,}", client.session)
+        response = await client.post(call(1, "add", a=1, b=2))
+        assert (response.status, response.kind) == (200, "application/json")
+        assert text_of(await response.json()) == "3"
+        accepted = await client.post(notification("notifications/roots/list_changed"))
+        assert (accepted.status, await accepted.body()) == (202, b"")
+        listening = await client.get()
+        assert (listening.status, listening.kind) == (200, "text/event-stream")
 
 
 @pytest.mark.requirement("session.id.secure")
-def test_session_ids_are_long_and_random(port, talk):
-    async def scenario():
-        async with talk(port) as client:
-            ids = []
-            for _ in range(100):
-                response = await client.post(initialize())
-                ids.append(response.headers["mcp-session-id"])
-            assert len(set(ids)) == 100
-            # No two share a long beginning or end. With a store the first letters are its form.
-            assert len({id[:24] for id in ids}) == len({id[-8:] for id in ids}) == 100
-
-    run(scenario())
+@in_loop
+async def test_session_ids_are_long_and_random(port, talk):
+    async with talk(port) as client:
+        ids = []
+        for _ in range(100):
+            response = await client.post(initialize())
+            ids.append(response.headers["mcp-session-id"])
+        assert len(set(ids)) == 100
+        # No two share a long beginning or end. With a store the first letters are its form.
+        assert len({id[:24] for id in ids}) == len({id[-8:] for id in ids}) == 100
 
 
 @pytest.mark.requirement("session.id.missing-400")
 @pytest.mark.parametrize(
     "message", [call(1, "add", a=1, b=2), notification("notifications/initialized")]
 )
-def test_without_its_session_a_message_is_refused(port, talk, message):
-    async def scenario():
-        async with talk(port) as client:
-            response = await client.post(message)
-            assert response.status == 400
-            assert "Mcp-Session-Id is missing" in await response.error()
-            for method in ("GET", "DELETE"):
-                assert (await client.send(method)).status == 400
-
-    run(scenario())
+@in_loop
+async def test_without_its_session_a_message_is_refused(port, talk, message):
+    async with talk(port) as client:
+        response = await client.post(message)
+        assert response.status == 400
+        assert "Mcp-Session-Id is missing" in await response.error()
+        for method in ("GET", "DELETE"):
+            assert (await client.send(method)).status == 400
 
 
 @everywhere
 @pytest.mark.requirement("session.end.terminated-404", "lifecycle.shutdown.http-close")
-def test_an_ended_session_is_unknown(port, talk, revision):
-    async def scenario():
-        async with talk(port, revision=revision) as client:
-            await client.open()
-            listening = await client.get()
-            assert (await client.send("DELETE")).status == 204
-            assert await listening.rest() == []
-            for response in (
-                await client.post(call(1, "add", a=1, b=2)),
-                await client.get(),
-                await client.send("DELETE"),
-            ):
-                assert response.status == 404
-                assert "initialize anew" in await response.error()
-
-    run(scenario())
+@in_loop
+async def test_an_ended_session_is_unknown(port, talk, revision):
+    async with talk(port, revision=revision) as client:
+        await client.open()
+        listening = await client.get()
+        assert (await client.send("DELETE")).status == 204
+        assert await listening.rest() == []
+        for response in (
+            await client.post(call(1, "add", a=1, b=2)),
+            await client.get(),
+            await client.send("DELETE"),
+        ):
+            assert response.status == 404
+            assert "initialize anew" in await response.error()
 
 
 @pytest.mark.parametrize("id", ["x", "é", "a" * 10_000, "a b", "", "a, b"])
-def test_an_unknown_session_is_answered_with_404(port, talk, id):
-    async def scenario():
-        async with talk(port) as client:
-            response = await client.post(call(1, "add", a=1, b=2), Mcp_Session_Id=id)
-            assert response.status == 404
-
-    run(scenario())
+@in_loop
+async def test_an_unknown_session_is_answered_with_404(port, talk, id):
+    async with talk(port) as client:
+        response = await client.post(call(1, "add", a=1, b=2), Mcp_Session_Id=id)
+        assert response.status == 404
 
 
 @pytest.mark.requirement("session.end.server-may-terminate", "session.end.terminated-404")
@@ -143,55 +133,49 @@ def test_an_unused_session_ends(talk):
     "http.sse.not-closed-before-response",
     "http.sse.closed-after-response",
 )
-def test_a_message_before_the_answer_makes_it_a_stream(port, talk, revision):
-    async def scenario():
-        async with talk(port, revision=revision) as client:
-            await client.open()
-            response = await client.post(call(1, "count", token="t", to=3))
-            assert response.kind == "text/event-stream"
-            assert response.headers["x-accel-buffering"] == "no"
-            *steps, answer = await response.rest()
-            assert [each["params"]["progress"] for each in steps] == [1, 2, 3]
-            assert text_of(answer) == "3"
-            assert response.whole
-
-    run(scenario())
+@in_loop
+async def test_a_message_before_the_answer_makes_it_a_stream(port, talk, revision):
+    async with talk(port, revision=revision) as client:
+        await client.open()
+        response = await client.post(call(1, "count", token="t", to=3))
+        assert response.kind == "text/event-stream"
+        assert response.headers["x-accel-buffering"] == "no"
+        *steps, answer = await response.rest()
+        assert [each["params"]["progress"] for each in steps] == [1, 2, 3]
+        assert text_of(answer) == "3"
+        assert response.whole
 
 
 @pytest.mark.requirement("http.sse.not-closed-before-response")
-def test_a_stream_stays_open_until_the_answer(port, talk):
-    async def scenario():
-        async with talk(port) as client, talk(port) as other:
-            await client.open()
-            await other.open()
-            response = await client.post(call(1, "hold", token="t", name="stays"))
-            assert (await response.event())["params"]["progress"] == 1
-            reading = asyncio.create_task(response.event())
-            done, _ = await asyncio.wait([reading], timeout=0.2)
-            assert not done
-            await other.answer(call(1, "free", name="stays"))
-            assert (await reading)["params"]["progress"] == 2
-            assert [text_of(each) for each in await response.rest()] == ["stays"]
-
-    run(scenario())
+@in_loop
+async def test_a_stream_stays_open_until_the_answer(port, talk):
+    async with talk(port) as client, talk(port) as other:
+        await client.open()
+        await other.open()
+        response = await client.post(call(1, "hold", token="t", name="stays"))
+        assert (await response.event())["params"]["progress"] == 1
+        reading = asyncio.create_task(response.event())
+        done, _ = await asyncio.wait([reading], timeout=0.2)
+        assert not done
+        await other.answer(call(1, "free", name="stays"))
+        assert (await reading)["params"]["progress"] == 2
+        assert [text_of(each) for each in await response.rest()] == ["stays"]
 
 
-def test_a_question_to_the_client_travels_on_the_stream_of_its_request(port, talk):
-    async def scenario():
-        async with talk(port) as client:
-            await client.open(elicitation={})
-            listening = await client.get()
-            response = await client.post(call(1, "ask"))
-            question = await response.event()
-            assert question["method"] == "elicitation/create"
-            answer = {"action": "accept", "content": {"name": "Ada"}}
-            accepted = await client.post({"jsonrpc": "2.0", "id": question["id"], "result": answer})
-            assert (accepted.status, await accepted.body()) == (202, b"")
-            assert text_of((await response.rest())[0]) == "hello Ada"
-            await client.send("DELETE")
-            assert await listening.rest() == []
-
-    run(scenario())
+@in_loop
+async def test_a_question_to_the_client_travels_on_the_stream_of_its_request(port, talk):
+    async with talk(port) as client:
+        await client.open(elicitation={})
+        listening = await client.get()
+        response = await client.post(call(1, "ask"))
+        question = await response.event()
+        assert question["method"] == "elicitation/create"
+        answer = {"action": "accept", "content": {"name": "Ada"}}
+        accepted = await client.post({"jsonrpc": "2.0", "id": question["id"], "result": answer})
+        assert (accepted.status, await accepted.body()) == (202, b"")
+        assert text_of((await response.rest())[0]) == "hello Ada"
+        await client.send("DELETE")
+        assert await listening.rest() == []
 
 
 @pytest.mark.requirement(
@@ -254,17 +238,15 @@ def test_a_message_outside_of_requests_arrives_on_one_listening_stream(talk):
 
 @everywhere
 @pytest.mark.requirement("http.get.no-responses")
-def test_answers_never_arrive_on_a_listening_stream(port, talk, revision):
-    async def scenario():
-        async with talk(port, revision=revision) as client:
-            await client.open()
-            listening = await client.get()
-            for id in range(5):
-                await client.answer(call(id, "count", token=id, to=2))
-            await client.send("DELETE")
-            assert await listening.rest() == []
-
-    run(scenario())
+@in_loop
+async def test_answers_never_arrive_on_a_listening_stream(port, talk, revision):
+    async with talk(port, revision=revision) as client:
+        await client.open()
+        listening = await client.get()
+        for id in range(5):
+            await client.answer(call(id, "count", token=id, to=2))
+        await client.send("DELETE")
+        assert await listening.rest() == []
 
 
 def test_the_number_of_listening_streams_is_limited(talk):
@@ -285,54 +267,48 @@ def test_the_number_of_listening_streams_is_limited(talk):
 
 @pytest.mark.requirement("http.version-header.bad-400")
 @pytest.mark.parametrize("version", ["2024-01-01", "x", "", "2025-06-18, 2025-06-18"])
-def test_an_unknown_version_header_is_refused(port, talk, version):
-    async def scenario():
-        async with talk(port) as client:
-            await client.open()
-            for response in (
-                await client.post(call(1, "add", a=1, b=2), MCP_Protocol_Version=version),
-                await client.get(MCP_Protocol_Version=version),
-                await client.send("DELETE", MCP_Protocol_Version=version),
-            ):
-                assert response.status == 400
-                assert "2025-06-18" in await response.error()
-
-    run(scenario())
+@in_loop
+async def test_an_unknown_version_header_is_refused(port, talk, version):
+    async with talk(port) as client:
+        await client.open()
+        for response in (
+            await client.post(call(1, "add", a=1, b=2), MCP_Protocol_Version=version),
+            await client.get(MCP_Protocol_Version=version),
+            await client.send("DELETE", MCP_Protocol_Version=version),
+        ):
+            assert response.status == 400
+            assert "2025-06-18" in await response.error()
 
 
 @everywhere
 @pytest.mark.requirement("lifecycle.initialize.not-in-batch")
-def test_a_batch_that_opens_is_refused_with_all_its_ids(port, talk, revision):
-    async def scenario():
-        async with talk(port, revision=revision) as client:
-            response = await client.post([initialize(revision), request("p", "ping")])
-            assert response.status == 400
-            errors = await response.json()
-            assert [each["id"] for each in errors] == [initialize()["id"], "p"]
-            assert {each["error"]["code"] for each in errors} == {-32600}
-            assert "mcp-session-id" not in response.headers
-
-    run(scenario())
+@in_loop
+async def test_a_batch_that_opens_is_refused_with_all_its_ids(port, talk, revision):
+    async with talk(port, revision=revision) as client:
+        response = await client.post([initialize(revision), request("p", "ping")])
+        assert response.status == 400
+        errors = await response.json()
+        assert [each["id"] for each in errors] == [initialize()["id"], "p"]
+        assert {each["error"]["code"] for each in errors} == {-32600}
+        assert "mcp-session-id" not in response.headers
 
 
 @everywhere
-def test_a_further_initialize_within_a_session_is_answered_there(port, talk, revision):
-    async def scenario():
-        async with talk(port) as client:
-            await client.open()
-            session = client.session
-            again = await client.post(initialize(revision), MCP_Protocol_Version=None)
-            assert again.status == 200
-            assert (await again.json())["result"]["protocolVersion"] == revision
-            assert "mcp-session-id" not in again.headers
-            accepted = await client.post(
-                notification("notifications/initialized"), MCP_Protocol_Version=revision
-            )
-            assert (accepted.status, client.session) == (202, session)
-            answer = await client.post(call(1, "add", a=1, b=2), MCP_Protocol_Version=revision)
-            assert text_of(await answer.json()) == "3"
-
-    run(scenario())
+@in_loop
+async def test_a_further_initialize_within_a_session_is_answered_there(port, talk, revision):
+    async with talk(port) as client:
+        await client.open()
+        session = client.session
+        again = await client.post(initialize(revision), MCP_Protocol_Version=None)
+        assert again.status == 200
+        assert (await again.json())["result"]["protocolVersion"] == revision
+        assert "mcp-session-id" not in again.headers
+        accepted = await client.post(
+            notification("notifications/initialized"), MCP_Protocol_Version=revision
+        )
+        assert (accepted.status, client.session) == (202, session)
+        answer = await client.post(call(1, "add", a=1, b=2), MCP_Protocol_Version=revision)
+        assert text_of(await answer.json()) == "3"
 
 
 @pytest.mark.requirement("http.version-header.default-2025-03-26")
@@ -354,16 +330,12 @@ def test_without_the_version_header_the_revision_is_the_one_before_it(talk):
         run(scenario(port))
 
 
-def test_the_version_of_an_opening_is_negotiated_whatever_the_header_says(port, talk):
-    async def scenario():
-        async with talk(port) as client:
-            response = await client.post(
-                initialize("2099-01-01"), MCP_Protocol_Version="2099-01-01"
-            )
-            assert response.status == 200
-            assert (await response.json())["result"]["protocolVersion"] == "2025-11-25"
-
-    run(scenario())
+@in_loop
+async def test_the_version_of_an_opening_is_negotiated_whatever_the_header_says(port, talk):
+    async with talk(port) as client:
+        response = await client.post(initialize("2099-01-01"), MCP_Protocol_Version="2099-01-01")
+        assert response.status == 200
+        assert (await response.json())["result"]["protocolVersion"] == "2025-11-25"
 
 
 @everywhere
@@ -384,19 +356,17 @@ def test_the_version_of_an_opening_is_negotiated_whatever_the_header_says(port, 
         (b"[" * 100_000 + b"]" * 100_000, "nests deeper"),
     ],
 )
-def test_a_malformed_message_is_answered_with_400(port, talk, message, why, revision):
-    async def scenario():
-        async with talk(port, revision=revision) as client:
-            await client.open()
-            response = await client.post(message)
-            assert response.status == 400
-            assert response.kind == "application/json"
-            body = await response.json()
-            assert body.get("id") is None
-            assert why in json.dumps(body)
-            assert text_of(await client.answer(call(1, "add", a=1, b=2))) == "3"
-
-    run(scenario())
+@in_loop
+async def test_a_malformed_message_is_answered_with_400(port, talk, message, why, revision):
+    async with talk(port, revision=revision) as client:
+        await client.open()
+        response = await client.post(message)
+        assert response.status == 400
+        assert response.kind == "application/json"
+        body = await response.json()
+        assert body.get("id") is None
+        assert why in json.dumps(body)
+        assert text_of(await client.answer(call(1, "add", a=1, b=2))) == "3"
 
 
 @pytest.mark.parametrize(
@@ -409,115 +379,103 @@ def test_a_malformed_message_is_answered_with_400(port, talk, message, why, revi
     ids=["method", "params", "batch"],
 )
 @pytest.mark.parametrize("accept", ["application/json, text/event-stream", "text/event-stream"])
-def test_a_request_that_is_refused_is_answered_like_any_other(port, talk, message, code, accept):
-    async def scenario():
-        async with talk(port, revision="2025-03-26") as client:
-            await client.open()
-            response = await client.post(message, Accept=accept)
-            assert response.status == 200
-            assert response.kind == accept.split(", ")[0]
-            is_stream = response.kind == "text/event-stream"
-            (answer,) = await response.rest() if is_stream else [await response.json()]
-            (fault,) = answer if isinstance(message, list) else [answer]
-            assert (fault["id"], fault["error"]["code"]) == (1, code)
-
-    run(scenario())
-
-
-def test_an_opening_that_is_refused_is_answered_and_opens_nothing(port, talk):
-    async def scenario():
-        async with talk(port) as client:
-            response = await client.post(request(1, "initialize"))
-            assert (response.status, response.headers.get("mcp-session-id")) == (200, None)
-            assert (await response.json())["error"]["code"] == -32602
-
-    run(scenario())
+@in_loop
+async def test_a_request_that_is_refused_is_answered_like_any_other(
+    port, talk, message, code, accept
+):
+    async with talk(port, revision="2025-03-26") as client:
+        await client.open()
+        response = await client.post(message, Accept=accept)
+        assert response.status == 200
+        assert response.kind == accept.split(", ")[0]
+        is_stream = response.kind == "text/event-stream"
+        (answer,) = await response.rest() if is_stream else [await response.json()]
+        (fault,) = answer if isinstance(message, list) else [answer]
+        assert (fault["id"], fault["error"]["code"]) == (1, code)
 
 
-def test_an_unknown_notification_is_accepted_and_ignored(port, talk):
-    async def scenario():
-        async with talk(port) as client:
-            await client.open()
-            response = await client.post(notification("notifications/of_my_own"))
-            assert response.status == 202
+@in_loop
+async def test_an_opening_that_is_refused_is_answered_and_opens_nothing(port, talk):
+    async with talk(port) as client:
+        response = await client.post(request(1, "initialize"))
+        assert (response.status, response.headers.get("mcp-session-id")) == (200, None)
+        assert (await response.json())["error"]["code"] == -32602
 
-    run(scenario())
+
+@in_loop
+async def test_an_unknown_notification_is_accepted_and_ignored(port, talk):
+    async with talk(port) as client:
+        await client.open()
+        response = await client.post(notification("notifications/of_my_own"))
+        assert response.status == 202
 
 
 @pytest.mark.requirement("http.post.stream-one-response-per-request", "http.post.accepted-202")
-def test_a_batch_is_answered_as_one(port, talk):
-    async def scenario():
-        async with talk(port, revision="2025-03-26") as client:
-            await client.open(elicitation={})
-            batch = [
-                call(1, "add", a=1, b=2),
-                notification("notifications/roots/list_changed"),
-                request(2, "ping"),
-                call(3, "add", a=2, b=2),
-                {"jsonrpc": "2.0", "id": 99},
-            ]
-            response = await client.post(batch)
-            assert response.kind == "application/json"
-            assert {each["id"] for each in await response.json()} == {1, 2, 3, 99}
-            quiet = [notification("notifications/roots/list_changed")] * 2
-            accepted = await client.post(quiet)
-            assert (accepted.status, await accepted.body()) == (202, b"")
-
-    run(scenario())
+@in_loop
+async def test_a_batch_is_answered_as_one(port, talk):
+    async with talk(port, revision="2025-03-26") as client:
+        await client.open(elicitation={})
+        batch = [
+            call(1, "add", a=1, b=2),
+            notification("notifications/roots/list_changed"),
+            request(2, "ping"),
+            call(3, "add", a=2, b=2),
+            {"jsonrpc": "2.0", "id": 99},
+        ]
+        response = await client.post(batch)
+        assert response.kind == "application/json"
+        assert {each["id"] for each in await response.json()} == {1, 2, 3, 99}
+        quiet = [notification("notifications/roots/list_changed")] * 2
+        accepted = await client.post(quiet)
+        assert (accepted.status, await accepted.body()) == (202, b"")
 
 
-def test_a_batch_may_become_a_stream_and_hold_answers_to_questions(port, talk):
-    async def scenario():
-        async with talk(port, revision="2025-03-26") as client:
-            await client.open(roots={})
-            batch = [call(1, "count", token="a", to=2), call(2, "count", token="b", to=2)]
-            *steps, answers = await (await client.post(batch)).rest()
-            assert sorted((each["params"]["progressToken"]) for each in steps) == [
-                "a",
-                "a",
-                "b",
-                "b",
-            ]
-            assert {each["id"]: text_of(each) for each in answers} == {1: "2", 2: "2"}
-
-    run(scenario())
+@in_loop
+async def test_a_batch_may_become_a_stream_and_hold_answers_to_questions(port, talk):
+    async with talk(port, revision="2025-03-26") as client:
+        await client.open(roots={})
+        batch = [call(1, "count", token="a", to=2), call(2, "count", token="b", to=2)]
+        *steps, answers = await (await client.post(batch)).rest()
+        assert sorted((each["params"]["progressToken"]) for each in steps) == [
+            "a",
+            "a",
+            "b",
+            "b",
+        ]
+        assert {each["id"]: text_of(each) for each in answers} == {1: "2", 2: "2"}
 
 
-def test_a_batch_whose_requests_are_all_cancelled_ends(port, talk):
-    async def scenario():
-        async with talk(port, revision="2025-03-26") as client:
-            await client.open()
-            batch = [call(1, "wait", name="one"), call(2, "wait", name="two")]
-            posting = asyncio.create_task(client.post(batch))
-            while "two begins" not in text_of(await client.answer(call(5, "history"))):
-                await asyncio.sleep(0.01)
-            for id in (1, 2):
-                await client.post(notification("notifications/cancelled", requestId=id))
-            response = await posting
-            assert (response.status, await response.rest()) == (200, [])
-
-    run(scenario())
+@in_loop
+async def test_a_batch_whose_requests_are_all_cancelled_ends(port, talk):
+    async with talk(port, revision="2025-03-26") as client:
+        await client.open()
+        batch = [call(1, "wait", name="one"), call(2, "wait", name="two")]
+        posting = asyncio.create_task(client.post(batch))
+        while "two begins" not in text_of(await client.answer(call(5, "history"))):
+            await asyncio.sleep(0.01)
+        for id in (1, 2):
+            await client.post(notification("notifications/cancelled", requestId=id))
+        response = await posting
+        assert (response.status, await response.rest()) == (200, [])
 
 
-def test_a_cancelled_request_ends_without_an_answer(port, talk):
-    async def scenario():
-        async with talk(port) as client:
-            await client.open()
-            streaming = await client.post(call(1, "hold", token="t", name="cancel"))
-            assert (await streaming.event())["params"]["progress"] == 1
-            silent = asyncio.create_task(client.post(call(2, "wait", name="cancel too")))
-            while "cancel too begins" not in text_of(await client.answer(call(3, "history"))):
-                await asyncio.sleep(0.01)
-            for id in (1, 2):
-                accepted = await client.post(notification("notifications/cancelled", requestId=id))
-                assert accepted.status == 202
-            assert await streaming.rest() == []
-            response = await silent
-            assert (response.status, response.kind) == (200, "text/event-stream")
-            assert await response.rest() == []
-            assert "cancel is cancelled" in text_of(await client.answer(call(4, "history")))
-
-    run(scenario())
+@in_loop
+async def test_a_cancelled_request_ends_without_an_answer(port, talk):
+    async with talk(port) as client:
+        await client.open()
+        streaming = await client.post(call(1, "hold", token="t", name="cancel"))
+        assert (await streaming.event())["params"]["progress"] == 1
+        silent = asyncio.create_task(client.post(call(2, "wait", name="cancel too")))
+        while "cancel too begins" not in text_of(await client.answer(call(3, "history"))):
+            await asyncio.sleep(0.01)
+        for id in (1, 2):
+            accepted = await client.post(notification("notifications/cancelled", requestId=id))
+            assert accepted.status == 202
+        assert await streaming.rest() == []
+        response = await silent
+        assert (response.status, response.kind) == (200, "text/event-stream")
+        assert await response.rest() == []
+        assert "cancel is cancelled" in text_of(await client.answer(call(4, "history")))
 
 
 @pytest.mark.requirement("http.origin.validated")
@@ -536,60 +494,50 @@ def test_a_cancelled_request_ends_without_an_answer(port, talk):
     ],
 )
 @cases("path", ["/mcp", "/sse", "/messages", "/elsewhere"])
-def test_foreign_origins_and_hosts_are_refused(port, talk, header, value, option, path):
-    async def scenario():
-        async with talk(port) as client:
-            for method in ("POST", "GET", "DELETE", "OPTIONS"):
-                body = json.dumps(initialize()).encode() if method == "POST" else None
-                response = await client.send(method, body, path=path, **{header: value})
-                assert response.status == 403
-                said = await response.error()
-                assert repr(value) in said
-                assert option in said
-                assert "access-control-allow-origin" not in response.headers
-
-    run(scenario())
+@in_loop
+async def test_foreign_origins_and_hosts_are_refused(port, talk, header, value, option, path):
+    async with talk(port) as client:
+        for method in ("POST", "GET", "DELETE", "OPTIONS"):
+            body = json.dumps(initialize()).encode() if method == "POST" else None
+            response = await client.send(method, body, path=path, **{header: value})
+            assert response.status == 403
+            said = await response.error()
+            assert repr(value) in said
+            assert option in said
+            assert "access-control-allow-origin" not in response.headers
 
 
 @pytest.mark.parametrize("hosts", [[], ["localhost", "localhost"], ["localhost", "evil.example"]])
 @pytest.mark.parametrize("path", ["/mcp", "/sse", "/messages"])
-def test_a_request_without_a_host_or_with_two_is_refused(port, talk, hosts, path):
+@in_loop
+async def test_a_request_without_a_host_or_with_two_is_refused(port, talk, hosts, path):
     body = json.dumps(initialize()).encode()
     lines = [f"POST {path} HTTP/1.1", *(f"Host: {host}" for host in hosts)]
     lines += ["Accept: application/json, text/event-stream", "Content-Type: application/json"]
     lines += [f"Content-Length: {len(body)}", "", ""]
-
-    async def scenario():
-        async with talk(port) as client:
-            response = await client.raw("\r\n".join(lines).encode() + body)
-            assert response.status == 400
-            assert "Host" in await response.error()
-            assert "mcp-session-id" not in response.headers
-
-    run(scenario())
+    async with talk(port) as client:
+        response = await client.raw("\r\n".join(lines).encode() + body)
+        assert response.status == 400
+        assert "Host" in await response.error()
+        assert "mcp-session-id" not in response.headers
 
 
-def test_http_1_0_needs_no_host(port, talk):
+@in_loop
+async def test_http_1_0_needs_no_host(port, talk):
     body = json.dumps(initialize()).encode()
     lines = ["POST /mcp HTTP/1.0", "Accept: application/json, text/event-stream"]
     lines += ["Content-Type: application/json", f"Content-Length: {len(body)}", "", ""]
-
-    async def scenario():
-        async with talk(port) as client:
-            response = await client.raw("\r\n".join(lines).encode() + body)
-            assert response.status == 200
-
-    run(scenario())
+    async with talk(port) as client:
+        response = await client.raw("\r\n".join(lines).encode() + body)
+        assert response.status == 200
 
 
 @pytest.mark.requirement("http.origin.validated")
 @pytest.mark.parametrize("value", ["http://localhost", "https://127.0.0.1:5173", "http://[::1]:1"])
-def test_local_origins_are_served(port, talk, value):
-    async def scenario():
-        async with talk(port) as client:
-            assert (await client.post(initialize(), Origin=value)).status == 200
-
-    run(scenario())
+@in_loop
+async def test_local_origins_are_served(port, talk, value):
+    async with talk(port) as client:
+        assert (await client.post(initialize(), Origin=value)).status == 200
 
 
 def test_a_public_url_allows_its_host_and_origin(talk):
@@ -622,27 +570,23 @@ def test_a_public_url_allows_its_host_and_origin(talk):
         ("application/json;q=0, text/event-stream", "text/event-stream"),
     ],
 )
-def test_the_answer_is_what_the_client_accepts(port, talk, accept, kind):
-    async def scenario():
-        async with talk(port) as client:
-            await client.open()
-            response = await client.post(call(1, "add", a=1, b=2), Accept=accept)
-            assert (response.status, response.kind) == (200, kind)
-
-    run(scenario())
+@in_loop
+async def test_the_answer_is_what_the_client_accepts(port, talk, accept, kind):
+    async with talk(port) as client:
+        await client.open()
+        response = await client.post(call(1, "add", a=1, b=2), Accept=accept)
+        assert (response.status, response.kind) == (200, kind)
 
 
-def test_an_accept_header_without_our_types_is_refused(port, talk):
-    async def scenario():
-        async with talk(port) as client:
-            await client.open()
-            response = await client.post(call(1, "add", a=1, b=2), Accept="text/html")
-            assert response.status == 406
-            assert "text/event-stream" in await response.error()
-            response = await client.get(Accept="application/json")
-            assert response.status == 406
-
-    run(scenario())
+@in_loop
+async def test_an_accept_header_without_our_types_is_refused(port, talk):
+    async with talk(port) as client:
+        await client.open()
+        response = await client.post(call(1, "add", a=1, b=2), Accept="text/html")
+        assert response.status == 406
+        assert "text/event-stream" in await response.error()
+        response = await client.get(Accept="application/json")
+        assert response.status == 406
 
 
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
@@ -673,83 +617,71 @@ def test_a_browser_gets_a_page_that_says_how_to_add_the_server(talk, options):
         run(scenario(port))
 
 
-def test_other_clients_without_a_session_get_the_error_as_before(port, talk):
-    async def scenario():
-        async with talk(port) as client:
-            for accept, status in (
-                ("text/event-stream", 400),
-                ("*/*", 400),
-                (f"{BROWSER}, text/event-stream", 400),
-                ("application/json", 406),
-            ):
-                response = await client.send("GET", Accept=accept)
-                assert (response.status, response.kind) == (status, "application/json")
-                assert await response.error()
-            response = await client.send("GET", Accept=BROWSER, Mcp_Session_Id="made-up")
-            assert response.status == 404
-            response = await client.send("GET", Accept=BROWSER, Host="evil.example")
-            assert (response.status, response.kind) == (403, "application/json")
-
-    run(scenario())
+@in_loop
+async def test_other_clients_without_a_session_get_the_error_as_before(port, talk):
+    async with talk(port) as client:
+        for accept, status in (
+            ("text/event-stream", 400),
+            ("*/*", 400),
+            (f"{BROWSER}, text/event-stream", 400),
+            ("application/json", 406),
+        ):
+            response = await client.send("GET", Accept=accept)
+            assert (response.status, response.kind) == (status, "application/json")
+            assert await response.error()
+        response = await client.send("GET", Accept=BROWSER, Mcp_Session_Id="made-up")
+        assert response.status == 404
+        response = await client.send("GET", Accept=BROWSER, Host="evil.example")
+        assert (response.status, response.kind) == (403, "application/json")
 
 
 @pytest.mark.parametrize(
     "kind", ["text/plain", "application/x-www-form-urlencoded", "application/json; charset=latin1"]
 )
-def test_a_body_that_is_not_json_is_refused(port, talk, kind):
-    async def scenario():
-        async with talk(port) as client:
-            response = await client.post(initialize(), Content_Type=kind)
-            assert response.status == 415
-            assert (await client.post(initialize(), Content_Type=None)).status == 415
-            fine = await client.post(initialize(), Content_Type='Application/JSON; charset="UTF-8"')
-            assert fine.status == 200
-
-    run(scenario())
+@in_loop
+async def test_a_body_that_is_not_json_is_refused(port, talk, kind):
+    async with talk(port) as client:
+        response = await client.post(initialize(), Content_Type=kind)
+        assert response.status == 415
+        assert (await client.post(initialize(), Content_Type=None)).status == 415
+        fine = await client.post(initialize(), Content_Type='Application/JSON; charset="UTF-8"')
+        assert fine.status == 200
 
 
-def test_a_compressed_body_is_refused_as_such(port, talk):
-    async def scenario():
-        async with talk(port) as client:
-            packed = gzip.compress(b"{}")
-            response = await client.send("POST", packed, Content_Encoding="gzip")
-            assert response.status == 415
-            assert response.headers["accept-encoding"] == "identity"
-            assert "Content-Encoding is 'gzip'; bodies are taken" in await response.error()
-            fine = await client.post(initialize(), Content_Encoding="identity")
-            assert fine.status == 200
-
-    run(scenario())
+@in_loop
+async def test_a_compressed_body_is_refused_as_such(port, talk):
+    async with talk(port) as client:
+        packed = gzip.compress(b"{}")
+        response = await client.send("POST", packed, Content_Encoding="gzip")
+        assert response.status == 415
+        assert response.headers["accept-encoding"] == "identity"
+        assert "Content-Encoding is 'gzip'; bodies are taken" in await response.error()
+        fine = await client.post(initialize(), Content_Encoding="identity")
+        assert fine.status == 200
 
 
-def test_other_methods_and_paths_are_named_in_the_refusal(port, talk):
-    async def scenario():
-        async with talk(port) as client:
-            response = await client.send("PUT", b"{}")
-            assert response.status == 405
-            assert response.headers["allow"] == "GET, POST, DELETE, OPTIONS"
-            response = await client.send("GET", path="/elsewhere")
-            assert response.status == 404
-            assert "/mcp" in await response.error()
-
-    run(scenario())
+@in_loop
+async def test_other_methods_and_paths_are_named_in_the_refusal(port, talk):
+    async with talk(port) as client:
+        response = await client.send("PUT", b"{}")
+        assert response.status == 405
+        assert response.headers["allow"] == "GET, POST, DELETE, OPTIONS"
+        response = await client.send("GET", path="/elsewhere")
+        assert response.status == 404
+        assert "/mcp" in await response.error()
 
 
 @pytest.mark.parametrize("path", ["/mcp", "/mcp/"])
-def test_the_path_works_with_and_without_a_slash(port, talk, path):
-    async def scenario():
-        async with talk(port, path=path) as client:
-            await client.open()
-            assert text_of(await client.answer(call(1, "add", a=1, b=2))) == "3"
-
-    run(scenario())
+@in_loop
+async def test_the_path_works_with_and_without_a_slash(port, talk, path):
+    async with talk(port, path=path) as client:
+        await client.open()
+        assert text_of(await client.answer(call(1, "add", a=1, b=2))) == "3"
 
 
-def test_health_checks_need_no_host(port, talk):
-    async def scenario():
-        async with talk(port) as client:
-            for path in ("/healthz", "/readyz/"):
-                response = await client.send("GET", path=path, Host="10.0.0.1")
-                assert (response.status, await response.json()) == (200, {"status": "ok"})
-
-    run(scenario())
+@in_loop
+async def test_health_checks_need_no_host(port, talk):
+    async with talk(port) as client:
+        for path in ("/healthz", "/readyz/"):
+            response = await client.send("GET", path=path, Host="10.0.0.1")
+            assert (response.status, await response.json()) == (200, {"status": "ok"})

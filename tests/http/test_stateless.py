@@ -19,7 +19,7 @@ from support.http_talk import notification, text_of
 from support.modern import PREFIX, REVISION, meta
 from support.stateless import Modern, call, headers_of, modern
 from support.tables import cases
-from support.waiting import run, until
+from support.waiting import in_loop, run, until
 
 OLDER = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 UNKNOWN = "2099-01-01"
@@ -481,7 +481,8 @@ def test_a_client_that_leaves_cancels_its_requests(tool):
 
 
 @pytest.mark.requirement("http.cancel.stop-work")
-def test_a_client_that_leaves_cancels_work_in_a_thread():
+@in_loop
+async def test_a_client_that_leaves_cancels_work_in_a_thread():
     server = offer()
     seen = []
 
@@ -493,17 +494,14 @@ def test_a_client_that_leaves_cancels_work_in_a_thread():
         seen.append("is cancelled")
         return "never"
 
-    async def scenario():
-        app = server.asgi()
-        client = Modern(app)
-        held = client.begin(call("work"))
-        await until(lambda: seen)
-        held.disconnect()
-        await held.done()
-        await until(lambda: len(seen) == 2)
-        await app.stop()
-
-    run(scenario())
+    app = server.asgi()
+    client = Modern(app)
+    held = client.begin(call("work"))
+    await until(lambda: seen)
+    held.disconnect()
+    await held.done()
+    await until(lambda: len(seen) == 2)
+    await app.stop()
 
 
 def test_an_answer_that_comes_with_the_disconnect_is_sent_or_not():

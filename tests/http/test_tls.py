@@ -18,7 +18,7 @@ from support.certificates import self_signed
 from support.http_offer import offer
 from support.listened import call_body, call_lines, head, listened, post
 from support.tables import cases
-from support.waiting import LONG, run, until_sync
+from support.waiting import LONG, in_loop, until_sync
 
 
 @pytest.fixture(scope="module")
@@ -40,18 +40,16 @@ def secure(request, files):
         yield found
 
 
-def test_our_client_calls_over_https(secure, trusting):
-    async def main():
-        url = f"https://localhost:{secure.port}/mcp"
-        async with connect(url, http=HttpClientOptions(verify=trusting)) as client:
-            steps = []
-            result = await client.call_tool("add", {"a": 1, "b": 2})
-            assert result.content[0].text == "3"
-            note = steps.append
-            await client.call_tool("count", {"to": 3}, on_progress=lambda step, *_: note(step))
-            assert len(steps) == 3
-
-    run(main())
+@in_loop
+async def test_our_client_calls_over_https(secure, trusting):
+    url = f"https://localhost:{secure.port}/mcp"
+    async with connect(url, http=HttpClientOptions(verify=trusting)) as client:
+        steps = []
+        result = await client.call_tool("add", {"a": 1, "b": 2})
+        assert result.content[0].text == "3"
+        note = steps.append
+        await client.call_tool("count", {"to": 3}, on_progress=lambda step, *_: note(step))
+        assert len(steps) == 3
 
 
 def test_a_connection_serves_many_requests_over_https(secure, trusting):

@@ -9,7 +9,7 @@ import pytest
 from support.http_offer import offer
 from support.http_server import bounded
 from support.http_talk import call, initialize, notification, request, text_of
-from support.waiting import run
+from support.waiting import in_loop, run
 
 REVISION = "2024-11-05"
 
@@ -41,37 +41,33 @@ async def opened(client, path="/sse", **capabilities):
     "sse.server.message-event",
     "sse.server.event-data-json",
 )
-def test_all_messages_of_the_server_arrive_on_the_stream(port, talk):
-    async def scenario():
-        async with talk(port, revision=REVISION) as client:
-            stream = await opened(client)
-            accepted = await client.post(call(1, "count", token="t", to=2))
-            assert (accepted.status, await accepted.body()) == (202, b"")
-            found = [await stream.event() for _ in range(3)]
-            assert [each["params"]["progress"] for each in found[:2]] == [1, 2]
-            assert text_of(found[2]) == "2"
-            await client.post(request(2, "resources/subscribe", uri="note://a"))
-            await stream.event()
-            await client.post(call(3, "touch", uri="note://a"))
-            both = [await stream.event(), await stream.event()]
-            assert {each.get("method") for each in both} == {
-                "notifications/resources/updated",
-                None,
-            }
-            assert set(stream.names[1:]) == {"message"}
-            assert stream.ids == [None] * len(stream.ids)
-
-    run(scenario())
+@in_loop
+async def test_all_messages_of_the_server_arrive_on_the_stream(port, talk):
+    async with talk(port, revision=REVISION) as client:
+        stream = await opened(client)
+        accepted = await client.post(call(1, "count", token="t", to=2))
+        assert (accepted.status, await accepted.body()) == (202, b"")
+        found = [await stream.event() for _ in range(3)]
+        assert [each["params"]["progress"] for each in found[:2]] == [1, 2]
+        assert text_of(found[2]) == "2"
+        await client.post(request(2, "resources/subscribe", uri="note://a"))
+        await stream.event()
+        await client.post(call(3, "touch", uri="note://a"))
+        both = [await stream.event(), await stream.event()]
+        assert {each.get("method") for each in both} == {
+            "notifications/resources/updated",
+            None,
+        }
+        assert set(stream.names[1:]) == {"message"}
+        assert stream.ids == [None] * len(stream.ids)
 
 
 @pytest.mark.parametrize("path", ["/sse", "/sse/"])
-def test_the_messages_url_is_a_path_from_the_root(port, talk, path):
-    async def scenario():
-        async with talk(port, revision=REVISION) as client:
-            stream = await client.send("GET", path=path)
-            assert (await stream.event()).startswith("/messages?session_id=")
-
-    run(scenario())
+@in_loop
+async def test_the_messages_url_is_a_path_from_the_root(port, talk, path):
+    async with talk(port, revision=REVISION) as client:
+        stream = await client.send("GET", path=path)
+        assert (await stream.event()).startswith("/messages?session_id=")
 
 
 def test_the_messages_url_follows_the_public_url(talk):
@@ -86,72 +82,62 @@ def test_the_messages_url_follows_the_public_url(talk):
 
 
 @pytest.mark.requirement("lifecycle.shutdown.http-close")
-def test_the_session_ends_with_its_stream(port, talk):
-    async def scenario():
-        async with talk(port, revision=REVISION) as client, talk(port) as other:
-            stream = await opened(client)
-            await other.open()
-            await client.post(call(1, "hold", token="t", name="older"))
-            await stream.event()
-            stream.abort()
-            while (response := await client.post(request(2, "ping"))).status == 202:
-                await asyncio.sleep(0.01)
-            assert response.status == 404
-            history = text_of(await other.answer(call(1, "history")))
-            assert "older is cancelled" in history
-
-    run(scenario())
+@in_loop
+async def test_the_session_ends_with_its_stream(port, talk):
+    async with talk(port, revision=REVISION) as client, talk(port) as other:
+        stream = await opened(client)
+        await other.open()
+        await client.post(call(1, "hold", token="t", name="older"))
+        await stream.event()
+        stream.abort()
+        while (response := await client.post(request(2, "ping"))).status == 202:
+            await asyncio.sleep(0.01)
+        assert response.status == 404
+        history = text_of(await other.answer(call(1, "history")))
+        assert "older is cancelled" in history
 
 
-def test_questions_are_answered_by_post(port, talk):
-    async def scenario():
-        async with talk(port, revision=REVISION) as client:
-            stream = await opened(client, roots={})
-            await client.post(call(1, "ask"))
-            answer = await stream.event()
-            assert "elicitation/create does not exist" in text_of(answer)
-
-    run(scenario())
+@in_loop
+async def test_questions_are_answered_by_post(port, talk):
+    async with talk(port, revision=REVISION) as client:
+        stream = await opened(client, roots={})
+        await client.post(call(1, "ask"))
+        answer = await stream.event()
+        assert "elicitation/create does not exist" in text_of(answer)
 
 
 @pytest.mark.requirement("http.post.refused-status")
 @pytest.mark.parametrize("body", [b"{", b'{"jsonrpc":"2.0","id":7,"result":{}}', b"5"])
-def test_a_malformed_message_is_refused_in_the_response_to_it(port, talk, body):
-    async def scenario():
-        async with talk(port, revision=REVISION) as client:
-            stream = await opened(client)
-            response = await client.post(body)
-            assert response.status == 400
-            assert json.loads(await response.body())["error"]
-            await client.post(request(3, "ping"))
-            assert (await stream.event())["id"] == 3
-
-    run(scenario())
+@in_loop
+async def test_a_malformed_message_is_refused_in_the_response_to_it(port, talk, body):
+    async with talk(port, revision=REVISION) as client:
+        stream = await opened(client)
+        response = await client.post(body)
+        assert response.status == 400
+        assert json.loads(await response.body())["error"]
+        await client.post(request(3, "ping"))
+        assert (await stream.event())["id"] == 3
 
 
-def test_a_request_that_cannot_be_read_is_answered_on_the_stream(port, talk):
-    async def scenario():
-        async with talk(port, revision=REVISION) as client:
-            stream = await opened(client)
-            response = await client.post(request(5, "tools/call", name=7))
-            assert response.status == 202
-            answer = await stream.event()
-            assert (answer["id"], answer["error"]["code"]) == (5, -32602)
-
-    run(scenario())
+@in_loop
+async def test_a_request_that_cannot_be_read_is_answered_on_the_stream(port, talk):
+    async with talk(port, revision=REVISION) as client:
+        stream = await opened(client)
+        response = await client.post(request(5, "tools/call", name=7))
+        assert response.status == 202
+        answer = await stream.event()
+        assert (answer["id"], answer["error"]["code"]) == (5, -32602)
 
 
-def test_a_batch_under_a_revision_without_batches_is_answered_on_the_stream(port, talk):
-    async def scenario():
-        async with talk(port, revision="2025-06-18") as client:
-            stream = await opened(client)
-            response = await client.post([request(5, "ping"), request(6, "ping")])
-            assert response.status == 202
-            assert [(await stream.event())["id"] for _ in range(2)] == [5, 6]
-            await client.post(request(7, "ping"))
-            assert (await stream.event())["id"] == 7
-
-    run(scenario())
+@in_loop
+async def test_a_batch_under_a_revision_without_batches_is_answered_on_the_stream(port, talk):
+    async with talk(port, revision="2025-06-18") as client:
+        stream = await opened(client)
+        response = await client.post([request(5, "ping"), request(6, "ping")])
+        assert response.status == 202
+        assert [(await stream.event())["id"] for _ in range(2)] == [5, 6]
+        await client.post(request(7, "ping"))
+        assert (await stream.event())["id"] == 7
 
 
 @pytest.mark.parametrize(("size", "status"), [(3_000, 202), (4_100, 404)])
@@ -168,29 +154,27 @@ def test_a_query_is_read_up_to_its_limit(port, talk, size, status):
     run(scenario())
 
 
-def test_requests_to_the_wrong_endpoint_are_refused(port, talk):
-    async def scenario():
-        async with talk(port, revision=REVISION) as client, talk(port) as newer:
-            await opened(client)
-            await newer.open()
-            place = client.path
-            refused = [
-                (await client.send("POST", b"{}", path="/sse"), 405),
-                (await client.send("GET", path=place), 405),
-                (await client.send("POST", b"{}", path="/messages"), 404),
-                (await client.send("POST", b"{}", path="/messages?session_id=x"), 404),
-                (await client.send("POST", b"{}", path=place, Content_Type="text/plain"), 415),
-                (await client.send("GET", path="/sse", Accept="application/json"), 406),
-                (
-                    await client.send("POST", b"{}", path=f"/messages?session_id={newer.session}"),
-                    404,
-                ),
-            ]
-            for response, status in refused:
-                assert response.status == status
-                assert await response.error()
-
-    run(scenario())
+@in_loop
+async def test_requests_to_the_wrong_endpoint_are_refused(port, talk):
+    async with talk(port, revision=REVISION) as client, talk(port) as newer:
+        await opened(client)
+        await newer.open()
+        place = client.path
+        refused = [
+            (await client.send("POST", b"{}", path="/sse"), 405),
+            (await client.send("GET", path=place), 405),
+            (await client.send("POST", b"{}", path="/messages"), 404),
+            (await client.send("POST", b"{}", path="/messages?session_id=x"), 404),
+            (await client.send("POST", b"{}", path=place, Content_Type="text/plain"), 415),
+            (await client.send("GET", path="/sse", Accept="application/json"), 406),
+            (
+                await client.send("POST", b"{}", path=f"/messages?session_id={newer.session}"),
+                404,
+            ),
+        ]
+        for response, status in refused:
+            assert response.status == status
+            assert await response.error()
 
 
 def test_the_older_form_is_off_by_default(talk):

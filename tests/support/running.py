@@ -6,6 +6,7 @@ from functools import wraps
 from typing import Any
 
 from accord.testing import run_in_virtual_time
+from support.waiting import LONG
 
 AsyncTest = Callable[..., Coroutine[Any, Any, None]]
 
@@ -26,6 +27,29 @@ def in_virtual_time(test: AsyncTest) -> Callable[..., None]:
     @wraps(test)
     def run(*args: Any, **keywords: Any) -> None:
         run_in_virtual_time(test(*args, **keywords))
+
+    return run
+
+
+def run_to_the_end(work: Coroutine[Any, Any, Any]) -> Any:
+    """Run a coroutine to its end within a bounded time; nothing may be left running."""
+
+    async def bounded() -> Any:
+        async with asyncio.timeout(2 * LONG):
+            result = await work
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        assert not left
+        return result
+
+    return asyncio.run(bounded())
+
+
+def to_the_end(test: AsyncTest) -> Callable[..., None]:
+    """Run a test on a loop of its own within a bounded time; it may leave nothing running."""
+
+    @wraps(test)
+    def run(*args: Any, **keywords: Any) -> None:
+        run_to_the_end(test(*args, **keywords))
 
     return run
 

@@ -12,7 +12,7 @@ from accord.errors import ConnectFailed, RequestError, RequestTimeout
 from accord.http.client.sender import HttpClientOptions
 from accord.protocol.revisions import REVISIONS
 from support.raw_http import OlderServer, RawServer
-from support.waiting import run, until
+from support.waiting import in_loop, run, until
 
 WITH_HEADER = [row.id for row in REVISIONS.values() if row.handshake and row.version_header]
 WITHOUT_HEADER = [row.id for row in REVISIONS.values() if row.handshake and not row.version_header]
@@ -52,54 +52,49 @@ def text_event(request, text):
     "session.id.header-name",
 )
 @pytest.mark.parametrize("revision", WITH_HEADER)
-def test_every_request_carries_what_the_protocol_wants(revision):
-    async def main():
-        async with RawServer() as server:
-            async with connect(server.url, revision=revision) as client:
-                assert said(await client.call_tool("echo", {"a": 1})) == {"a": 1}
-                await until(lambda: server.seen("GET"))
-            first, *others = server.requests
-            assert "mcp-session-id" not in first.headers
-            assert "mcp-protocol-version" not in first.headers
-            for request in others:
-                assert request.session == "session-1"
-                assert request.headers["mcp-protocol-version"] == revision
-            for request in server.requests:
-                if request.method == "POST":
-                    assert request.headers["accept"] == "application/json, text/event-stream"
-                    assert request.headers["content-type"] == "application/json"
-            assert [request.name for request in server.requests][:2] == [
-                "initialize",
-                "notifications/initialized",
-            ]
-
-    run(main())
+@in_loop
+async def test_every_request_carries_what_the_protocol_wants(revision):
+    async with RawServer() as server:
+        async with connect(server.url, revision=revision) as client:
+            assert said(await client.call_tool("echo", {"a": 1})) == {"a": 1}
+            await until(lambda: server.seen("GET"))
+        first, *others = server.requests
+        assert "mcp-session-id" not in first.headers
+        assert "mcp-protocol-version" not in first.headers
+        for request in others:
+            assert request.session == "session-1"
+            assert request.headers["mcp-protocol-version"] == revision
+        for request in server.requests:
+            if request.method == "POST":
+                assert request.headers["accept"] == "application/json, text/event-stream"
+                assert request.headers["content-type"] == "application/json"
+        assert [request.name for request in server.requests][:2] == [
+            "initialize",
+            "notifications/initialized",
+        ]
 
 
 @pytest.mark.parametrize("revision", WITHOUT_HEADER)
-def test_older_revisions_have_no_version_header(revision):
-    async def main():
-        async with RawServer() as server:
-            async with connect(server.url, revision=revision) as client:
-                await client.ping()
-            assert all("mcp-protocol-version" not in each.headers for each in server.requests)
-
-    run(main())
+@in_loop
+async def test_older_revisions_have_no_version_header(revision):
+    async with RawServer() as server:
+        async with connect(server.url, revision=revision) as client:
+            await client.ping()
+        assert all("mcp-protocol-version" not in each.headers for each in server.requests)
 
 
 @pytest.mark.requirement("session.end.client-delete")
-def test_closing_ends_the_session_by_delete():
-    async def main():
-        async with RawServer() as server:
-            async with connect(server.url) as client:
-                await client.ping()
-            assert [request.session for request in server.seen("DELETE")] == ["session-1"]
-            assert not server.sessions
-
-    run(main())
+@in_loop
+async def test_closing_ends_the_session_by_delete():
+    async with RawServer() as server:
+        async with connect(server.url) as client:
+            await client.ping()
+        assert [request.session for request in server.seen("DELETE")] == ["session-1"]
+        assert not server.sessions
 
 
-def test_a_server_without_sessions_gets_no_session_id_and_no_delete():
+@in_loop
+async def test_a_server_without_sessions_gets_no_session_id_and_no_delete():
     def initialize(request, reply):
         reply.result(request, server.opening(request))
 
@@ -112,17 +107,14 @@ def test_a_server_without_sessions_gets_no_session_id_and_no_delete():
     server = RawServer(
         initialize=initialize, ping=ping, **{"notifications/initialized": initialized}
     )
-
-    async def main():
-        async with server, connect(server.url) as client:
-            await client.ping()
-        assert not server.seen("DELETE")
-        assert all(request.session is None for request in server.requests)
-
-    run(main())
+    async with server, connect(server.url) as client:
+        await client.ping()
+    assert not server.seen("DELETE")
+    assert all(request.session is None for request in server.requests)
 
 
-def test_nothing_is_said_before_the_server_has_taken_the_end_of_the_opening():
+@in_loop
+async def test_nothing_is_said_before_the_server_has_taken_the_end_of_the_opening():
     async def initialized(request, reply):
         await asyncio.sleep(0.1)
         taken.append(len(server.requests))
@@ -130,47 +122,40 @@ def test_nothing_is_said_before_the_server_has_taken_the_end_of_the_opening():
 
     taken = []
     server = RawServer(**{"notifications/initialized": initialized})
-
-    async def main():
-        async with server, connect(server.url, revision="2025-11-25") as client:
-            await asyncio.gather(client.ping(), client.ping())
-            assert taken == [2]
-
-    run(main())
+    async with server, connect(server.url, revision="2025-11-25") as client:
+        await asyncio.gather(client.ping(), client.ping())
+        assert taken == [2]
 
 
-def test_headers_travel_with_every_request_and_with_one_call():
-    async def main():
-        async with RawServer() as server:
-            async with connect(server.url, headers={"Authorization": "Bearer x"}) as client:
-                await client.call_tool("echo", {}, headers={"X-Trace": "7"})
-                await client.call_tool("echo", {})
-            assert {request.headers["authorization"] for request in server.requests} == {"Bearer x"}
-            assert [each.headers.get("x-trace") for each in server.seen("tools/call")] == [
-                "7",
-                None,
-            ]
-
-    run(main())
+@in_loop
+async def test_headers_travel_with_every_request_and_with_one_call():
+    async with RawServer() as server:
+        async with connect(server.url, headers={"Authorization": "Bearer x"}) as client:
+            await client.call_tool("echo", {}, headers={"X-Trace": "7"})
+            await client.call_tool("echo", {})
+        assert {request.headers["authorization"] for request in server.requests} == {"Bearer x"}
+        assert [each.headers.get("x-trace") for each in server.seen("tools/call")] == [
+            "7",
+            None,
+        ]
 
 
-def test_of_two_headers_with_one_name_the_more_particular_counts():
-    async def main():
-        async with RawServer() as server:
-            headers = {"x-a": "all", "accept-encoding": "gzip"}
-            async with connect(server.url, headers=headers) as client:
-                await client.ping(headers={"X-A": "one"})
-            (ping,) = server.seen("ping")
-            assert ping.headers["x-a"] == "one"
-            assert ping.headers["accept-encoding"] == "gzip"
-            others = [each for each in server.requests if each is not ping]
-            assert {each.headers["x-a"] for each in others} == {"all"}
-
-    run(main())
+@in_loop
+async def test_of_two_headers_with_one_name_the_more_particular_counts():
+    async with RawServer() as server:
+        headers = {"x-a": "all", "accept-encoding": "gzip"}
+        async with connect(server.url, headers=headers) as client:
+            await client.ping(headers={"X-A": "one"})
+        (ping,) = server.seen("ping")
+        assert ping.headers["x-a"] == "one"
+        assert ping.headers["accept-encoding"] == "gzip"
+        others = [each for each in server.requests if each is not ping]
+        assert {each.headers["x-a"] for each in others} == {"all"}
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_headers_from_a_function_are_made_for_each_request(is_async):
+@in_loop
+async def test_headers_from_a_function_are_made_for_each_request(is_async):
     made = []
 
     def fresh():
@@ -180,14 +165,11 @@ def test_headers_from_a_function_are_made_for_each_request(is_async):
     async def fresh_async():
         return fresh()
 
-    async def main():
-        async with RawServer() as server:
-            async with connect(server.url, headers=fresh_async if is_async else fresh) as client:
-                await client.ping()
-            tokens = [request.headers["authorization"] for request in server.requests]
-            assert len(set(tokens)) == len(tokens) >= 3
-
-    run(main())
+    async with RawServer() as server:
+        async with connect(server.url, headers=fresh_async if is_async else fresh) as client:
+            await client.ping()
+        tokens = [request.headers["authorization"] for request in server.requests]
+        assert len(set(tokens)) == len(tokens) >= 3
 
 
 def test_a_function_for_headers_that_fails_fails_the_call_and_nothing_else(caplog):
@@ -216,29 +198,25 @@ def test_a_function_for_headers_that_fails_fails_the_call_and_nothing_else(caplo
     "headers",
     [{"a b": "x"}, {"X-A": "line\r\nX-B: y"}, {"Mcp-Session-Id": "mine"}, {"Accept": "text/html"}],
 )
-def test_headers_that_cannot_be_sent_are_refused_before_anything_is(headers):
-    async def main():
-        async with RawServer() as server:
+@in_loop
+async def test_headers_that_cannot_be_sent_are_refused_before_anything_is(headers):
+    async with RawServer() as server:
+        with pytest.raises(ValueError, match="header"):
+            await connect(server.url, headers=headers)
+        assert not server.requests
+        async with connect(server.url) as client:
             with pytest.raises(ValueError, match="header"):
-                await connect(server.url, headers=headers)
-            assert not server.requests
-            async with connect(server.url) as client:
-                with pytest.raises(ValueError, match="header"):
-                    await client.ping(headers=headers)
-            assert not server.seen("ping")
-
-    run(main())
+                await client.ping(headers=headers)
+        assert not server.seen("ping")
 
 
-def test_a_session_of_the_applications_own_is_used_and_left_open():
-    async def main():
-        async with RawServer() as server, aiohttp.ClientSession(headers={"X-Mine": "1"}) as mine:
-            async with connect(server.url, http=HttpClientOptions(session=mine)) as client:
-                await client.ping()
-            assert {request.headers["x-mine"] for request in server.requests} == {"1"}
-            assert not mine.closed
-
-    run(main())
+@in_loop
+async def test_a_session_of_the_applications_own_is_used_and_left_open():
+    async with RawServer() as server, aiohttp.ClientSession(headers={"X-Mine": "1"}) as mine:
+        async with connect(server.url, http=HttpClientOptions(session=mine)) as client:
+            await client.ping()
+        assert {request.headers["x-mine"] for request in server.requests} == {"1"}
+        assert not mine.closed
 
 
 def test_whatever_sends_requests_may_take_the_place_of_the_library():
@@ -288,7 +266,8 @@ def test_whatever_sends_requests_may_take_the_place_of_the_library():
 
 
 @pytest.mark.requirement("http.client.supports-both-forms")
-def test_an_answer_may_be_an_event_stream_with_news_before_it():
+@in_loop
+async def test_an_answer_may_be_an_event_stream_with_news_before_it():
     async def call(request, reply):
         token = request.message["params"]["_meta"]["progressToken"]
         reply.stream()
@@ -301,17 +280,15 @@ def test_an_answer_may_be_an_event_stream_with_news_before_it():
         reply.event(text_event(request, "streamed"), event="message")
         reply.end()
 
-    async def main():
-        got = []
-        async with RawServer(tools__call=call) as server, connect(server.url) as client:
-            result = await client.call_tool("x", {}, on_progress=got.append)
-            assert said(result) == "streamed"
-            assert [each.progress for each in got] == [1, 2]
-
-    run(main())
+    got = []
+    async with RawServer(tools__call=call) as server, connect(server.url) as client:
+        result = await client.call_tool("x", {}, on_progress=got.append)
+        assert said(result) == "streamed"
+        assert [each.progress for each in got] == [1, 2]
 
 
-def test_the_opening_may_be_answered_by_an_event_stream():
+@in_loop
+async def test_the_opening_may_be_answered_by_an_event_stream():
     def initialize(request, reply):
         server.sessions.add("s")
         reply.stream(Mcp_Session_Id="s")
@@ -320,50 +297,43 @@ def test_the_opening_may_be_answered_by_an_event_stream():
         reply.end()
 
     server = RawServer(initialize=initialize)
-
-    async def main():
-        async with server, connect(server.url) as client:
-            await client.ping()
-        assert {request.session for request in server.requests} == {None, "s"}
-
-    run(main())
+    async with server, connect(server.url) as client:
+        await client.ping()
+    assert {request.session for request in server.requests} == {None, "s"}
 
 
-def test_connections_are_used_again_after_streams():
+@in_loop
+async def test_connections_are_used_again_after_streams():
     def call(request, reply):
         reply.stream()
         reply.event(text_event(request, "x"))
         reply.end()
 
-    async def main():
-        options = HttpClientOptions(listen=False)
-        async with (
-            RawServer(tools__call=call) as server,
-            connect(server.url, http=options) as client,
-        ):
-            for _ in range(20):
-                await client.call_tool("x")
-            assert len(server._connections) <= 2
-
-    run(main())
+    options = HttpClientOptions(listen=False)
+    async with (
+        RawServer(tools__call=call) as server,
+        connect(server.url, http=options) as client,
+    ):
+        for _ in range(20):
+            await client.call_tool("x")
+        assert len(server._connections) <= 2
 
 
-def test_a_server_that_does_not_end_its_stream_costs_no_time():
+@in_loop
+async def test_a_server_that_does_not_end_its_stream_costs_no_time():
     async def call(request, reply):
         reply.stream()
         reply.event(text_event(request, "x"))
         await asyncio.sleep(60)
 
-    async def main():
-        async with RawServer(tools__call=call) as server, connect(server.url) as client:
-            async with asyncio.timeout(30):
-                await client.call_tool("x")
-
-    run(main())
+    async with RawServer(tools__call=call) as server, connect(server.url) as client:
+        async with asyncio.timeout(30):
+            await client.call_tool("x")
 
 
 @pytest.mark.requirement("http.get.client-may-listen", "http.get.accept-event-stream")
-def test_requests_of_the_server_outside_calls_arrive_on_the_listening_stream_and_are_answered():
+@in_loop
+async def test_requests_of_the_server_outside_calls_arrive_on_the_listening_stream():
     async def listen(request, reply):
         reply.stream()
         note = {"level": "info", "data": "hello"}
@@ -371,20 +341,18 @@ def test_requests_of_the_server_outside_calls_arrive_on_the_listening_stream_and
         reply.event({"jsonrpc": "2.0", "id": "q", "method": "ping"})
         await asyncio.sleep(60)
 
-    async def main():
-        heard = []
-        async with RawServer(GET=listen) as server:
-            async with connect(server.url, on_log=heard.append):
-                await until(lambda: heard and server.seen("response"))
-            assert heard[0].data == "hello"
-            assert server.seen("GET")[0].headers["accept"] == "text/event-stream"
-            (answer,) = server.seen("response")
-            assert answer.message == {"jsonrpc": "2.0", "id": "q", "result": {}}
-
-    run(main())
+    heard = []
+    async with RawServer(GET=listen) as server:
+        async with connect(server.url, on_log=heard.append):
+            await until(lambda: heard and server.seen("response"))
+        assert heard[0].data == "hello"
+        assert server.seen("GET")[0].headers["accept"] == "text/event-stream"
+        (answer,) = server.seen("response")
+        assert answer.message == {"jsonrpc": "2.0", "id": "q", "result": {}}
 
 
-def test_questions_in_a_batch_are_answered_in_one():
+@in_loop
+async def test_questions_in_a_batch_are_answered_in_one():
     async def listen(request, reply):
         reply.stream()
         reply.event([{"jsonrpc": "2.0", "id": id, "method": "ping"} for id in ("a", "b")])
@@ -392,30 +360,23 @@ def test_questions_in_a_batch_are_answered_in_one():
 
     server = RawServer(GET=listen)
     batching = next(row.id for row in REVISIONS.values() if row.batching)
-
-    async def main():
-        async with server, connect(server.url, revision=batching):
-            await until(
-                lambda: [each for each in server.requests if isinstance(each.message, list)]
-            )
-        (answers,) = [each for each in server.requests if isinstance(each.message, list)]
-        assert [each["id"] for each in answers.message] == ["a", "b"]
-
-    run(main())
+    async with server, connect(server.url, revision=batching):
+        await until(lambda: [each for each in server.requests if isinstance(each.message, list)])
+    (answers,) = [each for each in server.requests if isinstance(each.message, list)]
+    assert [each["id"] for each in answers.message] == ["a", "b"]
 
 
-def test_listening_can_be_switched_off():
-    async def main():
-        async with RawServer() as server:
-            async with connect(server.url, http=HttpClientOptions(listen=False)) as client:
-                await client.ping()
-            assert not server.seen("GET")
-
-    run(main())
+@in_loop
+async def test_listening_can_be_switched_off():
+    async with RawServer() as server:
+        async with connect(server.url, http=HttpClientOptions(listen=False)) as client:
+            await client.ping()
+        assert not server.seen("GET")
 
 
 @pytest.mark.parametrize("is_stream", [False, True])
-def test_answers_of_many_megabytes_come_whole(is_stream):
+@in_loop
+async def test_answers_of_many_megabytes_come_whole(is_stream):
     text = "x" * 8_000_000
 
     def call(request, reply):
@@ -429,23 +390,19 @@ def test_answers_of_many_megabytes_come_whole(is_stream):
         reply.text(b"\n\n")
         return reply.end()
 
-    async def main():
-        async with RawServer(tools__call=call) as server, connect(server.url) as client:
-            assert said(await client.call_tool("x")) == text
-
-    run(main())
+    async with RawServer(tools__call=call) as server, connect(server.url) as client:
+        assert said(await client.call_tool("x")) == text
 
 
-def test_requests_of_megabytes_leave_whole():
-    async def main():
-        async with RawServer() as server, connect(server.url) as client:
-            text = "y" * 3_000_000
-            assert said(await client.call_tool("echo", {"text": text})) == {"text": text}
-
-    run(main())
+@in_loop
+async def test_requests_of_megabytes_leave_whole():
+    async with RawServer() as server, connect(server.url) as client:
+        text = "y" * 3_000_000
+        assert said(await client.call_tool("echo", {"text": text})) == {"text": text}
 
 
-def test_an_answer_that_arrives_byte_by_byte_is_the_same():
+@in_loop
+async def test_an_answer_that_arrives_byte_by_byte_is_the_same():
     async def call(request, reply):
         body = json.dumps(text_event(request, "slow")).encode()
         reply.head(
@@ -455,50 +412,44 @@ def test_an_answer_that_arrives_byte_by_byte_is_the_same():
             reply.raw(body[index : index + 1])
             await asyncio.sleep(0)
 
-    async def main():
-        async with RawServer(tools__call=call) as server, connect(server.url) as client:
-            assert said(await client.call_tool("x")) == "slow"
-
-    run(main())
+    async with RawServer(tools__call=call) as server, connect(server.url) as client:
+        assert said(await client.call_tool("x")) == "slow"
 
 
-def test_many_calls_at_once_get_each_its_own_answer():
-    async def main():
-        async with RawServer() as server, connect(server.url) as client:
-            calls = [client.call_tool("echo", {"n": n}) for n in range(200)]
-            results = await asyncio.gather(*calls)
-            assert [said(result)["n"] for result in results] == list(range(200))
-
-    run(main())
+@in_loop
+async def test_many_calls_at_once_get_each_its_own_answer():
+    async with RawServer() as server, connect(server.url) as client:
+        calls = [client.call_tool("echo", {"n": n}) for n in range(200)]
+        results = await asyncio.gather(*calls)
+        assert [said(result)["n"] for result in results] == list(range(200))
 
 
 # -- cancelling and ending
 
 
-def test_a_call_that_is_cancelled_before_it_could_leave_is_never_sent():
-    async def main():
-        gate = asyncio.Event()
+@in_loop
+async def test_a_call_that_is_cancelled_before_it_could_leave_is_never_sent():
+    gate = asyncio.Event()
 
-        async def slow(request, reply):
-            await gate.wait()
-            server.usual(request, reply)
+    async def slow(request, reply):
+        await gate.wait()
+        server.usual(request, reply)
 
-        server = RawServer(notifications__initialized=slow)
-        async with server, connect(server.url) as client:
-            call = asyncio.ensure_future(client.call_tool("echo"))
-            await until(lambda: server.seen("notifications/initialized"))
-            call.cancel()
-            await asyncio.wait([call])
-            gate.set()
-            await client.ping()
-        names = {each.name for each in server.requests}
-        assert names.isdisjoint({"tools/call", "notifications/cancelled"})
-
-    run(main())
+    server = RawServer(notifications__initialized=slow)
+    async with server, connect(server.url) as client:
+        call = asyncio.ensure_future(client.call_tool("echo"))
+        await until(lambda: server.seen("notifications/initialized"))
+        call.cancel()
+        await asyncio.wait([call])
+        gate.set()
+        await client.ping()
+    names = {each.name for each in server.requests}
+    assert names.isdisjoint({"tools/call", "notifications/cancelled"})
 
 
 @pytest.mark.requirement("http.cancel.explicit")
-def test_a_call_that_takes_too_long_is_cancelled_and_its_connection_closed():
+@in_loop
+async def test_a_call_that_takes_too_long_is_cancelled_and_its_connection_closed():
     async def call(request, reply):
         try:
             await asyncio.sleep(60)
@@ -506,72 +457,60 @@ def test_a_call_that_takes_too_long_is_cancelled_and_its_connection_closed():
             ended.append(1)
 
     ended = []
-
-    async def main():
-        async with RawServer(tools__call=call) as server, connect(server.url) as client:
-            with pytest.raises(RequestTimeout):
-                await client.call_tool("x", timeout=0.1)
-            (notice,) = await until(lambda: server.seen("notifications/cancelled"))
-            (request,) = server.seen("tools/call")
-            assert notice.message["params"]["requestId"] == request.message["id"]
-            await until(lambda: not client._link.wire._requests)
-            await client.ping()
-
-    run(main())
+    async with RawServer(tools__call=call) as server, connect(server.url) as client:
+        with pytest.raises(RequestTimeout):
+            await client.call_tool("x", timeout=0.1)
+        (notice,) = await until(lambda: server.seen("notifications/cancelled"))
+        (request,) = server.seen("tools/call")
+        assert notice.message["params"]["requestId"] == request.message["id"]
+        await until(lambda: not client._link.wire._requests)
+        await client.ping()
 
 
-def test_closing_leaves_nothing_running_whatever_is_under_way():
+@in_loop
+async def test_closing_leaves_nothing_running_whatever_is_under_way():
     async def call(request, reply):
         reply.stream()
         await asyncio.sleep(60)
 
-    async def main():
-        async with RawServer(tools__call=call, GET=call) as server:
-            client = await connect(server.url)
-            calls = [asyncio.create_task(client.call_tool("x")) for _ in range(5)]
-            await until(lambda: len(server.seen("tools/call")) == 5)
+    async with RawServer(tools__call=call, GET=call) as server:
+        client = await connect(server.url)
+        calls = [asyncio.create_task(client.call_tool("x")) for _ in range(5)]
+        await until(lambda: len(server.seen("tools/call")) == 5)
+        await client.close()
+        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+        assert {type(each).__name__ for each in outcomes} == {"ConnectionClosed"}
+        ours = {task for task in asyncio.all_tasks() if "accord" in repr(task.get_coro())}
+        assert not ours
+
+
+@in_loop
+async def test_notifications_written_just_before_closing_are_sent():
+    async with RawServer() as server:
+        async with connect(server.url, roots=["/tmp"]) as client:
+            await client.roots_changed()
+        assert server.seen("notifications/roots/list_changed")
+
+
+@in_loop
+async def test_a_server_that_hangs_does_not_hold_up_closing():
+    async def hang(request, reply):
+        await asyncio.sleep(60)
+
+    async with RawServer(DELETE=hang) as server:
+        client = await connect(server.url)
+        async with asyncio.timeout(30):
             await client.close()
-            outcomes = await asyncio.gather(*calls, return_exceptions=True)
-            assert {type(each).__name__ for each in outcomes} == {"ConnectionClosed"}
-            ours = {task for task in asyncio.all_tasks() if "accord" in repr(task.get_coro())}
-            assert not ours
-
-    run(main())
 
 
-def test_notifications_written_just_before_closing_are_sent():
-    async def main():
-        async with RawServer() as server:
-            async with connect(server.url, roots=["/tmp"]) as client:
-                await client.roots_changed()
-            assert server.seen("notifications/roots/list_changed")
-
-    run(main())
-
-
-def test_a_server_that_hangs_does_not_hold_up_closing():
+@in_loop
+async def test_connecting_to_a_server_that_never_answers_ends_in_time():
     async def hang(request, reply):
         await asyncio.sleep(60)
 
-    async def main():
-        async with RawServer(DELETE=hang) as server:
-            client = await connect(server.url)
-            async with asyncio.timeout(30):
-                await client.close()
-
-    run(main())
-
-
-def test_connecting_to_a_server_that_never_answers_ends_in_time():
-    async def hang(request, reply):
-        await asyncio.sleep(60)
-
-    async def main():
-        async with RawServer(initialize=hang) as server:
-            with pytest.raises(ConnectFailed, match=r"within 0\.2 s"):
-                await connect(server.url, connect_timeout=0.2)
-
-    run(main())
+    async with RawServer(initialize=hang) as server:
+        with pytest.raises(ConnectFailed, match=r"within 0\.2 s"):
+            await connect(server.url, connect_timeout=0.2)
 
 
 # -- redirects
@@ -588,58 +527,48 @@ def moved(status, to):
 
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
-def test_a_redirect_on_the_same_host_is_followed_and_remembered(status):
+@in_loop
+async def test_a_redirect_on_the_same_host_is_followed_and_remembered(status):
     server = moved(status, "/mcp/")
-
-    async def main():
-        async with server:
-            async with connect(server.url, revision="2025-11-25") as client:
-                await client.ping()
-            assert [request.path for request in server.requests][:1] == ["/mcp"]
-            assert {request.path for request in server.requests[1:]} == {"/mcp/"}
-
-    run(main())
+    async with server:
+        async with connect(server.url, revision="2025-11-25") as client:
+            await client.ping()
+        assert [request.path for request in server.requests][:1] == ["/mcp"]
+        assert {request.path for request in server.requests[1:]} == {"/mcp/"}
 
 
-def test_a_redirect_to_another_host_is_refused():
+@in_loop
+async def test_a_redirect_to_another_host_is_refused():
     server = moved(307, "http://other.example/mcp")
-
-    async def main():
-        async with server:
-            with pytest.raises(ConnectFailed, match=r"HTTP 307.*redirects elsewhere") as caught:
-                await connect(server.url, headers={"Authorization": "secret"})
-            assert "(which redirects to http://other.example/mcp):" in str(caught.value)
-
-    run(main())
+    async with server:
+        with pytest.raises(ConnectFailed, match=r"HTTP 307.*redirects elsewhere") as caught:
+            await connect(server.url, headers={"Authorization": "secret"})
+        assert "(which redirects to http://other.example/mcp):" in str(caught.value)
 
 
-def test_the_target_of_a_redirect_is_named_without_its_query():
+@in_loop
+async def test_the_target_of_a_redirect_is_named_without_its_query():
     def page(request, reply):
         if request.path == "/mcp":
             reply.empty(302, Location="/login?ticket=secret")
         else:
             reply.body(200, b"<title>Sign in</title>", "text/html")
 
-    async def main():
-        async with RawServer(initialize=page) as server:
-            with pytest.raises(ConnectFailed, match=r"/login\): HTTP 200: Sign in") as caught:
-                await connect(server.url)
-            assert "secret" not in str(caught.value)
-
-    run(main())
+    async with RawServer(initialize=page) as server:
+        with pytest.raises(ConnectFailed, match=r"/login\): HTTP 200: Sign in") as caught:
+            await connect(server.url)
+        assert "secret" not in str(caught.value)
 
 
-def test_a_redirect_in_a_circle_ends():
+@in_loop
+async def test_a_redirect_in_a_circle_ends():
     def circle(request, reply):
         reply.empty(307, Location="/mcp")
 
-    async def main():
-        async with RawServer(initialize=circle) as server:
-            with pytest.raises(ConnectFailed, match="HTTP 307"):
-                await connect(server.url)
-            assert len(server.requests) < 10
-
-    run(main())
+    async with RawServer(initialize=circle) as server:
+        with pytest.raises(ConnectFailed, match="HTTP 307"):
+            await connect(server.url)
+        assert len(server.requests) < 10
 
 
 # -- the older form
@@ -647,128 +576,112 @@ def test_a_redirect_in_a_circle_ends():
 
 @pytest.mark.requirement("sse.client.posts-to-endpoint", "http.compat.sse-fallback-any-4xx")
 @pytest.mark.parametrize("transport", [None, "sse"])
-def test_a_server_of_the_older_form_is_spoken_to_in_that_form(transport):
-    async def main():
-        async with OlderServer() as server:
-            async with connect(server.url, revision="2025-11-25", transport=transport) as client:
-                assert said(await client.call_tool("echo", {"a": 1})) == {"a": 1}
-            posts = [each.path for each in server.requests if each.method == "POST"]
-            assert set(posts[1 if transport is None else 0 :]) == {"/messages?id=1"}
-
-    run(main())
+@in_loop
+async def test_a_server_of_the_older_form_is_spoken_to_in_that_form(transport):
+    async with OlderServer() as server:
+        async with connect(server.url, revision="2025-11-25", transport=transport) as client:
+            assert said(await client.call_tool("echo", {"a": 1})) == {"a": 1}
+        posts = [each.path for each in server.requests if each.method == "POST"]
+        assert set(posts[1 if transport is None else 0 :]) == {"/messages?id=1"}
 
 
 @pytest.mark.requirement("http.compat.sse-fallback-statuses")
 @pytest.mark.parametrize(
     ("status", "falls_back"), [(400, True), (404, True), (405, True), (500, False), (503, False)]
 )
-def test_the_status_of_the_first_post_decides_whether_the_older_form_is_tried(status, falls_back):
+@in_loop
+async def test_the_status_of_the_first_post_decides_whether_the_older_form_is_tried(
+    status, falls_back
+):
     class Refusing(OlderServer):
         def _behaviour(self, request):
             if request.method == "POST" and request.path == "/sse":
                 return lambda request, reply: reply.body(status, b"what?", "text/plain")
             return super()._behaviour(request)
 
-    async def main():
-        async with Refusing() as server:
-            if falls_back:
-                async with connect(server.url, revision="2025-11-25") as client:
-                    assert said(await client.call_tool("echo", {"a": 1})) == {"a": 1}
-            else:
-                with pytest.raises(ConnectFailed, match=f"HTTP {status}"):
-                    await connect(server.url, revision="2025-11-25")
-            assert bool(server.seen("GET")) is falls_back
-
-    run(main())
+    async with Refusing() as server:
+        if falls_back:
+            async with connect(server.url, revision="2025-11-25") as client:
+                assert said(await client.call_tool("echo", {"a": 1})) == {"a": 1}
+        else:
+            with pytest.raises(ConnectFailed, match=f"HTTP {status}"):
+                await connect(server.url, revision="2025-11-25")
+        assert bool(server.seen("GET")) is falls_back
 
 
 @pytest.mark.parametrize(
     "endpoint",
     ["http://other.example/messages", "https://127.0.0.1/messages", "//other.example/x"],
 )
-def test_an_endpoint_of_another_origin_is_refused(endpoint):
-    async def main():
-        async with OlderServer(endpoint=endpoint) as server:
-            with pytest.raises(ConnectFailed, match="endpoint elsewhere"):
-                await connect(server.url, transport="sse", headers={"Authorization": "secret"})
-
-    run(main())
+@in_loop
+async def test_an_endpoint_of_another_origin_is_refused(endpoint):
+    async with OlderServer(endpoint=endpoint) as server:
+        with pytest.raises(ConnectFailed, match="endpoint elsewhere"):
+            await connect(server.url, transport="sse", headers={"Authorization": "secret"})
 
 
-def test_a_stream_without_an_endpoint_is_refused():
+@in_loop
+async def test_a_stream_without_an_endpoint_is_refused():
     def listen(request, reply):
         reply.stream(chunked=False)
         reply.event("{}")
         reply.end()
 
-    async def main():
-        async with OlderServer(GET=listen) as server:
-            with pytest.raises(ConnectFailed, match="does not name an endpoint"):
-                await connect(server.url, transport="sse")
-
-    run(main())
+    async with OlderServer(GET=listen) as server:
+        with pytest.raises(ConnectFailed, match="does not name an endpoint"):
+            await connect(server.url, transport="sse")
 
 
-def test_forcing_the_newer_form_does_not_fall_back():
-    async def main():
-        async with OlderServer() as server:
-            with pytest.raises(ConnectFailed, match="HTTP 405"):
-                await connect(server.url, transport="http")
-            assert not server.seen("GET")
-
-    run(main())
+@in_loop
+async def test_forcing_the_newer_form_does_not_fall_back():
+    async with OlderServer() as server:
+        with pytest.raises(ConnectFailed, match="HTTP 405"):
+            await connect(server.url, transport="http")
+        assert not server.seen("GET")
 
 
-def test_a_server_of_neither_form_is_reported_by_its_answer_to_initialize():
+@in_loop
+async def test_a_server_of_neither_form_is_reported_by_its_answer_to_initialize():
     def refuse(request, reply):
         reply.body(400, b"what is this?", "text/plain")
 
-    async def main():
-        async with RawServer(initialize=refuse) as server:
-            with pytest.raises(ConnectFailed, match=r"HTTP 400: what is this\?"):
-                await connect(server.url)
-            assert server.seen("GET")
-
-    run(main())
+    async with RawServer(initialize=refuse) as server:
+        with pytest.raises(ConnectFailed, match=r"HTTP 400: what is this\?"):
+            await connect(server.url)
+        assert server.seen("GET")
 
 
 @pytest.mark.requirement("http.compat.sse-fallback-checks-body")
-def test_a_refusal_in_the_words_of_the_protocol_is_an_answer_and_no_reason_to_fall_back():
+@in_loop
+async def test_a_refusal_in_the_words_of_the_protocol_is_an_answer_and_no_reason_to_fall_back():
     def refuse(request, reply):
         error = {"code": -32602, "message": "no", "data": {"supported": ["1999-01-01"]}}
         answer = {"jsonrpc": "2.0", "id": request.message["id"], "error": error}
         reply.json(answer, status=400)
 
-    async def main():
-        async with RawServer(initialize=refuse) as server:
-            with pytest.raises(ConnectFailed, match="1999-01-01"):
-                await connect(server.url)
-            assert not server.seen("GET")
-
-    run(main())
+    async with RawServer(initialize=refuse) as server:
+        with pytest.raises(ConnectFailed, match="1999-01-01"):
+            await connect(server.url)
+        assert not server.seen("GET")
 
 
-def test_an_error_of_the_protocol_with_an_error_status_is_that_error():
+@in_loop
+async def test_an_error_of_the_protocol_with_an_error_status_is_that_error():
     def refuse(request, reply):
         error = {"code": -32602, "message": "bad arguments"}
         reply.json({"jsonrpc": "2.0", "id": request.message["id"], "error": error}, status=400)
 
-    async def main():
-        async with RawServer(tools__call=refuse) as server, connect(server.url) as client:
-            with pytest.raises(RequestError, match="bad arguments") as caught:
-                await client.call_tool("x")
-            assert caught.value.code == -32602
-
-    run(main())
+    async with RawServer(tools__call=refuse) as server, connect(server.url) as client:
+        with pytest.raises(RequestError, match="bad arguments") as caught:
+            await client.call_tool("x")
+        assert caught.value.code == -32602
 
 
 @pytest.mark.parametrize("url", ["http://", "https:///path", "http://[::1/x"])
-def test_a_malformed_server_url_is_refused(url):
-    async def main():
-        with pytest.raises(ValueError):
-            await connect(url)
-
-    run(main())
+@in_loop
+async def test_a_malformed_server_url_is_refused(url):
+    with pytest.raises(ValueError):
+        await connect(url)
 
 
 @pytest.mark.parametrize(
@@ -780,21 +693,17 @@ def test_a_malformed_server_url_is_refused(url):
         ("python server", 'a command is a list, such as ["python", "server.py"]'),
     ],
 )
-def test_an_invalid_target_is_refused_with_a_suggestion(target, hint):
-    async def main():
-        with pytest.raises(ConnectFailed) as caught:
-            await connect(target)
-        assert str(caught.value).endswith(hint)
-
-    run(main())
+@in_loop
+async def test_an_invalid_target_is_refused_with_a_suggestion(target, hint):
+    with pytest.raises(ConnectFailed) as caught:
+        await connect(target)
+    assert str(caught.value).endswith(hint)
 
 
-def test_the_scheme_of_a_url_may_be_written_in_any_case():
-    async def main():
-        async with (
-            RawServer() as server,
-            connect(server.url.replace("http", "HTTP", 1)) as client,
-        ):
-            await client.ping()
-
-    run(main())
+@in_loop
+async def test_the_scheme_of_a_url_may_be_written_in_any_case():
+    async with (
+        RawServer() as server,
+        connect(server.url.replace("http", "HTTP", 1)) as client,
+    ):
+        await client.ping()

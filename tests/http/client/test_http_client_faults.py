@@ -20,7 +20,7 @@ from accord.errors import (
 from accord.http.client.sender import HttpClientOptions, sender_for
 from accord.protocol.codec import Limits
 from support.raw_http import RawServer
-from support.waiting import run, until, until_sync
+from support.waiting import in_loop, run, until, until_sync
 
 QUICK = HttpClientOptions(patience=0.3, listen=False)
 PAGE = (
@@ -97,54 +97,46 @@ CASES = pytest.mark.parametrize(("behave", "words"), list(NONSENSE.values()), id
 
 
 @CASES
-def test_nonsense_in_answer_to_a_call_is_one_clear_error(behave, words):
-    async def main():
-        async with (
-            RawServer(tools__call=behave) as server,
-            connect(server.url, http=QUICK) as client,
-        ):
-            with pytest.raises((RequestError, ConnectionClosed), match=words) as caught:
-                await client.call_tool("x")
-            assert len(str(caught.value)) <= 320
-            assert len(server.seen("tools/call")) == 1
-            await client.ping()
-
-    run(main())
+@in_loop
+async def test_nonsense_in_answer_to_a_call_is_one_clear_error(behave, words):
+    async with (
+        RawServer(tools__call=behave) as server,
+        connect(server.url, http=QUICK) as client,
+    ):
+        with pytest.raises((RequestError, ConnectionClosed), match=words) as caught:
+            await client.call_tool("x")
+        assert len(str(caught.value)) <= 320
+        assert len(server.seen("tools/call")) == 1
+        await client.ping()
 
 
 @CASES
-def test_nonsense_in_answer_to_the_opening_is_one_clear_error(behave, words):
-    async def main():
-        async with RawServer(initialize=behave) as server:
-            with pytest.raises(ConnectFailed, match=words) as caught:
-                await connect(server.url, revision="2025-11-25", http=QUICK)
-            assert len(str(caught.value)) <= 320
-            assert len(server.seen("initialize")) == 1
-            assert len(server.requests) <= 2
-
-    run(main())
+@in_loop
+async def test_nonsense_in_answer_to_the_opening_is_one_clear_error(behave, words):
+    async with RawServer(initialize=behave) as server:
+        with pytest.raises(ConnectFailed, match=words) as caught:
+            await connect(server.url, revision="2025-11-25", http=QUICK)
+        assert len(str(caught.value)) <= 320
+        assert len(server.seen("initialize")) == 1
+        assert len(server.requests) <= 2
 
 
-def test_an_error_tells_status_and_body_to_programs_too():
-    async def main():
-        async with RawServer(ping=plain(503, b"later")) as server, connect(server.url) as client:
-            with pytest.raises(RequestError) as caught:
-                await client.ping()
-            assert caught.value.data == {"status": 503, "body": "later"}
-
-    run(main())
+@in_loop
+async def test_an_error_tells_status_and_body_to_programs_too():
+    async with RawServer(ping=plain(503, b"later")) as server, connect(server.url) as client:
+        with pytest.raises(RequestError) as caught:
+            await client.ping()
+        assert caught.value.data == {"status": 503, "body": "later"}
 
 
-def test_secrets_in_a_url_stay_out_of_errors():
-    async def main():
-        async with RawServer(initialize=page(500)) as server:
-            secret = server.url.replace("http://", "http://me:hidden@") + "?token=hidden"
-            with pytest.raises(ConnectFailed) as caught:
-                await connect(secret)
-            assert "hidden" not in str(caught.value)
-            assert f"127.0.0.1:{server.port}/mcp" in str(caught.value)
-
-    run(main())
+@in_loop
+async def test_secrets_in_a_url_stay_out_of_errors():
+    async with RawServer(initialize=page(500)) as server:
+        secret = server.url.replace("http://", "http://me:hidden@") + "?token=hidden"
+        with pytest.raises(ConnectFailed) as caught:
+            await connect(secret)
+        assert "hidden" not in str(caught.value)
+        assert f"127.0.0.1:{server.port}/mcp" in str(caught.value)
 
 
 class Mistaken:
@@ -175,53 +167,48 @@ def test_a_mistake_of_the_sender_fails_its_call_alone(caplog):
     caplog.clear()
 
 
-def test_no_connection_says_so():
-    async def main():
-        async with RawServer() as server:
-            url = server.url
-        with pytest.raises(ConnectFailed, match="no connection: connection refused") as caught:
-            await connect(url)
-        assert caught.value.phase == "starting"
-        with pytest.raises(ConnectFailed, match="no connection"):
-            await connect(url, transport="sse")
-
-    run(main())
+@in_loop
+async def test_no_connection_says_so():
+    async with RawServer() as server:
+        url = server.url
+    with pytest.raises(ConnectFailed, match="no connection: connection refused") as caught:
+        await connect(url)
+    assert caught.value.phase == "starting"
+    with pytest.raises(ConnectFailed, match="no connection"):
+        await connect(url, transport="sse")
 
 
-def test_a_server_without_tls_and_an_absent_one_give_different_errors():
+@in_loop
+async def test_a_server_without_tls_and_an_absent_one_give_different_errors():
     async def speak_plainly(reader, writer):
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
         await writer.drain()
         writer.close()
 
-    async def main():
-        server = await asyncio.start_server(speak_plainly, "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
-        async with server:
-            with pytest.raises(ConnectFailed, match=r"TLS failed: .*is it http://\?"):
-                await connect(f"https://127.0.0.1:{port}/mcp")
-
-    run(main())
+    server = await asyncio.start_server(speak_plainly, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server:
+        with pytest.raises(ConnectFailed, match=r"TLS failed: .*is it http://\?"):
+            await connect(f"https://127.0.0.1:{port}/mcp")
 
 
-def test_a_server_that_stays_away_fails_calls_when_patience_ends():
-    async def main():
-        server = RawServer()
-        await server.start()
-        client = await connect(server.url, http=QUICK)
-        await server.stop()
-        with pytest.raises(ConnectionClosed, match="not sent, no connection"):
-            await client.ping()
-        await server.start()
+@in_loop
+async def test_a_server_that_stays_away_fails_calls_when_patience_ends():
+    server = RawServer()
+    await server.start()
+    client = await connect(server.url, http=QUICK)
+    await server.stop()
+    with pytest.raises(ConnectionClosed, match="not sent, no connection"):
         await client.ping()
-        await client.close()
-        await server.stop()
-
-    run(main())
+    await server.start()
+    await client.ping()
+    await client.close()
+    await server.stop()
 
 
 @pytest.mark.parametrize("is_stream", [False, True])
-def test_an_answer_beyond_the_limit_is_refused_and_the_connection_goes_on(is_stream):
+@in_loop
+async def test_an_answer_beyond_the_limit_is_refused_and_the_connection_goes_on(is_stream):
     def call(request, reply):
         text = json.dumps({"jsonrpc": "2.0", "id": request.message["id"], "result": "x" * 50_000})
         if is_stream:
@@ -231,24 +218,22 @@ def test_an_answer_beyond_the_limit_is_refused_and_the_connection_goes_on(is_str
         else:
             reply.body(200, text.encode())
 
-    async def main():
-        limits = Limits(message_bytes=20_000)
-        async with (
-            RawServer(tools__call=call) as server,
-            connect(server.url, limits=limits, http=QUICK) as client,
-        ):
-            with pytest.raises(RemoteProtocolError) as caught:
-                await client.call_tool("x")
-            assert str(caught.value) == (
-                "tools/call: the answer exceeds the limit of 20000 bytes (message_bytes); "
-                "connect(..., limits=Limits(message_bytes=...)) raises it"
-            )
-            await client.ping()
-
-    run(main())
+    limits = Limits(message_bytes=20_000)
+    async with (
+        RawServer(tools__call=call) as server,
+        connect(server.url, limits=limits, http=QUICK) as client,
+    ):
+        with pytest.raises(RemoteProtocolError) as caught:
+            await client.call_tool("x")
+        assert str(caught.value) == (
+            "tools/call: the answer exceeds the limit of 20000 bytes (message_bytes); "
+            "connect(..., limits=Limits(message_bytes=...)) raises it"
+        )
+        await client.ping()
 
 
-def test_an_endless_error_page_is_not_read_to_its_end():
+@in_loop
+async def test_an_endless_error_page_is_not_read_to_its_end():
     async def call(request, reply):
         reply.head(500, Content_Type="text/html", Transfer_Encoding="chunked")
         reply.is_chunked = True
@@ -256,15 +241,13 @@ def test_an_endless_error_page_is_not_read_to_its_end():
             reply.text(b"<p>and on</p>" * 100)
             await asyncio.sleep(0)
 
-    async def main():
-        async with RawServer(tools__call=call) as server, connect(server.url) as client:
-            with pytest.raises(RequestError, match="HTTP 500: and on"):
-                await client.call_tool("x")
-
-    run(main())
+    async with RawServer(tools__call=call) as server, connect(server.url) as client:
+        with pytest.raises(RequestError, match="HTTP 500: and on"):
+            await client.call_tool("x")
 
 
-def test_a_flood_of_events_without_end_does_not_delay_other_calls():
+@in_loop
+async def test_a_flood_of_events_without_end_does_not_delay_other_calls():
     async def call(request, reply):
         reply.stream()
         note = {"level": "info", "data": "x" * 100}
@@ -274,20 +257,18 @@ def test_a_flood_of_events_without_end_does_not_delay_other_calls():
                 reply.event(message)
             await reply._writer.drain()
 
-    async def main():
-        async with RawServer(tools__call=call) as server, connect(server.url) as client:
-            flooded = asyncio.create_task(client.call_tool("x"))
-            await until(lambda: server.seen("tools/call"))
-            async with asyncio.timeout(30):
-                for _ in range(10):
-                    await client.ping()
-            flooded.cancel()
-            await asyncio.wait([flooded])
-
-    run(main())
+    async with RawServer(tools__call=call) as server, connect(server.url) as client:
+        flooded = asyncio.create_task(client.call_tool("x"))
+        await until(lambda: server.seen("tools/call"))
+        async with asyncio.timeout(30):
+            for _ in range(10):
+                await client.ping()
+        flooded.cancel()
+        await asyncio.wait([flooded])
 
 
-def test_a_slow_handler_does_not_stop_the_reading():
+@in_loop
+async def test_a_slow_handler_does_not_stop_the_reading():
     async def listen(request, reply):
         reply.stream()
         for number in range(50):
@@ -299,41 +280,34 @@ def test_a_slow_handler_does_not_stop_the_reading():
     async def slow(message):
         await asyncio.sleep(60)
 
-    async def main():
-        async with RawServer(GET=listen) as server, connect(server.url, on_log=slow) as client:
-            await until(lambda: server.seen("response"))
-            await client.ping()
-
-    run(main())
+    async with RawServer(GET=listen) as server, connect(server.url, on_log=slow) as client:
+        await until(lambda: server.seen("response"))
+        await client.ping()
 
 
-def test_a_session_id_that_cannot_be_a_header_is_refused():
+@in_loop
+async def test_a_session_id_that_cannot_be_a_header_is_refused():
     def initialize(request, reply):
         reply.result(request, {}, **{"Mcp-Session-Id": "a b"})
 
-    async def main():
-        async with RawServer(initialize=initialize) as server:
-            with pytest.raises(ConnectFailed, match="session id"):
-                await connect(server.url)
-
-    run(main())
+    async with RawServer(initialize=initialize) as server:
+        with pytest.raises(ConnectFailed, match="session id"):
+            await connect(server.url)
 
 
 # -- ending
 
 
-def test_nothing_is_left_open_after_many_connections():
-    async def main():
-        async with RawServer() as server:
+@in_loop
+async def test_nothing_is_left_open_after_many_connections():
+    async with RawServer() as server:
+        async with connect(server.url) as client:
+            await client.ping()
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(10):
             async with connect(server.url) as client:
                 await client.ping()
-            before = len(os.listdir("/proc/self/fd"))
-            for _ in range(10):
-                async with connect(server.url) as client:
-                    await client.ping()
-            await until(lambda: len(os.listdir("/proc/self/fd")) <= before + 2)
-
-    run(main())
+        await until(lambda: len(os.listdir("/proc/self/fd")) <= before + 2)
 
 
 @pytest.mark.filterwarnings("error::ResourceWarning")
@@ -390,13 +364,10 @@ def test_the_blocking_client_speaks_http_from_any_thread():
     thread.join(60)
 
 
-def test_too_many_calls_at_once_wait_their_turn(monkeypatch):
+@in_loop
+async def test_too_many_calls_at_once_wait_their_turn(monkeypatch):
     monkeypatch.setattr("accord.http.client.wire._UNDER_WAY", 5)
-
-    async def main():
-        async with RawServer() as server, connect(server.url, http=QUICK) as client:
-            await client.ping()
-            results = await asyncio.gather(*(client.call_tool("e", {"n": n}) for n in range(100)))
-            assert len(results) == 100
-
-    run(main())
+    async with RawServer() as server, connect(server.url, http=QUICK) as client:
+        await client.ping()
+        results = await asyncio.gather(*(client.call_tool("e", {"n": n}) for n in range(100)))
+        assert len(results) == 100

@@ -10,7 +10,7 @@ from accord.errors import ConnectionClosed
 from accord.http.client.messages import EventReader, PendingAnswers
 from accord.http.client.sender import HttpClientOptions
 from support.raw_http import OlderServer, RawServer
-from support.waiting import run, until
+from support.waiting import in_loop, until
 
 QUIET = HttpClientOptions(patience=0.3, listen=False)
 
@@ -31,45 +31,39 @@ class Chunks:
         return self._chunks.pop(0) if self._chunks else b""
 
 
-def test_an_event_id_beyond_the_limit_fails_the_call_with_the_reason():
+@in_loop
+async def test_an_event_id_beyond_the_limit_fails_the_call_with_the_reason():
     def call(request, reply):
         reply.stream()
         reply.event(ping("x"), id="y" * 2_000)
         reply.end()
 
-    async def main():
-        async with (
-            RawServer(tools__call=call) as server,
-            connect(server.url, http=QUIET) as client,
-        ):
-            with pytest.raises(ConnectionClosed, match="event id exceeds the limit of 1024 bytes"):
-                await client.call_tool("x")
-            await client.ping()
-
-    run(main())
+    async with (
+        RawServer(tools__call=call) as server,
+        connect(server.url, http=QUIET) as client,
+    ):
+        with pytest.raises(ConnectionClosed, match="event id exceeds the limit of 1024 bytes"):
+            await client.call_tool("x")
+        await client.ping()
 
 
-def test_remembered_event_ids_are_bounded_in_bytes():
-    async def main():
-        events = b"".join(b"id: %d%b\ndata: 1\n\n" % (n, b"x" * 1_000) for n in range(2_000))
-        reader = EventReader(lambda data: None, lambda line: None, 1_000_000, PendingAnswers())
-        await reader.read(Chunks(events))
-        assert sum(map(len, reader._seen)) <= 64 * 1_024
-
-    run(main())
+@in_loop
+async def test_remembered_event_ids_are_bounded_in_bytes():
+    events = b"".join(b"id: %d%b\ndata: 1\n\n" % (n, b"x" * 1_000) for n in range(2_000))
+    reader = EventReader(lambda data: None, lambda line: None, 1_000_000, PendingAnswers())
+    await reader.read(Chunks(events))
+    assert sum(map(len, reader._seen)) <= 64 * 1_024
 
 
-def test_a_thousand_short_event_ids_are_remembered():
-    async def main():
-        taken = []
-        events = b"".join(b"id: stream-1/%d\ndata: 1\n\n" % n for n in range(1_500))
-        reader = EventReader(taken.append, lambda line: None, 1_000_000, PendingAnswers())
-        await reader.read(Chunks(events))
-        reader.begin()
-        await reader.read(Chunks(events))
-        assert len(taken) == 1_500 + 500
-
-    run(main())
+@in_loop
+async def test_a_thousand_short_event_ids_are_remembered():
+    taken = []
+    events = b"".join(b"id: stream-1/%d\ndata: 1\n\n" % n for n in range(1_500))
+    reader = EventReader(taken.append, lambda line: None, 1_000_000, PendingAnswers())
+    await reader.read(Chunks(events))
+    reader.begin()
+    await reader.read(Chunks(events))
+    assert len(taken) == 1_500 + 500
 
 
 class Withholding(RawServer):
@@ -103,57 +97,54 @@ class Withholding(RawServer):
 @pytest.mark.parametrize(
     ("pings", "padding", "most"), [(2_000, 0, 64), (100, 200_000, 21)], ids=["many", "large"]
 )
-def test_answers_to_a_flooding_server_are_bounded_and_reading_goes_on_when_they_are_taken(
+@in_loop
+async def test_answers_to_a_flooding_server_are_bounded_and_reading_goes_on_when_they_are_taken(
     pings, padding, most
 ):
-    async def main():
-        async with Withholding(pings, padding) as server, connect(server.url, http=QUIET) as client:
-            call = asyncio.create_task(client.call_tool("x"))
-            await until(lambda: server.held == most)
-            # Another call, which takes its time, is not delayed and brings no more answers about.
-            for _ in range(20):
-                await client.ping()
-            assert server.most == most
-            await until(lambda: len(client._link.wire._messages) == most + 1)
-            server.released.set()
-            await call
-            assert server.most <= most + 1
-            await until(lambda: len(server.seen("response")) == pings)
-
-    run(main())
-
-
-def test_an_answer_to_a_question_of_a_stream_that_broke_is_dropped():
-    async def main():
-        asked = asyncio.Event()
-        go_on = asyncio.Event()
-
-        async def elicit(params):
-            asked.set()
-            await go_on.wait()
-            return {"name": "x"}
-
-        server = OlderServer()
-        server.revision = "2025-06-18"
-        async with server, connect(server.url, on_elicit=elicit, transport="sse") as client:
-            schema = {"type": "object", "properties": {"name": {"type": "string"}}}
-            params = {"message": "?", "requestedSchema": schema}
-            question = {"jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": params}
-            next(iter(server.streams.values())).event(question)
-            await asked.wait()
-            # Else its session would be unknown, which is another way to lose it.
-            await until(lambda: server.seen("notifications/initialized"))
-            form = client._link.wire._form
-            server.drop()
-            await until(lambda: form._broken is form.session)
-            go_on.set()
+    async with Withholding(pings, padding) as server, connect(server.url, http=QUIET) as client:
+        call = asyncio.create_task(client.call_tool("x"))
+        await until(lambda: server.held == most)
+        # Another call, which takes its time, is not delayed and brings no more answers about.
+        for _ in range(20):
             await client.ping()
-            assert not server.seen("response")
+        assert server.most == most
+        await until(lambda: len(client._link.wire._messages) == most + 1)
+        server.released.set()
+        await call
+        assert server.most <= most + 1
+        await until(lambda: len(server.seen("response")) == pings)
 
-    run(main())
+
+@in_loop
+async def test_an_answer_to_a_question_of_a_stream_that_broke_is_dropped():
+    asked = asyncio.Event()
+    go_on = asyncio.Event()
+
+    async def elicit(params):
+        asked.set()
+        await go_on.wait()
+        return {"name": "x"}
+
+    server = OlderServer()
+    server.revision = "2025-06-18"
+    async with server, connect(server.url, on_elicit=elicit, transport="sse") as client:
+        schema = {"type": "object", "properties": {"name": {"type": "string"}}}
+        params = {"message": "?", "requestedSchema": schema}
+        question = {"jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": params}
+        next(iter(server.streams.values())).event(question)
+        await asked.wait()
+        # Else its session would be unknown, which is another way to lose it.
+        await until(lambda: server.seen("notifications/initialized"))
+        form = client._link.wire._form
+        server.drop()
+        await until(lambda: form._broken is form.session)
+        go_on.set()
+        await client.ping()
+        assert not server.seen("response")
 
 
-def test_a_server_that_wants_no_delay_is_not_asked_without_pause(monkeypatch):
+@in_loop
+async def test_a_server_that_wants_no_delay_is_not_asked_without_pause(monkeypatch):
     slept = []
     pause = asyncio.sleep
 
@@ -186,14 +177,10 @@ def test_a_server_that_wants_no_delay_is_not_asked_without_pause(monkeypatch):
         return None
 
     server.behaviours["GET"] = resume
-
-    async def main():
-        async with server, connect(server.url, http=QUIET) as client:
-            monkeypatch.setattr("accord.http.client.streamable.asyncio.sleep", sleep)
-            await client.call_tool("x")
-            monkeypatch.undo()
-        waits = [each for each in slept if each]
-        assert len(waits) >= 20
-        assert min(waits) >= 0.2
-
-    run(main())
+    async with server, connect(server.url, http=QUIET) as client:
+        monkeypatch.setattr("accord.http.client.streamable.asyncio.sleep", sleep)
+        await client.call_tool("x")
+        monkeypatch.undo()
+    waits = [each for each in slept if each]
+    assert len(waits) >= 20
+    assert min(waits) >= 0.2

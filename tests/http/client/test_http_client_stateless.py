@@ -21,7 +21,7 @@ from accord.errors import (
 )
 from accord.protocol.revisions import HANDSHAKE, REVISIONS
 from support.raw_http import OlderServer, RawServer, StatelessServer
-from support.waiting import run, until
+from support.waiting import in_loop, run, until
 
 ALL = list(REVISIONS)
 MODERN = "2026-07-28"
@@ -152,20 +152,18 @@ def test_an_answer_that_is_not_of_this_era_leads_to_initialize(status, body):
 
 
 @pytest.mark.requirement("versioning.era.cached")
-def test_a_server_known_to_open_with_a_handshake_is_not_asked_again():
-    async def main():
-        async with RawServer() as server:
-            for _ in range(2):
-                async with connect(f"{server.url}?key=1", revisions=ALL) as client:
-                    await client.ping()
-            assert len(server.seen("server/discover")) == 1
-            server.behaviours["initialize"] = answer(400, b"")
-            with pytest.raises(ConnectFailed):
-                await connect(server.url, revisions=ALL)
-            # What was known proved wrong: the server is asked again.
-            assert len(server.seen("server/discover")) == 2
-
-    run(main())
+@in_loop
+async def test_a_server_known_to_open_with_a_handshake_is_not_asked_again():
+    async with RawServer() as server:
+        for _ in range(2):
+            async with connect(f"{server.url}?key=1", revisions=ALL) as client:
+                await client.ping()
+        assert len(server.seen("server/discover")) == 1
+        server.behaviours["initialize"] = answer(400, b"")
+        with pytest.raises(ConnectFailed):
+            await connect(server.url, revisions=ALL)
+        # What was known proved wrong: the server is asked again.
+        assert len(server.seen("server/discover")) == 2
 
 
 def test_a_server_of_the_oldest_form_is_found_behind_the_probe():

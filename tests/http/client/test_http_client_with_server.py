@@ -16,7 +16,7 @@ from accord.http.server.app import HttpApp
 from accord.http.settings import read_http_settings
 from accord.protocol.revisions import REVISIONS
 from accord.types import TextContent
-from support.waiting import LONG, run, until
+from support.waiting import LONG, in_loop, until
 
 HANDSHAKE = [row.id for row in REVISIONS.values() if row.handshake]
 ELICITS = "2025-06-18"
@@ -110,35 +110,31 @@ in_every_form = pytest.mark.parametrize(
 
 @in_every_form
 @pytest.mark.parametrize("revision", HANDSHAKE)
-def test_calls_and_progress_work_in_every_form_and_revision(path, answers, revision):
-    async def main():
-        got = []
-        async with (
-            Running(answers=answers) as server,
-            connect(server.url(path), revision=revision) as client,
-        ):
-            assert client.revision == revision
-            sums = [client.call_tool("add", {"a": n, "b": 1}, result_type=int) for n in range(20)]
-            assert await asyncio.gather(*sums) == [n + 1 for n in range(20)]
-            result = await client.call_tool("count", {"to": 5}, on_progress=got.append)
-            assert result.content == [TextContent("counted")]
-            assert [each.progress for each in got] == [1, 2, 3, 4, 5]
-            assert (await client.read_resource("note://a")).contents[0].text == "a note"
-
-    run(main())
+@in_loop
+async def test_calls_and_progress_work_in_every_form_and_revision(path, answers, revision):
+    got = []
+    async with (
+        Running(answers=answers) as server,
+        connect(server.url(path), revision=revision) as client,
+    ):
+        assert client.revision == revision
+        sums = [client.call_tool("add", {"a": n, "b": 1}, result_type=int) for n in range(20)]
+        assert await asyncio.gather(*sums) == [n + 1 for n in range(20)]
+        result = await client.call_tool("count", {"to": 5}, on_progress=got.append)
+        assert result.content == [TextContent("counted")]
+        assert [each.progress for each in got] == [1, 2, 3, 4, 5]
+        assert (await client.read_resource("note://a")).contents[0].text == "a note"
 
 
 @in_every_form
-def test_a_server_that_asks_during_a_call_gets_its_answer(path, answers):
-    async def main():
-        async with (
-            Running(answers=answers) as server,
-            connect(server.url(path), revision=ELICITS, on_elicit=lambda _: {"row": 7}) as client,
-        ):
-            results = await asyncio.gather(*(client.call_tool("seat") for _ in range(10)))
-            assert all(result.content == [TextContent("row 7")] for result in results)
-
-    run(main())
+@in_loop
+async def test_a_server_that_asks_during_a_call_gets_its_answer(path, answers):
+    async with (
+        Running(answers=answers) as server,
+        connect(server.url(path), revision=ELICITS, on_elicit=lambda _: {"row": 7}) as client,
+    ):
+        results = await asyncio.gather(*(client.call_tool("seat") for _ in range(10)))
+        assert all(result.content == [TextContent("row 7")] for result in results)
 
 
 @in_every_form
@@ -165,96 +161,86 @@ def test_it_is_the_same_on_uvloop(path, answers):
 
 
 @in_every_form
-def test_a_restart_costs_no_call_that_comes_after_it(path, answers):
-    async def main():
-        renewed = []
-        async with (
-            Running(answers=answers) as server,
-            connect(
-                server.url(path), revision="2025-11-25", on_renewed=lambda: renewed.append(1)
-            ) as client,
-        ):
-            await client.call_tool("add", {"a": 1, "b": 1})
-            await server.stop()
-            calls = [
-                asyncio.create_task(client.call_tool("add", {"a": n, "b": 1}, result_type=int))
-                for n in range(50)
-            ]
-            await asyncio.sleep(0.2)  # clock: the server is away for some attempts
-            await server.start()
-            assert await asyncio.gather(*calls) == [n + 1 for n in range(50)]
-            await until(lambda: renewed)
-            assert renewed == [1]
-            assert len(server.app.sessions) == 1
-
-    run(main())
+@in_loop
+async def test_a_restart_costs_no_call_that_comes_after_it(path, answers):
+    renewed = []
+    async with (
+        Running(answers=answers) as server,
+        connect(
+            server.url(path), revision="2025-11-25", on_renewed=lambda: renewed.append(1)
+        ) as client,
+    ):
+        await client.call_tool("add", {"a": 1, "b": 1})
+        await server.stop()
+        calls = [
+            asyncio.create_task(client.call_tool("add", {"a": n, "b": 1}, result_type=int))
+            for n in range(50)
+        ]
+        await asyncio.sleep(0.2)  # clock: the server is away for some attempts
+        await server.start()
+        assert await asyncio.gather(*calls) == [n + 1 for n in range(50)]
+        await until(lambda: renewed)
+        assert renewed == [1]
+        assert len(server.app.sessions) == 1
 
 
-def test_a_restart_in_the_middle_of_calls_costs_none():
-    async def main():
-        renewed, done = [], []
-        async with (
-            Running() as server,
-            connect(
-                server.url(), revision="2025-11-25", on_renewed=lambda: renewed.append(1)
-            ) as client,
-        ):
+@in_loop
+async def test_a_restart_in_the_middle_of_calls_costs_none():
+    renewed, done = [], []
+    async with (
+        Running() as server,
+        connect(
+            server.url(), revision="2025-11-25", on_renewed=lambda: renewed.append(1)
+        ) as client,
+    ):
 
-            async def call(number):
-                for step in range(10):
-                    arguments = {"a": number, "b": step}
-                    total = await client.call_tool("add", arguments, result_type=int)
-                    assert total == number + step
-                    done.append(total)
+        async def call(number):
+            for step in range(10):
+                arguments = {"a": number, "b": step}
+                total = await client.call_tool("add", arguments, result_type=int)
+                assert total == number + step
+                done.append(total)
 
-            calls = [asyncio.create_task(call(number)) for number in range(50)]
-            await until(lambda: len(done) > 100)
-            await server.stop()
-            await server.start()
-            await asyncio.gather(*calls)
-            assert renewed == [1]
-            assert len(server.app.sessions) == 1
-
-    run(main())
+        calls = [asyncio.create_task(call(number)) for number in range(50)]
+        await until(lambda: len(done) > 100)
+        await server.stop()
+        await server.start()
+        await asyncio.gather(*calls)
+        assert renewed == [1]
+        assert len(server.app.sessions) == 1
 
 
-def test_calls_under_way_when_the_server_stops_are_finished_by_it():
-    async def main():
-        # The server would wait for a listening stream, too.
-        options = HttpClientOptions(listen=False)
-        async with (
-            Running(grace=LONG) as server,
-            connect(server.url(), http=options) as client,
-        ):
-            calls = [asyncio.create_task(client.call_tool("sleep")) for _ in range(10)]
-            await until(lambda: len(server.begun) == 10)
-            stopping = asyncio.create_task(server.stop())
-            await until(lambda: not server.uvicorn.servers[0].is_serving())
-            server.gate.set()
-            await stopping
-            results = await asyncio.gather(*calls)
-            assert all(result.content == [TextContent("awake")] for result in results)
-            await server.start()
+@in_loop
+async def test_calls_under_way_when_the_server_stops_are_finished_by_it():
+    # The server would wait for a listening stream, too.
+    options = HttpClientOptions(listen=False)
+    async with (
+        Running(grace=LONG) as server,
+        connect(server.url(), http=options) as client,
+    ):
+        calls = [asyncio.create_task(client.call_tool("sleep")) for _ in range(10)]
+        await until(lambda: len(server.begun) == 10)
+        stopping = asyncio.create_task(server.stop())
+        await until(lambda: not server.uvicorn.servers[0].is_serving())
+        server.gate.set()
+        await stopping
+        results = await asyncio.gather(*calls)
+        assert all(result.content == [TextContent("awake")] for result in results)
+        await server.start()
+        await client.ping()
+
+
+@in_loop
+async def test_closing_the_client_ends_its_session_on_the_server():
+    async with Running() as server:
+        async with connect(server.url(), revision="2025-11-25") as client:
             await client.ping()
-
-    run(main())
-
-
-def test_closing_the_client_ends_its_session_on_the_server():
-    async def main():
-        async with Running() as server:
-            async with connect(server.url(), revision="2025-11-25") as client:
-                await client.ping()
-                assert len(server.app.sessions) == 1
-            await until(lambda: not server.app.sessions)
-
-    run(main())
+            assert len(server.app.sessions) == 1
+        await until(lambda: not server.app.sessions)
 
 
-def test_the_path_with_a_slash_leads_to_the_same_place():
-    async def main():
-        options = HttpClientOptions(listen=False)
-        async with Running() as server, connect(server.url("/mcp/"), http=options) as client:
-            await client.ping()
-
-    run(main())
+@in_loop
+async def test_the_path_with_a_slash_leads_to_the_same_place():
+    options = HttpClientOptions(listen=False)
+    async with Running() as server, connect(server.url("/mcp/"), http=options) as client:
+        await client.ping()

@@ -19,7 +19,7 @@ from accord.http.client.sender import HttpClientOptions
 from accord.http.client.sockets import learn_head
 from accord.protocol.codec import Limits
 from support.raw_http import RawServer
-from support.waiting import run, until
+from support.waiting import in_loop, run, until
 
 QUICK = HttpClientOptions(patience=0.3, listen=False)
 HEAD = (
@@ -85,26 +85,25 @@ def test_a_call_over_a_free_connection_starts_no_task(revision):
 
 
 @REVISIONS
-def test_answers_of_any_length_come_whole_one_after_the_other(revision):
+@in_loop
+async def test_answers_of_any_length_come_whole_one_after_the_other(revision):
     def call(request, reply):
         reply.body(200, answer_to(request, "x" * int(request.message["params"]["name"])))
 
-    async def main():
-        async with (
-            serving(tools__call=call) as server,
-            connect(server.url, revision=revision, http=QUICK) as client,
-        ):
-            for size in (0, 1, 9, 10, 5_000, 3, 200_000, 70_000, 2):
-                assert len(await text_of(client, str(size))) == size
-            together = await asyncio.gather(*(text_of(client, str(size)) for size in range(20)))
-            assert [len(each) for each in together] == list(range(20))
-
-    run(main())
+    async with (
+        serving(tools__call=call) as server,
+        connect(server.url, revision=revision, http=QUICK) as client,
+    ):
+        for size in (0, 1, 9, 10, 5_000, 3, 200_000, 70_000, 2):
+            assert len(await text_of(client, str(size))) == size
+        together = await asyncio.gather(*(text_of(client, str(size)) for size in range(20)))
+        assert [len(each) for each in together] == list(range(20))
 
 
 @pytest.mark.parametrize("framing", ["length", "chunked", "close"])
 @REVISIONS
-def test_an_answer_that_comes_in_pieces_is_put_together(framing, revision):
+@in_loop
+async def test_an_answer_that_comes_in_pieces_is_put_together(framing, revision):
     async def call(request, reply):
         body = answer_to(request, "pieces")
         how = {
@@ -120,99 +119,86 @@ def test_an_answer_that_comes_in_pieces_is_put_together(framing, revision):
         if framing != "length":
             reply.end()
 
-    async def main():
-        async with (
-            serving(tools__call=call) as server,
-            connect(server.url, revision=revision, http=QUICK) as client,
-        ):
-            for _ in range(3):
-                assert await text_of(client) == "pieces"
-
-    run(main())
+    async with (
+        serving(tools__call=call) as server,
+        connect(server.url, revision=revision, http=QUICK) as client,
+    ):
+        for _ in range(3):
+            assert await text_of(client) == "pieces"
 
 
 @REVISIONS
-def test_a_stream_in_answer_is_followed_to_its_end(revision):
+@in_loop
+async def test_a_stream_in_answer_is_followed_to_its_end(revision):
     def call(request, reply):
         reply.stream()
         reply.event(json.loads(answer_to(request, "streamed")))
         reply.end()
 
-    async def main():
-        async with (
-            serving(tools__call=call) as server,
-            connect(server.url, revision=revision, http=QUICK) as client,
-        ):
-            for _ in range(3):
-                assert await text_of(client) == "streamed"
-
-    run(main())
+    async with (
+        serving(tools__call=call) as server,
+        connect(server.url, revision=revision, http=QUICK) as client,
+    ):
+        for _ in range(3):
+            assert await text_of(client) == "streamed"
 
 
-def test_bytes_after_an_answer_end_the_connection_and_are_not_taken_for_the_next():
+@in_loop
+async def test_bytes_after_an_answer_end_the_connection_and_are_not_taken_for_the_next():
     def call(request, reply):
         body = answer_to(request, request.message["params"]["name"])
         reply.body(200, body)
         if request.message["params"]["name"] == "surplus":
             reply.body(200, answer_to(request, "stray").replace(b'"id": ', b'"id": 1'))
 
-    async def main():
-        async with RawServer(tools__call=call) as server, connect(server.url, http=QUICK) as client:
-            for name in ("a", "b", "surplus", "c", "d"):
-                assert await text_of(client, name) == name
-
-    run(main())
+    async with RawServer(tools__call=call) as server, connect(server.url, http=QUICK) as client:
+        for name in ("a", "b", "surplus", "c", "d"):
+            assert await text_of(client, name) == name
 
 
-def test_a_cookie_that_comes_later_is_sent_back():
+@in_loop
+async def test_a_cookie_that_comes_later_is_sent_back():
     def call(request, reply):
         sets = request.message["params"]["name"] == "set"
         more = {"Set_Cookie": "where=here"} if sets else {}
         reply.body(200, answer_to(request, request.headers.get("cookie", "")), **more)
 
-    async def main():
-        async with RawServer(tools__call=call) as server, connect(server.url, http=QUICK) as client:
-            said = [await text_of(client, name) for name in ("a", "b", "set", "c", "d")]
-        assert said == ["", "", "", "where=here", "where=here"]
-
-    run(main())
+    async with RawServer(tools__call=call) as server, connect(server.url, http=QUICK) as client:
+        said = [await text_of(client, name) for name in ("a", "b", "set", "c", "d")]
+    assert said == ["", "", "", "where=here", "where=here"]
 
 
-def test_an_answer_beyond_a_small_limit_is_refused_and_the_connection_goes_on():
+@in_loop
+async def test_an_answer_beyond_a_small_limit_is_refused_and_the_connection_goes_on():
     def call(request, reply):
         reply.body(200, answer_to(request, "x" * int(request.message["params"]["name"])))
 
-    async def main():
-        limits = Limits(message_bytes=2_000)
-        async with (
-            RawServer(tools__call=call) as server,
-            connect(server.url, http=QUICK, limits=limits) as client,
-        ):
-            assert len(await text_of(client, "5")) == 5
-            with pytest.raises(RemoteProtocolError, match="2000 bytes"):
-                await client.call_tool("3000")
-            assert len(await text_of(client, "6")) == 6
-
-    run(main())
+    limits = Limits(message_bytes=2_000)
+    async with (
+        RawServer(tools__call=call) as server,
+        connect(server.url, http=QUICK, limits=limits) as client,
+    ):
+        assert len(await text_of(client, "5")) == 5
+        with pytest.raises(RemoteProtocolError, match="2000 bytes"):
+            await client.call_tool("3000")
+        assert len(await text_of(client, "6")) == 6
 
 
-def test_an_answer_to_another_request_behind_a_known_head_is_a_clear_error():
+@in_loop
+async def test_an_answer_to_another_request_behind_a_known_head_is_a_clear_error():
     def call(request, reply):
         body = answer_to(request, "right")
         if request.message["params"]["name"] == "wrong":
             body = json.dumps({"jsonrpc": "2.0", "id": 4711, "result": {}}).encode()
         reply.body(200, body)
 
-    async def main():
-        async with RawServer(tools__call=call) as server, connect(server.url, http=QUICK) as client:
-            assert await text_of(client) == "right"
-            assert await text_of(client) == "right"
-            with pytest.raises(RequestError, match=r"HTTP 200.*4711.*no answer") as caught:
-                await client.call_tool("wrong")
-            assert isinstance(caught.value, InternalError)
-            assert await text_of(client) == "right"
-
-    run(main())
+    async with RawServer(tools__call=call) as server, connect(server.url, http=QUICK) as client:
+        assert await text_of(client) == "right"
+        assert await text_of(client) == "right"
+        with pytest.raises(RequestError, match=r"HTTP 200.*4711.*no answer") as caught:
+            await client.call_tool("wrong")
+        assert isinstance(caught.value, InternalError)
+        assert await text_of(client) == "right"
 
 
 # -- ends
@@ -220,7 +206,8 @@ def test_an_answer_to_another_request_behind_a_known_head_is_a_clear_error():
 
 @REVISIONS
 @pytest.mark.parametrize("is_begun", [False, True])
-def test_a_cancelled_call_ends_its_connection_alone(is_begun, revision):
+@in_loop
+async def test_a_cancelled_call_ends_its_connection_alone(is_begun, revision):
     ended = []
 
     async def call(request, reply):
@@ -233,27 +220,25 @@ def test_a_cancelled_call_ends_its_connection_alone(is_begun, revision):
         else:
             reply.body(200, answer_to(request, "done"))
 
-    async def main():
-        async with (
-            serving(tools__call=call) as server,
-            connect(server.url, revision=revision, http=QUICK) as client,
-        ):
-            await text_of(client)
-            slow = asyncio.ensure_future(client.call_tool("slow"))
-            await until(lambda: len(server.seen("tools/call")) == 2)
-            if is_begun:
-                await asyncio.sleep(0.02)  # clock: the head of the answer arrives
-            assert await text_of(client) == "done"
-            slow.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await slow
-            await until(lambda: ended)
-            assert await text_of(client) == "done"
-
-    run(main())
+    async with (
+        serving(tools__call=call) as server,
+        connect(server.url, revision=revision, http=QUICK) as client,
+    ):
+        await text_of(client)
+        slow = asyncio.ensure_future(client.call_tool("slow"))
+        await until(lambda: len(server.seen("tools/call")) == 2)
+        if is_begun:
+            await asyncio.sleep(0.02)  # clock: the head of the answer arrives
+        assert await text_of(client) == "done"
+        slow.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await slow
+        await until(lambda: ended)
+        assert await text_of(client) == "done"
 
 
-def test_a_stream_that_begins_while_its_call_is_cancelled_is_not_followed():
+@in_loop
+async def test_a_stream_that_begins_while_its_call_is_cancelled_is_not_followed():
     steps = []
 
     async def call(request, reply):
@@ -272,22 +257,20 @@ def test_a_stream_that_begins_while_its_call_is_cancelled_is_not_followed():
         await asyncio.sleep(0.02)
         reply.empty(202)
 
-    async def main():
-        async with (
-            RawServer(tools__call=call, notifications__cancelled=cancelled) as server,
-            connect(server.url, http=QUICK) as client,
-        ):
-            await text_of(client)
-            slow = asyncio.ensure_future(client.call_tool("slow"))
-            await until(lambda: len(server.seen("tools/call")) == 2)
-            slow.cancel()
-            await until(lambda: steps == ["cancelled", "begun", "ended"])
-
-    run(main())
+    async with (
+        RawServer(tools__call=call, notifications__cancelled=cancelled) as server,
+        connect(server.url, http=QUICK) as client,
+    ):
+        await text_of(client)
+        slow = asyncio.ensure_future(client.call_tool("slow"))
+        await until(lambda: len(server.seen("tools/call")) == 2)
+        slow.cancel()
+        await until(lambda: steps == ["cancelled", "begun", "ended"])
 
 
 @REVISIONS
-def test_closing_ends_the_calls_under_way(revision):
+@in_loop
+async def test_closing_ends_the_calls_under_way(revision):
     ended = []
 
     async def call(request, reply):
@@ -297,18 +280,15 @@ def test_closing_ends_the_calls_under_way(revision):
         else:
             reply.body(200, answer_to(request, "done"))
 
-    async def main():
-        async with serving(tools__call=call) as server:
-            async with connect(server.url, revision=revision, http=QUICK) as client:
-                await asyncio.gather(*(text_of(client) for _ in range(3)))
-                slow = [asyncio.ensure_future(client.call_tool("slow")) for _ in range(3)]
-                await until(lambda: len(server.seen("tools/call")) == 6)
-            for each in slow:
-                with pytest.raises(ConnectionClosed):
-                    await each
-            await until(lambda: len(ended) == 3)
-
-    run(main())
+    async with serving(tools__call=call) as server:
+        async with connect(server.url, revision=revision, http=QUICK) as client:
+            await asyncio.gather(*(text_of(client) for _ in range(3)))
+            slow = [asyncio.ensure_future(client.call_tool("slow")) for _ in range(3)]
+            await until(lambda: len(server.seen("tools/call")) == 6)
+        for each in slow:
+            with pytest.raises(ConnectionClosed):
+                await each
+        await until(lambda: len(ended) == 3)
 
 
 def test_a_fixed_token_goes_with_every_call_and_its_refusal_is_reported():

@@ -9,10 +9,10 @@ import pytest
 
 from accord import Server
 from accord.http.settings import HttpLimits
-from accord.testing import run_in_virtual_time
 from support.asgi import Asgi, Exchange
 from support.listening import SUBSCRIPTION
 from support.modern import meta
+from support.running import in_virtual_time
 from support.waiting import until
 
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
@@ -56,85 +56,73 @@ class Listener:
     "subscriptions.updated-only-for-watched",
     "meta.listen.subscription-id",
 )
-def test_each_stream_has_the_changes_that_its_request_asked_for() -> None:
+@in_virtual_time
+async def test_each_stream_has_the_changes_that_its_request_asked_for() -> None:
     server = make()
-
-    async def main() -> None:
-        app = server.asgi()
-        lists = Listener(app, 1, toolsListChanged=True)
-        notes = Listener(app, 1, resourceSubscriptions=["note://a"])
-        for each in (lists, notes):
-            await each.events(1)
-        assert lists.exchange.headers["content-type"] == "text/event-stream"
-        server.add_tool(lambda: "x", name="new", description="New.")
-        server.resource_updated("note://a")
-        server.resource_updated("note://b")
-        await asyncio.sleep(BURST)
-        assert lists.names == [ACKNOWLEDGED, TOOLS]
-        assert notes.names == [ACKNOWLEDGED, UPDATED]
-        for event in (*lists.exchange.events, *notes.exchange.events):
-            assert event["params"]["_meta"] == {SUBSCRIPTION: 1}
-        await app.stop()
-
-    run_in_virtual_time(main())
+    app = server.asgi()
+    lists = Listener(app, 1, toolsListChanged=True)
+    notes = Listener(app, 1, resourceSubscriptions=["note://a"])
+    for each in (lists, notes):
+        await each.events(1)
+    assert lists.exchange.headers["content-type"] == "text/event-stream"
+    server.add_tool(lambda: "x", name="new", description="New.")
+    server.resource_updated("note://a")
+    server.resource_updated("note://b")
+    await asyncio.sleep(BURST)
+    assert lists.names == [ACKNOWLEDGED, TOOLS]
+    assert notes.names == [ACKNOWLEDGED, UPDATED]
+    for event in (*lists.exchange.events, *notes.exchange.events):
+        assert event["params"]["_meta"] == {SUBSCRIPTION: 1}
+    await app.stop()
 
 
 @pytest.mark.requirement("http.cancel.disconnect-is-cancel")
-def test_a_client_that_disconnects_leaves_nothing_behind() -> None:
+@in_virtual_time
+async def test_a_client_that_disconnects_leaves_nothing_behind() -> None:
     server = make()
-
-    async def main() -> None:
-        app = server.asgi()
-        listener = Listener(app, "L", toolsListChanged=True, resourceSubscriptions=["note://a"])
-        await listener.events(1)
-        assert len(server._core.hub) == 2
-        listener.exchange.disconnect()
-        await listener.exchange.done()
-        assert len(server._core.hub) == 0
-        server.resource_updated("note://a")
-        await asyncio.sleep(BURST)
-        assert listener.names == [ACKNOWLEDGED]
-        await app.stop()
-
-    run_in_virtual_time(main())
+    app = server.asgi()
+    listener = Listener(app, "L", toolsListChanged=True, resourceSubscriptions=["note://a"])
+    await listener.events(1)
+    assert len(server._core.hub) == 2
+    listener.exchange.disconnect()
+    await listener.exchange.done()
+    assert len(server._core.hub) == 0
+    server.resource_updated("note://a")
+    await asyncio.sleep(BURST)
+    assert listener.names == [ACKNOWLEDGED]
+    await app.stop()
 
 
 @pytest.mark.requirement(
     "subscriptions.graceful-end-result", "subscriptions.graceful-end-carries-id"
 )
-def test_the_end_of_the_server_answers_the_request_and_does_not_wait() -> None:
+@in_virtual_time
+async def test_the_end_of_the_server_answers_the_request_and_does_not_wait() -> None:
     server = make()
-
-    async def main() -> None:
-        app = server.asgi(grace=60)
-        listener = Listener(app, "L", toolsListChanged=True)
-        await listener.events(1)
-        before = asyncio.get_running_loop().time()
-        await app.stop()
-        await listener.exchange.done()
-        assert asyncio.get_running_loop().time() - before < 5
-        acknowledged, answer = listener.exchange.events
-        assert acknowledged["method"] == ACKNOWLEDGED
-        assert answer["id"] == "L"
-        assert answer["result"]["resultType"] == "complete"
-        assert answer["result"]["_meta"][SUBSCRIPTION] == "L"
-        assert len(server._core.hub) == 0
-
-    run_in_virtual_time(main())
+    app = server.asgi(grace=60)
+    listener = Listener(app, "L", toolsListChanged=True)
+    await listener.events(1)
+    before = asyncio.get_running_loop().time()
+    await app.stop()
+    await listener.exchange.done()
+    assert asyncio.get_running_loop().time() - before < 5
+    acknowledged, answer = listener.exchange.events
+    assert acknowledged["method"] == ACKNOWLEDGED
+    assert answer["id"] == "L"
+    assert answer["result"]["resultType"] == "complete"
+    assert answer["result"]["_meta"][SUBSCRIPTION] == "L"
+    assert len(server._core.hub) == 0
 
 
-def test_a_client_that_accepts_no_stream_cannot_listen() -> None:
+@in_virtual_time
+async def test_a_client_that_accepts_no_stream_cannot_listen() -> None:
     server = make()
-
-    async def main() -> None:
-        app = server.asgi()
-        listener = Listener(app, 1, accept="application/json", toolsListChanged=True)
-        await listener.exchange.done()
-        assert listener.exchange.status == 406
-        assert len(server._core.hub) == 0
-        await app.stop()
-
-    run_in_virtual_time(main())
+    app = server.asgi()
+    listener = Listener(app, 1, accept="application/json", toolsListChanged=True)
+    await listener.exchange.done()
+    assert listener.exchange.status == 406
+    assert len(server._core.hub) == 0
+    await app.stop()
 
 
 class StuckExchange(Exchange):
@@ -147,49 +135,43 @@ class StuckExchange(Exchange):
             await self.room.wait()
 
 
-def test_a_listener_that_does_not_read_delays_no_other_and_misses_nothing(
+@in_virtual_time
+async def test_a_listener_that_does_not_read_delays_no_other_and_misses_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     server = make()
-
-    async def main() -> None:
-        app = server.asgi(limits=HttpLimits(write_timeout=10_000))
-        uris = [f"note://{number}" for number in range(20)]
-        reading = Listener(app, 1, resourceSubscriptions=uris)
-        await reading.events(1)
-        with monkeypatch.context() as patch:
-            patch.setattr("support.asgi.Exchange", StuckExchange)
-            stuck = Listener(app, 2, resourceSubscriptions=uris)
-        await stuck.events(1)
-        for _ in range(100):
-            for uri in uris:
-                server.resource_updated(uri)
-            await asyncio.sleep(BURST)
-        assert len(reading.exchange.events) == 2_001
-        assert len(stuck.exchange.events) <= 21
-        stuck.exchange.room.set()  # type: ignore[attr-defined]
+    app = server.asgi(limits=HttpLimits(write_timeout=10_000))
+    uris = [f"note://{number}" for number in range(20)]
+    reading = Listener(app, 1, resourceSubscriptions=uris)
+    await reading.events(1)
+    with monkeypatch.context() as patch:
+        patch.setattr("support.asgi.Exchange", StuckExchange)
+        stuck = Listener(app, 2, resourceSubscriptions=uris)
+    await stuck.events(1)
+    for _ in range(100):
+        for uri in uris:
+            server.resource_updated(uri)
         await asyncio.sleep(BURST)
-        # As many as fit into the stream, and one for each resource that changed after that.
-        late = stuck.exchange.events
-        assert len(late) < 1_000
-        assert {event["params"]["uri"] for event in late[-20:]} == set(uris)
-        await app.stop()
+    assert len(reading.exchange.events) == 2_001
+    assert len(stuck.exchange.events) <= 21
+    stuck.exchange.room.set()  # type: ignore[attr-defined]
+    await asyncio.sleep(BURST)
+    # As many as fit into the stream, and one for each resource that changed after that.
+    late = stuck.exchange.events
+    assert len(late) < 1_000
+    assert {event["params"]["uri"] for event in late[-20:]} == set(uris)
+    await app.stop()
 
-    run_in_virtual_time(main())
 
-
-def test_subscriptions_are_freed_with_their_requests() -> None:
+@in_virtual_time
+async def test_subscriptions_are_freed_with_their_requests() -> None:
     server = make()
-
-    async def main() -> None:
-        app = server.asgi()
-        listener = Listener(app, 1, toolsListChanged=True)
-        await listener.events(1)
-        (subscription,) = next(iter(server._core.hub._topics.values()))
-        listener.exchange.disconnect()
-        await listener.exchange.done()
-        gc.collect()
-        assert subscription() is None
-        await app.stop()
-
-    run_in_virtual_time(main())
+    app = server.asgi()
+    listener = Listener(app, 1, toolsListChanged=True)
+    await listener.events(1)
+    (subscription,) = next(iter(server._core.hub._topics.values()))
+    listener.exchange.disconnect()
+    await listener.exchange.done()
+    gc.collect()
+    assert subscription() is None
+    await app.stop()
