@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from accord.cli.main import _parse, main
+from accord_tools.inspector.command import _read_options
 from accord_tools.inspector.command_targets import read_targets
+from accord_tools.inspector.target_access import code_folders
 from cli.conftest import ACCORD, PLAIN
 from support.waiting import LONG, until_sync
 
@@ -67,8 +69,8 @@ def test_a_url_is_shown_without_secrets(home):
         *("--timeout", "5", "--revision", "2025-06-18"),
     )
     assert found.url == "https://user:pass@example.com/mcp?key=s3cr3t"
-    assert "pass" not in found.shown + found.title
-    assert "s3cr3t" not in found.shown + found.title
+    assert "pass" not in found.shown + found.name
+    assert "s3cr3t" not in found.shown + found.name
     assert found.headers == {"x-team": "blue"}
     assert (found.transport, found.timeout, found.revision) == ("sse", 5.0, "2025-06-18")
     assert found.auth is not None
@@ -85,11 +87,11 @@ def test_a_command_is_shown_without_secrets(home):
         *("--", "/usr/bin/npx", "-y", "files-server", "--token", "s3cr3t-abcdef123456"),
     )
     assert found.command == ("/usr/bin/npx", "-y", "files-server", "--token", "s3cr3t-abcdef123456")
-    assert found.title == "npx files-server"
+    assert found.name == "npx files-server"
     assert found.shown.startswith("-- /usr/bin/npx -y files-server --token ")
     assert "s3cr3t" not in found.shown
     assert found.env["API_KEY"] == "hidden"
-    assert found.env["HOME"] == str(home)
+    assert found.environment["HOME"] == str(home)
     assert found.cwd == str(home)
     # A launched server has no HTTP.
     assert (found.auth, found.transport) == (None, None)
@@ -102,20 +104,22 @@ def test_a_python_file_is_launched_and_watched_for_changes(home):
     assert found.command[0] == sys.executable
     assert found.command[-1] == f"{file}:mcp"
     assert found.shown == "server.py:mcp"
-    assert found.folders == (file.parent,)
-    assert found.env is None
-    (found,) = targets("server.py", "--no-reload")
-    assert found.folders == ()
+    assert code_folders(found) == (file.parent,)
+    assert found.env == {}
 
 
 def test_a_command_that_runs_a_python_file_is_watched_for_changes(home):
     folder = home / "work" / "desk"
     folder.mkdir()
     (folder / "server.py").write_text("")
-    assert targets("--", "uv", "run", "desk/server.py")[0].folders == (folder,)
-    assert targets("--cwd", folder, "--", "python", "server.py")[0].folders == (folder,)
-    assert targets("--no-reload", "--", "python", "desk/server.py")[0].folders == ()
-    assert targets("--", "python", "missing.py")[0].folders == ()
+    assert code_folders(targets("--", "uv", "run", "desk/server.py")[0]) == (folder,)
+    assert code_folders(targets("--cwd", folder, "--", "python", "server.py")[0]) == (folder,)
+    assert code_folders(targets("--", "python", "missing.py")[0]) == ()
+
+
+@pytest.mark.parametrize(("words", "reloads"), [((), True), (("--no-reload",), False)])
+def test_an_option_leaves_servers_as_they_are_when_their_code_changes(words, reloads):
+    assert _read_options(_parse(["inspect", *words, "server.py"])).reloads is reloads
 
 
 def test_the_folder_of_a_package_is_watched_for_changes(home):
@@ -124,18 +128,18 @@ def test_the_folder_of_a_package_is_watched_for_changes(home):
     for each in (package, package / "tools"):
         (each / "__init__.py").write_text("")
     (package / "tools" / "server.py").write_text("")
-    assert targets("shop.tools.server:mcp")[0].folders == (package,)
-    assert targets("shop/tools/server.py")[0].folders == (package,)
+    assert code_folders(targets("shop.tools.server:mcp")[0]) == (package,)
+    assert code_folders(targets("shop/tools/server.py")[0]) == (package,)
 
 
 def test_installed_packages_are_not_watched(home):
-    assert targets("msgspec:server")[0].folders == ()
+    assert code_folders(targets("msgspec:server")[0]) == ()
 
 
 def test_several_targets_stand_side_by_side(home):
     (home / "work" / "server.py").write_text("")
     found = targets("http://127.0.0.1:8000/mcp", "server.py", "--no-open", "--", "npx", "it")
-    assert [each.title for each in found] == ["127.0.0.1:8000/mcp", "server.py", "npx it"]
+    assert [each.name for each in found] == ["127.0.0.1:8000/mcp", "server.py", "npx it"]
 
 
 # -- servers of hosts
@@ -144,10 +148,10 @@ def test_several_targets_stand_side_by_side(home):
 def test_a_server_of_a_host_is_found_by_its_name(home):
     write_servers(home / ".cursor/mcp.json", files={**ENTRY, "env": {"ROOT": "${env:HOME}/x"}})
     (found,) = targets("files")
-    assert found.title == "files"
+    assert found.name == "files"
     assert found.command == ("npx", "-y", "files-server", "--token", "s3cr3t-abcdef123456")
     assert found.env["ROOT"] == f"{home}/x"
-    assert found.env["PATH"] == "/usr/bin:/bin"
+    assert found.environment["PATH"] == "/usr/bin:/bin"
     assert "s3cr3t" not in found.shown
 
 
@@ -169,7 +173,7 @@ def test_a_missing_variable_of_an_entry_is_an_error(home, capsys):
 def test_equal_entries_of_several_hosts_are_one_server(home):
     write_servers(home / ".cursor/mcp.json", files=ENTRY)
     write_servers(home / ".codeium/windsurf/mcp_config.json", files=ENTRY)
-    assert targets("files")[0].title == "files"
+    assert targets("files")[0].name == "files"
 
 
 def test_different_entries_of_several_hosts_need_the_host(home, capsys):
@@ -202,7 +206,7 @@ def test_a_server_of_a_configuration_is_found(home, capsys):
     (found,) = targets("--config", file, "files")
     assert found.cwd == str(home / "work" / "sub")
     assert found.env["A"] == "fallback"
-    assert [each.title for each in targets("--config", file, "files", "other")] == [
+    assert [each.name for each in targets("--config", file, "files", "other")] == [
         "files",
         "other",
     ]

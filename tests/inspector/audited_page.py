@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
+from accord.client.server_spec import ServerSpec
 from accord_tools.inspector.actions import Action, load_actions
-from accord_tools.inspector.definition import InspectTarget
 from accord_tools.inspector.inspection import Inspection
 from support.page_client import PageClient, page_of
 
@@ -116,10 +116,8 @@ async def main(command: list[str]) -> None:
     answers: Counter[str] = Counter()
     inspection = Inspection()
     async with page_of(inspection) as page:
-        inspection.add(InspectTarget(title="launched", command=command, timeout=5))
-        inspection.add(
-            InspectTarget(title="reached", url=f"http://127.0.0.1:{port}/mcp", timeout=5)
-        )
+        inspection.add(ServerSpec(name="launched", command=command, timeout=5))
+        inspection.add(ServerSpec(name="reached", url=f"http://127.0.0.1:{port}/mcp", timeout=5))
         while (await page.call("session.get", target=0)).json["state"] != "ready":
             await asyncio.sleep(0.02)
         actions = load_actions()

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import msgspec
 
+from accord.client.server_spec import ServerSpec
 from accord_tools.inspector.actions import load_actions, perform
-from accord_tools.inspector.definition import InspectOptions, InspectTarget
+from accord_tools.inspector.definition import InspectOptions
 from accord_tools.inspector.live.live_connection import LiveConnection
 from accord_tools.inspector.session import Changes, InspectedSession
 
@@ -82,7 +83,7 @@ async def live_page(*, is_ready=True, options=None, **target):
         target.setdefault("env", {**os.environ, "PYTHONPATH": str(ROOT / "src")})
     session = InspectedSession(
         0,
-        InspectTarget(title="the server", **target),
+        ServerSpec(name="the server", **target),
         "live",
         options=options or InspectOptions(),
         changes=Changes(),

@@ -4,8 +4,9 @@ import json
 
 import msgspec
 
+from accord.client.server_spec import ServerSpec
 from accord_tools.inspector.actions import load_actions, perform
-from accord_tools.inspector.definition import InspectOptions, InspectTarget
+from accord_tools.inspector.definition import InspectOptions
 from accord_tools.inspector.log.message_log import InspectedLog
 from accord_tools.inspector.session import Changes, InspectedSession
 
@@ -13,7 +14,7 @@ REVISION = "2025-06-18"
 
 
 def make_session(kind="live", *, target=None, **options):
-    target = target or InspectTarget(title="a server")
+    target = target or ServerSpec(name="a server")
     return InspectedSession(0, target, kind, options=InspectOptions(**options), changes=Changes())
 
 

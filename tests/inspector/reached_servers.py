@@ -9,9 +9,10 @@ from pathlib import Path
 import msgspec
 
 from accord import Server
+from accord.client.server_spec import ServerSpec
 from accord_tools.inspector import check_run, comparison
 from accord_tools.inspector.actions import _actions, perform
-from accord_tools.inspector.definition import InspectOptions, InspectTarget
+from accord_tools.inspector.definition import InspectOptions
 from accord_tools.inspector.exports import export_actions
 from accord_tools.inspector.history import call_history
 from accord_tools.inspector.live import calls
@@ -38,22 +39,22 @@ def make_server() -> Server:
     return small_server.make_server()
 
 
-def small_target(**more) -> InspectTarget:
+def small_target(**more) -> ServerSpec:
     """The small server as a Python file, as the command line reads it."""
     command = (sys.executable, "-P", "-m", "accord.cli.main", "run", "--stdio", str(SMALL_SERVER))
-    given = {"title": "small_server.py", "shown": str(SMALL_SERVER), "command": command}
-    return InspectTarget(**(given | more))
+    given = {"name": "small_server.py", "shown": str(SMALL_SERVER), "command": command}
+    return ServerSpec(**(given | more))
 
 
-def script_target(tmp_path, code: str) -> InspectTarget:
+def script_target(tmp_path, code: str) -> ServerSpec:
     """A server of a few lines, without accord, which starts at once."""
     file = tmp_path / "script.py"
     file.write_text(code)
-    return InspectTarget(title="script", command=(sys.executable, "-S", "-E", str(file)))
+    return ServerSpec(name="script", command=(sys.executable, "-S", "-E", str(file)))
 
 
-def url_target(port: int, path: str = "/mcp", **more) -> InspectTarget:
-    return InspectTarget(title="by url", url=f"http://127.0.0.1:{port}{path}", **more)
+def url_target(port: int, path: str = "/mcp", **more) -> ServerSpec:
+    return ServerSpec(name="by url", url=f"http://127.0.0.1:{port}{path}", **more)
 
 
 class Guarded:
@@ -75,7 +76,7 @@ class Guarded:
 
 
 @asynccontextmanager
-async def session_of(target: InspectTarget, *, is_connected=False, kind="live", **options):
+async def session_of(target: ServerSpec, *, is_connected=False, kind="live", **options):
     session = InspectedSession(
         0, target, kind, options=InspectOptions(**options), changes=Changes()
     )

@@ -11,11 +11,12 @@ from msgspec.structs import replace
 
 from accord import Server
 from accord.auth import AuthorizationServer, MemoryStore, OAuth
+from accord.client.server_spec import ServerSpec
 from accord.protocol.catalogue import catalogue
 from accord_tools.diagnosis.stages import CLAUSES, STAGE_IDS, TITLES
 from accord_tools.inspector.actions import load_actions, perform
 from accord_tools.inspector.authorization_walk import AuthorizationWalk
-from accord_tools.inspector.definition import ActionRefused, InspectOptions, InspectTarget
+from accord_tools.inspector.definition import ActionRefused, InspectOptions
 from accord_tools.inspector.live.live_connection import LiveConnection
 from accord_tools.inspector.session import Changes, InspectedSession
 from support.http_server import serving
@@ -31,7 +32,7 @@ KEY = "kept-from-the-page-1234567"
 @asynccontextmanager
 async def walking(url="", **target):
     """Open a session, and give its walk."""
-    about = InspectTarget(title="here", url=url, **target)
+    about = ServerSpec(name="here", url=url, **target)
     session = InspectedSession(0, about, "live", options=InspectOptions(), changes=Changes())
     walk = session.part(AuthorizationWalk)
     try:
@@ -527,7 +528,7 @@ def test_the_walk_passes_with_the_authorization_server_of_accord():
 @in_loop
 async def test_the_actions_of_the_page_reach_the_walk():
     actions = load_actions()
-    about = InspectTarget(title="here", url="http://127.0.0.1:1/mcp")
+    about = ServerSpec(name="here", url="http://127.0.0.1:1/mcp")
     session = InspectedSession(0, about, "live", options=InspectOptions(), changes=Changes())
     try:
         await perform(session, actions["authorization.next"], b"{}")

@@ -9,15 +9,11 @@ import sys
 import pytest
 
 from accord.cli.main import main
+from accord.client.server_spec import ServerSpec
 from accord.http.client.auth import Bearer
 from accord_tools.inspector.exports.call_forms import FormSetting, build_forms
 from accord_tools.inspector.exports.exported_call import ExportedCall
-from accord_tools.inspector.target_access import (
-    SafeTarget,
-    make_safe,
-    quote_for_python,
-    quote_for_shell,
-)
+from accord_tools.inspector.target_access import make_safe, quote_for_python, quote_for_shell
 from inspector.reached_servers import (
     ask,
     call_of,
@@ -177,7 +173,7 @@ def test_a_file_target_is_named_as_it_was_typed():
 
 
 def test_a_request_has_no_command_line_and_no_case():
-    setting = FormSetting(safe=SafeTarget(command=("srv",)), spoken="2026-07-28")
+    setting = FormSetting(safe=ServerSpec(name="srv", command=("srv",)), spoken="2026-07-28")
     call = exported(kind="request", name="x/y", arguments='{"big": 12345678901234567890123}')
     found = forms_of(call, setting)
     assert {*found} == {"python", "json"}
@@ -236,7 +232,7 @@ async def test_a_call_with_a_secret_is_exported_without_it():
     ],
 )
 def test_a_case_expects_what_is_the_same_the_next_time(answer, expected):
-    setting = FormSetting(safe=SafeTarget(command=("srv",)), spoken="2025-06-18")
+    setting = FormSetting(safe=ServerSpec(name="srv", command=("srv",)), spoken="2025-06-18")
     text = forms_of(exported(response=json.dumps(answer)), setting)["case"].text
     assert ("expect" in text) == bool(expected)
     assert expected in text
@@ -259,7 +255,7 @@ def test_a_case_names_the_file_in_full_and_the_revision_that_was_chosen(tmp_path
 
 
 def test_arguments_that_are_not_json_are_left_out():
-    setting = FormSetting(safe=SafeTarget(command=("srv",)), spoken="2025-06-18")
+    setting = FormSetting(safe=ServerSpec(name="srv", command=("srv",)), spoken="2025-06-18")
     call = exported(kind="prompt", name="greet", arguments="nonsense", response="{}")
     found = forms_of(call, setting)
     assert found["accord"].text == "accord call greet --prompt -- srv\n"
@@ -268,14 +264,14 @@ def test_arguments_that_are_not_json_are_left_out():
 
 
 def test_the_meta_of_a_request_stays_as_it_was_typed():
-    setting = FormSetting(safe=SafeTarget(command=("srv",)), spoken="2026-07-28")
+    setting = FormSetting(safe=ServerSpec(name="srv", command=("srv",)), spoken="2026-07-28")
     typed = '{"a": 1, "_meta": {"own": true}}'
     message = forms_of(exported(kind="request", name="x/y", arguments=typed), setting)["json"].text
     assert json.loads(message)["params"] == json.loads(typed)
 
 
 def test_the_python_code_signs_in_where_the_user_did_and_has_lists():
-    safe = SafeTarget(url="http://127.0.0.1:1/mcp", has_sign_in=True)
+    safe = ServerSpec(name="srv", url="http://127.0.0.1:1/mcp", auth="oauth")
     setting = FormSetting(safe=safe, spoken="2025-06-18")
     text = forms_of(exported(arguments='{"a": [1.50, "b", null]}'), setting)["python"].text
     assert 'auth="oauth"' in text

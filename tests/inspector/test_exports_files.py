@@ -8,9 +8,10 @@ from typing import Annotated
 import pytest
 
 from accord import Server, trace
+from accord.client.server_spec import ServerSpec
 from accord.http.client.auth import Bearer
 from accord_tools.hosts.table import load_hosts
-from accord_tools.inspector.definition import ActionRefused, InspectTarget
+from accord_tools.inspector.definition import ActionRefused
 from accord_tools.inspector.exports.host_entries import host_entry
 from accord_tools.inspector.log.message_log import InspectedLog
 from inspector.reached_servers import (
@@ -125,7 +126,7 @@ async def test_a_log_without_breaches_says_so():
 
 @on_a_loop
 async def test_a_recording_is_exported_too():
-    async with session_of(InspectTarget(title="session.jsonl"), kind="trace") as session:
+    async with session_of(ServerSpec(name="session.jsonl"), kind="trace") as session:
         conversation = session.part(InspectedLog).conversation("main", "http")
         facts = trace.HttpFacts(method="POST", path="/mcp", exchange="post-1")
         conversation.observe("client", b'{"jsonrpc":"2.0","id":1,"method":"ping"}', http=facts)
@@ -153,16 +154,16 @@ COMMAND = small_target(
 def test_an_entry_is_named_and_launched_as_by_accord_add():
     run = ("python", "-P", "-m", "accord.cli.main", "run", "--stdio", "/desk/tools.py")
     named = {
-        "tools": InspectTarget(title="tools.py", shown="tools.py", command=run),
-        "memory": InspectTarget(
-            title="npx @x/server-memory", shown="-- npx ...", command=("npx", "@x/server-memory")
+        "tools": ServerSpec(name="tools.py", shown="tools.py", command=run),
+        "memory": ServerSpec(
+            name="npx @x/server-memory", shown="-- npx ...", command=("npx", "@x/server-memory")
         ),
-        "example": InspectTarget(
-            title="mcp.example.com/mcp",
+        "example": ServerSpec(
+            name="mcp.example.com/mcp",
             shown="https://mcp.example.com/mcp",
             url="https://mcp.example.com/mcp",
         ),
-        "kept": InspectTarget(title="kept", shown="-- npx ...", command=("npx", "desk")),
+        "kept": ServerSpec(name="kept", shown="-- npx ...", command=("npx", "desk")),
     }
     for name, target in named.items():
         servers = json.loads(host_entry(target, "cursor")["text"])["mcpServers"]
@@ -194,7 +195,7 @@ async def test_hosts_are_listed_and_an_unknown_one_refused():
 
 @on_a_loop
 async def test_an_archive_has_events_and_leaves_out_what_has_no_exchange():
-    async with session_of(InspectTarget(title="session.jsonl"), kind="trace") as session:
+    async with session_of(ServerSpec(name="session.jsonl"), kind="trace") as session:
         conversation = session.part(InspectedLog).conversation("main", "http")
         alone = trace.HttpFacts(method="POST", path="/mcp")
         conversation.observe("client", b'{"jsonrpc":"2.0","id":1,"method":"ping"}', http=alone)

@@ -3,8 +3,9 @@ import json
 
 import pytest
 
+from accord.client.server_spec import ServerSpec
 from accord_tools.inspector.actions import load_actions, perform
-from accord_tools.inspector.definition import ActionRefused, InspectOptions, InspectTarget
+from accord_tools.inspector.definition import ActionRefused, InspectOptions
 from accord_tools.inspector.forms import form_actions
 from accord_tools.inspector.session import Changes, InspectedSession
 from support.tables import cases
@@ -14,7 +15,7 @@ TEMPLATE = "file:///{path}{?page,tags*}"
 
 def ask(action, **params):
     async def main():
-        target = InspectTarget(title="x")
+        target = ServerSpec(name="x")
         session = InspectedSession(0, target, "live", options=InspectOptions(), changes=Changes())
         return await perform(session, load_actions()[action], json.dumps(params).encode())
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from accord.client.server_spec import ServerSpec
 from accord.secrets.masks import Secrets
-from accord_tools.inspector.definition import InspectTarget
 from accord_tools.inspector.history import store as store_module
 from accord_tools.inspector.history.call_history import target_key
 from accord_tools.inspector.history.call_record import (
@@ -188,8 +188,8 @@ def test_the_default_file_is_in_the_folder_for_state():
 
 
 def test_credentials_of_the_user_are_known_and_paths_are_not_taken_for_them():
-    target = InspectTarget(
-        title="a server",
+    target = ServerSpec(
+        name="a server",
         command=("srv", "--api-key", "key-of-an-option"),
         env={
             "MY_TOKEN": "token-of-a-variable",
@@ -198,7 +198,7 @@ def test_credentials_of_the_user_are_known_and_paths_are_not_taken_for_them():
         },
     )
     assert {*find_secrets(target)} == {"key-of-an-option", "token-of-a-variable"}
-    assert target_key(target) == target_key(msgspec.structs.replace(target, env=None))
+    assert target_key(target) == target_key(msgspec.structs.replace(target, env={}))
     other = msgspec.structs.replace(target, command=("srv", "--api-key", "another-key-here"))
     assert target_key(other) == target_key(target)
     assert target_key(msgspec.structs.replace(target, command=("srv",))) != target_key(target)
@@ -213,7 +213,7 @@ def test_the_same_command_in_another_folder_is_another_server(tmp_path, monkeypa
         monkeypatch.chdir(folder)
         keys.append(
             [
-                target_key(InspectTarget(title="x", command=("python", file)))
+                target_key(ServerSpec(name="x", command=("python", file)))
                 for file in ("own.py", "elsewhere.py")
             ]
         )

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from accord_tools.inspector.definition import InspectOptions, InspectTarget
+from accord.client.server_spec import ServerSpec
+from accord_tools.inspector.definition import InspectOptions
 from accord_tools.inspector.inspection import Inspection
 from accord_tools.inspector.web.answer_masking import AnswerMasks
 from support.page_client import page_of
@@ -62,9 +63,7 @@ class HostilePage:
 async def hostile_page(*ways, **options):
     inspection = Inspection(InspectOptions(**options))
     command = [sys.executable, "-I", "-S", str(HOSTILE), *ways]
-    target = InspectTarget(
-        title="hostile", command=command, env={**os.environ, **ENV}, timeout=LONG
-    )
+    target = ServerSpec(name="hostile", command=command, env={**os.environ, **ENV}, timeout=LONG)
     async with page_of(inspection) as client:
         inspection.add(target)
         yield HostilePage(client)

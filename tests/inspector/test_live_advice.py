@@ -3,8 +3,9 @@
 from accord import Server
 from accord.auth import AuthorizationServer
 from accord.cli.connection import advise_in_options
+from accord.client.server_spec import ServerSpec
 from accord.errors import ConnectFailed, TransportError
-from accord_tools.inspector.definition import InspectTarget
+from accord_tools.inspector.definition import InspectOptions
 from accord_tools.inspector.live.live_connection import advise_connection
 from inspector.live_page import launch, live_page
 from support.http_server import serving
@@ -27,7 +28,7 @@ FAILURES = [
 
 @cases(("failure", "advice"), FAILURES)
 def test_each_failure_of_an_address_has_an_advice(failure, advice):
-    target = InspectTarget(title="desk", url="http://user:word@desk:1/mcp")
+    target = ServerSpec(name="desk", url="http://user:word@desk:1/mcp")
     error = TransportError(f"http://desk:1/mcp: {failure}")
     given = advise_connection(target, error, ())
     assert given.startswith(advice)
@@ -42,8 +43,14 @@ def test_certificates_are_trusted_by_a_variable_on_the_command_line():
 
 @on_a_loop
 async def test_a_failure_names_the_file_and_not_the_command_that_runs_it(tmp_path):
-    command = ("sh", "-c", "echo mend line 3 >&2; exit 3")
-    target = {"command": command, "shown": "desk.py", "folders": (tmp_path,)}
+    file = tmp_path / "desk.py"
+    file.write_text("import sys\nprint('mend line 3', file=sys.stderr)\nsys.exit(3)\n")
+    target = {
+        "command": ("python3", "-I", "-S", "desk.py"),
+        "cwd": str(tmp_path),
+        "shown": "desk.py",
+        "options": InspectOptions(reloads=True),
+    }
     async with live_page(is_ready=False, **target) as page:
         error = (await page.until_state("failed"))["error"]
     assert error["message"].startswith("the server: ended with exit code 3")
@@ -63,7 +70,7 @@ async def test_a_mistake_in_a_file_is_the_message(tmp_path):
 
 
 def test_a_server_of_another_library_is_launched_by_its_command():
-    target = InspectTarget(title="fast.py", shown="fast.py", command=("python", "fast.py"))
+    target = ServerSpec(name="fast.py", shown="fast.py", command=("python", "fast.py"))
     error = ConnectFailed("fast.py: ended with exit code 2", exit_code=2)
     said = ["accord: mcp is a FastMCP of another library; a command works with any: -- python x.py"]
     assert advise_connection(target, error, said) == "start accord inspect -- python x.py"
@@ -71,7 +78,7 @@ def test_a_server_of_another_library_is_launched_by_its_command():
 
 @on_a_loop
 async def test_a_server_that_never_answers_gets_the_time_of_the_command_line():
-    silent = {"command": ("sleep", "60"), "timeout": 0.2, "start_timeout": 0.2}
+    silent = {"command": ("sleep", "60"), "timeout": 0.2, "connect_timeout": 0.2}
     async with live_page(is_ready=False, **silent) as page:
         error = (await page.until_state("failed"))["error"]
     assert "within 0.2 s" in error["message"]

@@ -9,7 +9,7 @@ import pytest
 
 from accord import Server
 from accord.auth import AuthorizationServer, MemoryStore, OAuth
-from accord_tools.inspector.definition import ActionRefused
+from accord_tools.inspector.definition import ActionRefused, InspectOptions
 from accord_tools.inspector.live.session_parts import SourceWatch
 from inspector.live_page import launch, live_page, scripted
 from inspector.small_server import make_server
@@ -246,7 +246,7 @@ async def test_an_entry_is_shown_as_it_came():
 async def test_a_change_of_the_code_restarts_the_server_unless_the_syntax_is_broken(tmp_path):
     file = tmp_path / "server.py"
     file.write_text(DESK)
-    async with live_page(command=launch(file), folders=(tmp_path,)) as page:
+    async with live_page(command=launch(file), options=InspectOptions(reloads=True)) as page:
         first = int(text_of(await page.call("process")))
         assert (await page.ask("session.get"))["reloads"]
         id = (await page.ask("calls.tool", name="wait", confirmed=True))["id"]

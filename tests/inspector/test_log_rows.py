@@ -2,8 +2,9 @@
 
 import pytest
 
+from accord.client.server_spec import ServerSpec
 from accord.trace import HttpFacts
-from accord_tools.inspector.definition import ActionRefused, InspectTarget
+from accord_tools.inspector.definition import ActionRefused
 from accord_tools.inspector.log.logged_conversation import current_call
 from accord_tools.inspector.log.message_log import InspectedLog
 from inspector.logged import answer, ask, call, make_session, message, opened, rows_of
@@ -253,7 +254,7 @@ async def test_texts_of_breaches_have_no_secrets():
 
 @on_a_loop
 async def test_credentials_of_the_user_are_masked_wherever_a_server_repeats_them():
-    target = InspectTarget(title="it", command=["srv"], env={"WEATHER_API_KEY": 'ope"nsesame'})
+    target = ServerSpec(name="it", command=["srv"], env={"WEATHER_API_KEY": 'ope"nsesame'})
     session = make_session(target=target)
     log = session.part(InspectedLog)
     log.add_stderr('starting with ope"nsesame')

@@ -163,7 +163,7 @@ async def test_the_text_of_a_recording_opens_in_a_session_of_its_own():
     session = inspection.find(made["target"])
     await until(lambda: observed_facts(session)["state"] == "ready")
 
-    assert (session.target.title, session.kind) == ("mine.jsonl", "trace")
+    assert (session.target.name, session.kind) == ("mine.jsonl", "trace")
     assert len(await rows_of(session)) == 5
     with pytest.raises(ActionRefused, match="the recording is empty"):
         await ask(inspection.lobby, "trace.open", name="", text=" ")

@@ -34,7 +34,7 @@ async def test_the_report_is_that_of_the_saved_trace(kind):
     talk.observe("client", message(method="notifications/cancelled"))
     page = await download(session, "export.session", format="report")
     saved = await download(session, "export.session", format="trace")
-    expected = replay(trace.read(io.BytesIO(saved)), target=session.target.title)
+    expected = replay(trace.read(io.BytesIO(saved)), target=session.target.name)
     assert expected.results
     assert page.decode() == as_html(expected)
     assert SECRET.encode() not in page

@@ -11,11 +11,12 @@ from base64 import b64decode
 import msgspec
 import pytest
 
+from accord.client.server_spec import ServerSpec
 from accord.errors import ConnectionClosed
 from accord.http.settings import HttpLimits
 from accord_tools.inspector import actions
 from accord_tools.inspector.actions import READ, action
-from accord_tools.inspector.definition import ActionRefused, Download, InspectOptions, InspectTarget
+from accord_tools.inspector.definition import ActionRefused, Download, InspectOptions
 from accord_tools.inspector.inspection import SESSIONS_MOST, Inspection
 from accord_tools.inspector.web import app as app_module
 from accord_tools.inspector.web import serving
@@ -56,7 +57,7 @@ def define(monkeypatch):
 def with_recording(**options):
     """An inspection with one session that needs no server."""
     inspection = Inspection(InspectOptions(**options))
-    inspection.add(InspectTarget(title="recording"), "trace")
+    inspection.add(ServerSpec(name="recording"), "trace")
     return inspection
 
 
@@ -197,11 +198,11 @@ async def test_an_action_gets_its_session_and_params(define):
         text: str
 
     async def echo(session, params: Params):
-        return {"title": session.target.title, "text": params.text}
+        return {"title": session.target.name, "text": params.text}
 
     define("test.echo", echo)
     inspection = with_recording()
-    inspection.add(InspectTarget(title="second"), "trace")
+    inspection.add(ServerSpec(name="second"), "trace")
     async with page_of(inspection) as page:
         assert (await page.call("test.echo", target=1, text="hi")).json == {
             "title": "second",
@@ -378,7 +379,7 @@ async def test_actions_on_the_whole_page_need_no_server(define):
 @in_loop
 async def test_a_session_may_add_others_up_to_a_limit(define):
     async def add(session):
-        return {"target": session.add_session(InspectTarget(title="more"), "trace").index}
+        return {"target": session.add_session(ServerSpec(name="more"), "trace").index}
 
     define("test.add", add)
     async with page_of(with_recording()) as page:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-from accord_tools.inspector.definition import InspectOptions, InspectTarget
+from accord.client.server_spec import ServerSpec
+from accord_tools.inspector.definition import InspectOptions
 from accord_tools.inspector.live.session_facts import observed_facts
 from accord_tools.inspector.log.message_log import InspectedLog
 from accord_tools.inspector.log.views import show_row
@@ -19,7 +20,7 @@ from accord_tools.inspector.session import Changes, InspectedSession
 
 
 async def page(buffer: TrafficBuffer) -> None:
-    target = InspectTarget(title="watched")
+    target = ServerSpec(name="watched")
     session = InspectedSession(0, target, "watch", options=InspectOptions(), changes=Changes())
     session.part(WatchedTraffic).attach(buffer)
     try:

@@ -38,6 +38,9 @@ _ADDRESS: Final = re.compile(
 _FILES: Final = (".json", ".jsonc", ".toml", ".yaml", ".yml", ".mcpb", ".dxt")
 _PLUGIN_FILES: Final = ("plugin.json", "mcp.json")
 _PACKAGE: Final = re.compile(r"(?:npm|pypi):|@[a-z0-9~][\w.~-]*/")
+# -P: a file in the current folder must not hide a module of the same name.
+RUN_WORDS: Final = ("-P", "-m", "accord.cli.main", "run", "--stdio")
+"""What follows the path of Python, before the target, in the command that serves it."""
 # Names in a list of suggestions.
 _SHOWN: Final = 5
 _LONGEST_LINE: Final = 80
@@ -165,8 +168,7 @@ def command_of(options: "argparse.Namespace") -> list[str] | str:
     if is_url(options.target):
         return str(options.target)
     place = locate(options.target, options.rest)
-    # -P: a file in the current folder must not hide a module of the same name.
-    return [sys.executable, "-P", "-m", "accord.cli.main", "run", "--stdio", place.target]
+    return [sys.executable, *RUN_WORDS, place.target]
 
 
 def locate(target: str, following: Sequence[str] = ()) -> ServerPlace:

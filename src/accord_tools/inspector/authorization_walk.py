@@ -25,7 +25,7 @@ from accord_tools.diagnosis.stages import (
 from accord_tools.diagnosis.token_facts import decode_jwt, token_facts
 from accord_tools.inspector.actions import action
 from accord_tools.inspector.definition import ActionRefused
-from accord_tools.inspector.target_access import current_target, find_secrets
+from accord_tools.inspector.target_access import DEFAULT_TIMEOUT, current_target, find_secrets
 
 if TYPE_CHECKING:
     from accord.auth.tokens import TokenGrant
@@ -76,7 +76,7 @@ class AuthorizationWalk:
                 settings=_settings_of(target.auth),
                 client_name=_CLIENT_NAME,
                 is_older_form=is_older_form,
-                timeout=target.timeout,
+                timeout=target.timeout or DEFAULT_TIMEOUT,
                 revision=target.revision,
                 transport=target.transport,
                 mark=self._mark,

@@ -18,7 +18,8 @@ from accord_tools.inspector.command_targets import read_targets
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from accord_tools.inspector.definition import InspectOptions, InspectTarget
+    from accord.client.server_spec import ServerSpec
+    from accord_tools.inspector.definition import InspectOptions
     from accord_tools.inspector.inspection import Inspection
     from accord_tools.inspector.session import InspectedSession
     from accord_tools.inspector.web.serving import PageSockets
@@ -143,7 +144,7 @@ def _check_record(path: Path) -> None:
         raise UsageError(f"--record: the folder {path.parent} cannot be written to")
 
 
-def _check_watch(options: argparse.Namespace, targets: "list[InspectTarget]") -> None:
+def _check_watch(options: argparse.Namespace, targets: "list[ServerSpec]") -> None:
     if len(targets) != 1:
         raise UsageError("--watch needs one server: a URL, or a command after --")
     if not targets[0].command:
@@ -157,7 +158,7 @@ def _check_watch(options: argparse.Namespace, targets: "list[InspectTarget]") ->
 
 
 async def _serve(
-    options: argparse.Namespace, targets: "list[InspectTarget]", sockets: "PageSockets"
+    options: argparse.Namespace, targets: "list[ServerSpec]", sockets: "PageSockets"
 ) -> None:
     """Serve the page until a signal arrives."""
     end_by_signals()
@@ -213,7 +214,7 @@ async def _watch_url(options: argparse.Namespace, session: "InspectedSession") -
     note(f"accord inspect: point the client to http://127.0.0.1:{port}{path}")
 
 
-def _watch_command(options: argparse.Namespace, target: "InspectTarget") -> int:
+def _watch_command(options: argparse.Namespace, target: "ServerSpec") -> int:
     """Relay between the client that launched this process and the command, with a page beside."""
     from accord_tools.inspector.log.watched import TrafficBuffer, WatchedTraffic, watch_stdio
     from accord_tools.watch.command import exit_like
@@ -230,7 +231,7 @@ def _watch_command(options: argparse.Namespace, target: "InspectTarget") -> int:
             _announce(options, url, sockets)
             await asyncio.Event().wait()
 
-    return exit_like(watch_stdio(target.command, target.env, serve, title=target.title))
+    return exit_like(watch_stdio(target.command, target.env, serve, title=target.name))
 
 
 def _read_options(options: argparse.Namespace) -> "InspectOptions":
@@ -242,15 +243,16 @@ def _read_options(options: argparse.Namespace) -> "InspectOptions":
         shows_secrets=not options.no_secrets,
         history=None if options.no_history else default_history_file(),
         record=options.record,
+        reloads=not options.no_reload,
         advise=advise_in_options,
     )
 
 
 def _open_recording(inspection: "Inspection", path: Path) -> None:
-    from accord_tools.inspector.definition import InspectTarget
+    from accord.client.server_spec import ServerSpec
     from accord_tools.inspector.log.trace_session import open_trace
 
-    session = inspection.add(InspectTarget(title=path.name, shown=f"--trace {path}"), "trace")
+    session = inspection.add(ServerSpec(name=path.name, shown=f"--trace {path}"), "trace")
     session.spawn(open_trace(session, path))
 
 

@@ -4,65 +4,47 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import Final
 from urllib.parse import urlsplit
 
-from accord.cli.connection import auth_of
-from accord.cli.options import UsageError, did_you_mean, known_revision, one_of
-from accord.cli.target import ServerPlace, locate, names_file
-from accord_tools.inspector.definition import InspectTarget
+from msgspec.structs import replace
 
-if TYPE_CHECKING:
-    from accord.client.server_spec import ServerSpec
+from accord.cli.connection import connect_spec
+from accord.cli.options import UsageError, did_you_mean, one_of
+from accord.cli.target import RUN_WORDS, ServerPlace, locate, names_file
+from accord.client.server_spec import ServerSpec
 
 _URL: Final = re.compile(r"https?://", re.IGNORECASE)
 # A name as hosts have them; neither a file, nor module:object, nor a path.
 _NAME: Final = re.compile(r"[\w.@ -]+")
 _TRANSPORTS: Final = ("http", "sse")
-_TIMEOUT: Final = 60.0
 
 
-def read_targets(options: argparse.Namespace) -> list[InspectTarget]:
+def read_targets(options: argparse.Namespace) -> list[ServerSpec]:
     """Return the servers that the command line names.
 
     Raises:
         UsageError: one of them cannot be found.
     """
-    if options.cwd is not None and not os.path.isdir(options.cwd):
-        raise UsageError(f"--cwd: there is no folder {options.cwd}")
-    common = _read_common(options)
     words = options.words or ([""] if options.config else [])
     found = [_read_target(each, options) for each in words]
     if options.command:
         found.append(_target_of_command(options.command, options))
-    return [_with_common(each, common) for each in found]
+    return [_complete(each, options) for each in found]
 
 
-def _read_common(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the settings that hold for all targets."""
-    common: dict[str, Any] = {"auth": auth_of(options)}
-    if options.revision is not None:
-        common["revision"] = known_revision(options.revision)
-    if options.timeout is not None:
-        common["timeout"] = common["start_timeout"] = options.timeout
+def _complete(target: ServerSpec, options: argparse.Namespace) -> ServerSpec:
+    """Return a target with the options that hold for all."""
+    target = connect_spec(options, target)
+    if not target.url:
+        return replace(target, auth=None)
     if options.transport is not None:
-        common["transport"] = one_of(options.transport, _TRANSPORTS, "transport")
-    return common
+        return replace(target, transport=one_of(options.transport, _TRANSPORTS, "transport"))
+    return target
 
 
-def _with_common(target: InspectTarget, common: Mapping[str, Any]) -> InspectTarget:
-    from msgspec.structs import replace
-
-    only_http = ("auth", "transport")
-    return replace(
-        target,
-        **{name: value for name, value in common.items() if target.url or name not in only_http},
-    )
-
-
-def _read_target(given: str, options: argparse.Namespace) -> InspectTarget:
+def _read_target(given: str, options: argparse.Namespace) -> ServerSpec:
     if options.config or options.host or names_file(given):
         from accord_tools.targets.reading import find
 
@@ -90,7 +72,7 @@ def _read_target(given: str, options: argparse.Namespace) -> InspectTarget:
 # -- what the user typed
 
 
-def _target_of_url(url: str, options: argparse.Namespace) -> InspectTarget:
+def _target_of_url(url: str, options: argparse.Namespace) -> ServerSpec:
     from accord.secrets.filter import display_target
 
     shown = display_target(url)
@@ -98,74 +80,34 @@ def _target_of_url(url: str, options: argparse.Namespace) -> InspectTarget:
         _ = urlsplit(url).port  # what reads the parts of a wrong URL fails here
     except ValueError as error:
         raise UsageError(f"{shown} is not a URL: {error}") from None
-    return InspectTarget(
-        title=shown.partition("://")[2] or shown,
+    return ServerSpec(
+        name=shown.partition("://")[2] or shown,
         shown=shown,
         url=url,
         headers=dict(options.header),
     )
 
 
-def _target_of_command(command: Sequence[str], options: argparse.Namespace) -> InspectTarget:
+def _target_of_command(command: Sequence[str], options: argparse.Namespace) -> ServerSpec:
     from accord_tools.hosts.launching.environment import show_command
 
-    return InspectTarget(
-        title=_name_command(command),
+    return ServerSpec(
+        name=_name_command(command),
         shown=f"-- {show_command(command)}",
         command=tuple(command),
-        env=_environment(options),
+        env=dict(options.env),
         cwd=options.cwd,
-        folders=() if options.no_reload else _folders_of_command(command, options.cwd),
     )
 
 
-def _target_of_place(place: ServerPlace, options: argparse.Namespace) -> InspectTarget:
-    # -P: a file in the current folder must not hide a module of the same name.
-    run = (sys.executable, "-P", "-m", "accord.cli.main", "run", "--stdio", place.target)
-    folders = () if options.no_reload else _folders_of(place)
-    return InspectTarget(
-        title=place.shown,
+def _target_of_place(place: ServerPlace, options: argparse.Namespace) -> ServerSpec:
+    return ServerSpec(
+        name=place.shown,
         shown=f"{place.shown}:{place.object}" if place.object else place.shown,
-        command=run,
-        env=_environment(options),
+        command=(sys.executable, *RUN_WORDS, place.target),
+        env=dict(options.env),
         cwd=options.cwd,
-        folders=folders,
     )
-
-
-def _folders_of(place: ServerPlace) -> tuple[Path, ...]:
-    """Return the folders with the code of a server; none for an installed package."""
-    if place.file is not None:
-        packages = place.module.count(".")
-        return (place.file.absolute().parents[max(0, packages - 1)],)
-    from importlib.machinery import PathFinder
-
-    top = place.module.partition(".")[0]
-    spec = PathFinder.find_spec(top, [os.getcwd(), *sys.path])
-    if spec is None:
-        return ()
-    found = spec.submodule_search_locations or (os.path.dirname(spec.origin or ""),)
-    return _only_own([Path(each).absolute() for each in found if each])
-
-
-def _folders_of_command(command: Sequence[str], cwd: str | None) -> tuple[Path, ...]:
-    """Return the folder of the Python file that a command runs; none for an installed one."""
-    for word in command[1:]:
-        file = Path(cwd or "", word)
-        if file.suffix == ".py" and file.is_file():
-            return _only_own([file.absolute().parent])
-    return ()
-
-
-def _only_own(folders: Sequence[Path]) -> tuple[Path, ...]:
-    """Return the folders that are not those of installed packages."""
-    installed = ("site-packages", "dist-packages")
-    return tuple(each for each in folders if not {*each.parts}.intersection(installed))
-
-
-def _environment(options: argparse.Namespace) -> dict[str, str] | None:
-    """Return the variables of a launched server; None inherits those of this shell."""
-    return {**os.environ, **dict(options.env)} if options.env else None
 
 
 def _name_command(command: Sequence[str]) -> str:
@@ -179,28 +121,11 @@ def _name_command(command: Sequence[str]) -> str:
 # -- servers that others describe
 
 
-def _target_of_spec(spec: "ServerSpec", options: argparse.Namespace) -> InspectTarget:
+def _target_of_spec(spec: ServerSpec, options: argparse.Namespace) -> ServerSpec:
     from accord_tools.targets.reading import make_ready
 
     spec = make_ready(spec, options)
-    if spec.url:
-        shown = _target_of_url(spec.url, options).shown
-        return InspectTarget(
-            title=spec.name,
-            shown=shown,
-            url=spec.url,
-            headers=spec.headers,
-            transport=spec.transport,
-            timeout=spec.timeout or _TIMEOUT,
-        )
-    return InspectTarget(
-        title=spec.name,
-        shown=spec.shown,
-        command=spec.command,
-        env=spec.environment,
-        cwd=spec.cwd,
-        timeout=spec.timeout or _TIMEOUT,
-    )
+    return replace(spec, shown=_target_of_url(spec.url, options).shown) if spec.url else spec
 
 
 def _find_by_name(given: str) -> "ServerSpec | None":

@@ -13,12 +13,13 @@ from accord.types import Implementation, JsonObject, RevisionId
 from accord.version import __version__
 from accord_tools.contract.lock_file import find_changes
 from accord_tools.inspector.actions import READ, action
-from accord_tools.inspector.definition import ActionRefused, InspectTarget
+from accord_tools.inspector.definition import ActionRefused
 from accord_tools.inspector.differences import DIFFERENCES_MOST, find_differences
 from accord_tools.inspector.exports.exported_call import CallReference, ExportedCall, find_call
 from accord_tools.inspector.history.call_history import CallHistory
 from accord_tools.inspector.session import InspectedSession
 from accord_tools.inspector.target_access import (
+    DEFAULT_TIMEOUT,
     current_target,
     launch_environment,
     request_credentials,
@@ -127,7 +128,7 @@ class RevisionSurvey:
         target = current_target(self._session)
         options: dict[str, Any] = {
             "revision": revision,
-            "timeout": target.timeout,
+            "timeout": target.timeout or DEFAULT_TIMEOUT,
             "client_info": Implementation("accord-inspect", __version__),
         }
         if target.url:
@@ -135,7 +136,7 @@ class RevisionSurvey:
             options |= {"headers": headers or None, "transport": target.transport}
         else:
             options |= {"env": launch_environment(target), "cwd": target.cwd}
-        async with connect(_place(target), **options) as client:
+        async with connect(target.target, **options) as client:
             catalog = await catalog_of(client)
             row = RevisionRow(
                 revision=revision,
@@ -144,10 +145,6 @@ class RevisionSurvey:
                 counts={name: len(catalog.get(kind, ())) for name, kind in _COUNTED.items()},
             )
         return row, catalog
-
-
-def _place(target: InspectTarget) -> Any:
-    return target.url or list(target.command)
 
 
 def _describe_changes(newest: JsonObject, catalog: JsonObject) -> list[str]:

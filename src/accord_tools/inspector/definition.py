@@ -1,13 +1,12 @@
 """What the parts of the inspector share: targets, options, refusals and downloads."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
 from accord.errors import AccordError
-from accord.types import RevisionId
 
 SessionKind: TypeAlias = Literal["live", "trace", "watch"]
 
@@ -24,40 +23,6 @@ class ActionRefused(AccordError):
         super().__init__(message)
 
 
-class InspectTarget(msgspec.Struct, frozen=True, kw_only=True):
-    """A server to inspect, as the command line names it; the page never changes it.
-
-    Attributes:
-        title: what the page calls it.
-        shown: the target as the user typed it, for exported commands; secrets left out.
-        command: launches the server.
-        url: where the server is, in place of a command.
-        env: variables for a launched server; None inherits those of this process.
-        cwd: the folder that a launched server runs in.
-        headers: sent with every HTTP request.
-        auth: the `auth` of `connect`.
-        transport: the form of HTTP; None finds it out.
-        revision: the one revision to speak; None negotiates.
-        timeout: seconds to wait for an answer.
-        start_timeout: seconds to wait for the server to start.
-        folders: folders with the Python code of the server; a change restarts it.
-    """
-
-    title: str
-    shown: str = ""
-    command: Sequence[str] = ()
-    url: str = ""
-    env: Mapping[str, str] | None = None
-    cwd: str | None = None
-    headers: Mapping[str, str] = {}
-    auth: Any = None
-    transport: Literal["http", "sse"] | None = None
-    revision: RevisionId | None = None
-    timeout: float = 60.0
-    start_timeout: float = 30.0
-    folders: tuple[Path, ...] = ()
-
-
 class InspectOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How the inspector works.
 
@@ -66,6 +31,7 @@ class InspectOptions(msgspec.Struct, frozen=True, kw_only=True):
         shows_secrets: whether the page may ask for masked values.
         history: the file that keeps calls; None keeps them in memory.
         record: where a trace of the session is written.
+        reloads: whether a server is launched anew when its Python code changes.
         advise: rewrites advice of the library for the reader, such as parameters as options.
     """
 
@@ -73,6 +39,7 @@ class InspectOptions(msgspec.Struct, frozen=True, kw_only=True):
     shows_secrets: bool = True
     history: Path | None = None
     record: Path | None = None
+    reloads: bool = False
     advise: Callable[[str], str] = str
 
 

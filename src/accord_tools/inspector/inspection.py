@@ -6,14 +6,10 @@ from collections.abc import Iterable
 from importlib import import_module
 from typing import Any, Final
 
+from accord.client.server_spec import ServerSpec
 from accord.version import __version__
 from accord_tools.inspector.actions import ACTION_MODULES, load_actions, perform
-from accord_tools.inspector.definition import (
-    ActionRefused,
-    InspectOptions,
-    InspectTarget,
-    SessionKind,
-)
+from accord_tools.inspector.definition import ActionRefused, InspectOptions, SessionKind
 from accord_tools.inspector.session import APP, Changes, InspectedSession
 
 log = logging.getLogger("accord_tools.inspector")
@@ -49,9 +45,9 @@ class Inspection:
         self.sessions: list[InspectedSession] = []
         self._loaded = asyncio.Event()
         self._loaded.set()
-        self.lobby = self._make_session(APP, InspectTarget(title="accord inspect"), "trace")
+        self.lobby = self._make_session(APP, ServerSpec(name="accord inspect"), "trace")
 
-    def add(self, target: InspectTarget, kind: SessionKind = "live") -> InspectedSession:
+    def add(self, target: ServerSpec, kind: SessionKind = "live") -> InspectedSession:
         """Add a session to the page; a live one begins to connect.
 
         Raises:
@@ -62,7 +58,7 @@ class Inspection:
             _start_connection(session)
         return session
 
-    async def add_all(self, targets: Iterable[InspectTarget]) -> None:
+    async def add_all(self, targets: Iterable[ServerSpec]) -> None:
         """Add live sessions while the page is served: what they need is imported in parts.
 
         Servers start while the rest is imported.
@@ -82,7 +78,7 @@ class Inspection:
         """Wait for imports that are under way, so that they do not delay the start of servers."""
         await self._loaded.wait()
 
-    def _append(self, target: InspectTarget, kind: SessionKind) -> InspectedSession:
+    def _append(self, target: ServerSpec, kind: SessionKind) -> InspectedSession:
         if len(self.sessions) >= SESSIONS_MOST:
             raise ActionRefused(
                 f"this page shows {SESSIONS_MOST} sessions already; start another one"
@@ -92,9 +88,7 @@ class Inspection:
         session.mark_app()
         return session
 
-    def _make_session(
-        self, index: int, target: InspectTarget, kind: SessionKind
-    ) -> InspectedSession:
+    def _make_session(self, index: int, target: ServerSpec, kind: SessionKind) -> InspectedSession:
         return InspectedSession(
             index, target, kind, options=self.options, changes=self.changes, add_session=self.add
         )
@@ -144,7 +138,7 @@ async def _describe_session(session: InspectedSession) -> dict[str, Any]:
     counters = found["counters"]
     return {
         "index": session.index,
-        "title": session.target.title,
+        "title": session.target.name,
         "name": _name_of(found["server"]),
         "kind": session.kind,
         "transport": found["transport"],

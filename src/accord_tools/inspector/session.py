@@ -9,7 +9,8 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, get_args
 
-from accord_tools.inspector.definition import InspectOptions, InspectTarget, SessionKind
+from accord.client.server_spec import ServerSpec
+from accord_tools.inspector.definition import InspectOptions, SessionKind
 
 log = logging.getLogger("accord_tools.inspector")
 
@@ -92,12 +93,12 @@ class InspectedSession:
     def __init__(
         self,
         index: int,
-        target: InspectTarget,
+        target: ServerSpec,
         kind: SessionKind,
         *,
         options: InspectOptions,
         changes: Changes,
-        add_session: "Callable[[InspectTarget, SessionKind], InspectedSession] | None" = None,
+        add_session: "Callable[[ServerSpec, SessionKind], InspectedSession] | None" = None,
     ) -> None:
         self.index = index
         self.target = target
@@ -123,7 +124,7 @@ class InspectedSession:
         """Note that the list of sessions shows something else now."""
         self._changes.mark(APP, "app")
 
-    def add_session(self, target: InspectTarget, kind: SessionKind) -> "InspectedSession":
+    def add_session(self, target: ServerSpec, kind: SessionKind) -> "InspectedSession":
         """Add another session to the same page, such as a recording that a person opens."""
         assert self._add_session is not None, "this session has no page"
         return self._add_session(target, kind)

@@ -5,12 +5,16 @@ A text for other programs has `${env:NAME}` in place of each secret, never the v
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Sequence
+from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from accord.cli.target import RUN_WORDS, ServerPlace, locate
+from accord.client.server_spec import ServerSpec
 from accord.http.client.auth import Bearer
 from accord.protocol.revisions import REVISIONS, find_revision
 from accord.secrets.filter import HIDDEN, find_given
@@ -19,7 +23,6 @@ from accord.stdio.client import environment
 from accord.types import RevisionId
 from accord_tools.check.probing.target import ServerTarget
 from accord_tools.hosts.entries.literals import find_literals, replace_literal, variable_name
-from accord_tools.inspector.definition import InspectTarget
 
 if TYPE_CHECKING:
     from accord_tools.inspector.live.live_connection import LiveConnection
@@ -41,15 +44,60 @@ TOKEN_VARIABLE: Final = "TOKEN"  # noqa: S105  # the name of a variable
 # -- reaching it again
 
 
-def launch_environment(target: InspectTarget) -> dict[str, str]:
+DEFAULT_TIMEOUT: Final = 60.0
+DEFAULT_START: Final = 30.0
+
+
+def launch_environment(target: ServerSpec) -> dict[str, str]:
     """Return all variables that a launched server sees."""
-    return environment(os.environ if target.env is None else target.env)
+    return environment(target.environment)
 
 
-def server_target(target: InspectTarget) -> ServerTarget:
+def reload_folders(session: "InspectedSession") -> tuple[Path, ...]:
+    """Return the folders in which a change launches the server of a session anew."""
+    return code_folders(session.target) if session.options.reloads else ()
+
+
+def code_folders(target: ServerSpec) -> tuple[Path, ...]:
+    """Return the folders with the code of a server in Python.
+
+    There are none for an installed package, and for an entry of a host.
+    """
+    if target.source:
+        return ()
+    if target.command[1:6] == RUN_WORDS:
+        return _folders_of(locate(target.command[-1]))
+    for word in target.command[1:]:
+        file = Path(target.cwd or "", word)
+        if file.suffix == ".py" and file.is_file():
+            return _only_own([file.absolute().parent])
+    return ()
+
+
+def _folders_of(place: ServerPlace) -> tuple[Path, ...]:
+    if place.file is not None:
+        packages = place.module.count(".")
+        return (place.file.absolute().parents[max(0, packages - 1)],)
+    from importlib.machinery import PathFinder
+
+    top = place.module.partition(".")[0]
+    spec = PathFinder.find_spec(top, [os.getcwd(), *sys.path])
+    if spec is None:
+        return ()
+    found = spec.submodule_search_locations or (os.path.dirname(spec.origin or ""),)
+    return _only_own([Path(each).absolute() for each in found if each])
+
+
+def _only_own(folders: Sequence[Path]) -> tuple[Path, ...]:
+    """Return the folders that are not those of installed packages."""
+    installed = ("site-packages", "dist-packages")
+    return tuple(each for each in folders if not {*each.parts}.intersection(installed))
+
+
+def server_target(target: ServerSpec) -> ServerTarget:
     """Return a target as the checks take it."""
     return ServerTarget(
-        name=target.title,
+        name=target.name,
         command=tuple(target.command),
         url=target.url,
         form=target.transport,
@@ -69,7 +117,7 @@ def _link(session: "InspectedSession") -> "LiveConnection | None":
     return session.part(LiveConnection)
 
 
-def current_target(session: "InspectedSession") -> InspectTarget:
+def current_target(session: "InspectedSession") -> ServerSpec:
     """Return the target of a session with the headers that a person added on the page."""
     link = _link(session)
     if link is None or not session.target.url:
@@ -105,49 +153,35 @@ async def request_credentials(session: "InspectedSession") -> dict[str, str]:
 # -- secrets
 
 
-class SafeTarget(msgspec.Struct, frozen=True, kw_only=True):
-    """A target without secrets: `${env:NAME}` stands for each.
+def make_safe(target: ServerSpec) -> ServerSpec:
+    """Return a target with a placeholder in place of each secret.
 
-    Attributes:
-        command: launches it.
-        url: where it is.
-        headers: of every request, without the one for the token.
-        env: names of the variables that the user gave for it.
-        cwd: the folder it runs in.
-        has_token: whether requests carry a bearer token of the user.
-        has_sign_in: whether a token is obtained by signing in.
-        shown: how a command line names it: a URL, a file or module; empty for a command.
+    Its `auth` is the placeholder of a token, or "oauth"; `shown` names a file or module.
     """
-
-    command: tuple[str, ...] = ()
-    url: str = ""
-    headers: Mapping[str, str] = {}
-    env: tuple[str, ...] = ()
-    cwd: str | None = None
-    has_token: bool = False
-    has_sign_in: bool = False
-    shown: str = ""
-
-
-def make_safe(target: InspectTarget) -> SafeTarget:
-    """Return a target with a placeholder in place of each secret."""
     command = _replace_secrets({"command": list(target.command)})["command"]
     headers = {name.lower(): value for name, value in target.headers.items()}
     authorization = headers.pop("authorization", "")
     is_named = not target.url and target.shown and not target.shown.startswith("-")
-    return SafeTarget(
+    has_token = bool(authorization) or isinstance(target.auth, str | Bearer)
+    return ServerSpec(
+        name=target.name,
         command=tuple(command),
         url=_safe_url(target.url),
+        transport=target.transport,
         headers={
             name: value if name in _HARMLESS else f"${{env:{variable_name(name)}}}"
             for name, value in headers.items()
         },
-        env=given_variables(target),
+        env={name: f"${{env:{name}}}" for name in given_variables(target)},
         cwd=target.cwd,
-        has_token=bool(authorization) or isinstance(target.auth, str | Bearer),
-        has_sign_in=target.auth is not None and not isinstance(target.auth, str | Bearer),
+        auth=f"${{env:{TOKEN_VARIABLE}}}" if has_token else "oauth" if target.auth else None,
         shown=target.shown if is_named else "",
     )
+
+
+def has_token(safe: ServerSpec) -> bool:
+    """Return whether requests to a safe target carry a bearer token of the user."""
+    return safe.auth not in (None, "oauth")
 
 
 def mask_command(command: Sequence[str]) -> list[str]:
@@ -163,10 +197,9 @@ def mask_command(command: Sequence[str]) -> list[str]:
     ]
 
 
-def given_variables(target: InspectTarget) -> tuple[str, ...]:
+def given_variables(target: ServerSpec) -> tuple[str, ...]:
     """Return the names of the variables that the user gave for a launched server."""
-    given = target.env or {}
-    return tuple(name for name, value in given.items() if os.environ.get(name) != value)
+    return tuple(name for name, value in target.env.items() if os.environ.get(name) != value)
 
 
 def _replace_secrets(entry: dict[str, Any]) -> dict[str, Any]:
@@ -192,14 +225,14 @@ def _safe_url(url: str) -> str:
     return f"{_QUERY_PAIR.sub(replace, base)}{mark}{fragment}"
 
 
-def find_secrets(target: InspectTarget) -> tuple[str, ...]:
+def find_secrets(target: ServerSpec) -> tuple[str, ...]:
     """Return the credentials that the user gave for a target, the longest first."""
     found: list[str] = []
     if isinstance(target.auth, Bearer):
         found.append(_token_of(target.auth))
     elif isinstance(target.auth, str) and target.auth != "oauth":
         found.append(target.auth)
-    env = os.environ if target.env is None else target.env
+    env = target.environment
     return find_given(
         found, headers=target.headers, env=env, url=target.url, command=target.command
     )
@@ -260,16 +293,16 @@ def has_placeholder(text: str) -> bool:
     return _NAMED_PLACEHOLDER.search(text) is not None
 
 
-def placeholder_names(safe: SafeTarget) -> list[str]:
+def placeholder_names(safe: ServerSpec) -> list[str]:
     """Return the variables that have to be set before an exported text works."""
     texts = [safe.url, *safe.command, *safe.headers.values()]
     found = dict.fromkeys(name for text in texts for name in _NAMED_PLACEHOLDER.findall(text))
-    if safe.has_token:
+    if has_token(safe):
         found[TOKEN_VARIABLE] = None
     return [*found, *(name for name in safe.env if name not in found)]
 
 
-def connection_options(safe: SafeTarget, revision: str = "") -> list[str]:
+def connection_options(safe: ServerSpec, revision: str = "") -> list[str]:
     """Return the options of accord's commands that reach the same server in the same way."""
     words: list[str] = []
     if revision:
@@ -280,26 +313,26 @@ def connection_options(safe: SafeTarget, revision: str = "") -> list[str]:
         words += ["--cwd", quote(safe.cwd)]
     for name, value in safe.headers.items():
         words += ["--header", quote_for_shell(f"{name}: {value}")]
-    if safe.has_token:
+    if has_token(safe):
         words += ["--bearer", f'"${TOKEN_VARIABLE}"']
-    elif safe.has_sign_in:
+    elif safe.auth == "oauth":
         words.append("--oauth")
     return words
 
 
-def target_word(safe: SafeTarget) -> str:
+def target_word(safe: ServerSpec) -> str:
     """Return the target of a command line; empty for a command, which stands after `--`."""
     return quote_for_shell(safe.url) if safe.url else quote(safe.shown) if safe.shown else ""
 
 
-def command_end(safe: SafeTarget) -> str:
+def command_end(safe: ServerSpec) -> str:
     """Return `--` and the command, for a target that is one."""
     if target_word(safe):
         return ""
     return " -- " + " ".join(map(quote_for_shell, safe.command))
 
 
-def check_words(safe: SafeTarget) -> tuple[str, str]:
+def check_words(safe: ServerSpec) -> tuple[str, str]:
     """Return the command line of a check, up to where options go, and what follows them."""
     words = ["accord check server", target_word(safe), *connection_options(safe)]
     return " ".join(filter(None, words)), command_end(safe)

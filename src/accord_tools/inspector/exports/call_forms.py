@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from accord.client.server_spec import ServerSpec
 from accord.http.rules.request_headers import request_headers
 from accord.protocol.revisions import HANDSHAKE, REVISIONS
 from accord.trace import MASK
@@ -23,10 +24,10 @@ from accord_tools.inspector.exports.exported_call import ExportedCall
 from accord_tools.inspector.raw.templates import CLIENT_INFO, name_client
 from accord_tools.inspector.target_access import (
     TOKEN_VARIABLE,
-    SafeTarget,
     command_end,
     connection_options,
     has_placeholder,
+    has_token,
     placeholder_names,
     quote_for_python,
     quote_for_shell,
@@ -39,7 +40,7 @@ _TEXT_MOST: Final = 2_000
 _BEGINNING: Final = 200
 
 
-def case_form(call: ExportedCall, safe: SafeTarget, chosen: str) -> tuple[str, str, str] | None:
+def case_form(call: ExportedCall, safe: ServerSpec, chosen: str) -> tuple[str, str, str] | None:
     """Return a file with one case, its language and a note; None if cases have no such call.
 
     TOML has no null; a case with one is written as YAML.
@@ -64,7 +65,7 @@ def case_form(call: ExportedCall, safe: SafeTarget, chosen: str) -> tuple[str, s
         return f"{document}\n", "yaml", "; ".join(filter(None, [note, "save it as .yaml"]))
 
 
-def _case_server(safe: SafeTarget, chosen: str) -> tuple[JsonObject, str]:
+def _case_server(safe: ServerSpec, chosen: str) -> tuple[JsonObject, str]:
     server: JsonObject = {}
     notes = []
     if safe.url:
@@ -215,7 +216,7 @@ def _quote_json(value: object) -> str:
 _READ_SESSION = "tr -d '\\r' | sed -n 's/^[Mm][Cc][Pp]-[Ss]ession-[Ii][Dd]: *//p'"
 
 
-def curl_form(call: ExportedCall, safe: SafeTarget, revision: RevisionId) -> str:
+def curl_form(call: ExportedCall, safe: ServerSpec, revision: RevisionId) -> str:
     """Return a script for a shell that makes a call with curl.
 
     Args:
@@ -244,14 +245,14 @@ def curl_form(call: ExportedCall, safe: SafeTarget, revision: RevisionId) -> str
 
 
 def _curl_request(
-    safe: SafeTarget, message: str, headers: list[str], *, before: str = "", after: str = ""
+    safe: ServerSpec, message: str, headers: list[str], *, before: str = "", after: str = ""
 ) -> str:
     words = ["curl -sS -N", before, '"$URL"']
     usual = ["Content-Type: application/json", "Accept: application/json, text/event-stream"]
     given = [f"{name}: {value}" for name, value in safe.headers.items()]
     words += [f"-H {quote_for_shell(each)}" for each in (*usual, *given)]
     words += [f"-H {quote(each)}" for each in headers]
-    if safe.has_token or safe.has_sign_in:
+    if has_token(safe) or safe.auth == "oauth":
         words.append(f'-H "Authorization: Bearer ${TOKEN_VARIABLE}"')
     words += [after, f"--data-binary {quote(message)}"]
     return " ".join(filter(None, words))
@@ -285,7 +286,7 @@ class FormSetting(msgspec.Struct, frozen=True, kw_only=True):
         transport: of the connection.
     """
 
-    safe: SafeTarget
+    safe: ServerSpec
     chosen: str = ""
     spoken: RevisionId
     transport: str = "stdio"
@@ -411,9 +412,9 @@ def _python_options(setting: FormSetting) -> Iterator[str]:
             for name, value in safe.headers.items()
         )
         yield f"headers={{{', '.join(pairs)}}}"
-    if safe.has_token:
+    if has_token(safe):
         yield f'auth=os.environ["{TOKEN_VARIABLE}"]'
-    elif safe.has_sign_in:
+    elif safe.auth == "oauth":
         yield 'auth="oauth"'
 
 

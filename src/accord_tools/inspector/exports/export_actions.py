@@ -104,7 +104,7 @@ async def export_breaches(session: InspectedSession) -> object:
     command = None
     if session.kind == "live":
         command = check_words(make_safe(current_target(session)))
-    title = session.target.title
+    title = session.target.name
     return {"text": breaches_as_text(log, title, _revision(session), command)}
 
 
@@ -144,7 +144,7 @@ async def export_session(session: InspectedSession, *, format: SessionFormat = "
 
 def _about(session: InspectedSession) -> JsonObject:
     return {
-        "title": session.target.title,
+        "title": session.target.name,
         "kind": session.kind,
         "revision": _revision(session),
         "exported": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -152,7 +152,7 @@ def _about(session: InspectedSession) -> JsonObject:
 
 
 def _file_name(session: InspectedSession) -> str:
-    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", session.target.title).strip("-.")
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", session.target.name).strip("-.")
     return f"accord-{plain[:60] or 'server'}"
 
 

@@ -5,7 +5,8 @@ from typing import Final
 
 import msgspec
 
-from accord.client.server_spec import ServerSpec
+from accord.cli.target import RUN_WORDS
+from accord.client.server_spec import HttpForm, ServerSpec
 from accord.types import JsonObject
 from accord_tools.hosts.definition import HostsError, Machine
 from accord_tools.hosts.entries.placeholders import NoPlaceholder
@@ -17,17 +18,11 @@ from accord_tools.hosts.operations.adaptation import (
 )
 from accord_tools.hosts.server_names import clean_name, command_name, url_name
 from accord_tools.hosts.table import load_hosts
-from accord_tools.inspector.definition import ActionRefused, InspectTarget
-from accord_tools.inspector.target_access import (
-    TOKEN_VARIABLE,
-    SafeTarget,
-    make_safe,
-    placeholder_names,
-)
+from accord_tools.inspector.definition import ActionRefused
+from accord_tools.inspector.target_access import has_token, make_safe, placeholder_names
 
 _NAME_MOST: Final = 40
 # How the inspector launches a Python file or module.
-_RUN: Final = ("-P", "-m", "accord.cli.main", "run", "--stdio")
 _VARIABLE: Final = re.compile(r"\$\{env:([A-Za-z_]\w*)\}")
 
 
@@ -37,7 +32,7 @@ def list_hosts() -> list[JsonObject]:
     return sorted(found, key=lambda each: str(each["title"]).lower())
 
 
-def host_entry(target: InspectTarget, host_id: str) -> JsonObject:
+def host_entry(target: ServerSpec, host_id: str) -> JsonObject:
     """Return the entry of a server for a host, and where to paste it.
 
     Raises:
@@ -85,27 +80,23 @@ def _without_values(machine: Machine, names: list[str]) -> Machine:
     return msgspec.structs.replace(machine, environ={**machine.environ, **hidden})
 
 
-def _name(target: InspectTarget, safe: SafeTarget) -> str:
+def _name(target: ServerSpec, safe: ServerSpec) -> str:
     """Return the name that `accord add` gives, or that the server has in a host already."""
-    if safe.url and target.title == target.shown.partition("://")[2]:
+    if safe.url and target.name == target.shown.partition("://")[2]:
         return url_name(safe.url)
-    if " " in target.title and safe.command and not safe.shown:
+    if " " in target.name and safe.command and not safe.shown:
         return command_name(safe.command)
-    return clean_name(target.title.removesuffix(".py"))
+    return clean_name(target.name.removesuffix(".py"))
 
 
-def _entry(target: InspectTarget, safe: SafeTarget) -> ServerSpec:
+def _entry(target: ServerSpec, safe: ServerSpec) -> ServerSpec:
     name = _name(target, safe)[:_NAME_MOST]
+    entry = msgspec.structs.replace(safe, name=name, auth=None, shown="")
     if not safe.url:
-        env = {each: f"${{env:{each}}}" for each in safe.env}
         command = safe.command
-        if command[1:6] == _RUN:  # as `accord add` writes it
+        if command[1:6] == RUN_WORDS:  # as `accord add` writes it
             command = (command[0], "-P", "-m", "accord", "run", *command[6:])
-        return ServerSpec(name=name, command=command, env=env, cwd=safe.cwd)
-    headers = dict(safe.headers)
-    if safe.has_token:
-        headers["Authorization"] = f"Bearer ${{env:{TOKEN_VARIABLE}}}"
-    is_older = target.transport == "sse"
-    return ServerSpec(
-        name=name, transport="sse" if is_older else "http", url=safe.url, headers=headers
-    )
+        return msgspec.structs.replace(entry, command=command)
+    token = {"Authorization": f"Bearer {safe.auth}"} if has_token(safe) else {}
+    form: HttpForm = "sse" if safe.transport == "sse" else "http"
+    return msgspec.structs.replace(entry, transport=form, headers={**safe.headers, **token})

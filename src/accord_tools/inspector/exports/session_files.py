@@ -140,7 +140,7 @@ def session_as_report(session: InspectedSession) -> bytes:
         replace(record, number=number)
         for number, record in enumerate(trace_records(log, MAIN if main is None else main.name), 1)
     )
-    report = replay(records, target=session.target.title)
+    report = replay(records, target=session.target.name)
     return as_html(report).encode(errors="replace")
 
 

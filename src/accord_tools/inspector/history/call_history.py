@@ -13,10 +13,11 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
+from accord.client.server_spec import ServerSpec
 from accord.secrets.masks import Secrets
 from accord.types import JsonObject
 from accord_tools.inspector.actions import READ, action
-from accord_tools.inspector.definition import ActionRefused, InspectOptions, InspectTarget
+from accord_tools.inspector.definition import ActionRefused, InspectOptions
 from accord_tools.inspector.history.call_record import CallKind, CallRecord, mask_record
 from accord_tools.inspector.history.store import HistoryEntry, HistoryStore
 from accord_tools.inspector.session import InspectedSession
@@ -72,7 +73,7 @@ def shared_store(options: InspectOptions) -> SharedStore:
     return found
 
 
-def target_key(target: InspectTarget) -> str:
+def target_key(target: ServerSpec) -> str:
     """Return a key that is the same for a server in each run of the inspector, and no secret."""
     safe = make_safe(target)
     # With another Python it is the same server.
@@ -82,7 +83,7 @@ def target_key(target: InspectTarget) -> str:
         # The same name in another folder is another server.
         folder = os.path.abspath(folder)
     where = [safe.url, *words]
-    identity = msgspec.json.encode([where, folder, "" if any(where) else target.title])
+    identity = msgspec.json.encode([where, folder, "" if any(where) else target.name])
     return hashlib.sha256(identity).hexdigest()[:24]
 
 
@@ -112,7 +113,7 @@ class CallHistory:
         """Keep a call that has ended. Returns at once, and never fails."""
         if self._is_closed:
             return
-        title = self._session.target.title
+        title = self._session.target.name
         record = msgspec.structs.replace(record, target=self.key, title=title)
         future = asyncio.wrap_future(self._shared.submit(self._keep, record))
         self._pending.add(future)

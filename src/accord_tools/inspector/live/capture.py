@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import msgspec
 
 from accord.client.options import ClientSettings, ConnectOptions
+from accord.client.server_spec import ServerSpec
 from accord.runtime.wire import Lost, Receive, Wire
 from accord.stdio.client import Process
 from accord.testing.http_wires import TappedHttpWire
 from accord.testing.recording import TappedWire
 from accord.trace import HttpFacts, Party, Transport
-from accord_tools.inspector.definition import InspectTarget
 
 if TYPE_CHECKING:
     from accord.secrets.masks import Secrets
@@ -259,7 +259,7 @@ class InspectedTarget:
 
     def __init__(
         self,
-        target: InspectTarget,
+        target: ServerSpec,
         options: ConnectOptions,
         observer: CapturingObserver,
         *,

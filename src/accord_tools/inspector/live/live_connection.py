@@ -6,7 +6,6 @@ failed.
 
 import asyncio
 import dataclasses
-import os
 import re
 import time
 from collections import deque
@@ -22,13 +21,14 @@ import msgspec
 from accord.client.client import Client
 from accord.client.connect import connect
 from accord.client.options import ConnectOptions
+from accord.client.server_spec import ServerSpec
 from accord.errors import AccordError, AuthError, ConnectFailed, FlowFailed, Forbidden, Unauthorized
 from accord.http.client.sender import HttpClientOptions
 from accord.secrets.masks import Secrets
 from accord.types import Implementation, RevisionId
 from accord.version import __version__
 from accord_tools.hosts.checking.launch import advise_program, advise_start
-from accord_tools.inspector.definition import ActionRefused, InspectTarget
+from accord_tools.inspector.definition import ActionRefused
 from accord_tools.inspector.live.capture import (
     Captured,
     CapturingObserver,
@@ -36,10 +36,15 @@ from accord_tools.inspector.live.capture import (
     capture,
 )
 from accord_tools.inspector.log.message_log import InspectedLog
-from accord_tools.inspector.target_access import find_secrets
+from accord_tools.inspector.target_access import (
+    DEFAULT_START,
+    DEFAULT_TIMEOUT,
+    find_secrets,
+    reload_folders,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from accord.http.client.auth import Auth
     from accord_tools.inspector.session import InspectedSession
@@ -97,7 +102,9 @@ class LiveConnection:
         session.part(InspectedLog)
         target = session.target
         self._session = session
-        self.settings = LinkSettings(revision=target.revision, timeout=target.timeout)
+        self.settings = LinkSettings(
+            revision=target.revision, timeout=target.timeout or DEFAULT_TIMEOUT
+        )
         self.state: LinkState = "connecting"
         self.failure: ConnectionFailure | None = None
         self.note = ""
@@ -242,7 +249,7 @@ class LiveConnection:
             self.started_seconds = time.monotonic() - started
             self._client = client
             if client.is_closed:  # it ended in the same moment
-                self._lose(f"{self._session.target.title}: the server has ended")
+                self._lose(f"{self._session.target.name}: the server has ended")
                 return
             self._change("ready")
             for call in self.on_ready:
@@ -271,13 +278,12 @@ class LiveConnection:
 
     def _connect_options(self) -> ConnectOptions:
         target, settings = self._session.target, self.settings
-        env: Mapping[str, str] = os.environ if target.env is None else target.env
         options: ConnectOptions = {
             "revision": settings.revision,
             "timeout": settings.timeout,
             "connect_timeout": self._start_timeout(),
             "client_info": Implementation("accord-inspect", __version__),
-            "env": dict(env),
+            "env": target.environment,
             "cwd": target.cwd,
             "stderr": self._take_stderr,
             "transport": target.transport,
@@ -294,9 +300,10 @@ class LiveConnection:
 
     def _start_timeout(self) -> float:
         """Return the seconds to start in: those of the command line, or more if the page says."""
-        least = self._session.target.start_timeout
+        target = self._session.target
+        least = target.connect_timeout or DEFAULT_START
         chosen = self.settings.timeout
-        return max(least, chosen) if chosen > self._session.target.timeout else least
+        return max(least, chosen) if chosen > (target.timeout or DEFAULT_TIMEOUT) else least
 
     def _take_task_notice(self, data: bytes) -> None:
         for call in self.on_task_notice:
@@ -352,8 +359,9 @@ class LiveConnection:
         target = self._session.target
         if is_own_run(target):
             # The user named a file or module, not the command that runs it.
-            message = message.replace(f"{join(target.command)}:", f"{target.title}:")
-        advice = advise_connection(target, error, stderr)
+            message = message.replace(f"{join(target.command)}:", f"{target.name}:")
+        reloads = bool(reload_folders(self._session))
+        advice = advise_connection(target, error, stderr, reloads=reloads)
         if stderr and is_own_run(target) and stderr[-1].startswith(RUN_ERROR):
             message, stderr = stderr[-1].removeprefix(RUN_ERROR), stderr[:-1]
         if isinstance(error, Unauthorized) and error.challenge:
@@ -422,12 +430,14 @@ _ADDRESS_ADVICE: Final = (
 )
 
 
-def is_own_run(target: InspectTarget) -> bool:
+def is_own_run(target: ServerSpec) -> bool:
     """Return whether `accord run` launches the server: the user named a file or module."""
     return bool(target.command and target.shown) and not target.shown.startswith("-")
 
 
-def advise_connection(target: InspectTarget, error: AccordError, stderr: Sequence[str]) -> str:
+def advise_connection(
+    target: ServerSpec, error: AccordError, stderr: Sequence[str], *, reloads: bool = False
+) -> str:
     """Return what to do about a connection that failed."""
     if isinstance(error, AuthError):
         return _advise_access(error)
@@ -443,17 +453,17 @@ def advise_connection(target: InspectTarget, error: AccordError, stderr: Sequenc
     exited = isinstance(error, ConnectFailed) and error.exit_code is not None
     if exited or stderr:
         if is_own_run(target) and stderr and stderr[-1].startswith(RUN_ERROR):
-            return _advise_run(target, stderr[-1])
+            return _advise_run(stderr[-1], reloads=reloads)
         advice = advise_start(stderr, ())
-        return f"{advice}; it starts anew when its code changes" if target.folders else advice
+        return f"{advice}; it starts anew when its code changes" if reloads else advice
     return "look at the messages in the log"
 
 
-def _advise_run(target: InspectTarget, said: str) -> str:
+def _advise_run(said: str, *, reloads: bool) -> str:
     _, sign, command = said.partition(_ANY_COMMAND)
     if sign:  # a server of another library
         return f"start accord inspect -- {command}"
-    return "mend the code; it starts anew then" if target.folders else "mend the code, then restart"
+    return "mend the code; it starts anew then" if reloads else "mend the code, then restart"
 
 
 def _advise_access(error: AuthError) -> str:
@@ -464,7 +474,7 @@ def _advise_access(error: AuthError) -> str:
     return "start accord inspect with --oauth or --bearer, or use the authorization pane"
 
 
-def _advise_address(target: InspectTarget, text: str) -> str:
+def _advise_address(target: ServerSpec, text: str) -> str:
     place = urlsplit(target.url).netloc.rpartition("@")[2]
     lower = text.lower()
     for signs, advice in _ADDRESS_ADVICE:

@@ -536,7 +536,7 @@ async def lint_lists(session: "InspectedSession") -> object:
     """Return what is odd about names, descriptions and schemas."""
     from accord_tools.fleet.catalogs.lint import lint_catalog
 
-    catalog, title = session.part(ServerCatalog).as_catalog(), session.target.title
+    catalog, title = session.part(ServerCatalog).as_catalog(), session.target.name
     # Off the loop: thousands of tools take a while.
     findings = await asyncio.to_thread(lambda: lint_catalog(catalog, server=title))
     return {

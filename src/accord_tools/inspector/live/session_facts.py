@@ -22,7 +22,7 @@ from accord_tools.inspector.live.texts import show_text
 from accord_tools.inspector.log.message_log import InspectedLog
 from accord_tools.inspector.log.trace_session import TraceReading
 from accord_tools.inspector.log.watched import WatchedTraffic
-from accord_tools.inspector.target_access import given_variables, mask_command
+from accord_tools.inspector.target_access import given_variables, mask_command, reload_folders
 
 if TYPE_CHECKING:
     from accord_tools.inspector.session import InspectedSession
@@ -51,7 +51,7 @@ def live_facts(session: "InspectedSession") -> JsonObject:
         server = msgspec.json.decode(msgspec.json.encode(client.server_info))
     failure, hide = connection.failure, connection.hide
     return {
-        "title": target.title,
+        "title": target.name,
         "kind": session.kind,
         "transport": _transport(session),
         "state": connection.state,
@@ -74,7 +74,7 @@ def live_facts(session: "InspectedSession") -> JsonObject:
         "client_capabilities": _client_capabilities(connection.opening),
         **_launch_facts(session),
         "timeout": settings.timeout,
-        "reloads": bool(target.folders),
+        "reloads": bool(reload_folders(session)),
         "log_level": session.part(WatchedResources).level,
         "unanswered": len(session.part(AskedQuestions)),
         "counters": msgspec.to_builtins(session.part(InspectedLog).counters),
@@ -137,7 +137,7 @@ def observed_facts(session: "InspectedSession") -> JsonObject:
     opening = None if main is None else main.opening
     unknown = (target.transport or "http") if target.url else "stdio"
     return {
-        "title": target.title,
+        "title": target.name,
         "kind": session.kind,
         "transport": unknown if main is None else main.transport,
         **_state(session),

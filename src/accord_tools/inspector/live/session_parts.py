@@ -34,6 +34,7 @@ from accord_tools.inspector.live.page_questions import AskedQuestions
 from accord_tools.inspector.live.server_catalog import ServerCatalog
 from accord_tools.inspector.live.subscriptions import WatchedResources
 from accord_tools.inspector.live.task_list import TaskList
+from accord_tools.inspector.target_access import reload_folders
 
 if TYPE_CHECKING:
     from accord_tools.inspector.session import InspectedSession
@@ -44,7 +45,7 @@ class SourceWatch:
 
     def __init__(self, session: "InspectedSession") -> None:
         self._session = session
-        self._folders = [str(each.absolute()) for each in session.target.folders]
+        self._folders = [str(each.absolute()) for each in reload_folders(session)]
         # Files that changed while the code could not be compiled.
         self._pending: set[str] = set()
         self._seen: SourceFiles | None = None
@@ -178,7 +179,7 @@ def wire_parts(session: "InspectedSession") -> None:
     connection.on_closed.append(catalogs.mark_stale)
     for area in ("subscriptions", "tasks"):
         connection.on_closed.append(partial(session.mark, area))
-    if session.target.folders:
+    if reload_folders(session):
         session.part(SourceWatch).start()
 
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from accord.client.server_spec import ServerSpec
 from accord.protocol.catalogue import catalogue
 from accord.protocol.revisions import BEFORE_HANDSHAKE
 from accord.protocol.verdict import excerpt_of
@@ -12,7 +13,7 @@ from accord.trace import HttpFacts
 from accord.types import JsonObject, RevisionId
 from accord_tools.check.trace_check import decidable
 from accord_tools.inspector.actions import READ, action
-from accord_tools.inspector.definition import ActionRefused, InspectTarget
+from accord_tools.inspector.definition import ActionRefused
 from accord_tools.inspector.log.log_entry import LogEntry, RowBreach
 from accord_tools.inspector.log.message_log import InspectedLog
 from accord_tools.inspector.log.row_filter import LogFilters, RowFilter
@@ -313,6 +314,6 @@ async def open_recording(session: "InspectedSession", *, name: str, text: str) -
     if not text.strip():
         raise ActionRefused("the recording is empty", field="text")
     title = name[:_NAME_MOST] or "a recording"
-    made = session.add_session(InspectTarget(title=title), "trace")
+    made = session.add_session(ServerSpec(name=title), "trace")
     made.spawn(open_trace(made, text.encode(errors="replace")))
     return {"target": made.index}

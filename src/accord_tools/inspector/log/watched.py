@@ -188,7 +188,7 @@ class WatchedTraffic:
         """
         from accord_tools.watch.http_proxy import serve_proxy
 
-        buffer = TrafficBuffer(self._session.target.title)
+        buffer = TrafficBuffer(self._session.target.name)
         self.attach(buffer)
         sockets = listen("127.0.0.1", port)
         found: int = sockets[0].getsockname()[1]

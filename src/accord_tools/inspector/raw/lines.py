@@ -5,10 +5,11 @@ import re
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
+from accord.client.server_spec import ServerSpec
 from accord.errors import ConnectFailed
 from accord.stdio.child import Child
 from accord.trace import HttpFacts, Party, Transport
-from accord_tools.inspector.definition import ActionRefused, InspectTarget
+from accord_tools.inspector.definition import ActionRefused
 from accord_tools.inspector.target_access import launch_environment
 
 HttpMethod: TypeAlias = Literal["POST", "GET", "DELETE"]
@@ -75,7 +76,7 @@ class StdioLine:
 
     transport: Transport = "stdio"
 
-    def __init__(self, target: InspectTarget, listener: LineListener) -> None:
+    def __init__(self, target: ServerSpec, listener: LineListener) -> None:
         self._listener = listener
         self._rest = bytearray()
         self._child = Child(
