@@ -549,6 +549,16 @@ def test_a_folder_that_cannot_be_written_is_reported():
         assert path.read_bytes() == before
 
 
+def test_a_full_disk_is_reported_and_keeps_the_runs_that_are_there(history):
+    save(history, result())
+    pages = history._db.value("PRAGMA page_count")
+    history._db.value(f"PRAGMA max_page_count = {pages}")
+    big = ServerDocuments(report=os.urandom(100_000))
+    with pytest.raises(FleetError, match="the disk is full; make room with accord fleet prune"):
+        save(history, result(), documents={"tickets": big})
+    assert history.load_run(1).results == (result(),)
+
+
 def test_a_database_that_stays_locked_is_reported(tmp_path, monkeypatch):
     monkeypatch.setattr("accord_tools.fleet.history.database._BUSY", 0.05)
     path = tmp_path / "h.sqlite"

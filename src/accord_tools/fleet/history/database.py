@@ -211,7 +211,8 @@ class HistoryDatabase:
             raise
         if copy is not None:
             self.notes = (f"{self.path} has a new form now; {copy} is the file as it was",)
-            self.shrink()
+            with suppress(sqlite3.Error):  # such as a full disk: the file is whole all the same
+                self.shrink()
 
     def _copy_committed(self) -> Path:
         """Write what other connections see, without the changes under way, to a file beside it."""
