@@ -89,8 +89,8 @@ class CommandGroup(NamedTuple):
         package: the package that has its modules.
         about: its help, before the options.
         examples: its help, after the options.
-        kinds: for each kind of work, which its first word names, its place as in `Command`, and
-            what it does.
+        kinds: for each kind of work, which its first word names, the module, or `module:function`,
+            of the function that does it (default: `run`), and what it does.
         default: the kind that is meant if none is named.
     """
 
@@ -103,12 +103,14 @@ class CommandGroup(NamedTuple):
 
     def register(self, commands: "Commands") -> None:
         """Add the command, with all its kinds of work, to the command line."""
+        from accord.cli.options import add_kind
+
         parser = commands.add_parser(self.name, description=self.about, epilog=self.examples)
         kinds = parser.add_subparsers(metavar="WHAT", required=True)
         for kind, (place, help) in self.kinds.items():
             module, _, function = place.partition(":")
             found = import_module(f"{self.package}.{module}")
-            getattr(found, function or "register")(kinds, kind, help)
+            add_kind(kinds, kind, getattr(found, function or "run"), help)
 
     def complete(self, words: Sequence[str]) -> list[str]:
         """Return the words of the command line with the default where no kind is named."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 LOG_LEVELS: Final = ("debug", "info", "warning", "error", "critical")
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+Work: TypeAlias = Callable[[argparse.Namespace], int]
 Value = TypeVar("Value", bound=str)
 
 
@@ -354,7 +355,7 @@ def add_options(parser: argparse.ArgumentParser, options: str) -> None:
 def add_command(
     commands: Commands,
     name: str,
-    run: Callable[[argparse.Namespace], int],
+    run: Work,
     page: str,
     options: str,
     *,
@@ -373,6 +374,29 @@ def add_command(
     )
     add_options(parser, options)
     parser.set_defaults(run=run, **defaults)
+
+
+# The help of each kind of work of a command, its options, and their values that are not given.
+_PAGES: Final[dict[Work, tuple[str, str, dict[str, object]]]] = {}
+
+
+def kind_of_work(page: str, options: str, **defaults: object) -> Callable[[Work], Work]:
+    """Return a decorator for a function that does a kind of work of a command, see `add_kind`.
+
+    The arguments are those of `add_command`.
+    """
+
+    def decorate(run: Work) -> Work:
+        _PAGES[run] = page, options, defaults
+        return run
+
+    return decorate
+
+
+def add_kind(kinds: Commands, name: str, run: Work, help: str) -> None:
+    """Add a kind of work of a command to the command line."""
+    page, options, defaults = _PAGES[run]
+    add_command(kinds, name, run, page, options, help=help, **defaults)
 
 
 TARGET: Final = """\

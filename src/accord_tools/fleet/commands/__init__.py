@@ -23,14 +23,14 @@ examples:
 """
 KINDS: Final = {
     "run": ("run", "check all servers of a file (the default)"),
-    "init": ("servers:register_init", "write a fleet file with the servers of a repository"),
-    "add": ("servers:register_add", "write one more server into a fleet file"),
-    "import": ("servers:register_import", "take servers over from other files"),
-    "export": ("servers:register_export", "print the servers as a host writes them"),
+    "init": ("servers:init_file", "write a fleet file with the servers of a repository"),
+    "add": ("servers:add_server", "write one more server into a fleet file"),
+    "import": ("servers:import_servers", "take servers over from other files"),
+    "export": ("servers:export_servers", "print the servers as a host writes them"),
     "lint": ("lint", "look for faults in what locked servers offer; launches nothing"),
     "history": ("history", "show earlier runs, or one server over time"),
     "merge": ("merge", "put the runs of several machines together"),
-    "prune": ("history:register_prune", "remove old runs from the history"),
+    "prune": ("history:prune", "remove old runs from the history"),
     "trust": ("trust", "let a file launch its servers"),
 }
 """The kinds of work: the place of each, and what it does."""

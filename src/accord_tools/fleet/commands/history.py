@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from accord.cli.options import TEXT_OR_JSON, Commands, add_command, is_json
+from accord.cli.options import TEXT_OR_JSON, is_json, kind_of_work
 from accord.cli.terminal import note, painter, say, say_json
 
 if TYPE_CHECKING:
@@ -46,11 +46,6 @@ _ASCII_LEVELS: Final = "_.-:=+*#"
 _STYLES: Final = {"ok": "green", "skipped": "bold", "timed-out": "red", "unreachable": "red"}
 
 
-def register(kinds: Commands, name: str, help: str) -> None:
-    """Add the command to the command line."""
-    add_command(kinds, name, run, _HELP, _OPTIONS, help=help, format="text", limit=_LIMIT)
-
-
 def history_path(options: argparse.Namespace) -> Path:
     """Return the history that the options name: beside the fleet file, unless they say so."""
     from accord_tools.fleet.definition import DEFAULT_FILE
@@ -61,6 +56,7 @@ def history_path(options: argparse.Namespace) -> Path:
     return default_history(Path(options.file or DEFAULT_FILE))
 
 
+@kind_of_work(_HELP, _OPTIONS, format="text", limit=_LIMIT)
 def run(options: argparse.Namespace) -> int:
     """Print the runs, or the results of a server."""
     from accord_tools.fleet.catalogs.changes import find_catalog_changes
@@ -256,11 +252,7 @@ _PRUNE_OPTIONS: Final = f"""\
 {HISTORY}"""
 
 
-def register_prune(kinds: Commands, name: str, help: str) -> None:
-    """Add `accord fleet prune` to the command line."""
-    add_command(kinds, name, prune, _PRUNE_HELP, _PRUNE_OPTIONS, help=help, keep=_KEEP)
-
-
+@kind_of_work(_PRUNE_HELP, _PRUNE_OPTIONS, keep=_KEEP)
 def prune(options: argparse.Namespace) -> int:
     """Remove old runs and say how many."""
     from accord_tools.fleet.history import open_history

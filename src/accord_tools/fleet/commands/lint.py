@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from accord.cli.options import TEXT_OR_JSON, Commands, UsageError, add_command, is_json
+from accord.cli.options import TEXT_OR_JSON, UsageError, is_json, kind_of_work
 from accord.cli.terminal import complain, escape_controls, note, painter, say, say_json, width
 from accord_tools.fleet.definition import DEFAULT_FILE
 
@@ -48,11 +48,7 @@ _SUBJECTS: Final = 5
 _INDENT: Final = " " * 6
 
 
-def register(kinds: Commands, name: str, help: str) -> None:
-    """Add the command to the command line."""
-    add_command(kinds, name, run, _HELP, _OPTIONS, help=help, format="text")
-
-
+@kind_of_work(_HELP, _OPTIONS, format="text")
 def run(options: argparse.Namespace) -> int:
     """Lint what the lock files of a fleet say, and report."""
     from datetime import UTC, datetime

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from accord.cli.options import Commands, UsageError, add_command, one_of
+from accord.cli.options import UsageError, kind_of_work, one_of
 from accord.cli.terminal import note
 from accord_tools.fleet.commands.outputs import OUTPUTS, deliver_view, demand_outputs
 
@@ -37,11 +37,7 @@ files* FILE     what accord fleet run --shard I/N --output FILE.json wrote
 {OUTPUTS}"""
 
 
-def register(kinds: Commands, name: str, help: str) -> None:
-    """Add the command to the command line."""
-    add_command(kinds, name, run, _HELP, _OPTIONS, help=help, against="last")
-
-
+@kind_of_work(_HELP, _OPTIONS, against="last")
 def run(options: argparse.Namespace) -> int:
     """Merge the runs and report."""
     from accord_tools.fleet.history import merge_runs, open_history, read_export

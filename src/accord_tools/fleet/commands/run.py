@@ -10,7 +10,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
-from accord.cli.options import Commands, UsageError, add_command, known_revision, one_of
+from accord.cli.options import UsageError, kind_of_work, known_revision, one_of
 from accord.cli.terminal import escape_controls, is_rich, note
 from accord_tools.fleet.commands.outputs import OUTPUTS, deliver_view, demand_outputs
 from accord_tools.fleet.definition import FleetError
@@ -76,11 +76,7 @@ file? FILE         the fleet file (default: accord-fleet.toml)
 {OUTPUTS}"""
 
 
-def register(kinds: Commands, name: str, help: str) -> None:
-    """Add the command to the command line."""
-    add_command(kinds, name, run, _HELP, _OPTIONS, help=help, against="last")
-
-
+@kind_of_work(_HELP, _OPTIONS, against="last")
 def run(options: argparse.Namespace) -> int:
     """Check all servers and report."""
     from accord_tools.fleet.fleet_runner import FleetRunner, RunEvents

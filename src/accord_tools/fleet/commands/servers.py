@@ -11,9 +11,8 @@ from accord.cli.options import (
     ENV,
     HEADER,
     TARGET,
-    Commands,
     UsageError,
-    add_command,
+    kind_of_work,
     one_of,
 )
 from accord.cli.target import demand_target, read_target
@@ -75,11 +74,7 @@ _EXAMPLE_ENTRY: Final = """\
 """
 
 
-def register_init(kinds: Commands, name: str, help: str) -> None:
-    """Add `accord fleet init` to the command line."""
-    add_command(kinds, name, init_file, _INIT_HELP, _INIT_OPTIONS, help=help)
-
-
+@kind_of_work(_INIT_HELP, _INIT_OPTIONS)
 def init_file(options: argparse.Namespace) -> int:
     """Find servers and write the file."""
     from accord_tools.fleet.sources.insertion import make_unique
@@ -209,11 +204,7 @@ name NAME  the name of the server, its identity through time
 """
 
 
-def register_add(kinds: Commands, name: str, help: str) -> None:
-    """Add `accord fleet add` to the command line."""
-    add_command(kinds, name, add_server, _ADD_HELP, _ADD_OPTIONS, help=help)
-
-
+@kind_of_work(_ADD_HELP, _ADD_OPTIONS)
 def add_server(options: argparse.Namespace) -> int:
     """Write the server."""
     from accord.errors import ConfigurationError
@@ -307,11 +298,7 @@ source SOURCE  the file or folder
 """
 
 
-def register_import(kinds: Commands, name: str, help: str) -> None:
-    """Add `accord fleet import` to the command line."""
-    add_command(kinds, name, import_servers, _IMPORT_HELP, _IMPORT_OPTIONS, help=help)
-
-
+@kind_of_work(_IMPORT_HELP, _IMPORT_OPTIONS)
 def import_servers(options: argparse.Namespace) -> int:
     """Read the source and write the servers."""
     from accord_tools.fleet.sources.insertion import make_unique, rename_server, toml_addition
@@ -381,13 +368,7 @@ file? FILE        the fleet file (default: {DEFAULT_FILE})
 _EXPORT_FORMATS: Final = {"mcpServers": "mcpServers", "servers": "vscode", "context_servers": "zed"}
 
 
-def register_export(kinds: Commands, name: str, help: str) -> None:
-    """Add `accord fleet export` to the command line."""
-    add_command(
-        kinds, name, export_servers, _EXPORT_HELP, _EXPORT_OPTIONS, help=help, format="mcpServers"
-    )
-
-
+@kind_of_work(_EXPORT_HELP, _EXPORT_OPTIONS, format="mcpServers")
 def export_servers(options: argparse.Namespace) -> int:
     """Print the entries."""
     from accord_tools.fleet.file.reader import read_fleet

@@ -5,7 +5,7 @@ from pathlib import Path
 from shlex import join
 from typing import TYPE_CHECKING, Final
 
-from accord.cli.options import Commands, add_command
+from accord.cli.options import kind_of_work
 from accord.cli.terminal import confirm, note, say
 from accord_tools.fleet.definition import DEFAULT_FILE
 
@@ -35,11 +35,7 @@ file? FILE        the fleet file (default: {DEFAULT_FILE})
 """
 
 
-def register(kinds: Commands, name: str, help: str) -> None:
-    """Add the command to the command line."""
-    add_command(kinds, name, run, _HELP, _OPTIONS, help=help)
-
-
+@kind_of_work(_HELP, _OPTIONS)
 def run(options: argparse.Namespace) -> int:
     """Trust a file, or withdraw the trust."""
     from accord_tools.fleet.file.reader import read_fleet

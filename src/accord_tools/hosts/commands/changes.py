@@ -4,7 +4,7 @@ import argparse
 import os
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from accord.cli.options import TEXT_OR_JSON, Commands, UsageError, add_command, is_json
+from accord.cli.options import TEXT_OR_JSON, UsageError, is_json, kind_of_work
 from accord.cli.terminal import confirm, escape_controls, note, painter, say, say_json
 from accord_tools.hosts.commands.selection import read_hosts
 
@@ -136,11 +136,7 @@ number? NUMBER  the change, as --list shows it (default: the newest that is in f
 """
 
 
-def register(kinds: Commands, name: str, help: str) -> None:
-    """Add the command to the command line."""
-    add_command(kinds, name, run, _HELP, _OPTIONS, help=help, format="text")
-
-
+@kind_of_work(_HELP, _OPTIONS, format="text")
 def run(options: argparse.Namespace) -> int:
     """Show the changes, or take one back."""
     from accord_tools.hosts.writing.change import write_changes

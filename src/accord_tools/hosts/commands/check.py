@@ -3,7 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING, Any, Final
 
-from accord.cli.options import TEXT_OR_JSON, Commands, add_command, is_json
+from accord.cli.options import TEXT_OR_JSON, is_json, kind_of_work
 from accord.cli.terminal import confirm, escape_controls, note, painter, progress, say, say_json
 from accord_tools.hosts.commands.selection import FILES, demand_names, existing_files, read_hosts
 
@@ -148,11 +148,7 @@ name* NAME    only the entries of these names
 """
 
 
-def register(kinds: Commands, name: str, help: str) -> None:
-    """Add the command to the command line."""
-    add_command(kinds, name, run, _HELP, _OPTIONS, help=help, format="text", timeout=20.0)
-
-
+@kind_of_work(_HELP, _OPTIONS, format="text", timeout=20.0)
 def run(options: argparse.Namespace) -> int:
     """Check files and entries, and print the reports."""
     import asyncio

@@ -3,7 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING, Any, Final
 
-from accord.cli.options import TEXT_OR_JSON, Commands, add_command, is_json
+from accord.cli.options import TEXT_OR_JSON, is_json, kind_of_work
 from accord.cli.terminal import escape_controls, painter, say, say_json, width
 from accord_tools.hosts.commands.selection import named_hosts, read_hosts
 
@@ -36,11 +36,7 @@ host* HOST    these hosts only
 """
 
 
-def register(kinds: Commands, name: str, help: str) -> None:
-    """Add the command to the command line."""
-    add_command(kinds, name, run, _HELP, _OPTIONS, help=help, format="text")
-
-
+@kind_of_work(_HELP, _OPTIONS, format="text")
 def run(options: argparse.Namespace) -> int:
     """Print the hosts."""
     from accord_tools.hosts.definition import Machine

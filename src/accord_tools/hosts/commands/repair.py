@@ -4,7 +4,7 @@ import argparse
 import contextlib
 from typing import TYPE_CHECKING, Final
 
-from accord.cli.options import TEXT_OR_JSON, Commands, add_command, is_json
+from accord.cli.options import TEXT_OR_JSON, is_json, kind_of_work
 from accord.cli.terminal import escape_controls, note, say, say_json
 from accord_tools.hosts.commands.changes import WRITING, describe_plan, show_plans, write_plans
 from accord_tools.hosts.commands.selection import (
@@ -46,11 +46,7 @@ name* NAME    only the entries of these names
 """
 
 
-def register(kinds: Commands, name: str, help: str) -> None:
-    """Add the command to the command line."""
-    add_command(kinds, name, run, _HELP, _OPTIONS, help=help, format="text")
-
-
+@kind_of_work(_HELP, _OPTIONS, format="text")
 def run(options: argparse.Namespace) -> int:
     """Find repairs, show, ask and write."""
     from accord_tools.hosts.writing.journal import Journal

@@ -3,7 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING, Final
 
-from accord.cli.options import TEXT_OR_JSON, Commands, UsageError, add_command, is_json
+from accord.cli.options import TEXT_OR_JSON, UsageError, is_json, kind_of_work
 from accord.cli.terminal import note, say, say_json
 from accord_tools.hosts.commands.changes import WRITING, describe_plan, show_plans, write_plans
 from accord_tools.hosts.commands.selection import read_hosts, scope_of
@@ -36,11 +36,7 @@ to* TO        the hosts that get them
 """
 
 
-def register(kinds: Commands, name: str, help: str) -> None:
-    """Add the command to the command line."""
-    add_command(kinds, name, run, _HELP, _OPTIONS, help=help, format="text")
-
-
+@kind_of_work(_HELP, _OPTIONS, format="text")
 def run(options: argparse.Namespace) -> int:
     """Plan, show, ask and write."""
     from accord_tools.hosts.definition import Machine
