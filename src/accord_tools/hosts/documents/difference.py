@@ -1,7 +1,7 @@
 """The difference between two texts, for people."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from difflib import SequenceMatcher
 from itertools import zip_longest
 from typing import Final, TypeAlias
@@ -61,11 +61,9 @@ def _hunks(old: list[str], new: list[str], mask: Callable[[str], str]) -> Iterat
     most = min(len(old), len(new)) - start
     while end < most and old[-1 - end] == new[-1 - end]:
         end += 1
-    first, rest = max(0, start - _CONTEXT), max(0, end - _CONTEXT)
-    old, new = old[first : len(old) - rest], new[first : len(new) - rest]
-    for group in _groups(old, new, min(start, _CONTEXT), min(end, _CONTEXT)):
-        old_range = _range(first + group[0][1], first + group[-1][2])
-        new_range = _range(first + group[0][3], first + group[-1][4])
+    for group in _groups(old, new, start, end):
+        old_range = _range(group[0][1], group[-1][2])
+        new_range = _range(group[0][3], group[-1][4])
         yield "", f"@@ -{old_range} +{new_range} @@"
         for kind, a, b, c, d in group:
             gone, come = map(mask, old[a:b]), map(mask, new[c:d])
@@ -91,18 +89,25 @@ def _shorten(line: str, other: str) -> str:
     return f"{before}{text[start : start + _LONGEST]}{after}{line[len(text) :]}"
 
 
-def _groups(old: list[str], new: list[str], before: int, after: int) -> Iterable[list[_Step]]:
-    """Return steps with context; `before` lines at the start and `after` at the end are equal."""
-    if len(old) + len(new) <= _MOST_COMPARED:
-        matcher = SequenceMatcher(None, old, new, autojunk=False)
-        return matcher.get_grouped_opcodes(_CONTEXT)
-    ends = len(old) - after, len(new) - after
-    steps: list[_Step] = [
-        ("equal", 0, before, 0, before),
-        ("replace", before, ends[0], before, ends[1]),
-        ("equal", ends[0], len(old), ends[1], len(new)),
-    ]
-    return [steps]
+def _groups(old: list[str], new: list[str], start: int, end: int) -> Iterator[list[_Step]]:
+    """Yield steps with context: `start` equal lines are before the change, `end` after it."""
+    before, after = min(start, _CONTEXT), min(end, _CONTEXT)
+    one, other = old[start : len(old) - end], new[start : len(new) - end]
+    steps = [("replace", 0, len(one), 0, len(other))]
+    if len(one) + len(other) <= _MOST_COMPARED:
+        steps = list(SequenceMatcher(None, one, other, autojunk=False).get_opcodes())
+    moved: list[_Step] = [("equal", start - before, start, start - before, start)]
+    moved += [(kind, a + start, b + start, c + start, d + start) for kind, a, b, c, d in steps]
+    *_, old_end, _, new_end = moved[-1]
+    moved.append(("equal", old_end, old_end + after, new_end, new_end + after))
+    group: list[_Step] = []
+    for kind, a, b, c, d in moved:
+        if kind == "equal" and b - a > 2 * _CONTEXT:
+            yield [*group, (kind, a, a + _CONTEXT, c, c + _CONTEXT)]
+            group = [(kind, b - _CONTEXT, b, d - _CONTEXT, d)]
+        else:
+            group.append((kind, a, b, c, d))
+    yield group
 
 
 def _range(start: int, end: int) -> str:
