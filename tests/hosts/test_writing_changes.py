@@ -241,6 +241,19 @@ def test_a_folder_that_may_not_be_written_gives_a_clear_error():
 
 @is_posix
 @pytest.mark.usefixtures("_all_is_imported")
+def test_a_folder_that_may_not_be_listed_does_not_matter():
+    with plain_user() as home:
+        path = home / "hidden" / "mcp.json"
+        path.parent.mkdir()
+        path.write_text("{}")
+        path.parent.chmod(0o300)
+        assert write(Journal(home / "accord"), path).remark == ""
+        assert path.read_bytes() == b'{"notes": 1}'
+        path.parent.chmod(0o700)
+
+
+@is_posix
+@pytest.mark.usefixtures("_all_is_imported")
 def test_an_earlier_change_stays_if_it_cannot_be_taken_back():
     with plain_user() as home:
         folder = home / "folder"

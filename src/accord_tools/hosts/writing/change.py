@@ -90,7 +90,8 @@ def write_changes(changes: Sequence[FileChange], journal: Journal) -> list[Writt
         try:
             for change, target in zip(changes, targets, strict=True):
                 for path in leftovers(target):
-                    path.unlink(missing_ok=True)
+                    with contextlib.suppress(OSError):  # of another user
+                        path.unlink()
                 made.append(_write(change, target, journal))
             numbered = iter(journal.record([entry for _, entry in made if entry is not None]))
         except BaseException as error:

@@ -4,6 +4,7 @@ Other programs write the same files at any time, and know nothing of our locks: 
 compared right before the new file takes the place of the old one.
 """
 
+import contextlib
 import errno
 import os
 import shutil
@@ -129,11 +130,11 @@ def _copy_owner_and_mode(target: Path, name: str) -> bool:
 
 def _flush_folder(folder: Path) -> None:
     """Write the names in a folder to the disk, where that is possible."""
-    if sys.platform != "win32":
+    if sys.platform == "win32":
+        return
+    with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(handle)
-        except OSError:
-            return
         finally:
             os.close(handle)
