@@ -111,6 +111,10 @@ def _git(folder: Path, *words: str) -> str:
 
 
 _REPORT: Final = msgspec.json.Decoder(Report)
+# Attributes of a worker's report that a result has under the same name.
+_REPORTED: Final = (
+    *("transport", "tests", "timing", "server_name", "stderr", "left_processes", "load_lag"),
+)
 
 
 class RunEvents(msgspec.Struct, frozen=True, kw_only=True):
@@ -219,26 +223,20 @@ class FleetRunner:
         state, reasons = _describe_end(outcome)
         doubt = _describe_doubt(outcome)
         result = ServerResult(
+            **{name: getattr(report, name) for name in _REPORTED},
             name=outcome.name,
             line=prepared.server.line,
             state=state,
             reasons=reasons,
             target=prepared.resolved.shown,
-            transport=report.transport,
             stages=(StageResult(name="resolve", state="passed"), *report.stages),
             catalog_revision=report.revision,
-            tests=report.tests,
             tool_calls=count_tool_calls(report),
             catalog=catalog,
-            timing=report.timing,
             seconds=round(outcome.seconds, 3),
-            server_name=report.server_name,
             server_version=report.server_version or prepared.version,
-            stderr=report.stderr,
-            left_processes=report.left_processes,
             cache_key="" if doubt else prepared.key.key,
             not_cached=prepared.key.why_not or doubt,
-            load_lag=report.load_lag,
             repeated=outcome.repeated,
         )
         checked = report.report

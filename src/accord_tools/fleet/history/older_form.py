@@ -18,13 +18,9 @@ from accord_tools.fleet.history.storage import (
     pack_report,
 )
 from accord_tools.fleet.results import (
-    CatalogFinding,
     FleetRun,
     FleetView,
-    RequirementBreach,
-    RuleSetStamp,
     RunComparison,
-    RunOrigin,
     ServerDocuments,
     ServerResult,
 )
@@ -45,16 +41,6 @@ _WORDS: Final = (
     b'"call_median":0.00,"call_95":0.00,"tool":""},"server_name":"'
 )
 _NAMES: Final = {letter: name for name, letter in LETTERS.items()}
-# Columns of a result with the attribute of the same name; `details` has the others.
-_SAME: Final = (
-    *("state", "owner", "revision", "score", "exercised", "applicable", "failures", "warnings"),
-    *("accepted", "seconds", "server_version", "cache_key", "reused_from"),
-)
-
-
-_SAME_OF_RUN: Final = (
-    *("id", "fleet", "file", "file_digest", "started", "seconds", "accord", "jobs", "exit"),
-)
 
 
 def convert(db: HistoryDatabase) -> None:
@@ -97,21 +83,21 @@ class _OlderReader:
             documents[each["name"]] = ServerDocuments(
                 catalog=self._decode_part("surface", each["surface"], "body")
             )
+        members = {
+            **dict(row),
+            "rules": {"version": row["rules_version"], "digest": rules["digest"]},
+            "origin": {**dict(row), "is_dirty": bool(row["is_dirty"])},
+            "findings": self._findings(row["findings"]),
+            "notes": msgspec.json.decode(row["notes"]),
+            "left_out": msgspec.json.decode(row["left_out"]),
+            "results": results,
+        }
         compared = row["comparison"]
-        run = FleetRun(
-            **{name: row[name] for name in _SAME_OF_RUN},
-            rules=RuleSetStamp(version=row["rules_version"], digest=rules["digest"]),
-            origin=RunOrigin(
-                **{name: row[name] for name in RunOrigin.__struct_fields__ if name != "is_dirty"},
-                is_dirty=bool(row["is_dirty"]),
-            ),
-            findings=self._findings(row["findings"]),
-            notes=msgspec.json.decode(row["notes"], type=tuple[str, ...]),
-            left_out=msgspec.json.decode(row["left_out"], type=tuple[str, ...]),
-            results=tuple(results),
+        view = FleetView(
+            run=msgspec.convert(members, FleetRun, from_attributes=True),
+            documents=documents,
+            comparison=_decode(compared, RunComparison) if compared else None,
         )
-        comparison = _decode(compared, RunComparison) if compared else None
-        view = FleetView(run=run, documents=documents, comparison=comparison)
         return view, self._rules(row["rules"])
 
     def read_reports(self) -> Iterator[tuple[int, bytes]]:
@@ -141,25 +127,25 @@ class _OlderReader:
         return _decode(self._part("wording", id)["texts"], dict[str, list[str | None]])
 
     def _result(self, row: Any) -> ServerResult:
-        members = _decode(row["details"], dict[str, Any])
-        failures = members.pop("failed_tests", ())
-        tests = {
-            **{name: row[f"tests_{name}"] for name in ("passed", "failed", "skipped")},
-            "no_time": members.pop("tests_no_time", 0),
-            "failures": failures,
-            "names": self._decode_part("test_list", row["tests"], "names") or {},
-        }
+        details = _decode(row["details"], dict[str, Any])
         verdicts, breaches = self._verdicts(row["verdicts"])
-        members |= {name: row[name] for name in ("name", *_SAME)}
-        members |= {
+        # Columns have what the details lack.
+        members = {
+            **details,
+            **dict(row),
             "tags": msgspec.json.decode(row["tags"]),
-            "tests": tests,
+            "tests": {
+                **{name: row[f"tests_{name}"] for name in ("passed", "failed", "skipped")},
+                "no_time": details.get("tests_no_time", 0),
+                "failures": details.get("failed_tests", ()),
+                "names": self._decode_part("test_list", row["tests"], "names") or {},
+            },
             "verdicts": verdicts,
             "breaches": breaches,
             "findings": self._findings(row["findings"]),
             "surface": self._summary(row),
         }
-        return msgspec.convert(members, ServerResult, from_attributes=True)
+        return msgspec.convert(members, ServerResult)
 
     def _verdicts(self, id: int | None) -> tuple[dict[str, str], list[dict[str, Any]]]:
         if id is None:
@@ -174,10 +160,8 @@ class _OlderReader:
         others = _decode(part["others"], dict[str, Any]) if part["others"] else {}
         breaches = [
             {
-                **{name: row[name] for name in RequirementBreach.__struct_fields__[:4]},
+                **dict(row),
                 "revisions": row["revisions"].split(),
-                "evidence": row["evidence"],
-                "accepted": row["accepted"],
                 "is_pending": bool(row["pending"]),
             }
             for row in self._rows_of("verdict", id)
@@ -188,24 +172,15 @@ class _OlderReader:
         query = f"SELECT * FROM {table} WHERE list = ? ORDER BY position"  # noqa: S608  # ours
         return self._db.rows(query, list)
 
-    def _findings(self, id: int | None) -> tuple[CatalogFinding, ...]:
-        if id is None:
-            return ()
-        names = CatalogFinding.__struct_fields__
-        return tuple(
-            CatalogFinding(**{name: row[name] for name in names})
-            for row in self._rows_of("finding", id)
-        )
+    def _findings(self, id: int | None) -> list[dict[str, Any]]:
+        return [dict(row) for row in self._rows_of("finding", id)] if id is not None else []
 
     def _summary(self, row: Any) -> dict[str, Any] | None:
         if row["surface"] is None:
             return None
-        return {
-            **{name: row[name] for name in ("tools", "resources", "templates", "prompts")},
-            "tokens": row["tokens"],
-            "digest": self._part("surface", row["surface"])["digest"],
-            "entries": self._decode_part("surface", row["surface"], "entries"),
-        }
+        digest = self._part("surface", row["surface"])["digest"]
+        entries = self._decode_part("surface", row["surface"], "entries")
+        return {**dict(row), "digest": digest, "entries": entries}
 
     def _decode_part(self, table: str, id: int | None, column: str) -> Any:
         """Return what a part has in a column; None if there is nothing."""
