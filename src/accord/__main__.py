@@ -4,7 +4,7 @@ import sys
 from importlib import import_module
 from typing import Final
 
-from accord import load_module
+import accord
 
 _EXEC: Final = "accord_tools.hosts.commands.exec"
 
@@ -17,7 +17,7 @@ def main() -> int:
         code: int | None = import_module(_EXEC).run_at_once(sys.argv[2:])
         if code is not None:
             return code
-    return int(load_module("accord.cli.main").main())
+    return int(accord._load("accord.cli.main").main())
 
 
 if __name__ == "__main__":

@@ -33,4 +33,3 @@ def test_a_blocking_client_has_the_names_of_the_client() -> None:
 
 def test_a_client_is_one_class() -> None:
     assert Client.__mro__ == (Client, object)
-    assert blocking.Client.__mro__ == (blocking.Client, object)

@@ -12,7 +12,7 @@ from importlib import import_module
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from accord import load_module
+import accord
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -55,7 +55,7 @@ class Command(NamedTuple):
         """
         module, _, function = self.place.partition(":")
         try:
-            attrgetter(function or "register")(load_module(module))(commands)
+            attrgetter(function or "register")(accord._load(module))(commands)
         except (Exception, SystemExit) as error:
             if self.package == "accord":
                 raise

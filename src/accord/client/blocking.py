@@ -15,6 +15,7 @@ from typing import (
     Any,
     Concatenate,
     Final,
+    Generic,
     ParamSpec,
     Protocol,
     Self,
@@ -27,7 +28,6 @@ from accord.client.client import Client as AsyncClient
 from accord.client.connect import Target
 from accord.client.connect import connect as connect_async
 from accord.client.options import CallOptions, ConnectOptions
-from accord.client.results import PageGuard
 from accord.client.rounds import SingleRounds
 from accord.errors import ConnectionClosed
 from accord.types import (
@@ -41,7 +41,6 @@ from accord.types import (
     TaskStatus,
     Tool,
 )
-from accord.types._base import PageResult
 
 if TYPE_CHECKING:
     from accord.client.blocking_group import BlockingClientGroup
@@ -57,8 +56,8 @@ __all__ = ["Client", "connect", "connect_all"]
 Params = ParamSpec("Params")
 Value = TypeVar("Value")
 Output = TypeVar("Output")
-Entry = TypeVar("Entry", Tool, Prompt, Resource, ResourceTemplate)
-Page = TypeVar("Page", bound=PageResult)
+Inner = TypeVar("Inner")
+Opened = TypeVar("Opened", "AsyncClient", "ClientGroup")
 
 # Closing takes exit_grace and terminate_grace at most; this is for a loop that hangs.
 _CLOSE_EXPECTED: Final = 30.0
@@ -187,40 +186,83 @@ def shut_down(client: "AsyncClient | ClientGroup", thread: LoopThread) -> None:
         thread.stop()
 
 
-def _wait_for(
-    method: Callable[Concatenate[AsyncClient, Params], Coroutine[object, object, Value]],
-) -> "Callable[Concatenate[BlockingClient, Params], Value]":
+class Runs(Protocol):
+    """Runs a coroutine on the loop of a client, and waits for it."""
+
+    def __call__(self, work: Coroutine[object, object, Value]) -> Value:
+        """Return its result."""
+
+
+class Waiting(Generic[Inner]):
+    """Waits for the methods of an async object."""
+
+    _inner: Inner
+    _run: Runs
+
+
+def wait_for(
+    method: Callable[Concatenate[Inner, Params], Coroutine[object, object, Value]],
+) -> Callable[Concatenate[Waiting[Inner], Params], Value]:
     """Return a method with the signature of an async one, which waits for its result."""
 
-    def wait(self: "BlockingClient", /, *args: Params.args, **how: Params.kwargs) -> Value:
-        return self._run(method(self._client, *args, **how))
+    def wait(self: Waiting[Inner], /, *args: Params.args, **how: Params.kwargs) -> Value:
+        return self._run(method(self._inner, *args, **how))
 
     update_wrapper(wait, method)
     return wait
 
 
-def _wait_for_round(
-    method: Callable[Concatenate[SingleRounds, Params], Coroutine[object, object, Value]],
-) -> "Callable[Concatenate[BlockingRounds, Params], Value]":
-    def wait(self: "BlockingRounds", /, *args: Params.args, **how: Params.kwargs) -> Value:
-        return self._client._run(method(self._client._client.rounds, *args, **how))
-
-    update_wrapper(wait, method)
-    return wait
-
-
-class BlockingRounds:
+class BlockingRounds(Waiting[SingleRounds]):
     """Requests of which each is one round, as `Client.rounds` returns it."""
 
     def __init__(self, client: "BlockingClient") -> None:
-        self._client = client
+        self._inner = client._inner.rounds
+        self._run = client._run
 
-    call_tool = _wait_for_round(SingleRounds.call_tool)
-    get_prompt = _wait_for_round(SingleRounds.get_prompt)
-    read_resource = _wait_for_round(SingleRounds.read_resource)
+    call_tool = wait_for(SingleRounds.call_tool)
+    get_prompt = wait_for(SingleRounds.get_prompt)
+    read_resource = wait_for(SingleRounds.read_resource)
 
 
-class BlockingClient:
+class BlockingConnections(Waiting[Opened]):
+    """One or several connections on the loop of a thread, until they are closed.
+
+    Args:
+        inner: the async client, or the group of them.
+        thread: has its loop.
+        gone: what is said of calls after the end.
+    """
+
+    def __init__(self, inner: Opened, thread: LoopThread, gone: str) -> None:
+        self._inner = inner
+        self._thread = thread
+        self._gone = gone
+        self._shut_down: weakref.finalize[..., Any] = weakref.finalize(
+            self, shut_down, inner, thread
+        )
+
+    def __repr__(self) -> str:
+        return repr(self._inner).replace("<", "<blocking ", 1)
+
+    def _run(self, work: Coroutine[object, object, Value]) -> Value:
+        if not self._shut_down.alive:
+            work.close()
+            raise ConnectionClosed(self._gone)
+        return self._thread.run(work)
+
+    def close(self) -> None:
+        """End what is connected; may be repeated."""
+        refuse_on_a_loop()
+        self._shut_down()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class BlockingClient(BlockingConnections[AsyncClient]):
     """A connected client whose methods wait for their results.
 
     The methods, their options and their errors are those of `accord.Client`; lists are plain
@@ -238,102 +280,61 @@ class BlockingClient:
                 "a blocking Client is what connect() returns: write "
                 "`with accord.client.blocking.connect(...) as client`"
             )
-        self._client = client
-        self._thread = thread
-        self._shut_down: weakref.finalize[..., Any] = weakref.finalize(
-            self, shut_down, client, thread
-        )
-
-    def __repr__(self) -> str:
-        return repr(self._client).replace("<Client", "<blocking Client", 1)
-
-    def _run(self, work: Coroutine[object, object, Value]) -> Value:
-        if not self._shut_down.alive:
-            work.close()
-            raise ConnectionClosed("the client is closed")
-        return self._thread.run(work)
-
-    def close(self) -> None:
-        """End the connection; may be repeated."""
-        refuse_on_a_loop()
-        self._shut_down()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        super().__init__(client, thread, "the client is closed")
 
     # -- the connection
 
     @property
     def server_info(self) -> Implementation:
         """Name and version of the server; both empty where it does not introduce itself."""
-        return self._client.server_info
+        return self._inner.server_info
 
     @property
     def instructions(self) -> str | None:
         """How the server wants to be used, in its own words."""
-        return self._client.instructions
+        return self._inner.instructions
 
     @property
     def capabilities(self) -> ServerCapabilities:
         """The capabilities that the server declared."""
-        return self._client.capabilities
+        return self._inner.capabilities
 
     @property
     def revision(self) -> RevisionId:
         """The negotiated revision."""
-        return self._client.revision
+        return self._inner.revision
 
     @property
     def is_closed(self) -> bool:
         """Whether the connection is gone, ended by us or by the server."""
-        return self._client.is_closed
+        return self._inner.is_closed
 
     # -- lists
 
-    list_tools = _wait_for(AsyncClient.list_tools)
-    list_resources = _wait_for(AsyncClient.list_resources)
-    list_resource_templates = _wait_for(AsyncClient.list_resource_templates)
-    list_prompts = _wait_for(AsyncClient.list_prompts)
+    list_tools = wait_for(AsyncClient.list_tools)
+    list_resources = wait_for(AsyncClient.list_resources)
+    list_resource_templates = wait_for(AsyncClient.list_resource_templates)
+    list_prompts = wait_for(AsyncClient.list_prompts)
 
     def tools(self, **how: Unpack[CallOptions]) -> Iterator[Tool]:
         """Iterate over all tools, fetching pages as needed."""
-        return self._all("tools/list", self.list_tools, lambda page: page.tools, how)
+        return self._all("tools", how)
 
     def resources(self, **how: Unpack[CallOptions]) -> Iterator[Resource]:
         """Iterate over all resources, fetching pages as needed."""
-        return self._all("resources/list", self.list_resources, lambda page: page.resources, how)
+        return self._all("resources", how)
 
     def resource_templates(self, **how: Unpack[CallOptions]) -> Iterator[ResourceTemplate]:
         """Iterate over all resource templates, fetching pages as needed."""
-        fetch = self.list_resource_templates
-        return self._all(
-            "resources/templates/list", fetch, lambda page: page.resource_templates, how
-        )
+        return self._all("resource_templates", how)
 
     def prompts(self, **how: Unpack[CallOptions]) -> Iterator[Prompt]:
         """Iterate over all prompts, fetching pages as needed."""
-        return self._all("prompts/list", self.list_prompts, lambda page: page.prompts, how)
+        return self._all("prompts", how)
 
-    def _all(
-        self,
-        method: str,
-        fetch: Callable[..., Page],
-        entries: Callable[[Page], list[Entry]],
-        how: CallOptions,
-    ) -> Iterator[Entry]:
-        pages = PageGuard(method, self._client._link.settings.empty_pages)
-        cursor = None
-        while True:
-            page = fetch(cursor, **how)
-            found = entries(page)
-            yield from found
-            cursor = page.next_cursor
-            if cursor is None:
-                return
-            pages.check(found, cursor)
+    def _all(self, kind: str, how: CallOptions) -> Iterator[Any]:
+        for page in wait_for_each(self._inner._pages(kind, how), self._run):
+            yield from page
 
     def listen(
         self,
@@ -347,7 +348,7 @@ class BlockingClient:
 
         The iterator waits for the next change. Arguments and changes are those of the async client.
         """
-        changes = self._client.listen(tools=tools, prompts=prompts, resources=resources, uris=uris)
+        changes = self._inner.listen(tools=tools, prompts=prompts, resources=resources, uris=uris)
         try:
             while True:
                 try:
@@ -374,47 +375,39 @@ class BlockingClient:
         **how: Unpack[CallOptions],
     ) -> "BlockingTask":
         """Call a tool as a task; arguments and errors as for the async client."""
-        return self._wrap(self._run(self._client.start_tool(name, arguments, ttl=ttl, **how)))
+        return self._wrap(self._run(self._inner.start_tool(name, arguments, ttl=ttl, **how)))
 
     def task(self, id: str, **how: Unpack[CallOptions]) -> "BlockingTask":
         """Come back to a task by its id, also on another connection."""
-        return self._wrap(self._run(self._client.task(id, **how)))
+        return self._wrap(self._run(self._inner.task(id, **how)))
 
     def tasks(self, **how: Unpack[CallOptions]) -> "Iterator[BlockingTask]":
         """Iterate over our tasks, of servers that list them (only those of 2025-11-25 do)."""
-        return map(self._wrap, wait_for_each(self._client.tasks(**how), self._run))
+        return map(self._wrap, wait_for_each(self._inner.tasks(**how), self._run))
 
     def _wrap(self, task: "ToolTask") -> "BlockingTask":
-
         return BlockingTask(task, self._run)
 
     # -- the rest
 
     def add_middleware(self, layer: "ClientMiddleware") -> None:
         """Put an async function around every later request; it runs on the thread of the client."""
-        self._client.add_middleware(layer)
+        self._inner.add_middleware(layer)
 
-    call_tool = _wait_for(AsyncClient.call_tool)
-    read_resource = _wait_for(AsyncClient.read_resource)
-    subscribe = _wait_for(AsyncClient.subscribe)
-    unsubscribe = _wait_for(AsyncClient.unsubscribe)
-    get_prompt = _wait_for(AsyncClient.get_prompt)
-    complete = _wait_for(AsyncClient.complete)
-    request = _wait_for(AsyncClient.request)
-    ping = _wait_for(AsyncClient.ping)
-    set_log_level = _wait_for(AsyncClient.set_log_level)
-    roots_changed = _wait_for(AsyncClient.roots_changed)
-    report_progress = _wait_for(AsyncClient.report_progress)
+    call_tool = wait_for(AsyncClient.call_tool)
+    read_resource = wait_for(AsyncClient.read_resource)
+    subscribe = wait_for(AsyncClient.subscribe)
+    unsubscribe = wait_for(AsyncClient.unsubscribe)
+    get_prompt = wait_for(AsyncClient.get_prompt)
+    complete = wait_for(AsyncClient.complete)
+    request = wait_for(AsyncClient.request)
+    ping = wait_for(AsyncClient.ping)
+    set_log_level = wait_for(AsyncClient.set_log_level)
+    roots_changed = wait_for(AsyncClient.roots_changed)
+    report_progress = wait_for(AsyncClient.report_progress)
 
 
 # -- tasks
-
-
-class Runs(Protocol):
-    """Runs a coroutine on the loop of a client, and waits for it."""
-
-    def __call__(self, work: Coroutine[object, object, Value]) -> Value:
-        """Return its result."""
 
 
 class BlockingTask:

@@ -1,7 +1,7 @@
 """The client: one method per operation of the protocol, on a connection that is already made."""
 
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack, get_args, overload
 
 from accord.client.callbacks import to_roots
@@ -55,7 +55,7 @@ from accord.types import (
     TaskHandle,
     Tool,
 )
-from accord.types._base import PageResult, constructor
+from accord.types._base import constructor
 
 if TYPE_CHECKING:
     from accord.client.middleware import ClientMiddleware
@@ -64,8 +64,12 @@ if TYPE_CHECKING:
     from accord.client.tasks import ToolTask
 
 Output = TypeVar("Output")
-Entry = TypeVar("Entry", Tool, Prompt, Resource, ResourceTemplate)
-Page = TypeVar("Page", bound=PageResult)
+_LISTS: Final = {
+    "tools": "tools/list",
+    "prompts": "prompts/list",
+    "resources": "resources/list",
+    "resource_templates": "resources/templates/list",
+}
 _call_tool_params: Final = constructor(CallToolParams)
 
 
@@ -160,24 +164,23 @@ class Client:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def _all(
-        self,
-        method: str,
-        fetch: Callable[..., Awaitable[Page]],
-        entries: Callable[[Page], list[Entry]],
-        how: CallOptions,
-    ) -> AsyncIterator[Entry]:
-        pages = PageGuard(method, self._link.settings.empty_pages)
+    async def _pages(self, kind: str, how: CallOptions) -> AsyncIterator[list[Any]]:
+        """Fetch a list, page by page."""
+        guard = PageGuard(_LISTS[kind], self._link.settings.empty_pages)
         cursor = None
         while True:
-            page = await fetch(cursor, **how)
-            found = entries(page)
-            for entry in found:
-                yield entry
+            page = await getattr(self, f"list_{kind}")(cursor, **how)
+            found = getattr(page, kind)
+            yield found
             cursor = page.next_cursor
             if cursor is None:
                 return
-            pages.check(found, cursor)
+            guard.check(found, cursor)
+
+    async def _all(self, kind: str, how: CallOptions) -> AsyncIterator[Any]:
+        async for page in self._pages(kind, how):
+            for entry in page:
+                yield entry
 
     # -- tools
 
@@ -197,7 +200,7 @@ class Client:
 
     def tools(self, **how: Unpack[CallOptions]) -> AsyncIterator[Tool]:
         """Iterate over all tools, fetching pages as needed."""
-        return self._all("tools/list", self.list_tools, lambda page: page.tools, how)
+        return self._all("tools", how)
 
     @overload
     async def call_tool(
@@ -368,7 +371,7 @@ class Client:
 
     def resources(self, **how: Unpack[CallOptions]) -> AsyncIterator[Resource]:
         """Iterate over all resources, fetching pages as needed."""
-        return self._all("resources/list", self.list_resources, lambda page: page.resources, how)
+        return self._all("resources", how)
 
     async def list_resource_templates(
         self, cursor: str | None = None, **how: Unpack[CallOptions]
@@ -381,10 +384,7 @@ class Client:
 
     def resource_templates(self, **how: Unpack[CallOptions]) -> AsyncIterator[ResourceTemplate]:
         """Iterate over all resource templates, fetching pages as needed."""
-        fetch = self.list_resource_templates
-        return self._all(
-            "resources/templates/list", fetch, lambda page: page.resource_templates, how
-        )
+        return self._all("resource_templates", how)
 
     async def read_resource(self, uri: str, **how: Unpack[CallOptions]) -> ReadResourceResult:
         """Read a resource; raises ResourceNotFound where the server does not have it."""
@@ -447,7 +447,7 @@ class Client:
 
     def prompts(self, **how: Unpack[CallOptions]) -> AsyncIterator[Prompt]:
         """Iterate over all prompts, fetching pages as needed."""
-        return self._all("prompts/list", self.list_prompts, lambda page: page.prompts, how)
+        return self._all("prompts", how)
 
     async def get_prompt(
         self, name: str, arguments: Mapping[str, str] | None = None, **how: Unpack[CallOptions]

@@ -94,25 +94,12 @@ class CallOptions(TypedDict, total=False):
     fresh: bool
 
 
-class ConnectOptions(TypedDict, total=False):
-    """Options of a connection; `connect` describes them."""
+class WireOptions(TypedDict, total=False):
+    """Options of how a connection is made: those that proxies have, too."""
 
     revision: RevisionId | None
     revisions: Sequence[RevisionId] | None
     client_info: Implementation | None
-    on_sample: OnSample | None
-    on_elicit: OnElicit | None
-    on_elicit_url: OnElicitUrl | None
-    on_elicitation_complete: OnComplete | None
-    sampling_tools: bool
-    sampling_context: bool
-    roots: Roots | None
-    on_log: OnLog | None
-    on_progress: OnProgress | None
-    on_tools_changed: OnChange | None
-    on_resources_changed: OnChange | None
-    on_prompts_changed: OnChange | None
-    on_resource_updated: OnUpdate | None
     timeout: float
     cap: float
     connect_timeout: float
@@ -126,9 +113,27 @@ class ConnectOptions(TypedDict, total=False):
     headers: HttpHeaders | None
     auth: Auth | None
     http: HttpClientOptions | None
-    on_renewed: OnChange | None
     limits: Limits
     empty_pages: int
+
+
+class ConnectOptions(WireOptions, total=False):
+    """Options of a connection; `connect` describes them."""
+
+    on_sample: OnSample | None
+    on_elicit: OnElicit | None
+    on_elicit_url: OnElicitUrl | None
+    on_elicitation_complete: OnComplete | None
+    sampling_tools: bool
+    sampling_context: bool
+    roots: Roots | None
+    on_log: OnLog | None
+    on_progress: OnProgress | None
+    on_tools_changed: OnChange | None
+    on_resources_changed: OnChange | None
+    on_prompts_changed: OnChange | None
+    on_resource_updated: OnUpdate | None
+    on_renewed: OnChange | None
     rounds: int
     cache: bool
     middleware: "Sequence[ClientMiddleware]"

@@ -97,16 +97,8 @@ def _place_of(entry: "Entry") -> str:
     return entry.place if entry.function is None else source_location(entry.function)
 
 
-def folder(
-    path: str | os.PathLike[str],
-    *,
-    pattern: str = "*.py",
-    prefix: bool | Callable[[Path], str | None] = False,
-    watch: bool = True,
-    interval: float = 0.5,
-    grace: float = 30.0,
-) -> "PluginFolder":
-    """Return the plugins of a folder as a source to mount.
+class PluginFolder(Source):
+    """The plugins of a folder as a source to mount; `folder` is its short name.
 
     A plugin is a Python file, or a package, with a `Server` at its top level, or else with a
     function `register(server)`, which gets a server named after the file. Names that begin with
@@ -127,14 +119,6 @@ def folder(
 
     Raises:
         NotADirectoryError: there is no such folder.
-    """
-    return PluginFolder(
-        path, pattern=pattern, prefix=prefix, watch=watch, interval=interval, grace=grace
-    )
-
-
-class PluginFolder(Source):
-    """The plugins of a folder; see `folder`.
 
     Attributes:
         path: the folder.
@@ -366,6 +350,9 @@ class PluginFolder(Source):
         for loop, running in loops:
             with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(running.retire, version)
+
+
+folder = PluginFolder
 
 
 def _stem(path: Path) -> str:

@@ -1,29 +1,22 @@
 """The options of a proxy, and the settings of its connections."""
 
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
-from accord.client.options import ClientSettings, check_seconds
+from accord.client.options import ClientSettings, WireOptions, check_seconds
 from accord.errors import refuse_unknown
 from accord.protocol.party import elicitation_modes
 from accord.types import (
     ClientCapabilities,
     ElicitationCapability,
-    Implementation,
-    RevisionId,
     RootsCapability,
     SamplingCapability,
 )
 
 if TYPE_CHECKING:
     from accord.client.callbacks import Callbacks
-    from accord.http.client.auth import Auth
-    from accord.http.client.sender import HttpClientOptions, HttpHeaders
-    from accord.protocol.codec import Limits
-    from accord.stdio.child import StderrSink
 
 Sharing = Literal["session", "shared"]
 
@@ -32,7 +25,7 @@ _TIMEOUT: Final = 600.0
 _MOST_ENTRIES: Final = 10_000
 
 
-class ProxyOptions(TypedDict, total=False):
+class ProxyOptions(WireOptions, total=False):
     """Options of a proxy; those that `connect` has as well have the same meaning.
 
     Attributes:
@@ -54,27 +47,6 @@ class ProxyOptions(TypedDict, total=False):
     start_timeout: float
     most_entries: int
     round_timeout: float
-    revision: RevisionId | None
-    revisions: Sequence[RevisionId] | None
-    client_info: Implementation | None
-    timeout: float
-    cap: float
-    connect_timeout: float
-    probe_timeout: float | None
-    env: Mapping[str, str] | None
-    cwd: str | os.PathLike[str] | None
-    stderr: "StderrSink"
-    exit_grace: float
-    terminate_grace: float
-    transport: Literal["http", "sse"] | None
-    headers: "HttpHeaders | None"
-    auth: "Auth | None"
-    http: "HttpClientOptions | None"
-    limits: "Limits"
-    empty_pages: int
-
-
-_OWN: Final = ("connections", "required", "start_timeout", "most_entries", "round_timeout")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,6 +76,9 @@ class ProxyPolicy:
     start_timeout: float = 10.0
     most_entries: int = _MOST_ENTRIES
     round_timeout: float = _TIMEOUT
+
+
+_OWN: Final = tuple(each.name for each in fields(ProxyPolicy))
 
 
 def read_options(options: Mapping[str, Any]) -> tuple[ProxyPolicy, dict[str, Any]]:
