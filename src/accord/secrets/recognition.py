@@ -105,7 +105,7 @@ _DOUBLED: Final = (0, 2, 4, 6, 8, 1, 3, 5, 7, 9)
 # A part of a path or of a query that is a key: long, and letters and digits mixed.
 KEY_FORM: Final = re.compile(r"(?=[^/]*\d)(?=[^/]*[A-Za-z])[\w.~-]{24,}")
 # Placeholders instead of a secret.
-_PLACEHOLDER: Final = re.compile(r"(?i)none|null|undefined|true|false|[$%{*<].*|x{3,}|\.{3}")
+_PLACEHOLDER: Final = re.compile(r"(?i)none|null|undefined|true|false|value|[$%{*<].*|x{3,}|\.{3}")
 _FIGURE: Final = re.compile(r"[\d.,_]+")
 
 SCHEMES: Final = re.compile(rf"({_SCHEME}) +", re.IGNORECASE)

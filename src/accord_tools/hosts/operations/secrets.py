@@ -50,7 +50,9 @@ def _secrets_of(file: ConfigFile, content: bytes | None) -> set[str]:
         entries = entries_in(document.data, file)
     except HostsError:
         return set()  # what cannot be read is not shown
-    found = dict(_secret_texts(document.data, (), is_secret=False))
+    # The name of a server says nothing about its members.
+    named = frozenset(keys for keys, _ in entries.values())
+    found = dict(_secret_texts(document.data, (), named, is_secret=False))
     for name, (keys, value) in entries.items():
         if isinstance(value, Mapping):
             found |= {(*keys, *each.keys): each.value for each in find_literals(name, value)}
@@ -70,14 +72,17 @@ def _all_literals(name: str, value: Mapping[str, Any]) -> set[str]:
     return found
 
 
-def _secret_texts(value: Any, keys: KeyPath, *, is_secret: bool) -> Iterator[tuple[KeyPath, str]]:
+def _secret_texts(
+    value: Any, keys: KeyPath, servers: frozenset[KeyPath], *, is_secret: bool
+) -> Iterator[tuple[KeyPath, str]]:
     if isinstance(value, Mapping):
         for key, each in value.items():
-            is_named = is_secret or names_secret(str(key))
-            yield from _secret_texts(each, (*keys, key), is_secret=is_named)
+            inner = (*keys, key)
+            is_named = is_secret or (inner not in servers and names_secret(str(key)))
+            yield from _secret_texts(each, inner, servers, is_secret=is_named)
     elif isinstance(value, list):
         for place, each in enumerate(value):
-            yield from _secret_texts(each, (*keys, place), is_secret=is_secret)
+            yield from _secret_texts(each, (*keys, place), servers, is_secret=is_secret)
     elif isinstance(value, str):
         is_given = not is_stand_in(value) and not is_path_like(value) and "${" not in value
         if (is_secret and is_given) or has_secret_form(value):
