@@ -56,15 +56,6 @@ def test_nothing_in_the_file_can_be_used_by_a_reader(tmp_path):
     assert client.encode() in kept
 
 
-def test_two_processes_cannot_use_one_refresh_token(tmp_path):
-    path = str(tmp_path / "auth.db")
-    one, two = Desk(store=file_store(path)), Desk(store=file_store(path))
-    client = one.client()
-    token = one.tokens(client)["refresh_token"]
-    assert one.refresh(client, token).status == 200
-    assert two.refresh(client, token).error == "invalid_grant"
-
-
 def test_of_eight_that_refresh_at_once_one_succeeds(tmp_path):
     path = str(tmp_path / "auth.db")
     first = Desk(store=file_store(path))
@@ -99,12 +90,6 @@ def test_a_store_that_another_process_is_writing_to_is_opened_after_it(tmp_path)
         release.join()
     assert store.clients.count() == 0
     store.close()
-
-
-def test_two_processes_sign_with_one_key(tmp_path):
-    path = str(tmp_path / "auth.db")
-    one, two = Desk(store=file_store(path)), Desk(store=file_store(path))
-    assert one.send("GET", "/jwks").json == two.send("GET", "/jwks").json
 
 
 def test_a_refusal_keeps_what_was_done_and_a_failure_does_not(tmp_path):

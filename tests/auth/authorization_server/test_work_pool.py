@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from accord.auth.authorization_server.threads import PoolFull, WorkPool
+from accord.auth.authorization_server.threads import DirectCalls, PoolFull, WorkPool
 from support.waiting import run, until
 
 
@@ -96,3 +96,20 @@ def test_a_process_that_is_forked_has_threads_of_its_own():
     # Newer versions of Python warn of forks beside threads.
     command = [sys.executable, "-W", "ignore", "-c", FORKS]
     subprocess.run(command, check=True, timeout=120)
+
+
+def test_direct_calls_run_one_at_a_time_and_never_wait():
+    lock = threading.RLock()
+    calls = DirectCalls(lock)
+
+    async def is_excluding_others():
+        return lock._is_owned()
+
+    async def both():
+        return await calls.gather(is_excluding_others(), is_excluding_others())
+
+    assert calls.run(both()) == [True, True]
+    with calls.transaction():
+        assert lock._is_owned()
+    with pytest.raises(RuntimeError, match="needs an event loop"):
+        calls.run(asyncio.sleep(0))

@@ -3,7 +3,14 @@
 import pytest
 
 from accord.errors import ConfigurationError
-from accord.sharing.backends.sealed_backend import KEYS_VARIABLE, KeyRing, read_keys
+from accord.sharing.backends.memory_backend import MemoryBackend
+from accord.sharing.backends.sealed_backend import (
+    KEYS_VARIABLE,
+    KeyRing,
+    SealedBackend,
+    read_keys,
+    seal_backend,
+)
 from support.tables import cases
 
 FIRST = "first-key-of-the-deployment-0123456789"
@@ -99,3 +106,19 @@ def test_an_empty_list_of_keys_is_a_mistake():
 def test_an_unfit_key_of_the_environment_is_reported_with_the_variable():
     with pytest.raises(ConfigurationError, match=f"{KEYS_VARIABLE}: key 1 .* 3 bytes"):
         read_keys(None, {KEYS_VARIABLE: "abc"})
+
+
+def test_a_remote_store_needs_keys(monkeypatch):
+    class Remote(MemoryBackend):
+        url = "redis://somewhere"
+        is_remote = True
+
+    monkeypatch.delenv(KEYS_VARIABLE, raising=False)
+    remote, local = Remote(), MemoryBackend()
+    with pytest.raises(ConfigurationError, match="redis://somewhere is reached over a network"):
+        seal_backend(remote, None)
+    assert seal_backend(remote, "none") == (remote, None)
+    assert seal_backend(local, None) == (local, None)
+    sealed, keys = seal_backend(remote, [FIRST])
+    assert isinstance(sealed, SealedBackend)
+    assert isinstance(keys, KeyRing)

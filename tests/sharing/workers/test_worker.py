@@ -1,13 +1,11 @@
 """Leases of workers, and what becomes of the work of those that are lost."""
 
 import asyncio
-import time
 
 import pytest
 
-from accord.errors import ConfigurationError, StoreError, StoreUnavailable
+from accord.errors import StoreError, StoreUnavailable
 from accord.sharing import KeyRing, MemoryBackend, SealedBackend
-from accord.sharing.backends.sealed_backend import check_keys
 from accord.sharing.workers import names
 from support.bare_workers import Mate, pass_lease, working
 from support.shared import KEY, LEASE, eventually, in_virtual_time, loop_clock
@@ -522,15 +520,3 @@ async def test_a_part_that_fails_is_begun_again(caplog):
         await eventually(lambda: "is begun again" in caplog.text)
         await only.send(only.id, "text", b"a")
         await eventually(lambda: taken == [b"a"])
-
-
-def test_a_remote_store_needs_keys():
-    class Remote(MemoryBackend):
-        url = "redis://somewhere"
-        is_remote = True
-
-    remote = Remote(clock=time.time)
-    with pytest.raises(ConfigurationError, match="redis://somewhere is reached over a network"):
-        check_keys(remote, None)
-    check_keys(remote, object())
-    check_keys(MemoryBackend(), None)

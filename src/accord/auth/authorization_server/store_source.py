@@ -154,16 +154,9 @@ class StoreSource:
         if self._backend is not None:
             return self._backend
         open_backend = import_module("accord.sharing").open_backend
-        read_keys = import_module("accord.sharing.backends.sealed_backend").read_keys
-        check_keys = import_module("accord.sharing.backends.sealed_backend").check_keys
-
-        backend: Backend = open_backend(self._url or "", namespace=self._namespace)
-        is_plain = self._keys == "none"
-        keys = None if is_plain else read_keys(self._keys, os.environ)
-        check_keys(backend, "none" if is_plain else keys)
-        if keys is None:
-            return backend
-        sealed: Backend = import_module("accord.sharing").SealedBackend(backend, keys)
+        seal_backend = import_module("accord.sharing.backends.sealed_backend").seal_backend
+        backend = open_backend(self._url or "", namespace=self._namespace)
+        sealed: Backend = seal_backend(backend, self._keys)[0]
         return sealed
 
 
@@ -189,7 +182,7 @@ def open_file(
         backend = backends.BlockingSqliteBackend(
             os.path.realpath(path), namespace="accord-auth", timeout=_BUSY, older=TABLES
         )
-        calls = DirectCalls(partial(backend.transaction, keeps=OAuthRefusal))
+        calls = DirectCalls(backend.lock, partial(backend.transaction, keeps=OAuthRefusal))
         _keep_private(path)
         calls.run(backend.open())
         try:

@@ -88,25 +88,25 @@ class BackendCalls(Protocol):
 
 
 class DirectCalls:
-    """Runs coroutines in the thread that calls; for backends that never wait.
+    """Runs coroutines in the thread that calls, one at a time; for backends that never wait.
 
     Args:
-        transaction: begins a transaction of a backend that several threads may use. Without it, a
-            transaction excludes other threads, and so does each coroutine.
+        lock: held meanwhile; that of the backend, if it has one.
+        transaction: begins a transaction of the backend. Without it, one excludes other threads.
     """
 
     def __init__(
-        self, transaction: Callable[..., AbstractContextManager[object]] | None = None
+        self,
+        lock: AbstractContextManager[object] | None = None,
+        transaction: Callable[..., AbstractContextManager[object]] | None = None,
     ) -> None:
+        self._lock = threading.RLock() if lock is None else lock
         self._begin = transaction
-        self._lock = threading.RLock()
 
     def run(self, work: Coroutine[Any, Any, Value]) -> Value:
         """Return the result of a coroutine."""
-        if self._begin is None:
-            with self._lock:
-                return run_without_loop(work)
-        return run_without_loop(work)
+        with self._lock:
+            return run_without_loop(work)
 
     async def gather(self, *work: Coroutine[Any, Any, Value]) -> list[Value]:
         """Return the results of several, one after the other."""
@@ -114,9 +114,7 @@ class DirectCalls:
 
     def transaction(self, *, is_durable: bool = True) -> AbstractContextManager[object]:
         """Run a block as one exclusive transaction."""
-        if self._begin is None:
-            return self._lock
-        return self._begin(is_durable=is_durable)
+        return self._lock if self._begin is None else self._begin(is_durable=is_durable)
 
 
 class LoopCalls:

@@ -14,7 +14,7 @@ Everything expires. Times to live are seconds, and the engine's clock alone deci
 
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import wraps
-from typing import Any, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar, cast
 from warnings import warn
 
 import msgspec
@@ -30,6 +30,7 @@ __all__ = [
     "takes_ring",
 ]
 
+P = ParamSpec("P")
 Value = TypeVar("Value")
 Append = TypeVar("Append", bound=Callable[..., Any])
 
@@ -251,6 +252,19 @@ async def _await(operation: Coroutine[Any, Any, Value], /) -> Value:
     return await operation
 
 
+def _forward(
+    operation: Callable[Concatenate[Backend, P], Coroutine[Any, Any, Value]],
+) -> Callable[Concatenate["ForwardingBackend", P], Coroutine[Any, Any, Value]]:
+    """Return a method that passes an operation on."""
+    name = operation.__name__
+
+    @wraps(operation)
+    async def call(self: "ForwardingBackend", /, *args: P.args, **keywords: P.kwargs) -> Value:
+        return await self._run(getattr(self._backend, name)(*args, **keywords))
+
+    return call
+
+
 class ForwardingBackend:
     """Passes every operation on to a backend.
 
@@ -277,99 +291,24 @@ class ForwardingBackend:
         """Close the backend."""
         await self._backend.close()
 
-    async def now(self) -> float:
-        """Return the time of the engine, in seconds since 1970."""
-        return await self._run(self._backend.now())
-
-    async def get(self, key: str) -> StoredRecord | None:
-        """Return a record; None if it does not exist, or has expired."""
-        return await self._run(self._backend.get(key))
-
-    async def put(self, key: str, value: bytes, *, ttl: float, expect: int | None = None) -> int:
-        """Write a record; return its version."""
-        return await self._run(self._backend.put(key, value, ttl=ttl, expect=expect))
-
-    async def delete(self, key: str, *, expect: int | None = None) -> bool:
-        """Delete a record; return whether there was one."""
-        return await self._run(self._backend.delete(key, expect=expect))
-
-    async def touch(self, key: str, *, ttl: float) -> bool:
-        """Let a record live for this long from now on; return whether there is one."""
-        return await self._run(self._backend.touch(key, ttl=ttl))
-
-    async def add(self, index: str, members: Iterable[str], *, ttl: float) -> None:
-        """Add names to an index; those that are in it live for this long from now on."""
-        await self._run(self._backend.add(index, members, ttl=ttl))
-
-    async def remove(self, index: str, members: Iterable[str]) -> int:
-        """Remove names from an index; return how many were in it."""
-        return await self._run(self._backend.remove(index, members))
-
-    async def members(self, index: str, *, limit: int = 1000) -> list[str]:
-        """Return names of an index that have not expired, in any order."""
-        return await self._run(self._backend.members(index, limit=limit))
-
-    async def count(self, index: str) -> int:
-        """Return how many names of an index have not expired."""
-        return await self._run(self._backend.count(index))
-
-    async def append(
-        self,
-        log: str,
-        items: Sequence[bytes],
-        *,
-        ttl: float,
-        fence: int | None = None,
-        after: int | None = None,
-        final: bool = False,
-        keep: int = 0,
-        notify: Sequence[str] = (),
-    ) -> int:
-        """Add entries to a log, all of them or none; return the number of the last one."""
-        return await self._run(
-            self._backend.append(
-                log,
-                items,
-                ttl=ttl,
-                fence=fence,
-                after=after,
-                final=final,
-                keep=keep,
-                notify=notify,
-            )
-        )
-
-    async def read(self, log: str, *, after: int = 0, limit: int = 1000) -> LogPage | None:
-        """Return the entries after a number; None if there is no such log, or it has expired."""
-        return await self._run(self._backend.read(log, after=after, limit=limit))
-
-    async def seize(self, log: str, *, fence: int) -> bool:
-        """Take an open log over from the holder of a fence: it becomes higher by one."""
-        return await self._run(self._backend.seize(log, fence=fence))
-
-    async def extend(self, log: str, *, ttl: float) -> bool:
-        """Let a log live for this long from now on; return whether there is one."""
-        return await self._run(self._backend.extend(log, ttl=ttl))
-
-    async def drop(self, log: str) -> None:
-        """Delete a log with its entries."""
-        await self._run(self._backend.drop(log))
-
-    async def notify(self, *topics: str) -> None:
-        """Call what follows these topics, in every process."""
-        await self._run(self._backend.notify(*topics))
-
-    async def follow(self, topic: str, on_notify: OnNotify) -> None:
-        """Call something whenever a topic is notified, from when this returns until `unfollow`."""
-        await self._run(self._backend.follow(topic, on_notify))
-
-    async def unfollow(self, topic: str, on_notify: OnNotify) -> None:
-        """Call it no more."""
-        await self._run(self._backend.unfollow(topic, on_notify))
-
-    async def take(self, bucket: str, *, cost: float, rate: float, burst: float) -> Allowance:
-        """Take from a bucket that fills by itself; all of the cost, or nothing."""
-        return await self._run(self._backend.take(bucket, cost=cost, rate=rate, burst=burst))
+    now = _forward(Backend.now)
+    get = _forward(Backend.get)
+    put = _forward(Backend.put)
+    delete = _forward(Backend.delete)
+    touch = _forward(Backend.touch)
+    add = _forward(Backend.add)
+    remove = _forward(Backend.remove)
+    members = _forward(Backend.members)
+    count = _forward(Backend.count)
+    append = _forward(Backend.append)
+    read = _forward(Backend.read)
+    seize = _forward(Backend.seize)
+    extend = _forward(Backend.extend)
+    drop = _forward(Backend.drop)
+    notify = _forward(Backend.notify)
+    follow = _forward(Backend.follow)
+    unfollow = _forward(Backend.unfollow)
+    take = _forward(Backend.take)
 
     async def describe(self) -> dict[str, str | int | float]:
         """Return facts about the engine for an operator."""

@@ -25,7 +25,15 @@ from accord.sharing.backends.backend import (
     takes_ring,
 )
 
-__all__ = ["KEYS_VARIABLE", "SEALED", "Key", "KeyRing", "SealedBackend", "check_keys", "read_keys"]
+__all__ = [
+    "KEYS_VARIABLE",
+    "SEALED",
+    "Key",
+    "KeyRing",
+    "SealedBackend",
+    "read_keys",
+    "seal_backend",
+]
 
 KEYS_VARIABLE: Final = "ACCORD_STORE_KEYS"
 """The environment variable with the keys, separated by commas, the one that seals first."""
@@ -147,19 +155,31 @@ def read_keys(
         raise ConfigurationError(f"{KEYS_VARIABLE}: {error}") from None
 
 
-def check_keys(backend: Backend, keys: object) -> None:
-    """Refuse a store that others can read, without keys to seal what is kept there.
+def seal_backend(
+    backend: Backend, given: "Sequence[Key] | KeyRing | None"
+) -> "tuple[Backend, KeyRing | None]":
+    """Return a store with the keys that seal it, if there are any.
+
+    Args:
+        backend: the store.
+        given: as of `read_keys`; "none" keeps values unsealed.
 
     Raises:
-        ConfigurationError: keys are needed.
+        ConfigurationError: others can read the store, so keys are needed.
     """
-    if backend.is_remote and keys is None:
+    if given == "none":
+        return backend, None
+    keys = read_keys(given, os.environ)
+    if keys is not None:
+        return SealedBackend(backend, keys), keys
+    if backend.is_remote:
         raise ConfigurationError(
             f"the store {backend.url} is reached over a network, and keeps requests and results: "
             "give store_keys=[...], --store-keys-file or ACCORD_STORE_KEYS, the same for all "
             "workers (make a key with python -c 'import secrets; print(secrets.token_hex(32))'), "
             "or store_keys='none' to keep values unsealed"
         )
+    return backend, None
 
 
 # -- the seal

@@ -8,9 +8,10 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from typing import Any, Final, Literal
+from functools import wraps
+from typing import Any, Concatenate, Final, Literal, ParamSpec, TypeVar
 from urllib.parse import quote
 from warnings import warn
 
@@ -18,11 +19,9 @@ from accord.errors import ConfigurationError, StoreUnavailable
 from accord.private_files import make_file
 from accord.sharing.backends import sqlite_work as work
 from accord.sharing.backends.backend import (
-    Allowance,
-    LogPage,
+    Backend,
     NotifierByOldName,
     OnNotify,
-    StoredRecord,
     takes_ring,
 )
 from accord.sharing.backends.engine import Followers, check_items
@@ -46,8 +45,28 @@ __all__ = ["BlockingSqliteBackend", "SqliteBackend"]
 
 log = logging.getLogger("accord.sharing")
 
+P = ParamSpec("P")
+Value = TypeVar("Value")
+
 # Names in the file begin with it and a colon.
 _NAMESPACE: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
+
+
+def _operation(
+    operation: Callable[Concatenate[Backend, P], Coroutine[Any, Any, Value]],
+    work: Callable[Concatenate[StoreBatch, P], Value],
+    *,
+    is_write: bool,
+) -> Callable[Concatenate["SqliteBackend", P], Coroutine[Any, Any, Value]]:
+    """Return an operation of a backend that is done in the thread of the file."""
+
+    @wraps(operation)
+    async def call(self: "SqliteBackend", /, *args: P.args, **keywords: P.kwargs) -> Value:
+        run = self._write if is_write else self._read
+        result: Value = await run(lambda batch: work(batch, *args, **keywords))
+        return result
+
+    return call
 
 
 class SqliteBackend(NotifierByOldName):
@@ -133,25 +152,10 @@ class SqliteBackend(NotifierByOldName):
 
     # -- records
 
-    async def get(self, key: str) -> StoredRecord | None:
-        """Return a record; None if it does not exist, or has expired."""
-        found: StoredRecord | None = await self._read(lambda batch: work.find_record(batch, key))
-        return found
-
-    async def put(self, key: str, value: bytes, *, ttl: float, expect: int | None = None) -> int:
-        """Write a record; return its version."""
-        version: int = await self._write(
-            lambda batch: work.put_record(batch, key, value, ttl, expect)
-        )
-        return version
-
-    async def delete(self, key: str, *, expect: int | None = None) -> bool:
-        """Delete a record; return whether there was one."""
-        return bool(await self._write(lambda batch: work.delete_record(batch, key, expect)))
-
-    async def touch(self, key: str, *, ttl: float) -> bool:
-        """Let a record live for this long from now on; return whether there is one."""
-        return bool(await self._write(lambda batch: work.touch_record(batch, key, ttl)))
+    get = _operation(Backend.get, work.find_record, is_write=False)
+    put = _operation(Backend.put, work.put_record, is_write=True)
+    delete = _operation(Backend.delete, work.delete_record, is_write=True)
+    touch = _operation(Backend.touch, work.touch_record, is_write=True)
 
     # -- indexes
 
@@ -168,14 +172,8 @@ class SqliteBackend(NotifierByOldName):
             return 0
         return int(await self._write(lambda batch: work.remove_members(batch, index, names)))
 
-    async def members(self, index: str, *, limit: int = 1000) -> list[str]:
-        """Return names of an index that have not expired, in any order."""
-        names: list[str] = await self._read(lambda batch: work.find_members(batch, index, limit))
-        return names
-
-    async def count(self, index: str) -> int:
-        """Return how many names of an index have not expired."""
-        return int(await self._read(lambda batch: work.count_members(batch, index)))
+    members = _operation(Backend.members, work.find_members, is_write=False)
+    count = _operation(Backend.count, work.count_members, is_write=False)
 
     # -- logs
 
@@ -197,24 +195,10 @@ class SqliteBackend(NotifierByOldName):
         new = work.Addition(log, tuple(items), ttl, fence, after, final, keep, notify)
         return int(await self._write(lambda batch: work.append_entries(batch, new)))
 
-    async def read(self, log: str, *, after: int = 0, limit: int = 1000) -> LogPage | None:
-        """Return the entries after a number; None if there is no such log, or it has expired."""
-        page: LogPage | None = await self._read(
-            lambda batch: work.read_log(batch, log, after, limit)
-        )
-        return page
-
-    async def seize(self, log: str, *, fence: int) -> bool:
-        """Take an open log over from the holder of a fence: it becomes higher by one."""
-        return bool(await self._write(lambda batch: work.seize_log(batch, log, fence)))
-
-    async def extend(self, log: str, *, ttl: float) -> bool:
-        """Let a log live for this long from now on; return whether there is one."""
-        return bool(await self._write(lambda batch: work.extend_log(batch, log, ttl)))
-
-    async def drop(self, log: str) -> None:
-        """Delete a log with its entries."""
-        await self._write(lambda batch: work.drop_log(batch, log))
+    read = _operation(Backend.read, work.read_log, is_write=False)
+    seize = _operation(Backend.seize, work.seize_log, is_write=True)
+    extend = _operation(Backend.extend, work.extend_log, is_write=True)
+    drop = _operation(Backend.drop, work.drop_log, is_write=True)
 
     # -- notifications
 
@@ -253,12 +237,7 @@ class SqliteBackend(NotifierByOldName):
 
     # -- buckets
 
-    async def take(self, bucket: str, *, cost: float, rate: float, burst: float) -> Allowance:
-        """Take from a bucket that fills by itself; all of the cost, or nothing."""
-        allowance: Allowance = await self._write(
-            lambda batch: work.take_from_bucket(batch, bucket, cost, rate, burst)
-        )
-        return allowance
+    take = _operation(Backend.take, work.take_from_bucket, is_write=True)
 
     # -- operation
 
@@ -311,6 +290,9 @@ class BlockingSqliteBackend(SqliteBackend):
         namespace: as of `SqliteBackend`.
         timeout: as of `SqliteBackend`.
         older: the tables of an older form of the file, which `migrate` takes over.
+
+    Attributes:
+        lock: held during each operation and transaction; callers may hold it for several.
     """
 
     def __init__(
@@ -324,7 +306,7 @@ class BlockingSqliteBackend(SqliteBackend):
         super().__init__(path, namespace=namespace, timeout=timeout)
         self._older = older
         self._names = Notifications(self._prefix)
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         self._db: sqlite3.Connection | None = None
         # What operations share: in a transaction, and outside of any.
         self._batch: StoreBatch | None = None
@@ -334,7 +316,7 @@ class BlockingSqliteBackend(SqliteBackend):
 
     async def open(self) -> None:
         """Open the file."""
-        with self._lock:
+        with self.lock:
             db = open_connection(
                 self._path, timeout=self._timeout, adopts=self._older, after_fork=True
             )
@@ -347,7 +329,7 @@ class BlockingSqliteBackend(SqliteBackend):
 
     async def close(self) -> None:
         """Close the file."""
-        with self._lock:
+        with self.lock:
             self._db = self._reads = None
             if self._disconnect is not None:
                 self._disconnect()
@@ -363,7 +345,7 @@ class BlockingSqliteBackend(SqliteBackend):
                 for the disk.
             keeps: an error that undoes nothing.
         """
-        with self._lock, self._explain():
+        with self.lock, self._explain():
             if self._batch is not None:
                 yield
                 return
@@ -423,7 +405,7 @@ class BlockingSqliteBackend(SqliteBackend):
         return self._db
 
     async def _read(self, function: Callable[[StoreBatch], Any]) -> Any:
-        with self._lock:
+        with self.lock:
             batch = self._batch or self._reads
             if batch is None:
                 raise StoreUnavailable(f"{self._path} is not open")
@@ -433,7 +415,7 @@ class BlockingSqliteBackend(SqliteBackend):
                 raise explain(error, self._path, timeout=self._timeout) from error
 
     async def _write(self, function: Callable[[StoreBatch], Any]) -> Any:
-        with self._lock:
+        with self.lock:
             if self._batch is not None:
                 return await self._read(function)
             with self.transaction():

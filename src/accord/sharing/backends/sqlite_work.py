@@ -76,7 +76,9 @@ def find_record(batch: StoreBatch, key: str) -> StoredRecord | None:
     return None if row is None else StoredRecord(*row)
 
 
-def put_record(batch: StoreBatch, key: str, value: bytes, ttl: float, expect: int | None) -> int:
+def put_record(
+    batch: StoreBatch, key: str, value: bytes, *, ttl: float, expect: int | None = None
+) -> int:
     """Write a record; return its version."""
     now = time.time()
     expires = now + ttl
@@ -101,7 +103,7 @@ def put_record(batch: StoreBatch, key: str, value: bytes, ttl: float, expect: in
     return version
 
 
-def delete_record(batch: StoreBatch, key: str, expect: int | None) -> bool:
+def delete_record(batch: StoreBatch, key: str, *, expect: int | None = None) -> bool:
     """Delete a record; return whether there was one."""
     found = find_record(batch, key)
     if found is None:
@@ -111,7 +113,7 @@ def delete_record(batch: StoreBatch, key: str, expect: int | None) -> bool:
     return True
 
 
-def touch_record(batch: StoreBatch, key: str, ttl: float) -> bool:
+def touch_record(batch: StoreBatch, key: str, *, ttl: float) -> bool:
     """Let a record live for this long; return whether there is one."""
     now = time.time()
     changed = batch.db.execute(
@@ -149,7 +151,7 @@ def remove_members(batch: StoreBatch, index: str, members: Sequence[str]) -> int
     return removed
 
 
-def find_members(batch: StoreBatch, index: str, limit: int) -> list[str]:
+def find_members(batch: StoreBatch, index: str, *, limit: int = 1000) -> list[str]:
     """Return names of an index that have not expired."""
     rows = batch.db.execute(
         "SELECT member FROM index_members WHERE name = ? AND expires > ? LIMIT ?",
@@ -256,7 +258,7 @@ def _write_log(batch: StoreBatch, name: str, log: _LogRow) -> None:
         batch.db.execute("UPDATE logs SET slot = ? WHERE id = ?", (slot, log.id))
 
 
-def read_log(batch: StoreBatch, log: str, after: int, limit: int) -> LogPage | None:
+def read_log(batch: StoreBatch, log: str, *, after: int = 0, limit: int = 1000) -> LogPage | None:
     """Return the entries after a number; one statement, so that they belong together."""
     rows = batch.db.execute(
         _PAGE, (after, batch.prefix + log, time.time(), max(1, limit))
@@ -274,7 +276,7 @@ def read_log(batch: StoreBatch, log: str, after: int, limit: int) -> LogPage | N
     )
 
 
-def seize_log(batch: StoreBatch, log: str, fence: int) -> bool:
+def seize_log(batch: StoreBatch, log: str, *, fence: int) -> bool:
     """Raise the fence of an open log, if it is this one."""
     changed = batch.db.execute(
         "UPDATE logs SET fence = fence + 1 "
@@ -284,7 +286,7 @@ def seize_log(batch: StoreBatch, log: str, fence: int) -> bool:
     return changed.rowcount > 0
 
 
-def extend_log(batch: StoreBatch, log: str, ttl: float) -> bool:
+def extend_log(batch: StoreBatch, log: str, *, ttl: float) -> bool:
     """Let a log live for this long; return whether there is one."""
     now = time.time()
     changed = batch.db.execute(
@@ -303,7 +305,7 @@ def drop_log(batch: StoreBatch, log: str) -> None:
 
 
 def take_from_bucket(
-    batch: StoreBatch, bucket: str, cost: float, rate: float, burst: float
+    batch: StoreBatch, bucket: str, *, cost: float, rate: float, burst: float
 ) -> Allowance:
     """Take from a bucket; all of the cost, or nothing."""
     name, now = batch.prefix + bucket, time.time()

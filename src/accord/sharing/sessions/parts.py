@@ -1,6 +1,5 @@
 """What an app needs to serve together with other workers: the store, a worker, shared sessions."""
 
-import os
 import re
 from typing import Final
 
@@ -8,7 +7,7 @@ from accord.errors import ConfigurationError
 from accord.http.server.state import AppState
 from accord.http.settings import HttpSettings
 from accord.sharing.backends.backend import Backend
-from accord.sharing.backends.sealed_backend import KeyRing, check_keys, read_keys
+from accord.sharing.backends.sealed_backend import KeyRing, seal_backend
 from accord.sharing.sessions.sessions import SharedSessions
 from accord.sharing.sessions.takeover import StreamTakeover
 from accord.sharing.workers.worker import Worker
@@ -67,11 +66,4 @@ def open_store(options: HttpSettings, name: str) -> tuple[Backend, KeyRing | Non
         from accord.sharing.backends.urls import open_backend
 
         store = open_backend(store, namespace=_NAME.sub("-", name)[:40] or "accord")
-    given = options["store_keys"]
-    keys = None if given == "none" else read_keys(given, os.environ)
-    check_keys(store, keys if given != "none" else "none")
-    if keys is None:
-        return store, None
-    from accord.sharing.backends.sealed_backend import SealedBackend
-
-    return SealedBackend(store, keys), keys
+    return seal_backend(store, options["store_keys"])
