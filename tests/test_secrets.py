@@ -1,14 +1,19 @@
 """Secrets in recordings are recognised by name, by form and by the text before them."""
 
 import json
+import re
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as draw
 from msgspec.structs import replace
 
-from accord.secrets.masks import Secrets
+from accord.secrets.filter import HIDDEN, SecretFilter, find_given
+from accord.secrets.masks import TOO_DEEP, Secrets
 from accord.secrets.recognition import is_secret_name
 from accord.trace import HttpFacts, Record
+from support.encodings import assert_hidden, encodings
 from support.tables import cases
 
 
@@ -467,3 +472,135 @@ def test_an_event_id_that_is_a_known_secret_is_masked_in_both_directions():
         "last-event-id": "masked-1"
     }
     assert facts(id="e-1", masks=masks).id == "e-1"
+
+
+# -- credentials that are known
+
+TOKEN = "tok/en+of=the~user.4711-secret"
+
+
+@cases("form", [*encodings(TOKEN)])
+def test_a_secret_is_hidden_in_every_encoding(form):
+    text = f"it said {encodings(TOKEN)[form]}!"
+    shown = SecretFilter([TOKEN]).hide(text)
+    assert HIDDEN in shown
+    assert shown.startswith("it said ")
+    assert_hidden(TOKEN, shown.replace(HIDDEN, " "))
+
+
+@cases("length", [*range(4, len(TOKEN))])
+def test_a_secret_is_hidden_where_a_text_was_cut(length):
+    # The token has a dot itself, which may be taken for a part of the cut.
+    for cut in ("", "...", "…"):
+        shown = SecretFilter([TOKEN]).hide(f"it said {TOKEN[:length]}{cut}")
+        assert shown.rstrip(".…") == f"it said {HIDDEN}"
+    shown = SecretFilter([TOKEN]).hide(f"...{TOKEN[-length:]} it said")
+    assert shown.lstrip(".") == f"{HIDDEN} it said"
+
+
+def test_parts_of_a_secret_are_hidden_too():
+    shown = SecretFilter([TOKEN]).hide(f"one {TOKEN[:15]} two {TOKEN[15:]} three")
+    assert shown == f"one {HIDDEN} two {HIDDEN} three"
+
+
+def test_other_texts_stay_as_they_are():
+    text = "answers tools/list with a token of its own"
+    assert SecretFilter([TOKEN]).hide(text) == text
+    assert SecretFilter([]).hide(text) == text
+
+
+def test_short_secrets_are_hidden_as_a_whole():
+    assert SecretFilter(["hunter2"]).hide("hunter hunter2") == f"hunter {HIDDEN}"
+
+
+def hide_slowly(secrets, text):
+    """Hide secrets without looking first whether there are any."""
+    slow = SecretFilter(secrets)
+    places: set[int] = set()
+    for length, runs in slow._runs.items():
+        for at in range(len(text) - length + 1):
+            if text[at : at + length] in runs:
+                places.update(range(at, at + length))
+    marked = "".join("\0" if at in places else letter for at, letter in enumerate(text))
+    return slow._hide_stumps(re.sub("\0+", HIDDEN, marked), at_ends=True)
+
+
+PARTED = ("hunter2-hunter", "äöü-secret/+=", "123456789012345678901234567890", "abcdef")
+
+
+@given(
+    draw.lists(
+        draw.one_of(
+            draw.sampled_from([*PARTED, "...", "…", " ", "abc", "2-hun", "Ymk="]),
+            draw.builds(
+                lambda secret, at, length: secret[at : at + length],
+                draw.sampled_from(PARTED),
+                draw.integers(0, 20),
+                draw.integers(1, 20),
+            ),
+        ),
+        max_size=6,
+    )
+)
+def test_looking_first_finds_the_same_secrets(parts):
+    text = "".join(parts)
+    assert SecretFilter(PARTED).hide(text) == hide_slowly(PARTED, text)
+
+
+@cases("secret", ['qu"oted\\word', "caf\u00e9-word", "a/b/c/d/e/f/g", "tab\tword-1"])
+def test_an_escaped_credential_is_hidden_within_json_of_json(secret):
+    for inner in (json.dumps({"a": secret}), json.dumps({"a": secret}, ensure_ascii=False)):
+        for text in (inner, inner.replace("/", "\\/")):
+            for body in (json.dumps({"raw": text}), json.dumps({"raw": text}, ensure_ascii=False)):
+                clean = json.loads(SecretFilter([secret]).hide(body, may_be_cut=False))
+                assert json.loads(clean["raw"]) == {"a": HIDDEN}
+
+
+def test_addresses_that_begin_like_a_secret_one_stay():
+    hide = SecretFilter(["https://api.example.com/v1/0123456789"]).hide
+    shown = "see https://api.example.com/v1/docs"
+    assert hide(shown) == shown
+    assert hide("at https://api.example.com/v1/0123456789!") == f"at {HIDDEN}!"
+
+
+def test_credentials_in_a_message_get_their_numbers_and_leave_it_json():
+    secrets = Secrets(['one"with\\signs/in-it', "another-credential"])
+    text = json.dumps({"b": 'another-credential and one"with\\signs', "c": ["\\signs/in-it" * 2]})
+    made = masked({"another-credential": [text], "a": 'one"with\\signs/in-it'}, secrets)
+    assert made.pop("a") == "masked-1"
+    assert list(made) == ["masked-2"]
+    assert "another-cred" not in str(made)
+    assert "signs/in" not in str(made)
+
+
+def test_a_message_that_is_nested_too_deeply_is_not_shown():
+    data = b'{"token":' + b"[" * 5000 + b"]" * 5000 + b"}"
+    deep = Record(sender="server", message=msgspec.Raw(data))
+    seen = Secrets().apply(deep)
+    assert (seen.message, seen.raw) == (None, TOO_DEEP)
+    assert Secrets().hide_json(data) == b"null"
+
+
+def test_half_a_surrogate_pair_does_not_stop_the_masking():
+    data = b'{"token": "hush", "text": "\\ud800"}'
+    assert json.loads(Secrets().hide_json(data)) == {"token": "masked-1", "text": "\ud800"}
+
+
+@cases(
+    ("said", "found"),
+    [
+        ({"url": "https://me:pw%20one@a.example/?k=queried"}, ["pw%20one", "queried", "pw one"]),
+        ({"url": "https://a.example/x"}, []),
+        ({"headers": {"Accept": "application/json", "X-Key": "in-a-header"}}, ["in-a-header"]),
+        ({"headers": {"Authorization": "Bearer tok-en-1"}}, ["tok-en-1"]),
+        (
+            {"env": {"API_KEY": "hunter2", "HOME": "/home/me", "KEY_PATH": "/etc/keys/x"}},
+            ["hunter2"],
+        ),
+        ({"env": {"PROXY": "http://me:abcdef7@h/"}}, ["http://me:abcdef7@h/"]),
+        ({"command": ["x", "--token", "word-1", "API_KEY=word-2", "-v"]}, ["word-1", "word-2"]),
+        ({"more": ["short", "postgres://u:pass-w@h/db"]}, ["postgres://u:pass-w@h/db", "pass-w"]),
+    ],
+)
+def test_credentials_are_found_in_what_the_user_gives(said, found):
+    assert list(find_given(**said)) == found

@@ -28,6 +28,7 @@ __all__ = [
     "Party",
     "Record",
     "Transport",
+    "is_masked",
     "read",
     "write",
 ]
@@ -67,6 +68,18 @@ ALL: Final = "all"
 """
 # What stands in a recording in place of a secret, with a number for each.
 MASK: Final = re.compile(r"\bmasked-\d+\b")
+
+
+def is_masked(*values: object) -> bool:
+    """Return whether a part of a value was replaced in the recording, so that it is not known."""
+    for each in values:
+        if isinstance(each, str) and MASK.search(each):
+            return True
+        if isinstance(each, dict | list):
+            inner = each.values() if isinstance(each, dict) else each
+            if is_masked(*inner):
+                return True
+    return False
 
 
 class HttpFacts(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -1,18 +1,14 @@
 """A worker: its stages, what it reports of servers that fail, and what it never says."""
 
 import os
-import re
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as draw
 
 from accord.client.server_spec import ServerSpec
 from accord.protocol.verdict import Evidence
@@ -362,40 +358,6 @@ def test_lines_of_standard_error_are_masked_even_if_they_come_in_pieces() -> Non
     stream.flush()
     stream.write(f"{SECRET[7:]}\nnext")
     assert lines == [f"token: {HIDDEN}\n"]
-
-
-def hide_slowly(secrets: Sequence[str], text: str) -> str:
-    """Hide secrets without looking first whether there are any."""
-    slow = SecretFilter(secrets)
-    places: set[int] = set()
-    for length, runs in slow._runs.items():
-        for at in range(len(text) - length + 1):
-            if text[at : at + length] in runs:
-                places.update(range(at, at + length))
-    marked = "".join("\0" if at in places else letter for at, letter in enumerate(text))
-    return slow._hide_stumps(re.sub("\0+", HIDDEN, marked), at_ends=True)
-
-
-SECRETS = ("hunter2-hunter", "äöü-secret/+=", "123456789012345678901234567890", "abcdef")
-
-
-@given(
-    draw.lists(
-        draw.one_of(
-            draw.sampled_from([*SECRETS, "...", "…", " ", "abc", "2-hun", "Ymk="]),
-            draw.builds(
-                lambda secret, at, length: secret[at : at + length],
-                draw.sampled_from(SECRETS),
-                draw.integers(0, 20),
-                draw.integers(1, 20),
-            ),
-        ),
-        max_size=6,
-    )
-)
-def test_looking_first_finds_the_same_secrets(parts: list[str]) -> None:
-    text = "".join(parts)
-    assert SecretFilter(SECRETS).hide(text) == hide_slowly(SECRETS, text)
 
 
 @pytest.mark.thorough

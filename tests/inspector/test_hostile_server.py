@@ -14,7 +14,6 @@ from accord_tools.inspector.definition import InspectOptions
 from accord_tools.inspector.inspection import Inspection
 from accord_tools.inspector.web.answer_masking import AnswerMasks
 from support.page_client import page_of
-from support.tables import cases
 from support.waiting import LONG, in_loop, until
 
 HOSTILE = Path(__file__).with_name("hostile_server.py")
@@ -178,23 +177,6 @@ def test_texts_are_masked_and_names_stay():
     assert clean["name"] == "secret-word-1"
     assert clean["title"] == "a masked-0"
     assert clean["changes"] == ["x masked-0"]
-
-
-@cases("secret", ['qu"oted\\word', "caf\u00e9-word", "a/b/c/d/e", "tab\tword-1"])
-def test_an_escaped_credential_is_masked_within_json(secret):
-    masks = AnswerMasks((secret,))
-    for inner in (json.dumps({"a": secret}), json.dumps({"a": secret}, ensure_ascii=False)):
-        for text in (inner, inner.replace("/", "\\/")):
-            for body in (json.dumps({"raw": text}), json.dumps({"raw": text}, ensure_ascii=False)):
-                clean = json.loads(masks.apply(body.encode()))
-                assert json.loads(clean["raw"]) == {"a": "masked-0"}
-
-
-def test_a_credential_that_was_cut_is_masked():
-    masks = AnswerMasks(("0123456789abcdefghij", "0123456789abcdefzzzz"))
-    for text in ("0123456789abcdefghi...", "0123456789abcdefzzzz", "0123456789abcdefghij"):
-        clean = json.loads(masks.apply(json.dumps({"title": f"Bearer {text} x"}).encode()))
-        assert clean["title"] in ("Bearer masked-0 x", "Bearer masked-0... x")
 
 
 def test_half_a_surrogate_pair_does_not_stop_the_masking():

@@ -1,8 +1,8 @@
 """One set of planted secrets, sent through every tool: no output has one, in any encoding."""
 
 import asyncio
-import base64
 import contextlib
+import html
 import json
 import logging
 import os
@@ -11,17 +11,18 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from urllib.parse import quote
 
 import pytest
 
 from accord import Server, connect
+from accord.client.server_spec import ServerSpec
 from accord.middleware import log_requests
 from accord.testing import Recording, connected
-from accord_tools.inspector.definition import InspectOptions, InspectTarget
+from accord_tools.inspector.definition import InspectOptions
 from accord_tools.inspector.inspection import Inspection
 from planted.planted_server import answer
 from support.command_line import CommandLine
+from support.encodings import encodings
 from support.http_server import bounded
 from support.page_client import page_of
 from support.waiting import LONG, run
@@ -45,26 +46,16 @@ FOUND = {
 PLACES = (*GIVEN, *FOUND, "argument")
 
 
-def encodings(secret: str) -> dict[str, str]:
-    data = secret.encode()
-    return {
-        "plain": secret,
-        "JSON": json.dumps(secret)[1:-1],
-        "JSON in JSON": json.dumps(json.dumps(secret)[1:-1])[1:-1],
-        "percent": quote(secret, safe=""),
-        "base64": base64.b64encode(data).decode().rstrip("=")[:-1],
-        "hex": data.hex(),
-    }
-
-
 def find_leaks(data: bytes) -> list[str]:
-    """Return which planted secrets are in data, and how."""
+    """Return which planted secrets are in an output, and how."""
     planted = {**GIVEN, **FOUND, "argument": ARGUMENT}
+    written = data.decode(errors="replace")
     return [
-        f"{name} as {kind}: ...{data[max(at - 90, 0) : at + 60]!r}"
+        f"{name} as {kind}: ...{shown[max(at - 90, 0) : at + 60]!r}"
         for name, secret in planted.items()
         for kind, text in encodings(secret).items()
-        if (at := data.find(text.encode())) >= 0
+        for shown in (written, html.unescape(written))
+        if (at := shown.find(text)) >= 0
     ]
 
 
@@ -455,7 +446,7 @@ def inspect_with(world: World, **target: object) -> bytes:
     async def main() -> list[bytes]:
         inspection = Inspection(InspectOptions(**files))
         async with page_of(inspection) as client:
-            inspection.add(InspectTarget(title="planted", timeout=LONG, **target))
+            inspection.add(ServerSpec(name="planted", timeout=LONG, **target))
             page = Page(client)
             await page.until("session.get", lambda got: got["state"] not in ("connecting", "idle"))
             await page.until("catalog.list", lambda got: got["state"] != "loading", kind="tools")

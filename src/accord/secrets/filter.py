@@ -3,8 +3,9 @@
 import json
 import re
 from base64 import b64decode, b64encode, urlsafe_b64encode
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from html import escape
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
 
@@ -37,6 +38,7 @@ _CUTS: Final = ("...", "…")
 _BLOCK: Final = 5
 # JSON in texts of JSON, in a text of JSON.
 _LEVELS: Final = 3
+_ESCAPE: Final = re.compile("%..")
 # What messages consist of, the rarest first; all other characters are rarer.
 _FREQUENT: Final = "9876543210zqxjkvbywgpfmucdlhrsniaote-_/. :,'\"{}[]\\"
 _HARMLESS_HEADERS: Final = SHOWN_HEADERS | {"accept-language"}
@@ -55,9 +57,10 @@ class SecretFilter:
         self._masks = sorted(masks.items(), key=lambda item: (-len(item[0]), item[0]))
         self._forms = sorted(masks)
         self._runs: dict[int, set[str]] = {}
+        # Many addresses begin alike.
+        whole = {form for each in given if "://" in each for form in _forms_of(each)}
         for form in self._forms:
-            # Many addresses begin alike.
-            length = len(form) if "://" in form else min(len(form), _RUN)
+            length = len(form) if form in whole else min(len(form), _RUN)
             places = range(len(form) - length + 1)
             self._runs.setdefault(length, set()).update(form[at : at + length] for at in places)
         # Most texts contain no secret, which these tell much faster than a search for runs.
@@ -199,9 +202,10 @@ def _forms_of(secret: str) -> Iterator[str]:
             for is_ascii in (True, False)
         }
     yield from forms
+    yield from (escape(each, quote=is_quoted) for each in forms for is_quoted in (True, False))
     for quoted in (quote(secret, safe=""), quote_plus(secret), quote(secret)):
         yield quoted
-        yield quoted.lower() if "%" in quoted else quoted
+        yield _ESCAPE.sub(lambda found: found[0].lower(), quoted)
     yield "".join(f"%{byte:02X}" for byte in data)
     yield data.hex()
     yield data.hex().upper()
@@ -286,6 +290,18 @@ def find_in_words(words: Iterable[object]) -> Iterator[SecretWord]:
             yield SecretWord(place, next(parts, word), option)
         # The value of `--token` is the next word.
         option = named[1] if named and named[2] is None else ""
+
+
+def display_command(words: Sequence[str]) -> list[str]:
+    """Return the words of a command as reports show them, with a mask for each secret.
+
+    >>> display_command(["srv", "--api-key", "abc123xyz", "--port=1", "--token=s3cret99"])
+    ['srv', '--api-key', 'masked-0', '--port=1', '--token=masked-0']
+    """
+    shown = list(words)
+    for found in find_in_words(words):
+        shown[found.place] = words[found.place].replace(found.value, HIDDEN)
+    return [*map(hide_forms, shown)]
 
 
 def _in_header(value: str) -> Iterator[str]:

@@ -23,7 +23,6 @@ from accord.secrets.recognition import (
     SCHEMES,
     counts_tokens,
     is_code,
-    is_masked,
     is_secret_name,
     mask_forms,
     may_hide,
@@ -174,7 +173,7 @@ class Secrets:
         name, equals, value = pair.partition("=")
         plain = unquote(value)
         is_secret = is_secret_name(name) or plain_name(name) in QUERY_NAMES
-        if not value or is_masked(plain):
+        if not value or MASK.match(plain):
             return pair
         if is_secret or plain in self._known or KEY_FORM.fullmatch(plain):
             return f"{name}{equals}{self._mask(plain)}"

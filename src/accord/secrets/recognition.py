@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Final, TypeAlias
 
+from accord.trace import MASK
+
 # -- names
 
 _HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -293,7 +295,7 @@ def mask_forms(text: str, mask: Mask) -> str:
 
 
 def _mask_last_group(found: re.Match[str], mask: Mask) -> str:
-    if is_masked(found[2]) or _PLACEHOLDER.fullmatch(found[2]):
+    if MASK.match(found[2]) or _PLACEHOLDER.fullmatch(found[2]):
         return found[0]
     return found[1] + mask(found[2])
 
@@ -320,9 +322,4 @@ def _is_given(name: str, value: str, *, is_secret: bool = False) -> bool:
     if not is_secret and not is_secret_name(name):
         return is_code(name, value)
     is_figure = counts_tokens(name) and _FIGURE.fullmatch(value) is not None
-    return not is_figure and not is_masked(value) and not _PLACEHOLDER.fullmatch(value)
-
-
-def is_masked(text: str) -> bool:
-    """Return whether a text is a mask."""
-    return text.startswith("masked-")
+    return not is_figure and not MASK.match(value) and not _PLACEHOLDER.fullmatch(value)

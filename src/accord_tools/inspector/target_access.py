@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -17,12 +17,12 @@ from accord.cli.target import RUN_WORDS, ServerPlace, locate
 from accord.client.server_spec import ServerSpec
 from accord.http.client.auth import Bearer
 from accord.protocol.revisions import REVISIONS, find_revision
-from accord.secrets.filter import HIDDEN, find_given
+from accord.secrets.filter import find_given
 from accord.secrets.recognition import names_secret
 from accord.stdio.client import environment
 from accord.types import RevisionId
 from accord_tools.check.probing.target import ServerTarget
-from accord_tools.hosts.entries.literals import find_literals, replace_literal, variable_name
+from accord_tools.hosts.entries.literals import replace_literals, variable_name
 
 if TYPE_CHECKING:
     from accord_tools.inspector.live.live_connection import LiveConnection
@@ -31,10 +31,7 @@ if TYPE_CHECKING:
 
 # A shorter text stands in other texts by chance.
 _SHORTEST: Final = 6
-# Rounds of looking for secrets: a URL shows one after another.
-_ROUNDS: Final = 20
 _QUERY_PAIR: Final = re.compile(r"([?&])([^=&#]+)=([^&#]*)")
-_PLACEHOLDER: Final = re.compile(r"\$\{env:[A-Za-z_]\w*\}")
 # What these headers say is not secret.
 _HARMLESS: Final = frozenset({"accept", "accept-language", "content-type", "origin", "user-agent"})
 TOKEN_VARIABLE: Final = "TOKEN"  # noqa: S105  # the name of a variable
@@ -158,7 +155,7 @@ def make_safe(target: ServerSpec) -> ServerSpec:
 
     Its `auth` is the placeholder of a token, or "oauth"; `shown` names a file or module.
     """
-    command = _replace_secrets({"command": list(target.command)})["command"]
+    command = replace_literals("server", {"command": list(target.command)})["command"]
     headers = {name.lower(): value for name, value in target.headers.items()}
     authorization = headers.pop("authorization", "")
     is_named = not target.url and target.shown and not target.shown.startswith("-")
@@ -184,36 +181,13 @@ def has_token(safe: ServerSpec) -> bool:
     return safe.auth not in (None, "oauth")
 
 
-def mask_command(command: Sequence[str]) -> list[str]:
-    """Return the words of a command as a person may see them, with a mask for each secret.
-
-    >>> mask_command(["srv", "--api-key", "abc123xyz", "--port=1", "--token=s3cret99"])
-    ['srv', '--api-key', 'masked-0', '--port=1', '--token=masked-0']
-    """
-    words: list[str] = _replace_secrets({"command": list(command)})["command"]
-    return [
-        _PLACEHOLDER.sub(HIDDEN, word) if word != given else word
-        for given, word in zip(command, words, strict=True)
-    ]
-
-
 def given_variables(target: ServerSpec) -> tuple[str, ...]:
     """Return the names of the variables that the user gave for a launched server."""
     return tuple(name for name, value in target.env.items() if os.environ.get(name) != value)
 
 
-def _replace_secrets(entry: dict[str, Any]) -> dict[str, Any]:
-    for _ in range(_ROUNDS):
-        found = list(find_literals("server", entry))
-        if not found:
-            break
-        for literal in found:
-            entry = replace_literal(entry, literal)
-    return entry
-
-
 def _safe_url(url: str) -> str:
-    safe: str = _replace_secrets({"url": url})["url"] if url else ""
+    safe: str = replace_literals("server", {"url": url})["url"] if url else ""
 
     def replace(found: re.Match[str]) -> str:
         sign, name, value = found.groups()

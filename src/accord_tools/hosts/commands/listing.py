@@ -105,11 +105,12 @@ def launch_text(entry: "ServerSpec") -> str:
     from shlex import join
 
     from accord.cli.terminal import escape_unprintable
-    from accord.secrets.filter import display_target
-    from accord_tools.hosts.operations.secrets import hide_literals_of
+    from accord.secrets.filter import display_command, display_target, hide_forms
 
-    shown = display_target(entry.url) if entry.url else join(entry.command)
-    return escape_unprintable(hide_literals_of(entry, shown))
+    shown = (
+        hide_forms(display_target(entry.url)) if entry.url else join(display_command(entry.command))
+    )
+    return escape_unprintable(shown)
 
 
 # -- for programs

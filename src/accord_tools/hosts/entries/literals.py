@@ -23,6 +23,8 @@ from accord_tools.hosts.definition import KeyPath
 _ENV_MEMBERS: Final = ("env", "environment", "envs")
 _HEADER_MEMBERS: Final = ("headers", "http_headers")
 _AUTHORIZATION: Final = ("authorization", "proxy-authorization")
+# A safeguard: each round leaves fewer literals.
+_ROUNDS: Final = 20
 _QUERY_NAMES: Final = ("key", "sig", "signature", "code")
 
 
@@ -176,3 +178,16 @@ def replace_literal(entry: Mapping[str, Any], literal: LiteralSecret) -> dict[st
 
     changed: dict[str, Any] = put(dict(entry), literal.keys)
     return changed
+
+
+def replace_literals(name: str, entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an entry with a placeholder in place of each literal."""
+    replaced = dict(entry)
+    # A URL shows one after another.
+    for _ in range(_ROUNDS):
+        found = [*find_literals(name, replaced)]
+        for each in found:
+            replaced = replace_literal(replaced, each)
+        if not found:
+            break
+    return replaced

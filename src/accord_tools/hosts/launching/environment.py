@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from shlex import join
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from accord.client.server_spec import ServerSpec
 from accord_tools.hosts.definition import EntryShape, Host, Machine
-from accord_tools.hosts.entries.literals import find_literals, replace_literal, variable_name
+from accord_tools.hosts.entries.literals import variable_name
 
 # What launchd gives to an application, and what a session of Linux begins with.
 _DESKTOP_PATH: Final = {
@@ -269,8 +269,7 @@ def describe_trial(entry: ServerSpec) -> str:
 
 
 def show_command(command: Sequence[str]) -> str:
-    """Return a command as a shell reads it, with placeholders for what looks like a secret."""
-    entry: Mapping[str, Any] = {"command": command[0], "args": list(command[1:])}
-    for literal in list(find_literals("server", entry)):
-        entry = replace_literal(entry, literal)
-    return join([entry["command"], *entry["args"]])
+    """Return a command as a shell reads it, with a mask for what looks like a secret."""
+    from accord.secrets.filter import display_command
+
+    return join(display_command(command))

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from accord.client.server_spec import ServerSpec
 from accord.secrets.filter import SecretFilter
 from accord.secrets.recognition import (
     has_secret_form,
@@ -35,12 +34,6 @@ def mask_for(
         found |= _secrets_of(file, each)
     hide = SecretFilter(found).hide_any
     return lambda text: hide(text, may_be_cut=False)
-
-
-def hide_literals_of(entry: ServerSpec, text: str) -> str:
-    """Return a text about an entry without values of the entry that look like secrets."""
-    members = {"command": list(entry.command), "url": entry.url}
-    return SecretFilter(_all_literals(entry.name, members)).hide(text, may_be_cut=False)
 
 
 def _secrets_of(file: ConfigFile, content: bytes | None) -> set[str]:

@@ -14,7 +14,7 @@ import msgspec
 from accord.client.server_spec import ServerSpec
 from accord.http.rules.request_headers import request_headers
 from accord.protocol.revisions import HANDSHAKE, REVISIONS
-from accord.trace import MASK
+from accord.trace import is_masked
 from accord.types import JsonObject, RevisionId
 from accord_tools.check.probing.messages import initialize_params
 from accord_tools.hosts.definition import HostsError
@@ -124,18 +124,14 @@ def _expectation(call: ExportedCall) -> JsonObject:
     structured = answer.get("structuredContent")
     if isinstance(structured, dict) and structured and not _has_null_in_list(structured):
         found = without_nulls(structured)
-        if not _is_masked(found):
+        if not is_masked(found):
             return {"partly": found}
     text = _text_of(answer)
-    if not text or _is_masked(text):
+    if not text or is_masked(text):
         return {}
     if len(text) <= _TEXT_MOST:
         return {"text": text}
     return {"contains": text[:_BEGINNING]}
-
-
-def _is_masked(value: object) -> bool:
-    return MASK.search(json.dumps(value)) is not None
 
 
 def _has_null_in_list(value: object) -> bool:

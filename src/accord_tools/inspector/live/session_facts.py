@@ -10,7 +10,7 @@ import msgspec
 from accord.http.rules.headers import check_headers
 from accord.protocol.exchange import META_CAPABILITIES
 from accord.protocol.revisions import REVISIONS
-from accord.secrets.filter import display_target
+from accord.secrets.filter import display_command, display_target
 from accord.types import REVISION_IDS, JsonObject, RevisionId
 from accord_tools.inspector.actions import READ, action
 from accord_tools.inspector.definition import ActionRefused
@@ -22,7 +22,7 @@ from accord_tools.inspector.live.texts import show_text
 from accord_tools.inspector.log.message_log import InspectedLog
 from accord_tools.inspector.log.trace_session import TraceReading
 from accord_tools.inspector.log.watched import WatchedTraffic
-from accord_tools.inspector.target_access import given_variables, mask_command, reload_folders
+from accord_tools.inspector.target_access import given_variables, reload_folders
 
 if TYPE_CHECKING:
     from accord_tools.inspector.session import InspectedSession
@@ -93,7 +93,7 @@ def _transport(session: "InspectedSession") -> str:
 def _launch_facts(session: "InspectedSession") -> JsonObject:
     target, settings = session.target, session.part(LiveConnection).settings
     return {
-        "command": mask_command(target.command) if target.command else None,
+        "command": display_command(target.command) if target.command else None,
         "env": sorted(given_variables(target)),
         "cwd": target.cwd,
         "url": display_target(target.url) if target.url else "",
@@ -151,7 +151,7 @@ def observed_facts(session: "InspectedSession") -> JsonObject:
         "instructions": None if opening is None else opening.instructions or None,
         "server_capabilities": "{}" if opening is None else opening.server_capabilities or "{}",
         "client_capabilities": "{}" if opening is None else opening.client_capabilities or "{}",
-        "command": mask_command(target.command) if target.command else None,
+        "command": display_command(target.command) if target.command else None,
         "env": sorted(given_variables(target)),
         "cwd": target.cwd,
         "url": display_target(target.url) if target.url else "",

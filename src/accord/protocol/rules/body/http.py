@@ -37,7 +37,7 @@ from accord.protocol.rules._rule import (
     requests,
     results,
 )
-from accord.protocol.rules.http.exchanges import STATE, is_masked
+from accord.protocol.rules.http.exchanges import STATE
 from accord.protocol.rules.values import (
     as_id,
     as_object,
@@ -48,7 +48,7 @@ from accord.protocol.rules.values import (
 )
 from accord.protocol.syntax import is_http_token
 from accord.protocol.violation import CLIENT, SERVER
-from accord.trace import HttpFacts
+from accord.trace import HttpFacts, is_masked
 
 _POSTS: Final = messages((REQUEST, NOTIFICATION), by=CLIENT)
 _VERSION_HEADER: Final = "MCP-Protocol-Version"

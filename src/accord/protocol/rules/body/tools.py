@@ -34,7 +34,7 @@ from accord.protocol.rules.values import (
     result_objects,
 )
 from accord.protocol.violation import SERVER
-from accord.trace import MASK
+from accord.trace import is_masked
 from accord.types._base import JsonObject
 
 _LISTS: Final = results("tools/list", by=SERVER)
@@ -306,14 +306,6 @@ def _judge_conformance(content: object, schema: JsonObject, name: str) -> Findin
         return None
     if wrong is None:
         return True
-    if wrong.startswith(UNDECIDED) or _is_masked(content):
+    if wrong.startswith(UNDECIDED) or is_masked(content):
         return None
     return f"sends structuredContent that does not match the outputSchema of {quote(name)}: {wrong}"
-
-
-def _is_masked(value: object) -> bool:
-    """Tell whether a recording hides a part of a value."""
-    if isinstance(value, str):
-        return MASK.search(value) is not None
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return any(_is_masked(item) for item in inner)

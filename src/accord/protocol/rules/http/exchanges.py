@@ -15,7 +15,7 @@ from accord.protocol.codec import parse
 from accord.protocol.jsonrpc import FAULT, REQUEST, RESULT, Batch, Frame, MalformedMessage
 from accord.protocol.party import Bounded, Memory
 from accord.protocol.revisions import REVISIONS, Revision
-from accord.trace import MASK, HttpFacts, Party, Record, Transport
+from accord.trace import HttpFacts, Party, Record, Transport
 from accord.types._base import RequestId
 
 SESSION: Final = "mcp-session-id"
@@ -362,8 +362,3 @@ def split_place(url: str) -> tuple[str, str]:
     place = f"/{rest.partition('/')[2]}" if rest else url
     path, _, query = place.partition("#")[0].partition("?")
     return path, query
-
-
-def is_masked(*texts: object) -> bool:
-    """Return whether a text was replaced in the recording, so that nothing can be compared."""
-    return any(isinstance(text, str) and MASK.search(text) is not None for text in texts)

@@ -28,10 +28,9 @@ from accord.protocol.rules.http.exchanges import (
     Moment,
     RecordedExchange,
     as_object,
-    is_masked,
 )
 from accord.protocol.violation import WARN
-from accord.trace import HttpFacts
+from accord.trace import HttpFacts, is_masked
 
 _INITIALIZE: Final = "initialize"
 # Clocks are rounded.
