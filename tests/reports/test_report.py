@@ -8,6 +8,7 @@ from accord.protocol.verdict import Evidence, Verdict
 from accord.protocol.violation import Violation
 from accord.types import REVISION_IDS
 from accord_tools.reports.badge import BADGE_COLOURS, as_badge
+from accord_tools.reports.clauses import anchor
 from accord_tools.reports.html import as_html
 from accord_tools.reports.machine_readable import as_json
 from accord_tools.reports.markdown import as_markdown
@@ -15,7 +16,6 @@ from accord_tools.reports.report import (
     Coverage,
     Setting,
     ViolationGroups,
-    anchor,
     build_report,
     merge_revisions,
 )

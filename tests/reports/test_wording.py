@@ -3,12 +3,13 @@ from msgspec.structs import replace
 
 from accord.cli.terminal import escape_unprintable
 from accord_tools.reports.badge import as_badge
+from accord_tools.reports.clauses import page_of
 from accord_tools.reports.html import as_html
 from accord_tools.reports.machine_readable import as_json, as_junit
 from accord_tools.reports.markdown import as_markdown
 from accord_tools.reports.sarif import as_sarif
 from accord_tools.reports.text import as_text
-from accord_tools.reports.wording import page_of, summary
+from accord_tools.reports.wording import summary
 from reports.sample_reports import NASTY, hostile_report
 
 RENDERERS = [as_text, as_json, as_junit, as_sarif, as_markdown, as_html, as_badge, summary]

@@ -436,24 +436,23 @@ def _describe_clauses(stage: Stage, revision: RevisionId | None) -> list[dict[st
         revision: the one whose text is meant; None for the newest.
     """
     from accord.protocol.catalogue import catalogue
-    from accord_tools.reports.report import anchor
-    from accord_tools.reports.wording import page_of
+    from accord_tools.reports.clauses import clause_of
 
     rows, shown = catalogue(), []
     judged = revision or REVISION_IDS[-1]
     for each in CLAUSES[stage.id]:
-        row = rows[each]
-        if not row.holds_in(judged):
+        if not rows[each].holds_in(judged):
             continue
+        clause = clause_of(each, judged)
         verdict = "broken" if each in stage.broken else "kept" if each in stage.kept else ""
         shown.append(
             {
                 "requirement": each,
-                "level": row.level_in(judged),
-                "party": row.party,
-                "text": row.text,
-                "mend": row.mend,
-                "url": page_of(anchor(row, judged)) or "",
+                "level": clause.level,
+                "party": clause.party,
+                "text": clause.text,
+                "mend": clause.mend,
+                "url": clause.page or "",
                 "verdict": verdict,
             }
         )

@@ -291,7 +291,7 @@ def describe_report(report: Report) -> JsonObject:
 
 
 def _describe_result(result: RequirementResult) -> JsonObject:
-    from accord_tools.reports.wording import page_of
+    from accord_tools.reports.clauses import page_of
 
     row = catalogue().get(result.id)
     evidence = [f"{each.party}: {each.message or each.why}" for each in result.evidence]

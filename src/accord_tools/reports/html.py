@@ -19,6 +19,7 @@ from accord.protocol.catalogue import LEVELS
 from accord.protocol.revisions import in_order
 from accord.protocol.verdict import Evidence
 from accord_tools.reports import wording
+from accord_tools.reports.clauses import page_of
 from accord_tools.reports.report import SCORE_RULE, VERDICTS, Report
 
 if TYPE_CHECKING:
@@ -149,6 +150,7 @@ def _environment() -> "Environment":
         "WORDS": _WORDS,
         "count_calls": wording.count_calls,
         "in_order": in_order,
+        "page_of": page_of,
         "plural": wording.plural,
         "quote_message": quote_message,
         "words": wording,

@@ -3,22 +3,19 @@
 The other modules of this package turn it into text, HTML and other formats.
 """
 
-import re
-import tomllib
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import cache
-from importlib.resources import files
 from math import floor
 from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from accord.protocol.catalogue import RULE_SET, Level, Requirement, catalogue
-from accord.protocol.revisions import REVISIONS, in_order, newest
+from accord.protocol.catalogue import RULE_SET, Level, catalogue
+from accord.protocol.revisions import in_order, newest
 from accord.protocol.verdict import Evidence, Verdict, VerdictName, specificity
 from accord.protocol.violation import FAIL, Party, Severity, Violation
 from accord.types import RevisionId
 from accord.version import __version__
+from accord_tools.reports.clauses import clause_of
 from accord_tools.reports.tool_calls import ToolCounts
 
 CheckedParty: TypeAlias = Literal["server", "client", "both"]
@@ -396,15 +393,15 @@ def _describe(
     setting: Setting,
     also: tuple[str, ...],
 ) -> RequirementResult:
-    row = catalogue().get(verdict.id)
     shown = newest(id for id, name in by_revision.items() if name == verdict.verdict)
+    clause = clause_of(verdict.id, shown)
     return RequirementResult(
         **{name: getattr(verdict, name) for name in Verdict.__struct_fields__},
         by_revision=by_revision,
-        clause="not in the catalogue" if row is None else row.text,
-        mend=None if row is None else row.mend,
+        clause=clause.text,
+        mend=clause.mend or None,
         also=also,
-        anchor=None if row is None else anchor(row, shown),
+        anchor=clause.anchor,
         repeat=setting.repeat(verdict.id, shown),
     )
 
@@ -427,56 +424,3 @@ def _is_heavy_failure(result: Verdict) -> bool:
 
 def _weight(result: Verdict) -> int:
     return _HEAVY_WEIGHT if result.level in _HEAVY else 1
-
-
-# -- which page of the specification states a requirement
-
-_PAGE: Final = re.compile(r"(\d{4}-\d\d-\d\d)/(.+)")
-_DATED: Final = re.compile(r"\d{4}-\d\d-\d\d")
-
-
-def anchor(row: Requirement, revision: RevisionId) -> str | None:
-    """Return the page of a revision that states a requirement; else the newest page before it.
-
-    If the catalogue names a page of a later revision, the page of the same path in this revision
-    is returned, if it exists: a reader must find the clause there.
-    """
-    own = [each for each in row.source if each.startswith(revision)]
-    if own:
-        return own[0]
-    if revision in row.revisions or revision in row.also:
-        for source in row.source:
-            page = _page_in(source, revision)
-            if page is not None:
-                return f"{revision}/{page}"
-    earlier = [each for each in row.source if not _is_later(each, revision)]
-    return earlier[-1] if earlier else None
-
-
-def _page_in(source: str, revision: RevisionId) -> str | None:
-    """Return the path of a page in a revision, if the revision has the page."""
-    found = _PAGE.fullmatch(source)
-    if found is None or not REVISIONS[revision].handshake:
-        return None
-    pages, path = _pages(), found[2]
-    for later, before in pages.earlier_names.items():
-        if path.startswith(later):
-            path = before
-    since = pages.since.get(path)
-    return path if since is not None and since <= revision else None
-
-
-class _Pages(msgspec.Struct, frozen=True):
-    since: dict[str, str]
-    earlier_names: dict[str, str]
-
-
-@cache
-def _pages() -> _Pages:
-    text = files("accord_tools.reports").joinpath("pages.toml").read_text("utf-8")
-    return msgspec.convert(tomllib.loads(text), _Pages)
-
-
-def _is_later(source: str, revision: RevisionId) -> bool:
-    dated = _DATED.match(source)
-    return dated is not None and dated[0] > revision

@@ -14,8 +14,9 @@ from urllib.parse import quote
 
 from accord.cli.terminal import escape_unprintable
 from accord.types import JsonObject
+from accord_tools.reports.clauses import page_of
 from accord_tools.reports.report import SCORE_RULE, Report, RequirementResult
-from accord_tools.reports.wording import area_of, page_of
+from accord_tools.reports.wording import area_of
 
 _SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS: Final = {"fail": "error", "warn": "warning"}

@@ -1,13 +1,13 @@
 """The words that all formats of a report share."""
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from accord.cli.terminal import escape_unprintable
-from accord.protocol.catalogue import AREAS, catalogue
+from accord.protocol.catalogue import AREAS
 from accord.protocol.verdict import Evidence, Mark, VerdictName
+from accord_tools.reports.clauses import clause_of
 from accord_tools.reports.report import (
     HIGHEST_WITH_FAILURE,
     VERDICTS,
@@ -23,11 +23,9 @@ _EXCERPT: Final = 200
 _PROOF: Final = 2
 # Lists of names show this many and count the others.
 _NAMED: Final = 6
-_PAGE: Final = re.compile(r"(\d{4}-\d\d-\d\d)((?:/[a-z0-9-]+)+)")
 CAPPED: Final = f"capped at {HIGHEST_WITH_FAILURE} because a MUST failed"
 # Below this percentage of coverage a score without violations is not shown as good.
 _ENOUGH_COVERED: Final = 60
-_SPECIFICATION: Final = "https://modelcontextprotocol.io/specification/"
 
 
 def columns(report: Report) -> tuple[VerdictName, ...]:
@@ -84,8 +82,7 @@ def shown_violations(report: Report) -> list[ViolationGroup]:
 
 def violation_context(group: ViolationGroup, report: Report) -> str:
     """Return the level and the party of a violation, and the records that show it."""
-    row = catalogue().get(group.violation.requirement)
-    level = "unknown" if row is None else row.level_in(report.judged_by)
+    level = clause_of(group.violation.requirement, report.judged_by).level or "unknown"
     return f"({level}, {group.violation.party}){_where(group, report)}"
 
 
@@ -102,9 +99,9 @@ def _where(group: ViolationGroup, report: Report) -> str:
 def violation_facts(group: ViolationGroup, report: Report) -> Iterator[Fact]:
     """Yield what is known about a violation; not all facts are escaped."""
     violation = group.violation
-    row = catalogue().get(violation.requirement)
+    clause = clause_of(violation.requirement, report.judged_by)
     result = next((each for each in report.results if each.id == violation.requirement), None)
-    yield Fact("clause", row.text if row else "not in the catalogue")
+    yield Fact("clause", clause.text)
     yield Fact("why", f"{violation.party} {violation.why}")
     if group.also:
         yield Fact("also", "; ".join(_name_overlap(each, group, report) for each in group.also))
@@ -116,8 +113,8 @@ def violation_facts(group: ViolationGroup, report: Report) -> Iterator[Fact]:
             yield _message(each.party, each.message or "", each.mark)
         if not proof:
             yield _message(None, violation.evidence, violation.mark)
-    if row is not None and _is_first(group, report):
-        yield Fact("mend", row.mend)
+    if clause.mend and _is_first(group, report):
+        yield Fact("mend", clause.mend)
     if result is not None and result.repeat is not None:
         yield Fact("again", result.repeat)
 
@@ -144,12 +141,6 @@ def _is_first(group: ViolationGroup, report: Report) -> bool:
     id = group.violation.requirement
     shown = shown_violations(report)
     return group is next((e for e in shown if e.violation.requirement == id), group)
-
-
-def page_of(anchor: str | None) -> str | None:
-    """Return the URL of a page of the specification; None if it is not a page."""
-    found = None if anchor is None else _PAGE.fullmatch(anchor)
-    return None if found is None else f"{_SPECIFICATION}{found[1]}{found[2].removesuffix('/index')}"
 
 
 def revision(report: Report) -> str:

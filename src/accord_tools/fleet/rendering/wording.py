@@ -7,8 +7,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from accord.protocol.catalogue import AREAS, catalogue
+from accord.protocol.catalogue import AREAS
 from accord.protocol.revisions import newest
+from accord.types import REVISION_IDS
 from accord_tools.fleet.results import (
     STATES,
     CatalogFinding,
@@ -24,8 +25,8 @@ from accord_tools.fleet.results import (
     StageState,
     is_warning,
 )
-from accord_tools.reports.report import anchor
-from accord_tools.reports.wording import area_of, page_of, plural
+from accord_tools.reports.clauses import clause_of
+from accord_tools.reports.wording import area_of, plural
 
 STATE_WORDS: Final[dict[ServerState, str]] = {
     "ok": "as expected",
@@ -368,16 +369,14 @@ def most_broken(run: FleetRun) -> list[BrokenRequirement]:
 
 
 def _describe_broken(id: str, breaches: list[tuple[str, RequirementBreach]]) -> BrokenRequirement:
-    row = catalogue().get(id)
     revisions = [revision for _, breach in breaches for revision in breach.revisions]
-    shown = newest(revisions) if revisions else None
-    page = None if row is None or shown is None else page_of(anchor(row, shown))
+    clause = clause_of(id, newest(revisions or REVISION_IDS))
     return BrokenRequirement(
         id=id,
         level=breaches[0][1].level,
-        clause="not in the catalogue" if row is None else row.text,
-        mend="" if row is None else row.mend,
-        page=page,
+        clause=clause.text,
+        mend=clause.mend,
+        page=clause.page if revisions else None,
         failing=tuple(name for name, breach in breaches if breach.verdict == "fail"),
         warning=tuple(name for name, breach in breaches if breach.verdict == "warn"),
     )

@@ -15,8 +15,6 @@ from msgspec.structs import replace
 
 from accord.cli.terminal import escape_unprintable
 from accord.errors import TraceError
-from accord.protocol.catalogue import catalogue
-from accord.protocol.revisions import REVISIONS
 from accord.testing.recording import create_next
 from accord.trace import HttpFacts
 from accord.types import JsonObject, RevisionId
@@ -31,10 +29,9 @@ from accord_tools.inspector.log.message_log import (
     write_trace,
 )
 from accord_tools.inspector.session import InspectedSession
+from accord_tools.reports.clauses import clause_of
 from accord_tools.reports.html import as_html
 from accord_tools.reports.markdown import code_span, escape_markdown
-from accord_tools.reports.report import anchor
-from accord_tools.reports.wording import page_of
 
 _SIGNS = {"client": "-->", "server": "<--", "stderr": "err"}
 
@@ -228,18 +225,16 @@ def _count_breaches(order: list[BrokenClause]) -> str:
 def _describe_breach(
     log: InspectedLog, clause: BrokenClause, revision: RevisionId
 ) -> Iterator[str]:
-    row = catalogue().get(clause.requirement)
+    stated = clause_of(clause.requirement, revision)
     times = "once" if clause.count == 1 else f"{clause.count} times"
     yield f"## {clause.requirement} ({clause.severity})"
     yield ""
     yield f"- the {clause.party} {escape_markdown(clause.why)} ({times})"
-    if row is not None:
-        level = row.level_in(revision) if revision in REVISIONS else row.level
-        yield f"- clause ({level}): {escape_markdown(row.text)}"
-        url = page_of(anchor(row, revision))
-        if url:
-            yield f"- specification: {url}"
-        yield f"- to mend it: {escape_markdown(row.mend)}"
+    if stated.mend:
+        yield f"- clause ({stated.level}): {escape_markdown(stated.text)}"
+        if stated.page:
+            yield f"- specification: {stated.page}"
+        yield f"- to mend it: {escape_markdown(stated.mend)}"
     entry = log.get(clause.first)
     if entry is not None and entry.body:
         text = " ".join(entry.body.decode(errors="replace").split())

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from accord.client.server_spec import ServerSpec
-from accord.protocol.catalogue import catalogue
 from accord.protocol.revisions import BEFORE_HANDSHAKE
 from accord.protocol.verdict import excerpt_of
 from accord.trace import HttpFacts
@@ -19,8 +18,7 @@ from accord_tools.inspector.log.message_log import InspectedLog
 from accord_tools.inspector.log.row_filter import LogFilters, RowFilter
 from accord_tools.inspector.log.timeline import LANES_MOST, show_timeline
 from accord_tools.inspector.log.trace_session import open_trace
-from accord_tools.reports.report import anchor
-from accord_tools.reports.wording import page_of
+from accord_tools.reports.clauses import clause_of
 
 if TYPE_CHECKING:
     from accord_tools.inspector.session import InspectedSession
@@ -108,7 +106,7 @@ def _show_breach(
         "party": breach.party,
         "why": breach.why,
         "place": _existing_place(entry, breach.place),
-        **_clause(breach.requirement, revision),
+        **_show_clause(breach.requirement, revision),
         "others": [each for each in others if each != entry.number][:_OTHERS_MOST],
     }
 
@@ -123,36 +121,20 @@ def _existing_place(entry: LogEntry, place: str | None) -> str | None:
 
 
 def _show_kept(requirement: str, revision: RevisionId) -> JsonObject:
-    clause = _clause(requirement, revision)
-    row = catalogue().get(requirement)
-    return {
-        "requirement": requirement,
-        "level": clause["level"],
-        "party": "" if row is None else row.party,
-        "clause": clause["clause"],
-        "source": clause["source"],
-        "url": clause["url"],
-    }
+    shown = {"requirement": requirement, "party": clause_of(requirement, revision).party}
+    shown |= _show_clause(requirement, revision)
+    del shown["mend"]
+    return shown
 
 
-@lru_cache(4096)
-def _clause(requirement: str, revision: RevisionId) -> JsonObject:
-    row = catalogue().get(requirement)
-    if row is None:
-        return {
-            "level": "",
-            "clause": "not in the catalogue",
-            "mend": "",
-            "source": "",
-            "url": None,
-        }
-    source = anchor(row, revision)
+def _show_clause(requirement: str, revision: RevisionId) -> JsonObject:
+    clause = clause_of(requirement, revision)
     return {
-        "level": row.level_in(revision),
-        "clause": row.text,
-        "mend": row.mend,
-        "source": source or "",
-        "url": page_of(source),
+        "level": clause.level,
+        "clause": clause.text,
+        "mend": clause.mend,
+        "source": clause.anchor or "",
+        "url": clause.page,
     }
 
 
@@ -208,7 +190,7 @@ def show_summary(log: InspectedLog) -> JsonObject:
                 "count": each.count,
                 "first": each.first,
                 "why": each.why,
-                **_clause(each.requirement, revision),
+                **_show_clause(each.requirement, revision),
             }
             for each in broken
         ],
