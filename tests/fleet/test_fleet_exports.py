@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from accord.protocol.catalogue import RULE_SET
 from accord_tools.fleet.rendering import render_fleet
-from accord_tools.fleet.rendering.badge import badge_endpoint, server_badge
+from accord_tools.fleet.rendering.badge import server_badge
 from accord_tools.fleet.rendering.text import as_text
 from accord_tools.fleet.rendering.wording import DIFFERENCE_WORDS, change_text, summarize
 from accord_tools.fleet.results import (
@@ -440,7 +440,7 @@ def test_the_badge_of_a_server_has_failures_and_coverage(result, value, verdict)
     badge = server_badge(result, run_of([result]))
     assert (badge.label, badge.value, badge.verdict) == ("MCP", value, verdict)
     assert badge.title.endswith("2026-11-17 08:02 UTC")
-    endpoint = json.loads(badge_endpoint(badge))
+    endpoint = json.loads(badge.as_endpoint())
     assert (endpoint["schemaVersion"], endpoint["message"]) == (1, value)
     assert endpoint["color"].startswith("#")
 

@@ -18,14 +18,13 @@ from accord.cli.options import (
     without_secrets,
 )
 from accord.cli.target import demand_target, is_placed, names_entry
-from accord.cli.terminal import escape_in_json, interruptible, painter, progress, say
+from accord.cli.terminal import interruptible, painter, progress, say
 from accord.errors import ConnectFailed
 from accord.secrets.filter import display_target
-from accord_tools.reports.delivery import announce_plan, plan_form, show_plan, write_files
+from accord_tools.reports.delivery import announce_plan, plan_form, say_form, show_plan, write_forms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from accord_tools.check.probing.tool_calls import CallLimit
     from accord_tools.contract.cases import CaseFile
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
 
 
 _FORMS: Final = ("text", "json", "junit")
-_ENDINGS: Final = {".json": "json", ".xml": "junit"}
 _TRANSPORTS: Final = ("stdio", "memory", "http", "sse")
 _HELP: Final = """\
 usage: accord test [options] TARGET
@@ -243,21 +241,18 @@ def _deliver(
     from accord_tools.contract import runner
 
     def render(form: str, **more: Any) -> str:
+        form = form if form in runner.FORMS else "text"
         if form == "text":
             more["quiet"] = options.quiet
         text = runner.FORMS[form](_target(options), ran, limit, **more)
         return given_filter(options).hide(text, may_be_cut=False)
 
-    def as_file(path: "Path") -> str:
-        own = _ENDINGS.get(path.suffix, "text")
-        return render(form if form and len(options.output) == 1 else own)
-
-    if not write_files(options.output, as_file):
+    if not write_forms(options.output, form if len(options.output) == 1 else None, render):
         return 2
     if options.output:
         say(f"{runner.summary(ran)}\n")
     elif form is None or form == "text":
         say(render("text", paint=painter()))
     else:
-        say(escape_in_json(render(form)) if form == "json" else render(form))
+        say_form(form, render(form))
     return 1 if runner.has_failed(ran) else 0

@@ -16,14 +16,13 @@ from accord_tools.fleet.results import (
     ServerResult,
 )
 from accord_tools.fleet.rule_set import RuleSet
-from accord_tools.reports.report import Report, RequirementResult, score_of
+from accord_tools.reports.report import EXERCISED, Report, RequirementResult, score_of
 from accord_tools.reports.tool_calls import ToolCounts
 from accord_tools.reports.wording import plural
 
 if TYPE_CHECKING:
     from accord_tools.fleet.worker.job import WorkerReport
 
-_EXERCISED: Final = ("pass", "fail", "warn")
 IMPROVED: Final = "better than expected: lower "
 """Begins remarks on limits that a server does not need."""
 
@@ -59,7 +58,7 @@ def _was_tried(accepted: AcceptedBreach, report: Report) -> bool:
     if not any(accepted.covers(id, accepted.subject) for id in catalogue()):
         return True  # a finding: every catalog is searched for it
     return any(
-        each.verdict in _EXERCISED and accepted.covers(each.id, accepted.subject)
+        each.verdict in EXERCISED and accepted.covers(each.id, accepted.subject)
         for each in report.results
     )
 
@@ -156,7 +155,7 @@ def _with_report(result: ServerResult, report: Report, counted: _Counted) -> Ser
 def _count(report: Report, rules: RuleSet, accepted: _Acceptances) -> _Counted:
     rows = catalogue()
     inside = [each for each in report.results if each.id in rules.ids]
-    exercised = [each for each in inside if each.verdict in _EXERCISED]
+    exercised = [each for each in inside if each.verdict in EXERCISED]
     untried = [
         each
         for each in inside

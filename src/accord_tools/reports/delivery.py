@@ -13,7 +13,7 @@ from accord.cli.terminal import complain, escape_in_json, note, painter, say, wi
 from accord.errors import MissingExtra
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from accord_tools.reports.report import Report
     from accord_tools.reports.tool_calls import CallPlan
@@ -130,7 +130,7 @@ def deliver(report: "Report", form: str, options: argparse.Namespace) -> int:
         return code
     if not options.output:
         text = given_filter(options).hide(render(report, form), may_be_cut=False)
-        say(escape_in_json(text) if form in ("json", "sarif") else text)
+        say_form(form, text)
         return code
     if not write_report(report, form, options):
         return 2
@@ -143,12 +143,39 @@ def write_report(
 ) -> bool:
     """Write a report to the files of `--output`; return False after an error, which is printed."""
 
-    def as_file(path: Path) -> str:
-        own = form if len(options.output) == 1 else form_of(path) or form
-        text = render(report, own, quiet=options.quiet, verbose=options.verbose)
+    def as_form(form: str) -> str:
+        text = render(report, form, quiet=options.quiet, verbose=options.verbose)
         return given_filter(options).hide(text, may_be_cut=False)
 
-    return write_files(options.output, as_file, is_private=is_private)
+    return write_forms(options.output, form, as_form, is_private=is_private)
+
+
+def say_form(form: str, text: str) -> None:
+    """Print a report in one of its forms."""
+    say(escape_in_json(text) if form in ("json", "sarif") else text)
+
+
+def write_forms(
+    paths: "Sequence[Path]",
+    form: str | None,
+    render: "Callable[[str], str]",
+    *,
+    is_private: bool = False,
+) -> bool:
+    """Write a report to files; return False after an error, which is printed.
+
+    Args:
+        paths: the files.
+        form: of the only file; of several, those whose ending stands for none.
+        render: returns the report in a form.
+        is_private: whether only their owner may read new files.
+    """
+
+    def as_file(path: Path) -> str:
+        is_only = form is not None and len(paths) == 1
+        return render((form if is_only else form_of(path)) or form or "text")
+
+    return write_files(paths, as_file, is_private=is_private)
 
 
 def write_files(

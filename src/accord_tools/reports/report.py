@@ -31,6 +31,8 @@ VERDICTS: Final[tuple[VerdictName, ...]] = (
 )
 
 _CREDIT: Final[dict[str, float]] = {"pass": 1, "warn": 0.5, "fail": 0}
+EXERCISED: Final = frozenset(_CREDIT)
+"""The verdicts which say that a requirement was put to the test."""
 _HEAVY: Final[tuple[Level, ...]] = ("MUST", "MUST NOT")
 _HEAVY_WEIGHT: Final = 3
 # The highest score of a target that broke a MUST or MUST NOT.
@@ -265,7 +267,7 @@ def build_report(
     setting, by_revision = setting or Setting(), by_revision or {}
     found = name_overlaps(violations, judged_by)
     also = {each.violation.requirement: each.also for each in found if each.also}
-    exercised = [result for result in results if result.verdict in _CREDIT]
+    exercised = [result for result in results if result.verdict in EXERCISED]
     untried = [
         result for result in results if result.verdict == "not-exercised" and result.id in decidable
     ]

@@ -15,12 +15,11 @@ from urllib.parse import quote
 from accord.cli.terminal import escape_unprintable
 from accord.types import JsonObject
 from accord_tools.reports.clauses import page_of
-from accord_tools.reports.report import SCORE_RULE, Report, RequirementResult
+from accord_tools.reports.report import EXERCISED, SCORE_RULE, Report, RequirementResult
 from accord_tools.reports.wording import area_of
 
 _SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS: Final = {"fail": "error", "warn": "warning"}
-_EXERCISED: Final = ("fail", "warn", "pass")
 # Viewers want a path even if the target is not a file; it need not exist.
 _NO_FILE: Final = "mcp-server"
 # Enough messages to understand an alert, few enough for a list.
@@ -44,7 +43,7 @@ def sarif_run(report: Report, *, line: int = 1) -> JsonObject:
         report: the report.
         line: of the artifact, where violations are shown that have no line of their own.
     """
-    exercised = [result for result in report.results if result.verdict in _EXERCISED]
+    exercised = [result for result in report.results if result.verdict in EXERCISED]
     places = {result.id: place for place, result in enumerate(exercised)}
     return {
         "tool": {

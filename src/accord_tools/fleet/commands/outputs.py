@@ -2,12 +2,13 @@
 
 import argparse
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from accord.cli.options import UsageError, one_of
 from accord.cli.terminal import complain, note, painter, say, width
-from accord_tools.reports.delivery import FORMS, demand_forms, form_of, write_files
+from accord_tools.reports.delivery import FORMS, demand_forms, form_of, say_form, write_forms
 
 if TYPE_CHECKING:
     from accord_tools.fleet.results import FleetView
@@ -97,14 +98,11 @@ def deliver_view(view: "FleetView", options: argparse.Namespace) -> bool:
             complain(str(error))
             is_written = False
 
-    def render(path: Path) -> str:
-        chosen = options.format if options.format and len(options.output) == 1 else None
-        return render_fleet(view, chosen or form_of(path) or "text")
-
     # The report is printed all the same: a run may have taken long.
-    is_written &= write_files(files, render)
+    form = options.format if len(options.output) == 1 else None
+    is_written &= write_forms(files, form, partial(render_fleet, view))
     if options.format not in (None, "text") and not options.output:
-        say(render_fleet(view, options.format))
+        say_form(options.format, render_fleet(view, options.format))
     else:
         say(
             as_text(

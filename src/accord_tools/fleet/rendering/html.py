@@ -4,7 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import unified_diff
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from accord.protocol.catalogue import catalogue
 from accord_tools.fleet.rendering import wording
@@ -100,14 +100,6 @@ _FACTS: Final = {
 }
 
 
-class OwnerTasks(NamedTuple):
-    """What an owner has to do: the servers that need attention, the worst first, and others."""
-
-    owner: str
-    todo: list[ServerResult]
-    others: list[ServerResult]
-
-
 class _Cell(NamedTuple):
     """A cell of the table: its text, the number that it is sorted by, its style.
 
@@ -124,28 +116,8 @@ class _Cell(NamedTuple):
 _UNKNOWN: Final = _Cell("\u2013", style="unknown")
 
 
-class ServerDrift(NamedTuple):
-    """What a server offers that it did not offer before, with what may be dangerous in each."""
-
-    result: ServerResult
-    verdict: str
-    word: str
-    counts: str
-    changes: list[tuple[CatalogChange, list[CatalogFinding]]]
-
-
-class FindingsOfId(NamedTuple):
-    """The findings with one id, about single servers or about several together."""
-
-    id: str
-    is_hint: bool
-    is_common: bool
-    found: list[CatalogFinding]
-
-    @property
-    def servers(self) -> int:
-        """How many servers they are about."""
-        return len({each.server for each in self.found if each.server})
+# A change, and what may be dangerous in its entry.
+_RiskyChange: TypeAlias = tuple[CatalogChange, list[CatalogFinding]]
 
 
 class FleetPage:
@@ -257,8 +229,11 @@ class FleetPage:
         """Return in how many ways a server got worse."""
         return sum(each.is_regression for each in self._differences.get(result.name, []))
 
-    def tasks(self) -> list[OwnerTasks]:
-        """Return what each owner has to do, the one with most to do first; empty without owners."""
+    def tasks(self) -> list[tuple[str, list[ServerResult], list[ServerResult]]]:
+        """Return the servers of each owner that need attention, the worst first, and the others.
+
+        The owner with most to do is first. Without owners there are no tasks.
+        """
         owned: dict[str, list[ServerResult]] = {}
         for _, result in self.worst_first if self.owners else ():
             owned.setdefault(result.owner, []).append(result)
@@ -267,8 +242,8 @@ class FleetPage:
             todo = [each for each in results if not each.is_as_expected or self.regressions(each)]
             others = [each for each in results if each not in todo]
             others.sort(key=lambda each: self.places[each.name])
-            rows.append(OwnerTasks(owner, todo, others))
-        return sorted(rows, key=lambda each: (-len(each.todo), each.owner))
+            rows.append((owner, todo, others))
+        return sorted(rows, key=lambda each: (-len(each[1]), each[0]))
 
     def mends(self, result: ServerResult) -> list[str]:
         """Return what mends the failures of a server."""
@@ -293,9 +268,11 @@ class FleetPage:
             return []
         return wording.find_risks(self.view.run.results[place]).get(each.subject, [])
 
-    def drift(self) -> list[ServerDrift]:
-        """Return which servers offer something else than before; dangerous changes first."""
-        found = []
+    def drift(self) -> Iterator[tuple[ServerResult, str, str, str, list[_RiskyChange]]]:
+        """Yield which servers offer something else than before, in how many ways and which.
+
+        The colour and the word are those of the worst change. Dangerous changes are first.
+        """
         for result in self.view.run.results:
             if result.changes:
                 risks, kinds = wording.find_risks(result), list(_CHANGES)
@@ -305,11 +282,13 @@ class FleetPage:
                 present = [(kind, word) for kind, (_, word) in _CHANGES.items() if counts[kind]]
                 worst = ("fail", "Risky text") if changes[0][1] else _CHANGES[present[0][0]]
                 shown = ", ".join(f"{counts[kind]} {word.lower()}" for kind, word in present)
-                found.append(ServerDrift(result, *worst, shown, changes))
-        return found
+                yield result, *worst, shown, changes
 
-    def findings(self) -> list[FindingsOfId]:
-        """Return the findings by their id; those about several servers together are first."""
+    def findings(self) -> list[tuple[str, bool, bool, list[CatalogFinding]]]:
+        """Return the findings by their id: whether they are hints, and about a single server.
+
+        Those about several servers together are first.
+        """
         run = self.view.run
         groups: dict[tuple[bool, bool, str], list[CatalogFinding]] = {}
         for findings in (run.findings, *(result.findings for result in run.results)):
@@ -317,7 +296,7 @@ class FleetPage:
                 key = (findings is not run.findings, each.severity != "warn", each.id)
                 groups.setdefault(key, []).append(each)
         return [
-            FindingsOfId(id, is_hint, not is_single, found)
+            (id, is_hint, is_single, found)
             for (is_single, is_hint, id), found in sorted(groups.items(), key=lambda e: e[0])
         ]
 

@@ -15,7 +15,6 @@ from accord_tools.fleet.rendering.wording import (
     STATE_WORDS,
     fleet_title,
     summarize,
-    was_exercised,
 )
 from accord_tools.fleet.results import (
     FleetView,
@@ -23,6 +22,7 @@ from accord_tools.fleet.results import (
     ServerResult,
 )
 from accord_tools.reports.machine_readable import JunitCase, State, format_junit
+from accord_tools.reports.report import EXERCISED
 
 # -- JSON
 
@@ -115,7 +115,7 @@ def _cases(result: ServerResult, suite: str) -> Iterator[JunitCase]:
         yield JunitCase(
             suite=suite,
             name=escape_unprintable(id),
-            state=_state(result, verdict) if was_exercised(verdict) else state,
+            state=_state(result, verdict) if verdict in EXERCISED else state,
             message=verdict,
         )
     for breach in breaches.values():

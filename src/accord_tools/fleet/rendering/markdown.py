@@ -6,10 +6,8 @@ from typing import Final
 from accord_tools.fleet.rendering.wording import (
     DIFFERENCE_WORDS,
     STATE_WORDS,
-    change_text,
     counted_breaches,
     counted_findings,
-    coverage_text,
     date_text,
     difference_text,
     differences_by_server,
@@ -18,8 +16,7 @@ from accord_tools.fleet.rendering.wording import (
     group_findings,
     headline,
     reused_text,
-    score_text,
-    tests_text,
+    server_cells,
 )
 from accord_tools.fleet.results import STATES, FleetView, RunDifference, ServerResult
 from accord_tools.reports.markdown import break_links, code_span, escape_html, escape_markdown
@@ -30,6 +27,7 @@ _MOST_BYTES: Final = 1_000_000
 _CUT: Final = "\n\n*The report is longer than 1 MB and was cut here.*\n"
 _MOST_LETTERS: Final = 300
 _MOST_ITEMS: Final = 50
+_COLUMNS: Final = ("failures", "warnings", "coverage", "score", "tests", "change")
 _SIGNS: Final = {"ok": "\u2705", "skipped": "\u2796"}
 _BAD: Final = "\u274c"
 
@@ -74,25 +72,17 @@ def _cut(lines: Iterable[str]) -> str:
 
 def _table(view: FleetView) -> Iterator[str]:
     differences = differences_by_server(view)
-    yield "| server | state | failures | warnings | coverage | score | tests | change |"
+    yield f"| server | state | {' | '.join(_COLUMNS)} |"
     yield "|---|---|---:|---:|---:|---:|---:|---|"
     for result in sorted(view.run.results, key=lambda each: STATES.index(each.state)):
-        change = change_text(differences.get(result.name, ())) if view.comparison else ""
+        found = server_cells(result, view, differences.get(result.name, ()))
         state = f"{_SIGNS.get(result.state, _BAD)} {STATE_WORDS[result.state]}"
         if made := reused_text(result, view.run):
             state += f", {_text(made)}"
         elif result.reasons and not result.applicable:
             # Its row has no numbers that could tell.
             state += f": {_text(result.reasons[0])}"
-        cells = [
-            _text(result.name),
-            state,
-            *((str(result.failures), str(result.warnings)) if result.applicable else ("", "")),
-            coverage_text(result) if result.applicable else "",
-            score_text(result.score) if result.applicable else "",
-            tests_text(result) if result.tests.is_wanted else "",
-            change,
-        ]
+        cells = [_text(result.name), state, *(found[name] for name in _COLUMNS)]
         yield f"| {' | '.join(cells)} |"
     yield ""
 

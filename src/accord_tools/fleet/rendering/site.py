@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from accord_tools.fleet.definition import FleetError
-from accord_tools.fleet.rendering.badge import badge_endpoint, badge_svg, fleet_badge, server_badge
+from accord_tools.fleet.rendering.badge import fleet_badge, server_badge
 from accord_tools.fleet.rendering.html import FleetPage, as_html, server_facts
 from accord_tools.fleet.rendering.machine_readable import as_json
 from accord_tools.fleet.rendering.sarif import read_report
@@ -97,14 +97,14 @@ def _texts(view: FleetView) -> dict[str, str]:
     texts = {
         _INDEX: as_html(view, links=links),
         "fleet.json": as_json(view),
-        "badges/fleet.svg": badge_svg(whole),
-        "badges/fleet.json": badge_endpoint(whole),
+        "badges/fleet.svg": whole.draw(),
+        "badges/fleet.json": whole.as_endpoint(),
     }
     for result in view.run.results:
         file, badge = names[result.name], server_badge(result, view.run)
         texts[f"servers/{file}.html"] = _server_page(result, view)
-        texts[f"badges/{file}.svg"] = badge_svg(badge)
-        texts[f"badges/{file}.json"] = badge_endpoint(badge)
+        texts[f"badges/{file}.svg"] = badge.draw()
+        texts[f"badges/{file}.json"] = badge.as_endpoint()
     return texts
 
 

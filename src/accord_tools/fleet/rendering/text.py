@@ -10,10 +10,8 @@ from accord_tools.fleet.judging import IMPROVED
 from accord_tools.fleet.rendering.wording import (
     DIFFERENCE_WORDS,
     STATE_WORDS,
-    change_text,
     counted_breaches,
     counted_findings,
-    coverage_text,
     date_text,
     difference_text,
     differences_by_server,
@@ -24,14 +22,12 @@ from accord_tools.fleet.rendering.wording import (
     most_broken,
     outcome_state,
     reused_text,
-    score_text,
     seconds_text,
-    tests_text,
+    server_cells,
 )
 from accord_tools.fleet.results import (
     STATES,
     FleetView,
-    RunDifference,
     ServerResult,
 )
 from accord_tools.reports.text import Painter, no_style
@@ -122,8 +118,11 @@ def as_text(
 
 def _table(view: FleetView, style: _Style) -> Iterator[str]:
     changes = differences_by_server(view)
-    rows = [_cells(result, view, changes.get(result.name, ())) for result in view.run.results]
-    rows = [{name: _cut(cell, _LONGEST_CELL) for name, cell in row.items()} for row in rows]
+    found = [server_cells(each, view, changes.get(each.name, ())) for each in view.run.results]
+    rows = [
+        {name: _cut(escape_unprintable(cell) or "-", _LONGEST_CELL) for name, cell in row.items()}
+        for row in found
+    ]
     columns = [
         name for name in (rows[0] if rows else ()) if any(row[name].strip("-") for row in rows)
     ]
@@ -147,28 +146,6 @@ def _table(view: FleetView, style: _Style) -> Iterator[str]:
     ]
     if reused and "result" not in columns:
         yield from _wrap(f"reused: {', '.join(reused)}", style, "")
-
-
-def _cells(
-    result: ServerResult, view: FleetView, differences: Sequence[RunDifference]
-) -> dict[str, str]:
-    has_check, catalog = bool(result.applicable), result.catalog
-    cells = {
-        "server": result.name,
-        "state": STATE_WORDS[result.state],
-        "failures": str(result.failures) if has_check else "-",
-        "warnings": str(result.warnings) if has_check else "-",
-        "coverage": coverage_text(result) if has_check else "-",
-        "score": score_text(result.score) if has_check else "-",
-        "tests": tests_text(result) if result.tests.is_wanted else "-",
-        "start": "-" if result.timing.start is None else seconds_text(result.timing.start),
-        "tools": "-" if catalog is None else f"{catalog.tools:,}",
-        "tokens": "-" if catalog is None else f"{catalog.tokens:,}",
-        "version": result.server_version or "-",
-        "result": reused_text(result, view.run) or "-",
-        "change": change_text(differences) if view.comparison else "-",
-    }
-    return {name: escape_unprintable(cell) for name, cell in cells.items()}
 
 
 def _fit(columns: list[str], widths: dict[str, int], width: int | None) -> None:

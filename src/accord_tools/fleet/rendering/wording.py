@@ -25,7 +25,7 @@ from accord_tools.fleet.results import (
     StageState,
     is_warning,
 )
-from accord_tools.reports.clauses import clause_of
+from accord_tools.reports.clauses import Clause, clause_of
 from accord_tools.reports.wording import area_of, plural
 
 STATE_WORDS: Final[dict[ServerState, str]] = {
@@ -61,8 +61,6 @@ DIFFERENCE_WORDS: Final[dict[DifferenceKind, str]] = {
 }
 FIXES: Final = frozenset({"fixed", "test-fixed", "reachable"})
 DRIFT: Final = frozenset({"surface-breaking", "surface-changed"})
-# Verdicts that say a requirement was put to the test.
-_EXERCISED: Final = ("fail", "warn", "pass")
 
 
 class FleetSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -218,6 +216,28 @@ def timing_text(median: float | None, most: float | None) -> str:
     return f"median {seconds_text(median)}{worst}"
 
 
+def server_cells(
+    result: ServerResult, view: FleetView, differences: Iterable[RunDifference]
+) -> dict[str, str]:
+    """Return what a table says about a server; what is not known is empty."""
+    has_check, catalog, start = bool(result.applicable), result.catalog, result.timing.start
+    return {
+        "server": result.name,
+        "state": STATE_WORDS[result.state],
+        "failures": str(result.failures) if has_check else "",
+        "warnings": str(result.warnings) if has_check else "",
+        "coverage": coverage_text(result) if has_check else "",
+        "score": score_text(result.score) if has_check else "",
+        "tests": tests_text(result) if result.tests.is_wanted else "",
+        "start": "" if start is None else seconds_text(start),
+        "tools": "" if catalog is None else f"{catalog.tools:,}",
+        "tokens": "" if catalog is None else f"{catalog.tokens:,}",
+        "version": result.server_version,
+        "result": reused_text(result, view.run),
+        "change": change_text(differences) if view.comparison else "",
+    }
+
+
 def counted_breaches(result: ServerResult) -> list[RequirementBreach]:
     """Return the breaches of a server: failures first, those that do not count last."""
     return sorted(result.breaches, key=lambda each: (not each.counts, each.verdict != "fail"))
@@ -333,58 +353,33 @@ def order_areas(found: Iterable[str]) -> list[str]:
     return sorted(set(found), key=lambda area: (order.get(area, len(order)), area))
 
 
-class BrokenRequirement(msgspec.Struct, frozen=True, kw_only=True):
-    """A requirement, and the servers that break it.
-
-    Attributes:
-        id: of the requirement.
-        level: MUST, SHOULD and so on.
-        clause: its text.
-        mend: what to change.
-        page: the address of the specification's page, if it is known.
-        failing: the servers in which it fails.
-        warning: the servers in which it warns.
-    """
+class BrokenRequirement(NamedTuple):
+    """A requirement, and the servers in which it fails or warns."""
 
     id: str
     level: str
-    clause: str
-    mend: str
-    page: str | None
-    failing: tuple[str, ...]
-    warning: tuple[str, ...]
+    clause: Clause
+    failing: list[str]
+    warning: list[str]
 
 
 def most_broken(run: FleetRun) -> list[BrokenRequirement]:
     """Return the requirements that are broken, that of most servers first."""
-    found: dict[str, list[tuple[str, RequirementBreach]]] = {}
+    found: dict[str, list[tuple[str, RequirementBreach]]] = defaultdict(list)
     for result in run.results:
         for breach in result.breaches:
             if breach.counts:
-                found.setdefault(breach.requirement, []).append((result.name, breach))
-    rows = [_describe_broken(id, breaches) for id, breaches in found.items()]
+                found[breach.requirement].append((result.name, breach))
+    rows = []
+    for id, breaches in found.items():
+        revisions = [revision for _, breach in breaches for revision in breach.revisions]
+        clause = clause_of(id, newest(revisions or REVISION_IDS))
+        failing = [name for name, breach in breaches if breach.verdict == "fail"]
+        warning = [name for name, breach in breaches if breach.verdict == "warn"]
+        rows.append(BrokenRequirement(id, breaches[0][1].level, clause, failing, warning))
     return sorted(
         rows, key=lambda each: (-len(each.failing) - len(each.warning), -len(each.failing), each.id)
     )
-
-
-def _describe_broken(id: str, breaches: list[tuple[str, RequirementBreach]]) -> BrokenRequirement:
-    revisions = [revision for _, breach in breaches for revision in breach.revisions]
-    clause = clause_of(id, newest(revisions or REVISION_IDS))
-    return BrokenRequirement(
-        id=id,
-        level=breaches[0][1].level,
-        clause=clause.text,
-        mend=clause.mend,
-        page=clause.page if revisions else None,
-        failing=tuple(name for name, breach in breaches if breach.verdict == "fail"),
-        warning=tuple(name for name, breach in breaches if breach.verdict == "warn"),
-    )
-
-
-def was_exercised(verdict: str) -> bool:
-    """Return whether a verdict says that a requirement was put to the test."""
-    return verdict in _EXERCISED
 
 
 # -- groups of findings: what is said about several entries of a server is said once
